@@ -24,6 +24,7 @@ use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is read before the step gives up.
 pub(crate) const SPINS_MAX: u32 = 64;
+/// Words of a cache line of 64 bytes.
 pub(crate) const WORDS_PER_LINE: usize = 8;
 
 /// Marks that a change puts on each leaf that it touches. Both only grow.
@@ -65,6 +66,7 @@ impl<'a> Optimistic<'a> {
         self.version
     }
 
+    /// Returns the latch of the frame, which may hold another page by now.
     #[inline]
     pub(crate) fn latch(&self) -> &'a Latch {
         &self.header.latch

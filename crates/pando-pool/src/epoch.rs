@@ -51,6 +51,8 @@ fn parity(epoch: Epoch) -> usize {
 }
 
 impl Epochs {
+    /// Returns empty lists for the epoch `current`, which is running; all earlier ones are closed.
+    /// Panics for epoch 0.
     pub(crate) fn new(current: Epoch) -> Self {
         assert!(current.0 > 0, "epoch 0 stands for clean");
         Self {

@@ -22,6 +22,7 @@ pub(crate) const HEAT_HOT: u8 = 3;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct FrameHeader {
+    /// Guards the words of the frame, and the other fields as far as the type says.
     pub(crate) latch: Latch,
     /// The page, or NONE while the frame is free, its page is not valid yet, or was freed and its
     /// image is in flight.
@@ -54,6 +55,7 @@ const _: () = assert!(
 );
 
 impl FrameHeader {
+    /// Makes the header of a frame without a page: clean, not latched, without pins.
     pub(crate) fn new() -> Self {
         Self {
             latch: Latch::new(),
@@ -80,42 +82,52 @@ impl FrameHeader {
     // Relaxed throughout: the latch orders these fields. Readers without the latch (a hint check,
     // the clock hand) validate or latch before they act on what they read.
 
+    /// Returns the page, or NONE. A caller without the latch may see an outdated one.
     #[inline]
     pub(crate) fn page(&self) -> PageId {
         PageId(self.page.load(Ordering::Relaxed))
     }
 
+    /// The caller holds the exclusive latch.
     pub(crate) fn set_page(&self, page: PageId) {
         self.page.store(page.0, Ordering::Relaxed);
     }
 
+    /// Returns the contended changes counted so far. Counts of earlier pages of the frame may be in
+    /// it.
     pub(crate) fn contention(&self) -> Contention {
         Contention(self.contention.load(Ordering::Relaxed))
     }
 
+    /// The caller holds the exclusive latch.
     pub(crate) fn set_contention(&self, contention: Contention) {
         self.contention.store(contention.0, Ordering::Relaxed);
     }
 
+    /// Returns the place of the newest complete image, None without one.
     pub(crate) fn stored(&self) -> Option<StoredPage> {
         StoredPage::decode(self.stored.load(Ordering::Relaxed))
     }
 
+    /// Returns the epoch of the image that `stored` names; means nothing without one.
     pub(crate) fn stored_epoch(&self) -> Epoch {
         Epoch(self.stored_epoch.load(Ordering::Relaxed))
     }
 
+    /// Names the newest complete image and its epoch. The caller holds the exclusive latch.
     pub(crate) fn set_stored(&self, stored: Option<StoredPage>, epoch: Epoch) {
         self.stored
             .store(stored.map_or(0, StoredPage::encode), Ordering::Relaxed);
         self.stored_epoch.store(epoch.0, Ordering::Relaxed);
     }
 
+    /// Returns the epoch whose checkpoint needs the content of the frame, None for a clean frame.
     pub(crate) fn dirty_epoch(&self) -> Option<Epoch> {
         let epoch = self.dirty_epoch.load(Ordering::Relaxed);
         (epoch != 0).then_some(Epoch(epoch))
     }
 
+    /// The caller holds the exclusive latch, and counts the frame in [`crate::epoch::Epochs`].
     pub(crate) fn set_dirty_epoch(&self, epoch: Option<Epoch>) {
         self.dirty_epoch
             .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
@@ -134,20 +146,25 @@ impl FrameHeader {
             .is_ok()
     }
 
+    /// Ends the image in flight. The caller holds the exclusive latch.
     pub(crate) fn clear_image(&self) {
         self.image.store(0, Ordering::Relaxed);
     }
 
+    /// Returns the epoch in which the page was freed while its image was in flight, None otherwise.
     pub(crate) fn freed_epoch(&self) -> Option<Epoch> {
         let epoch = self.freed_epoch.load(Ordering::Relaxed);
         (epoch != 0).then_some(Epoch(epoch))
     }
 
+    /// The caller holds the exclusive latch.
     pub(crate) fn set_freed_epoch(&self, epoch: Option<Epoch>) {
         self.freed_epoch
             .store(epoch.map_or(0, |epoch| epoch.0), Ordering::Relaxed);
     }
 
+    /// Notes whether the page was laid out anew since its last image. The caller holds the
+    /// exclusive latch, or owns the image and holds the latch shared.
     pub(crate) fn set_rebuilt(&self, rebuilt: bool) {
         self.rebuilt.store(rebuilt, Ordering::Relaxed);
     }
@@ -162,18 +179,24 @@ impl FrameHeader {
         rebuilt
     }
 
+    /// Returns whether the page must not be evicted. A caller without the latch may see an outdated
+    /// answer.
     pub(crate) fn is_wired(&self) -> bool {
         self.wired.load(Ordering::Relaxed)
     }
 
+    /// The caller holds the exclusive latch, and has the frame counted by [`crate::Pool::wire_one`]
+    /// or [`crate::Pool::unwire_one`].
     pub(crate) fn set_wired(&self, wired: bool) {
         self.wired.store(wired, Ordering::Relaxed);
     }
 
+    /// Returns how recently the page was used, as `HEAT_*`.
     pub(crate) fn heat(&self) -> u8 {
         self.heat.load(Ordering::Relaxed)
     }
 
+    /// Needs no latch; a concurrent change may be lost.
     pub(crate) fn set_heat(&self, heat: u8) {
         self.heat.store(heat, Ordering::Relaxed);
     }
@@ -193,6 +216,7 @@ impl FrameHeader {
         true
     }
 
+    /// Ends one [`FrameHeader::try_pin`] that returned true.
     pub(crate) fn unpin(&self) {
         // Release: pairs with the Acquire in latch_unpinned: all reads under the pin happen before
         // the frame is emptied.

@@ -19,6 +19,7 @@ pub(crate) struct FreeFrames {
 }
 
 impl FreeFrames {
+    /// Makes the lists of a pool of `frames` frames, all of which are free.
     pub(crate) fn new(frames: usize) -> Self {
         // Twice the share of a core: a push never allocates, and always finds a list with room.
         let room = 2 * frames.div_ceil(core_count());
@@ -46,10 +47,13 @@ impl FreeFrames {
         FrameIndex(u32_of_len(step % frames))
     }
 
+    /// Returns the number of free frames; a push or pop that is running may not be counted yet.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Takes a free frame, of this core if it has one; the caller owns it. May return None while
+    /// frames are pushed concurrently.
     pub(crate) fn pop(&self) -> Option<FrameIndex> {
         if self.count() == 0 {
             return None;
@@ -60,6 +64,7 @@ impl FreeFrames {
         Some(frame)
     }
 
+    /// Adds a frame without a page, which the caller owned, and wakes all waiters.
     pub(crate) fn push(&self, frame: FrameIndex) {
         let put = |list: &Mutex<Vec<FrameIndex>>| {
             let mut list = list.lock();

@@ -32,7 +32,9 @@ pub struct BadImage {
 pub(crate) struct Sealed {
     /// Number of bytes to write: whole blocks.
     pub(crate) stored: usize,
+    /// What the place of the page keeps of the image's checksum.
     pub(crate) tag: u32,
+    /// What the tree reported when it prepared the page.
     pub(crate) facts: ImageFacts,
 }
 

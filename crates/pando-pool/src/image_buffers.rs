@@ -13,15 +13,21 @@ use crate::options::ImageFacts;
 #[derive(Debug)]
 pub struct Image {
     pub(crate) page: PageId,
+    /// The frame that was copied. It is not reused before the image has ended.
     pub(crate) frame: FrameIndex,
+    /// Version of the frame when it was copied.
     pub(crate) version: u64,
+    /// Epoch whose checkpoint needs the image.
     pub(crate) epoch: Epoch,
+    /// As [`crate::image::Sealed::tag`]; 0 until the image is sealed.
     pub(crate) tag: u32,
+    /// As [`crate::image::Sealed::facts`]; the default until the image is sealed.
     pub(crate) facts: ImageFacts,
     /// The page was laid out anew since its last image.
     pub(crate) rebuilt: bool,
     /// Number of bytes of `bytes` to write: whole blocks.
     pub(crate) stored: usize,
+    /// A buffer of one page, which goes back to [`Images::buffers`] when the image ends.
     pub(crate) bytes: IoBuf,
 }
 
@@ -46,9 +52,14 @@ impl Image {
 #[derive(Debug)]
 pub(crate) struct Stashed {
     pub(crate) page: PageId,
+    /// The frame that was copied, not that of the copy. It is not reused before the image has
+    /// ended.
     pub(crate) frame: FrameIndex,
+    /// Version of `frame` when it was copied.
     pub(crate) version: u64,
+    /// Epoch whose checkpoint needs the image.
     pub(crate) epoch: Epoch,
+    /// As [`Image::rebuilt`].
     pub(crate) rebuilt: bool,
     /// Frame of the copy. It has no page and is in no free list: the owner of this value owns it.
     pub(crate) copy: FrameIndex,
@@ -57,6 +68,7 @@ pub(crate) struct Stashed {
 /// Images that writers have started for a running checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
+    /// Images that have a buffer, oldest first.
     pub(crate) images: Vec<Image>,
     /// Copies for which no buffer was free, oldest first.
     pub(crate) stashed: VecDeque<Stashed>,
@@ -78,6 +90,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
+    /// Makes `count` free buffers of `page_bytes` bytes.
     pub(crate) fn new(count: usize, page_bytes: usize) -> Self {
         Self {
             buffers: Mutex::new(

@@ -19,6 +19,7 @@ pub struct PageIds {
 }
 
 impl PageIds {
+    /// Makes the ids below `limit`, none of which is taken; [`PageId::NONE`] is never an id.
     pub(crate) fn new(limit: usize) -> Self {
         let limit = u32::try_from(limit).unwrap_or(PageId::NONE.0);
         Self {

@@ -192,12 +192,14 @@ impl Pool {
         (self.options.frames / 4) as u64
     }
 
+    /// Returns the state of a frame. Its latch guards most of it: see [`FrameHeader`].
     #[inline]
     pub(crate) fn header(&self, frame: FrameIndex) -> &FrameHeader {
         audit::read(&self.headers);
         &self.headers[frame.index()]
     }
 
+    /// Returns the words of the page in `frame`, which are racy unless the caller holds its latch.
     #[inline]
     pub(crate) fn frame_words(&self, frame: FrameIndex) -> &[AtomicU64] {
         audit::read(&self.options.page_size);
@@ -218,6 +220,7 @@ impl Pool {
         &self.load_waiters
     }
 
+    /// Counts one more wired frame. Returns false, without counting it, if the limit is reached.
     pub(crate) fn wire_one(&self) -> bool {
         // Relaxed: a count that orders nothing.
         self.wired
@@ -227,6 +230,7 @@ impl Pool {
             .is_ok()
     }
 
+    /// Takes back one [`Pool::wire_one`] that returned true.
     pub(crate) fn unwire_one(&self) {
         let before = self.wired.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "a frame was unwired twice");

@@ -10,6 +10,7 @@ pub struct PageWords<'a> {
 }
 
 impl<'a> PageWords<'a> {
+    /// Gives access to the words of one page.
     #[inline]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
         Self { words }
@@ -49,6 +50,8 @@ pub struct PageMut<'a> {
 }
 
 impl<'a> PageMut<'a> {
+    /// Gives access to the words of one page. The caller holds its exclusive latch, and has marked
+    /// it dirty.
     #[inline]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
         Self { words }
