@@ -34,8 +34,11 @@ pub(crate) struct Start<'p> {
 /// An inner node on the path, and the index of the child that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'p> {
+    /// The node at the version at which the child was chosen; it may have changed since.
     pub(crate) node: Optimistic<'p>,
+    /// Index of that child in the node.
     pub(crate) index: usize,
+    /// Number of children of the node.
     pub(crate) count: usize,
 }
 
@@ -62,6 +65,7 @@ impl<'p> Path<'p> {
         }
     }
 
+    /// Returns the inner nodes from the root down.
     pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = Step<'p>> + '_ {
         self.steps[..self.len].iter().copied().flatten()
     }

@@ -95,6 +95,8 @@ impl Tree {
         self.get(pool, latched, key, copy)
     }
 
+    /// Looks up `key`, and copies its value to the vector of `copy`; without `copy` only looks
+    /// whether the key exists. The result has been validated.
     #[inline]
     pub(crate) fn get<'p>(
         &self,
@@ -145,6 +147,8 @@ impl Tree {
         })
     }
 
+    /// Finds the leaf that covers `key`, whether the key exists or not. The result has been
+    /// validated.
     pub(crate) fn locate<'p>(
         &self,
         pool: &'p Pool,

@@ -34,11 +34,14 @@ pub struct Lookup {
 /// A leaf at the version at which it was seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaf<'p> {
+    /// Frame and version; has to be validated before anything read from `node` counts.
     pub(crate) here: Optimistic<'p>,
+    /// The content, which may be torn.
     pub(crate) node: FrameNode<'p>,
 }
 
 impl<'p> Leaf<'p> {
+    /// Opens the content of a leaf; validates nothing.
     #[inline]
     pub(crate) fn at(here: Optimistic<'p>) -> Self {
         let node = Node::open(here.words().slice());

@@ -37,10 +37,13 @@ enum Look {
 /// Two neighbours below one parent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair<'p> {
+    /// The inner node that has both as children.
     pub(crate) parent: Optimistic<'p>,
     /// Index of `right` in the parent.
     pub(crate) index: usize,
+    /// The child whose keys are smaller, at `index` - 1.
     pub(crate) left: Optimistic<'p>,
+    /// The child whose keys are greater.
     pub(crate) right: Optimistic<'p>,
 }
 
@@ -237,6 +240,7 @@ impl Pair<'_> {
         Ok(prefix_bytes)
     }
 
+    /// Checks that none of the three nodes has changed since it was looked up.
     pub(crate) fn validate(&self) -> Attempt<()> {
         self.parent.validate()?;
         self.left.validate()?;

@@ -249,6 +249,7 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::try_scan_leaf`], but reads each node by `access`.
     pub(crate) fn scan_leaf<'p>(
         &self,
         pool: &'p Pool,

@@ -17,8 +17,10 @@ use crate::value::ValueReader;
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) work: Work,
+    /// Overflow pages of the value that an insertion is about to put; kept when the attempt fails.
     pub(crate) staged: StagedPages,
     pub(crate) old: OldValue,
+    /// Pages that nothing names any longer, and that the current apply section still has to free.
     pub(crate) pending_frees: Vec<PageId>,
     /// Number of values, or parts of trees, that were leaked because the list of their pages was
     /// unreadable.
@@ -32,6 +34,7 @@ pub(crate) struct OldValue {
     pub(crate) to_free: Vec<PageId>,
     /// Its blob reference, which lists its chunks; empty when it has none.
     pub(crate) list: Vec<u8>,
+    /// Reads the parts of the value that lie outside its leaf.
     pub(crate) reader: ValueReader,
     /// Pages of it that are unreadable, and that the change does without.
     pub(crate) lost: Vec<PageId>,
@@ -42,6 +45,7 @@ pub(crate) struct OldValue {
 }
 
 impl OldValue {
+    /// Forgets what an attempt has found, but not `lost`: the next attempt needs it.
     pub(crate) fn clear(&mut self) {
         self.to_free.clear();
         self.list.clear();
@@ -83,6 +87,7 @@ pub(crate) struct Work {
     pub(crate) separator: Vec<u8>,
     /// The separator for which its parent had no room.
     pub(crate) pending: Vec<u8>,
+    /// A neighbour's key, between which and a new key a separator is chosen.
     pub(crate) key: Vec<u8>,
     pub(crate) nearby: Nearby,
     /// The leaf that another thread changed before the current change could.
@@ -93,6 +98,7 @@ pub(crate) struct Work {
 /// insertions do not pay for checking the finger.
 #[derive(Debug, Default)]
 pub(crate) struct Nearby {
+    /// Names no leaf after a split.
     pub(crate) finger: Finger,
     /// The last descent led to the leaf of the finger, or to a leaf that was split off from it.
     pub(crate) is_likely: bool,

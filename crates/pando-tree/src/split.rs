@@ -27,10 +27,15 @@ pub(crate) type ParentStep<'p> = (Optimistic<'p>, usize);
 /// A leaf to split, and the record for which it is split.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeafSplit<'a, 'p> {
+    /// The leaf at the version at which `fit` and `spot` were found.
     pub(crate) leaf: Optimistic<'p>,
+    /// None for a leaf that is the root.
     pub(crate) parent: Option<ParentStep<'p>>,
+    /// [`Fit::Split`] or [`Fit::Alone`].
     pub(crate) fit: Fit,
+    /// Where the record belongs in the leaf as it is now.
     pub(crate) spot: Spot,
+    /// The record that has to be in one of the halves afterwards.
     pub(crate) record: &'a Record<'a>,
     /// The course of a run of insertions that the record continues.
     pub(crate) course: Option<Course>,
