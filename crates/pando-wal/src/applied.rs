@@ -28,6 +28,7 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
+    /// Returns the state of a log whose records up to `start` are all applied.
     pub(crate) fn new(start: Lsn) -> Self {
         Self {
             applied: AtomicU64::new(start.0),

@@ -25,8 +25,11 @@ struct RunStart {
 /// A run: bytes of the buffer for the file in `slot`, from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run<'a> {
+    /// Slot of the segment's file.
     pub(crate) slot: usize,
+    /// Offset in that file, in bytes.
     pub(crate) offset: u64,
+    /// What has been appended to the run so far.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -53,6 +56,7 @@ impl LogBuffer {
     /// Length of the first part of the struct, which each append writes.
     pub(crate) const WRITTEN_BYTES: usize = offset_of!(Self, bytes);
 
+    /// Makes an empty buffer of `capacity` bytes; see [`crate::tail::buffer_capacity`].
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             bytes: IoBuf::new(capacity),
@@ -65,10 +69,12 @@ impl LogBuffer {
         }
     }
 
+    /// True if it has no bytes, of records or of padding and headers.
     pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
+    /// Empties it and keeps its memory; `newest` and `end` are set again by the next flush.
     pub(crate) fn clear(&mut self) {
         self.used = 0;
         self.runs.clear();
@@ -109,6 +115,7 @@ impl LogBuffer {
         Some(run.offset + (self.used - run.start) as u64)
     }
 
+    /// Returns the runs in the order in which they were begun.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         let starts = self.runs.iter().map(|run| run.start);
         let ends = starts.skip(1).chain([self.used]);

@@ -96,6 +96,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Group {
+    /// Returns the state of a log that is durable up to `start`, and that nobody flushes.
     pub(crate) fn new(start: Lsn) -> Self {
         Self {
             durable: AtomicU64::new(start.0),

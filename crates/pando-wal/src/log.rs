@@ -25,8 +25,11 @@ use crate::tail::{NoRoom, Tail};
 #[derive(Debug)]
 pub struct Log<D: Device> {
     options: LogOptions,
+    /// The files of the log; synchronizes itself.
     pub(crate) segments: Segments<D>,
+    /// Where records are reserved and appended, under the lock of the tail.
     pub(crate) shared: CachePadded<SharedTail>,
+    /// Shares flushes among the callers that wait for one.
     pub(crate) group: Group,
     order: CachePadded<Order>,
     /// LSN up to which the log thread is to flush. Only grows.
@@ -41,6 +44,7 @@ pub struct Log<D: Device> {
     pub(crate) disk_full_deadline: AtomicU64,
     /// Why the log is poisoned. The first reason stays.
     failure: Mutex<Option<Error>>,
+    /// The store's, in which the log counts.
     pub(crate) statistics: Arc<Statistics>,
 }
 
@@ -286,6 +290,8 @@ impl<D: Device> Log<D> {
         self.wait(lsn, Role::Committer)
     }
 
+    /// As [`Log::wait_durable`]; `role` says whether the caller is expected back with another
+    /// commit.
     pub(crate) fn wait(&self, lsn: Lsn, role: Role) -> Result<()> {
         assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
         let waited = self.group.wait(lsn, role, || self.flush());

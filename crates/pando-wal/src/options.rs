@@ -65,6 +65,7 @@ impl LogOptions {
         of_buffer.min(of_segment)
     }
 
+    /// Refuses sizes and a start that no log can have.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Options { what });
         if !self.segment_bytes.is_power_of_two() || self.segment_bytes < SEGMENT_BYTES_MIN {

@@ -12,6 +12,7 @@ pub(crate) struct Parking {
 
 #[cfg(not(pando_loom))]
 impl Parking {
+    /// Prepares waits of the calling thread, which alone may park.
     pub(crate) fn new() -> Self {
         Self {
             waker: pando_sync::thread_waker(),
@@ -54,6 +55,7 @@ impl std::task::Wake for Flag {
 
 #[cfg(pando_loom)]
 impl Parking {
+    /// Prepares waits of the calling thread, which alone may park.
     pub(crate) fn new() -> Self {
         let flag = std::sync::Arc::new(Flag {
             woken: pando_sync::Mutex::new(pando_sync::Rank::Leaf, false),
@@ -65,10 +67,12 @@ impl Parking {
         }
     }
 
+    /// Returns the waker that ends a [`Parking::park`], the running one or the next.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
+    /// Blocks until the waker is woken.
     pub(crate) fn park(&self) {
         let mut woken = self.flag.woken.lock();
         while !*woken {

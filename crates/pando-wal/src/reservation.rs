@@ -10,6 +10,7 @@ use crate::tail::Tail;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SharedTail {
+    /// Its lock is held briefly, by every reservation and every append.
     pub(crate) tail: Mutex<Tail>,
     /// Wakers that wait for [`crate::Log::try_reserve`] to succeed.
     pub(crate) space: WaitList,

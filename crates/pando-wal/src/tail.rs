@@ -107,6 +107,8 @@ impl FreeSegment {
 }
 
 impl Tail {
+    /// Returns the tail of a log without records. `sector` is the size to which flushes are padded,
+    /// in bytes; `ready` are the slots of prepared files.
     pub(crate) fn new(options: LogOptions, sector: u64, ready: &[usize]) -> Self {
         assert!(sector.is_power_of_two());
         assert!(sector <= SEGMENT_HEADER_BYTES as u64);
