@@ -51,6 +51,7 @@ pub(crate) struct Wanted {
 /// Regions under one lock.
 #[derive(Debug)]
 pub(crate) struct Group {
+    /// By their index in this group. [`Group::update`] follows each change of their counts.
     pub(crate) regions: Vec<Region>,
     /// By level: the regions with a bound of at least 2 to the power of the level.
     levels: [RegionSet; LEVELS],
@@ -78,6 +79,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
+    /// Copies the counts; the caller changes the region next, and then calls [`Group::update`].
     pub(crate) fn of(region: &Region) -> Self {
         Self {
             free: region.free(),
@@ -93,6 +95,7 @@ fn levels_of(bound: u32) -> usize {
 }
 
 impl Group {
+    /// Makes a group without regions, which counts free units of `unit` blocks.
     pub(crate) fn new(unit: u32) -> Self {
         Self {
             regions: Vec::new(),

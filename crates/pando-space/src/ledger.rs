@@ -38,6 +38,8 @@ struct Numbers {
 pub(crate) struct Ledger(CachePadded<Numbers>);
 
 impl Ledger {
+    /// Starts with `available` free blocks, of which `delete_reserve` are for urgent reservations
+    /// only, and with none reserved.
     pub(crate) fn new(available: u64, delete_reserve: u64) -> Self {
         let ledger = Self(CachePadded(Numbers {
             available: AtomicU64::new(available),
@@ -49,22 +51,27 @@ impl Ledger {
         ledger
     }
 
+    /// Number of free blocks that are neither reserved nor in magazines.
     pub(crate) fn available(&self) -> u64 {
         self.0.available.load(Ordering::Relaxed)
     }
 
+    /// Number of blocks that are reserved and not allocated yet.
     pub(crate) fn reserved(&self) -> u64 {
         self.0.reserved.load(Ordering::Relaxed)
     }
 
+    /// Number of blocks that only urgent reservations may use.
     pub(crate) fn delete_reserve(&self) -> u64 {
         self.0.delete_reserve.load(Ordering::Relaxed)
     }
 
+    /// Sets the number of blocks that only urgent reservations may use; takes none back.
     pub(crate) fn set_delete_reserve(&self, blocks: u64) {
         self.0.delete_reserve.store(blocks, Ordering::Relaxed);
     }
 
+    /// Number of frees so far. While it stays the same, a search that found nothing would again.
     pub(crate) fn frees(&self) -> u64 {
         self.0.frees.load(Ordering::Relaxed)
     }
@@ -82,6 +89,7 @@ impl Ledger {
             .is_ok()
     }
 
+    /// Makes `blocks` blocks available, which are free in the bitmap already.
     pub(crate) fn deposit(&self, blocks: u64) {
         self.0.available.fetch_add(blocks, Ordering::Relaxed);
     }
@@ -92,6 +100,7 @@ impl Ledger {
         self.deposit(blocks);
     }
 
+    /// Reserves `blocks` blocks. Returns false, and changes nothing, if too few are available.
     pub(crate) fn reserve(&self, blocks: u64, urgency: Urgency) -> bool {
         let floor = match urgency {
             Urgency::Normal => self.delete_reserve(),
@@ -113,6 +122,7 @@ impl Ledger {
         );
     }
 
+    /// Makes reserved blocks, which were not allocated, available again.
     pub(crate) fn release(&self, blocks: u64) {
         self.use_reserved(blocks);
         self.deposit(blocks);

@@ -22,12 +22,14 @@ use pando_sync::{Mutex, Rank};
 /// Maximum length in blocks of extents that are kept ready.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub(crate) const READY_BLOCKS_MAX: usize = 16;
+/// Small, so that models reach its end.
 #[cfg(any(pando_loom, pando_shuttle))]
 pub(crate) const READY_BLOCKS_MAX: usize = 2;
 
 /// Maximum number of extents of one length that are kept ready.
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub(crate) const PLACES: usize = 64;
+/// Small, so that models reach its end.
 #[cfg(any(pando_loom, pando_shuttle))]
 pub(crate) const PLACES: usize = 2;
 
@@ -96,6 +98,7 @@ impl Row {
 }
 
 impl Magazine {
+    /// Makes an empty magazine.
     pub(crate) fn new() -> Self {
         Self {
             rows: std::array::from_fn(|_| Row::new()),

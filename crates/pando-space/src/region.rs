@@ -98,6 +98,7 @@ impl Region {
         region
     }
 
+    /// Returns the number of free blocks.
     pub(crate) fn free(&self) -> u32 {
         self.free
     }
@@ -107,10 +108,12 @@ impl Region {
         self.units
     }
 
+    /// Returns the number of blocks that exist, free or not.
     pub(crate) fn blocks(&self) -> u32 {
         self.blocks
     }
 
+    /// Returns whether every block that exists is free.
     pub(crate) fn is_all_free(&self) -> bool {
         self.free == self.blocks
     }

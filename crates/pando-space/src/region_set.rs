@@ -34,12 +34,14 @@ impl RegionSet {
         self.summary.truncate(self.words.len().div_ceil(WORD_BITS));
     }
 
+    /// Adds `number`, for which there is room. Does nothing for a member.
     pub(crate) fn insert(&mut self, number: usize) {
         let word = number / WORD_BITS;
         self.words[word] |= 1 << (number % WORD_BITS);
         self.summary[word / WORD_BITS] |= 1 << (word % WORD_BITS);
     }
 
+    /// Removes `number`, for which there is room. Does nothing for one that is no member.
     pub(crate) fn remove(&mut self, number: usize) {
         let word = number / WORD_BITS;
         self.words[word] &= !(1 << (number % WORD_BITS));
@@ -48,6 +50,7 @@ impl RegionSet {
         }
     }
 
+    /// Returns whether `number`, for which there is room, is a member.
     pub(crate) fn contains(&self, number: usize) -> bool {
         self.words[number / WORD_BITS] >> (number % WORD_BITS) & 1 == 1
     }

@@ -44,9 +44,11 @@ pub struct Space {
     groups: Box<[CachePadded<Slot>]>,
     /// Length of a unit in blocks. Constant.
     pub(crate) unit: u32,
+    /// Counts of free and reserved blocks, which need no lock.
     pub(crate) ledger: Ledger,
     /// Number of blocks. Changed only under `resizing`.
     pub(crate) blocks: AtomicU64,
+    /// Held while the number of blocks changes, and while a caller relies on it.
     pub(crate) resizing: Mutex<()>,
     /// Extents that each core keeps ready.
     pub(crate) magazines: CoreLocal<Magazine>,
@@ -78,11 +80,13 @@ struct Fruitless {
 /// A piece of an extent within one region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
+    /// Index of the group.
     pub(crate) group: usize,
     /// Index of the region in the group.
     pub(crate) region: usize,
     /// First block, relative to the region.
     pub(crate) start: u32,
+    /// Number of blocks.
     pub(crate) count: u32,
 }
 
@@ -346,6 +350,7 @@ impl Space {
         None
     }
 
+    /// Counts a search of a group that ended at its bound.
     pub(crate) fn count_bounded(&self) {
         // Relaxed: a statistic.
         self.bounded_searches.fetch_add(1, Ordering::Relaxed);
