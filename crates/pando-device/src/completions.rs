@@ -33,6 +33,8 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
+    /// Returns an empty queue with room for `depth` completions. Wakes `notify` when it gets one
+    /// while it is empty, and at a reap that leaves some.
     pub(crate) fn new(depth: usize, notify: Waker) -> Self {
         Self {
             queue: Mutex::new(

@@ -93,6 +93,7 @@ impl Error {
         }
     }
 
+    /// Makes an error of file `name` that the operating system did not report.
     pub(crate) fn from_kind(operation: &'static str, name: &str, kind: io::ErrorKind) -> Self {
         Self::Io {
             operation,

@@ -24,6 +24,7 @@ pub(crate) struct WakeEvent {
 }
 
 impl WakeEvent {
+    /// Makes a descriptor that is not readable. Fails if the process has too many.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: takes two numbers and makes a descriptor.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -38,10 +39,12 @@ impl WakeEvent {
         })
     }
 
+    /// Returns the descriptor, which a signal makes readable; it is closed with this value.
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }
 
+    /// Returns the descriptor, which a signal makes readable until [`WakeEvent::drain`].
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

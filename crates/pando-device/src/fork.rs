@@ -31,6 +31,7 @@ unsafe impl Send for ForkGuard {}
 unsafe impl Sync for ForkGuard {}
 
 impl ForkGuard {
+    /// Remembers this process. Never fails: without a wiped page it compares process ids.
     pub(crate) fn new() -> Self {
         Self {
             page: wiped_page().ok(),

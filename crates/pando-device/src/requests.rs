@@ -84,14 +84,19 @@ struct Request {
 /// What the kernel does next for a request.
 #[derive(Debug)]
 pub(crate) struct Piece<'a> {
+    /// True: the kernel reads `address` and writes the file; false: the reverse.
     pub(crate) write: bool,
     /// Number and handle of the file.
     pub(crate) file: usize,
+    /// Open at least until the request ends.
     pub(crate) handle: &'a DirectoryFile,
+    /// Offset in the file, in bytes.
     pub(crate) offset: u64,
     /// `len` bytes of the request's buffer, which stays in its slot.
     pub(crate) address: *mut u8,
+    /// Not beyond the end of the request's buffer.
     pub(crate) len: u32,
+    /// The whole buffer of the request.
     pub(crate) buffer: &'a IoBuf,
     /// Nothing is moved: the request ends with an error that is known already.
     pub(crate) refused: bool,
@@ -100,6 +105,7 @@ pub(crate) struct Piece<'a> {
 /// A request that got a slot.
 #[derive(Debug)]
 pub(crate) struct Begun {
+    /// The number by which the kernel returns the request.
     pub(crate) slot: u32,
     /// Number of the file, if it is new in the table.
     pub(crate) new_file: Option<usize>,
@@ -114,6 +120,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// Makes `depth` slots. Panics if that does not fit into 32 bits.
     pub(crate) fn new(depth: usize) -> Self {
         let count = u32::try_from(depth).expect("a channel's depth is bounded by its ring");
         Self {
@@ -123,6 +130,7 @@ impl Requests {
         }
     }
 
+    /// Returns the number of slots in use.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -162,6 +170,7 @@ impl Requests {
         })
     }
 
+    /// Returns the file with that number. Panics if there is none.
     pub(crate) fn handle(&self, file: usize) -> &DirectoryFile {
         &self.files.list[file].file
     }

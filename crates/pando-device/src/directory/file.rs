@@ -99,6 +99,7 @@ impl DirectoryFile {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Returns the descriptor, which stays open as long as any handle of this opening lives.
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.inner.file.as_raw_fd()
     }

@@ -29,6 +29,7 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Returns what the operation does, for the text of an error.
     pub(crate) fn verb(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -124,10 +125,12 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
+    /// Adds a plan, which counts from the next operation on.
     pub(crate) fn add(&mut self, plan: FaultPlan) {
         self.list.push((plan, 0));
     }
 
+    /// Removes all plans; `struck` stays.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
