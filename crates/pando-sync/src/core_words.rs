@@ -135,6 +135,7 @@ impl<const WORDS: usize> CoreWords<WORDS> {
         }
     }
 
+    /// Returns the words of a row, which threads of any core may change.
     pub(crate) fn row(&self, row: usize) -> &[AtomicU64] {
         self.arena.words(row * Self::STRIDE, WORDS)
     }

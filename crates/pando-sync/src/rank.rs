@@ -77,6 +77,7 @@ mod check {
     pub(crate) struct Ranked(Rank);
 
     impl Ranked {
+        /// Makes the rank of one lock.
         pub(crate) fn new(rank: Rank) -> Self {
             Self(rank)
         }
@@ -137,28 +138,34 @@ mod check {
 mod check {
     use super::Rank;
 
+    /// Takes no memory.
     #[derive(Debug)]
     pub(crate) struct Ranked;
 
     impl Ranked {
+        /// Ignores the rank.
         #[inline]
         pub(crate) fn new(_rank: Rank) -> Self {
             Self
         }
 
+        /// Checks nothing.
         #[inline]
         pub(crate) fn check(&self) {}
 
+        /// Records nothing.
         #[inline]
         pub(crate) fn taken(&self) -> Holding {
             Holding
         }
     }
 
+    /// Takes no memory.
     #[derive(Debug)]
     pub(crate) struct Holding;
 
     impl Holding {
+        /// Returns a rank that is not checked.
         #[inline]
         pub(crate) fn ranked(&self) -> Ranked {
             Ranked

@@ -69,10 +69,12 @@ mod none {
     #[derive(Debug, Clone, Copy)]
     pub(crate) enum Area {}
 
+    /// Returns None: there are no restartable sequences.
     pub(crate) fn area() -> Option<Area> {
         None
     }
 
+    /// Is never called: there is no area to call it with.
     #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
     pub(crate) fn cpu(area: Area) -> Option<usize> {
         match area {}
