@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use crate::bytes::Reader;
 use crate::{Damage, Lsn, TreeId};
 
+/// First byte of the value of a garbage row that counts the leaks of a tree.
 pub(crate) const GARBAGE_LEAKED: u8 = 4;
+/// First byte of the value of a garbage row with a piece of a write that was put aside.
 pub(crate) const GARBAGE_ASIDE: u8 = 5;
 const KEY_OF_ASIDE: u8 = 0xfe;
 /// Maximum number of bytes of a write in one row.
@@ -42,6 +44,7 @@ pub fn encode_leaks(tree: TreeId, count: u64) -> [u8; 13] {
     row
 }
 
+/// Reads what [`encode_leaks`] has written, without its first byte; None for any other length.
 pub(crate) fn decode_leaks(row: &[u8]) -> Option<(TreeId, u64)> {
     let mut reader = Reader::new(row);
     let (tree, low, high) = (reader.u32()?, reader.u32()?, reader.u32()?);
