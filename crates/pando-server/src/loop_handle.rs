@@ -60,6 +60,7 @@ pub(crate) struct LoopHandle {
 }
 
 impl LoopHandle {
+    /// Returns the handle of a loop that `waker` wakes from its wait for events.
     pub(crate) fn new(waker: mio::Waker) -> Self {
         Self {
             waker,
@@ -130,6 +131,7 @@ pub(crate) struct TokenWake {
 }
 
 impl TokenWake {
+    /// Returns a waker that gives `token` to the loop of `handle`.
     pub(crate) fn new(token: Token, handle: Arc<LoopHandle>) -> WakerArc<Self> {
         WakerArc::new(Self {
             token,

@@ -42,6 +42,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Takes the first values from the options. `maxclients` may be lower than asked for.
     pub(crate) fn new(options: &ServerOptions, maxclients: usize) -> Self {
         let settings = Self {
             password: RwLock::new(Rank::Leaf, None),
@@ -95,14 +96,17 @@ impl Settings {
         }
     }
 
+    /// True if clients of other machines are refused as long as there is no password.
     pub(crate) fn protected_mode(&self) -> bool {
         self.protected_mode.load(Ordering::Relaxed)
     }
 
+    /// Applies to connections that are accepted from now on.
     pub(crate) fn set_protected_mode(&self, on: bool) {
         self.protected_mode.store(on, Ordering::Relaxed);
     }
 
+    /// Returns what is guaranteed when a write is answered.
     #[inline]
     pub(crate) fn durability(&self) -> Durability {
         match self.durability.load(Ordering::Relaxed) {
@@ -112,6 +116,7 @@ impl Settings {
         }
     }
 
+    /// Replies obey it from now on. The caller also tells the engine, if it is open.
     pub(crate) fn set_durability(&self, durability: Durability) {
         let code = match durability {
             Durability::Durable => 0,
@@ -121,10 +126,12 @@ impl Settings {
         self.durability.store(code, Ordering::Relaxed);
     }
 
+    /// Returns the maximum number of connections.
     pub(crate) fn maxclients(&self) -> u64 {
         self.maxclients.load(Ordering::Relaxed)
     }
 
+    /// Closes no connection, even if there are more.
     pub(crate) fn set_maxclients(&self, count: u64) {
         self.maxclients.store(count, Ordering::Relaxed);
     }
@@ -135,6 +142,7 @@ impl Settings {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
+    /// 0 means that idle connections are never closed.
     pub(crate) fn set_timeout_s(&self, seconds: u64) {
         self.timeout_s.store(seconds, Ordering::Relaxed);
     }
@@ -145,6 +153,7 @@ impl Settings {
         self.tcp_keepalive_s.load(Ordering::Relaxed)
     }
 
+    /// 0 means never. Applies to connections that are accepted from now on.
     pub(crate) fn set_tcp_keepalive_s(&self, seconds: u64) {
         self.tcp_keepalive_s.store(seconds, Ordering::Relaxed);
     }
@@ -156,6 +165,7 @@ impl Settings {
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
+    /// 0 means that stalled peers are never closed.
     pub(crate) fn set_stall_timeout_s(&self, seconds: u64) {
         let ms = seconds.saturating_mul(1000);
         self.stall_ms.store(ms, Ordering::Relaxed);
@@ -183,6 +193,7 @@ impl Settings {
         self.slow_us.load(Ordering::Relaxed)
     }
 
+    /// In microseconds; negative means never.
     pub(crate) fn set_slow_us(&self, us: i64) {
         self.slow_us.store(us, Ordering::Relaxed);
         self.set_watch();
@@ -193,6 +204,7 @@ impl Settings {
         self.slow_entries_max.load(Ordering::Relaxed)
     }
 
+    /// Applies when the next entry is added.
     pub(crate) fn set_slow_entries_max(&self, count: u64) {
         self.slow_entries_max.store(count, Ordering::Relaxed);
     }
@@ -203,11 +215,13 @@ impl Settings {
         self.monitor_ms.load(Ordering::Relaxed)
     }
 
+    /// In milliseconds; 0 means never.
     pub(crate) fn set_monitor_ms(&self, ms: u64) {
         self.monitor_ms.store(ms, Ordering::Relaxed);
         self.set_watch();
     }
 
+    /// Returns the level that the log has now.
     pub(crate) fn log_level(&self) -> LogLevel {
         *self.log_level.read()
     }

@@ -33,10 +33,13 @@ pub(crate) enum Stage {
 
 /// State that the acceptor, the loops and the handles share.
 pub(crate) struct Shared {
+    /// As the server was started; they never change.
     pub(crate) options: ServerOptions,
+    /// What CONFIG SET can change.
     pub(crate) settings: Settings,
     /// Addresses that the server listens on, with their actual ports.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// All open connections.
     pub(crate) clients: Registry,
     /// Places of iterations; the lock is held for one look-up or insertion.
     pub(crate) cursors: Mutex<Cursors>,
@@ -53,6 +56,7 @@ pub(crate) struct Shared {
     /// Error with which the engine failed to open.
     failure: Mutex<Option<pandodb::Error>>,
     acceptor: mio::Waker,
+    /// Time of the start, for durations.
     pub(crate) started: Instant,
     /// Unix time of the start, in milliseconds.
     pub(crate) started_ms: u64,
@@ -62,14 +66,18 @@ pub(crate) struct Shared {
     pub(crate) saving: Arc<AtomicBool>,
     /// True if the last SAVE that finished has failed.
     pub(crate) save_failed: Arc<AtomicBool>,
+    /// The compaction that a command has started, if there is one.
     pub(crate) compaction: Arc<Compaction>,
+    /// Counters that all loops add to.
     pub(crate) statistics: ServerStatistics,
     pub(crate) slow_log: SlowLog,
     pub(crate) latency_monitor: LatencyMonitor,
+    /// Limits how often each kind of event is logged.
     pub(crate) events: Events,
 }
 
 impl Shared {
+    /// Returns the state of a server that is loading.
     pub(crate) fn new(
         options: ServerOptions,
         settings: Settings,
@@ -110,6 +118,7 @@ impl Shared {
         }
     }
 
+    /// Returns the stage, after which only later ones follow.
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
         // Acquire: pairs with the Release in loop_is_ready and in stop.

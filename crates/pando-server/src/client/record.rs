@@ -14,8 +14,11 @@ use crate::loop_handle::Token;
 /// Names that a client has given itself.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Names {
+    /// Empty until the client sets it.
     pub(crate) name: String,
+    /// Empty until the client sets it.
     pub(crate) library: String,
+    /// Empty until the client sets it.
     pub(crate) library_version: String,
 }
 
@@ -23,23 +26,33 @@ pub(crate) struct Names {
 /// (relaxed: a report may be a moment old); `killed` by any thread.
 #[derive(Debug)]
 pub(crate) struct ClientRecord {
+    /// No other client of this run has had it.
     pub(crate) id: u64,
+    /// Address of the peer.
     pub(crate) address: SocketAddr,
+    /// Address of this end.
     pub(crate) local_address: SocketAddr,
+    /// Descriptor of the socket; for reports only.
     pub(crate) file: RawFd,
+    /// Index in [`crate::shared::Shared::loops`] of the loop that serves the connection.
     pub(crate) loop_index: usize,
+    /// Names the connection in that loop, also after it has ended.
     pub(crate) token: Token,
+    /// Unix time at which it was accepted, in milliseconds.
     pub(crate) created_ms: u64,
     /// Unix time of the last turn of the connection, in milliseconds.
     pub(crate) active_ms: AtomicU64,
+    /// Number of the selected database.
     pub(crate) database: AtomicU32,
     /// Protocol version, 2 or 3.
     pub(crate) version: AtomicU8,
     /// Number of queued commands; -1 outside MULTI.
     pub(crate) queued: AtomicI64,
+    /// Memory of the queued commands, in bytes; 0 outside MULTI.
     pub(crate) queued_bytes: AtomicU64,
     /// Number of watched places; several keys may share one.
     pub(crate) watched: AtomicU32,
+    /// Memory of the watches, in bytes.
     pub(crate) watched_bytes: AtomicU64,
     /// Unexecuted bytes of input.
     pub(crate) input_bytes: AtomicU64,
@@ -56,6 +69,8 @@ pub(crate) struct ClientRecord {
 }
 
 impl ClientRecord {
+    /// Returns the record of a client that was accepted now; `addresses` are the peer's and this
+    /// end's.
     pub(crate) fn new(
         id: u64,
         addresses: (SocketAddr, SocketAddr),
@@ -155,10 +170,12 @@ impl Registry {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Adds a client under its id.
     pub(crate) fn insert(&self, record: Arc<ClientRecord>) {
         self.clients.lock().insert(record.id, record);
     }
 
+    /// Removes the client with this id, if it is there.
     pub(crate) fn remove(&self, id: u64) {
         self.clients.lock().remove(&id);
     }

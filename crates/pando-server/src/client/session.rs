@@ -25,6 +25,7 @@ pub(crate) struct Multi {
 }
 
 impl Multi {
+    /// Returns the number of queued commands.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
@@ -86,12 +87,17 @@ impl Multi {
 /// State of one connection that commands can change.
 #[derive(Default)]
 pub(crate) struct Session {
+    /// Number of the selected database, which exists.
     pub(crate) database: usize,
+    /// Protocol that replies are written in.
     pub(crate) version: Version,
+    /// False until the client has given the password, if one is asked for.
     pub(crate) authenticated: bool,
     /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
+    /// None outside MULTI.
     pub(crate) multi: Option<Multi>,
+    /// Watched keys; EXEC, DISCARD and UNWATCH drop them.
     pub(crate) watches: Watches,
     /// LSN of the newest write of this connection.
     pub(crate) last_write: Option<Lsn>,

@@ -25,6 +25,7 @@ pub(crate) struct Staged {
     pub(crate) place: usize,
     /// Index of the argument in its command.
     pub(crate) index: usize,
+    /// No key has it: dropping it frees its space.
     pub(crate) value: LargeValue,
 }
 

@@ -35,6 +35,7 @@ impl Filters<'_> {
     }
 }
 
+/// Closes all clients that the filters take: others by their loops, its own after the reply.
 pub(crate) fn kill(context: &mut Context<'_>) -> Run {
     let old_style = context.count() == 3;
     let filters = if old_style {

@@ -27,6 +27,7 @@ pub(crate) enum DecimalError {
 }
 
 impl Decimal {
+    /// Reads decimal text, with or without an exponent; infinities are numbers, NaN is none.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, DecimalError> {
         let text = std::str::from_utf8(text).map_err(|_| DecimalError::NotANumber)?;
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {

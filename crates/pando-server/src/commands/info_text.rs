@@ -27,8 +27,11 @@ pub(crate) enum Shown {
 
 /// A section of INFO.
 pub(crate) struct Section {
+    /// As its headline shows it; clients ask for it in any case.
     pub(crate) name: &'static str,
+    /// When it is shown.
     pub(crate) shown: Shown,
+    /// Appends the lines of the section, without the headline.
     pub(crate) write: fn(&Shared, &mut String),
 }
 
@@ -54,6 +57,7 @@ const fn by_name(name: &'static str, write: fn(&Shared, &mut String)) -> Section
     }
 }
 
+/// All sections, in the order in which they are shown.
 pub(crate) const SECTIONS: &[Section] = &[
     section("Server", server),
     section("Clients", clients),

@@ -42,7 +42,9 @@ pub(crate) struct Prefetch {
 pub(crate) struct Outlook<'a> {
     pub(crate) commands: &'a CommandIndex,
     pub(crate) engine: &'a Engine,
+    /// Selects the table. Commands that could change it end the lookahead.
     pub(crate) session: &'a Session,
+    /// Those of the next request, which the parser keeps to.
     pub(crate) limits: &'a Limits,
     /// Maximum number of keys to look up.
     pub(crate) keys_max: usize,
@@ -60,6 +62,7 @@ pub(crate) struct Looked {
 }
 
 impl Prefetch {
+    /// Frees the memory of buffers of more than `bytes` bytes.
     pub(crate) fn trim(&mut self, bytes: usize) {
         self.parser.shrink_to(1024);
         if self.value.capacity() > bytes {

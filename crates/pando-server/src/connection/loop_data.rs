@@ -26,9 +26,13 @@ type SpareTransactions = Vec<Box<ValidatedBatch>>;
 /// The engine's side of a loop.
 pub(crate) struct LoopData {
     pub(crate) engine: Arc<Engine>,
+    /// Reads pages for this loop, and wakes what is parked; used by the loop's thread only.
     pub(crate) reactor: Reactor,
+    /// For the command that runs now.
     pub(crate) scratch: Scratch,
+    /// For the lookahead of the connection that has its turn.
     pub(crate) prefetch: Prefetch,
+    /// For the pipeline run of the connection that has its turn.
     pub(crate) pipeline_run: PipelineRun,
     spare: SpareTransactions,
 }
@@ -119,9 +123,11 @@ impl RoundCounts {
 pub(crate) struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) commands: &'a CommandIndex,
+    /// What other threads see of the loop.
     pub(crate) handle: &'a Arc<LoopHandle>,
     /// `None` until the engine is open.
     pub(crate) data: Option<&'a mut LoopData>,
+    /// For one read from a socket; has no meaning between two turns.
     pub(crate) read_buffer: &'a mut [u8],
     /// When the current command began, or the last one finished.
     pub(crate) clock: Instant,
@@ -129,6 +135,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) is_clock_new: bool,
     /// Unix time of the beginning of the turn, in milliseconds; expiry is decided by it.
     pub(crate) now_ms: u64,
+    /// Counted since they were last added to the statistics.
     pub(crate) counts: RoundCounts,
     /// The server stops: nothing new begins.
     pub(crate) stopping: bool,

@@ -32,6 +32,7 @@ struct Stream {
 /// The replies of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
+    /// Replies, of which the first `sent` bytes were sent; commands append to it.
     pub(crate) bytes: Vec<u8>,
     /// Position of `bytes[0]`.
     base: u64,

@@ -7,9 +7,11 @@ use crate::context::Command;
 
 /// State of a command until it finishes.
 pub(crate) struct Running {
-    /// Index in the table of commands.
+    /// Its number in the index of commands.
     pub(crate) id: usize,
+    /// The command or subcommand with that number.
     pub(crate) command: &'static Command,
+    /// When it began; its duration counts from here.
     pub(crate) began: Instant,
     /// Number of input bytes that it takes.
     pub(crate) consumed: usize,
@@ -21,6 +23,7 @@ pub(crate) struct Running {
     pub(crate) waited: bool,
     /// It was parked at least once: its waits are recorded in the buffers.
     pub(crate) parked: bool,
+    /// Its reads and uncommitted writes; `None` if it needs no transaction.
     pub(crate) batch: Option<Box<ValidatedBatch>>,
     /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,

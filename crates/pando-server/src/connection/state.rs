@@ -37,14 +37,19 @@ const LOADING_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 /// Buffers that a connection has while it is not idle.
 #[derive(Default)]
 pub(crate) struct Buffers {
+    /// Received bytes, which are dropped some time after their commands have run.
     pub(crate) input: Vec<u8>,
     /// Where the current command begins in `input`.
     pub(crate) offset: usize,
+    /// How far the command at `offset` has been parsed.
     pub(crate) parser: Parser,
+    /// Replies that were not sent yet.
     pub(crate) output: Output,
+    /// What the running command keeps between its runs.
     pub(crate) progress: Progress,
     /// What the running command has waited for, if it has waited.
     pub(crate) waits: CommandWaits,
+    /// Long arguments of the command that arrives.
     pub(crate) staging: Staging,
 }
 
@@ -73,12 +78,19 @@ pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
 
 /// A client's connection.
 pub(crate) struct Connection {
+    /// Never blocks.
     pub(crate) stream: TcpStream,
+    /// What other threads see of the connection.
     pub(crate) record: Arc<ClientRecord>,
+    /// Has the loop give the connection a turn.
     pub(crate) wake: WakerArc<TokenWake>,
+    /// The same as `wake`.
     pub(crate) waker: Waker,
+    /// State that commands read and change.
     pub(crate) session: Session,
+    /// `None` while the connection is idle.
     pub(crate) buffers: Option<Box<Buffers>>,
+    /// The command that has begun and not finished; it waits for something.
     pub(crate) running: Option<Running>,
     /// When the connection was accepted.
     pub(crate) opened: Instant,
@@ -90,7 +102,9 @@ pub(crate) struct Connection {
     pub(crate) looked_until: u64,
     /// Number of keys of the commands between the current one and `looked_until`.
     pub(crate) looked_keys: usize,
+    /// Name of the last command that has finished; that of a subcommand without its container.
     pub(crate) last_command: &'static str,
+    /// How many commands of a pipeline may run together.
     pub(crate) quota: PipelineQuota,
     /// The socket may have bytes to read.
     pub(crate) readable: bool,
@@ -123,6 +137,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Returns a connection that was accepted at `now`, and has received nothing.
     pub(crate) fn new(
         stream: TcpStream,
         record: Arc<ClientRecord>,

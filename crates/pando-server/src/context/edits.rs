@@ -16,9 +16,11 @@ use super::Interrupted;
 pub(crate) struct Source<'a> {
     /// Database and stored key of the old string.
     pub(crate) key: (usize, &'a [u8]),
+    /// The old string, of any kind; an empty one if there is none.
     pub(crate) old: EditOld,
     /// Offset at which the new bytes are written.
     pub(crate) offset: u64,
+    /// What is written at `offset`.
     pub(crate) new: NewBytes,
 }
 
@@ -54,6 +56,7 @@ enum State {
 }
 
 impl Edits {
+    /// True if no run of the command has requested an edit.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

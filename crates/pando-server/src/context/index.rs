@@ -114,6 +114,7 @@ impl CommandIndex {
         text
     }
 
+    /// Returns the command with number `index`, which is no subcommand. Panics if there is none.
     pub(crate) fn at(&self, index: usize) -> &'static Command {
         self.all[index]
     }
@@ -123,6 +124,7 @@ impl CommandIndex {
         &self.names
     }
 
+    /// Returns all commands, without subcommands, by number.
     pub(crate) fn all(&self) -> &[&'static Command] {
         &self.all
     }

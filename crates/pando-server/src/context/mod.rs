@@ -45,6 +45,7 @@ pub(crate) struct Scratch {
     pub(crate) stored: Vec<u8>,
     /// Row or expiry entry to be written.
     pub(crate) encoded: Vec<u8>,
+    /// Rows of the leaf that was scanned last.
     pub(crate) page: ScanPage,
 }
 
@@ -61,9 +62,11 @@ impl Scratch {
 
 /// Access to the data. Exists only while the engine is open.
 pub(crate) struct Data<'a> {
+    /// The open store and its limits.
     pub(crate) engine: &'a Engine,
     /// Present for commands that write or read several keys; plain reads have none.
     pub(crate) batch: Option<&'a mut ValidatedBatch>,
+    /// The loop's; each access overwrites what the ones before it have left.
     pub(crate) scratch: &'a mut Scratch,
     /// Changes that EXEC has made so far.
     pub(crate) overlay: Option<&'a mut Overlay>,
@@ -71,21 +74,31 @@ pub(crate) struct Data<'a> {
 
 /// The environment of one run of one command.
 pub(crate) struct Context<'a> {
+    /// Number 0 is the name of the command.
     pub(crate) arguments: Arguments<'a>,
     /// The arguments that are not held in memory; among `arguments` they are empty.
     pub(crate) staged: &'a [Staged],
+    /// A subcommand, if one was called.
     pub(crate) command: &'static Command,
+    /// Changed only when nothing can interrupt the run any longer.
     pub(crate) session: &'a mut Session,
+    /// Replies of the connection; the run appends its own, which is dropped if it is interrupted.
     pub(crate) out: &'a mut Vec<u8>,
     /// Where the reply begins in `out`; for a command inside EXEC, where the reply of EXEC begins.
     pub(crate) reply_start: usize,
     pub(crate) shared: &'a Shared,
     pub(crate) commands: &'a CommandIndex,
+    /// The loop that runs the command.
     pub(crate) local: &'a Arc<LoopHandle>,
+    /// What other threads see of the client.
     pub(crate) record: &'a ClientRecord,
+    /// `None` until the engine is open.
     pub(crate) data: Option<Data<'a>>,
+    /// What survives an interruption of the run.
     pub(crate) progress: &'a mut Progress,
+    /// Wakes the connection; for whatever an interrupted run waits for.
     pub(crate) waker: &'a Waker,
+    /// Unix time of the beginning of the turn, in milliseconds; expiry is decided by it.
     pub(crate) now_ms: u64,
     /// Place of the command in its EXEC; `None` outside.
     pub(crate) exec_index: Option<usize>,

@@ -20,6 +20,7 @@ impl Overlay {
             .insert((database, stored.to_vec()), Some(key.to_vec()));
     }
 
+    /// Records that the row at `stored` was deleted.
     pub(crate) fn delete(&mut self, database: usize, stored: &[u8]) {
         self.keys.insert((database, stored.to_vec()), None);
     }
@@ -30,6 +31,7 @@ impl Overlay {
         self.keys.retain(|(of, _), _| *of != database);
     }
 
+    /// Returns true if the EXEC has emptied the database.
     pub(crate) fn is_cleared(&self, database: usize) -> bool {
         self.cleared[database]
     }

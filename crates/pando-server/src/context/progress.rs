@@ -30,6 +30,7 @@ pub(crate) struct Walk {
     pub(crate) at_end: bool,
     /// It has begun, so `start` is decided.
     pub(crate) begun: bool,
+    /// It has reached the end, or as many keys or bytes as this command may take.
     pub(crate) done: bool,
 }
 
@@ -57,6 +58,7 @@ impl Position {
 pub(crate) struct Watching {
     /// Number of keys that it has read.
     pub(crate) keys: usize,
+    /// Of the keys that it has read.
     pub(crate) watches: Watches,
     /// It has met an expired key, and first removes all expired keys.
     pub(crate) removing: bool,
@@ -73,6 +75,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Returns a job without a result; `waker` is woken when it gets one.
     pub(crate) fn new(waker: Waker) -> Arc<Self> {
         Arc::new(Self {
             result: Mutex::new(Rank::Leaf, None),
@@ -126,6 +129,7 @@ pub(crate) struct Progress {
 pub(crate) struct InnerCall {
     /// Its number in the index of commands.
     pub(crate) id: usize,
+    /// Duration of its run in nanoseconds.
     pub(crate) ns: u64,
     /// Code of the error that it replied, if it did.
     pub(crate) error: Option<Vec<u8>>,
@@ -141,6 +145,7 @@ impl Progress {
         }
     }
 
+    /// Keeps the iteration of the command at `index` for the next run.
     pub(crate) fn keep_walk(&mut self, index: usize, walk: Walk) {
         self.walks.push((index, walk));
     }

@@ -31,10 +31,12 @@ impl Flags {
     /// May wait for other clients or for the store.
     pub(crate) const BLOCKING: Self = Self(512);
 
+    /// Returns the flags of both.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Returns true if all flags of `other` are set.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -64,19 +66,27 @@ impl Flags {
 /// All 0: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys {
+    /// Index of the first; the name of the command is argument 0.
     pub(crate) first: i32,
+    /// Index of the last; -1 is the last argument.
     pub(crate) last: i32,
+    /// 1 if all arguments between them are keys, 2 if every second one is.
     pub(crate) step: i32,
 }
 
 impl Keys {
     pub(crate) const NONE: Self = Self::new(0, 0, 0);
+    /// The first argument.
     pub(crate) const ONE: Self = Self::new(1, 1, 1);
+    /// The second argument.
     pub(crate) const SECOND: Self = Self::new(2, 2, 1);
+    /// All arguments.
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
+    /// The keys of arguments that are pairs of key and value.
     pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
     /// Also used for arguments that are no keys.
     pub(crate) const THIRD: Self = Self::new(3, 3, 1);
+    /// The values of such pairs.
     pub(crate) const OF_PAIRS: Self = Self::new(2, -1, 2);
 
     const fn new(first: i32, last: i32, step: i32) -> Self {
@@ -125,6 +135,7 @@ pub(crate) enum Group {
 }
 
 impl Group {
+    /// Returns its name, as COMMAND DOCS shows it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connection => "connection",
@@ -160,16 +171,22 @@ pub(crate) struct Command {
     /// Number of arguments, the name included; negative: the minimum.
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
+    /// The arguments that are keys.
     pub(crate) keys: Keys,
     /// The arguments that may be longer than what is held in memory.
     pub(crate) large: Keys,
+    /// Where COMMAND DOCS lists it.
     pub(crate) group: Group,
     pub(crate) kind: Kind,
+    /// Version of Redis that had it first.
     pub(crate) since: &'static str,
+    /// As COMMAND DOCS shows it.
     pub(crate) complexity: &'static str,
+    /// One sentence for COMMAND DOCS.
     pub(crate) summary: &'static str,
     /// Number of arguments that may be shown to others; the arguments after them may be secrets.
     pub(crate) shown: usize,
+    /// Runs it from its beginning; called again after an interruption or a conflict.
     pub(crate) run: fn(&mut Context<'_>) -> Run,
     /// Subcommands of a container, whose own `run` is never called.
     pub(crate) subcommands: &'static [Command],

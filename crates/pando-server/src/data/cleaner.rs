@@ -75,6 +75,8 @@ impl From<pandodb::Error> for Stop {
 }
 
 impl Cleaner {
+    /// Returns a cleaner of these databases, given by number. After [`Cleaned::Waiting`], `waker`
+    /// is woken when it can continue.
     pub(crate) fn new(engine: &Engine, databases: Vec<usize>, waker: Waker) -> Self {
         Self {
             databases,

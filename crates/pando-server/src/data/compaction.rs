@@ -22,6 +22,7 @@ pub(crate) enum Ended {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) phase: CompactPhase,
+    /// Share of the whole compaction that is done, 0 to 100.
     pub(crate) percent: u32,
 }
 
@@ -35,7 +36,7 @@ const ENDING: u8 = 2;
 /// The state of compaction; see the module.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// One of the states below.
+    /// `IDLE`, `RUNNING` or `ENDING`.
     state: AtomicU8,
     /// Progress of the running compaction, in percent.
     percent: AtomicU32,

@@ -16,7 +16,9 @@ pub(crate) fn bytes<T: TryInto<u64>>(count: T) -> u64 {
 /// The two tables of a database.
 #[derive(Clone)]
 pub(crate) struct Database {
+    /// The rows, by stored key.
     pub(crate) keys: Table,
+    /// The expiry entries, by time and stored key.
     pub(crate) elements: Table,
 }
 
@@ -51,7 +53,9 @@ impl Database {
 /// An open store.
 pub(crate) struct Engine {
     pub(crate) db: Db,
+    /// By number.
     pub(crate) databases: Vec<Database>,
+    /// Converts user keys to stored keys.
     pub(crate) folder: KeyFolder,
     /// Longest string, in bytes.
     pub(crate) string_bytes_max: u64,

@@ -116,6 +116,7 @@ impl KeyFolder {
 /// The decoded head of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
+    /// `None` for a row that never expires.
     pub(crate) expiry: Option<Expiry>,
     /// Offset of the payload.
     pub(crate) payload: usize,
@@ -127,6 +128,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {
     pub(crate) deadline: u64,
+    /// Never later than the deadline; the key of the entry contains it.
     pub(crate) entry: u64,
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
+    /// Returns a loop without connections; `handle` wakes its `poll`.
     pub(crate) fn new(
         index: usize,
         poll: Poll,

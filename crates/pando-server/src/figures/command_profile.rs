@@ -55,11 +55,13 @@ pub(crate) struct Profiles {
 /// Where a command spent its time.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandProfile {
+    /// Its name, with its subcommand.
     pub(crate) command: String,
     /// Time from its beginning to its reply, without the wait for the log.
     pub(crate) elapsed: Duration,
     /// Number of its runs, complete or not.
     pub(crate) runs: u64,
+    /// Where its runs and its waits spent their time.
     pub(crate) profile: Profile,
     /// When its reply began to wait for the log.
     gated: Option<Instant>,

@@ -10,7 +10,9 @@ const SAMPLES_MAX: usize = 160;
 /// The longest time of an event within one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spike {
+    /// The second, as Unix time.
     pub(crate) unix_s: u64,
+    /// The longest time, in milliseconds.
     pub(crate) ms: u64,
 }
 

@@ -16,11 +16,17 @@ const REDACTED: &[u8] = b"(redacted)";
 /// A command that was slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlowCommand {
+    /// Set by [`SlowLog::add`]; ascending from 0.
     pub(crate) id: i64,
+    /// Unix time of the turn in which it finished, in seconds.
     pub(crate) unix_s: u64,
+    /// Time that it took, in microseconds.
     pub(crate) micros: u64,
+    /// As [`kept`] has shortened them, and without secrets.
     pub(crate) arguments: Vec<Vec<u8>>,
+    /// Of the client.
     pub(crate) address: String,
+    /// Empty if the client had given itself none.
     pub(crate) client_name: String,
 }
 
@@ -59,6 +65,7 @@ impl SlowLog {
             .collect()
     }
 
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().entries.len()
     }

@@ -14,6 +14,7 @@ use crate::figures::rates::{PerSecond, Rates};
 #[derive(Debug)]
 pub(crate) struct ServerStatistics {
     counts: Statistics,
+    /// Figures of commands, by their number in the index.
     pub(crate) commands: CommandStatistics,
     /// Guarded by its lock, held for a read or the addition of one moment.
     rates: Mutex<Rates>,

@@ -56,6 +56,7 @@ enum Next {
 pub(crate) struct HttpEndpoint {
     poll: Poll,
     listeners: Vec<TcpListener>,
+    /// Addresses that it listens on, with their actual ports.
     pub(crate) addresses: Vec<SocketAddr>,
     exchanges: Vec<Exchange>,
     next_token: usize,

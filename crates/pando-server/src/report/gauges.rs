@@ -5,8 +5,11 @@ use pandodb::Report;
 
 /// A current value.
 pub(crate) struct Gauge {
+    /// In lower case; a part of the names that exporters see.
     pub(crate) name: &'static str,
+    /// What is counted, in one sentence.
     pub(crate) help: &'static str,
+    /// In the unit that `help` says.
     pub(crate) value: u64,
 }
 

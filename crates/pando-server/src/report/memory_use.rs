@@ -26,6 +26,7 @@ pub(crate) struct MemoryUse {
     /// The rest of the budget: for watches, cursors, connections, statistics, and memory that is
     /// not counted.
     pub(crate) rest_budget: u64,
+    /// Buffers of all connections, and an estimate for each.
     pub(crate) connections: u64,
     /// An upper bound: untouched pages of counters take no memory.
     pub(crate) statistics: u64,
