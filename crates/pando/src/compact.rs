@@ -20,6 +20,7 @@ const MEMORY_DEFAULT: u64 = 1 << 30;
 /// The smallest log, so that little of it has to be written before it is freed.
 const LOG_BYTES: u64 = 4 << 20;
 
+/// Opens the store, which nobody else may have open, compacts it, and closes it.
 pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     check_directory(&flags.target)?;
     let max_memory = match &flags.max_memory {

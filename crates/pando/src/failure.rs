@@ -26,11 +26,14 @@ impl From<Code> for ExitCode {
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
+    /// What the process exits with.
     pub(crate) code: Code,
+    /// A sentence for people.
     pub(crate) text: String,
 }
 
 impl Failure {
+    /// Makes a failure that ends the process with `code`.
     pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -38,6 +41,7 @@ impl Failure {
         }
     }
 
+    /// Makes the failure of a command that was called in the wrong way.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(Code::Usage, text)
     }

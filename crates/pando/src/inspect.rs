@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::quantity::show_size;
 use crate::tree_stat;
 
+/// Prints figures of a store that no process has open. Reads every page, changes nothing.
 pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
     let StatFlags { target, tree } = what;
     check_directory(target)?;
@@ -30,6 +31,7 @@ pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks a store that no process has open. Damage is printed, and is a failure as well.
 pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
     check_directory(target)?;
     let mut progress = Progress::new();
@@ -77,6 +79,7 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a path that is no directory.
 pub(crate) fn check_directory(target: &Target) -> Result<(), Failure> {
     let dir = target.dir.display();
     if target.dir.is_dir() {

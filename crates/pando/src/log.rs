@@ -26,6 +26,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
+    /// Reads a name, in any case. The error says which names there are.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "text" => Ok(Self::Text),

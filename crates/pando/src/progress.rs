@@ -19,6 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Shows a bar on a terminal; otherwise writes a line to standard error now and then.
     pub(crate) fn new() -> Self {
         Self::told(|what, share| {
             // A failed write must not end the work.

@@ -17,6 +17,7 @@ use crate::quantity::{parse_size, show_size};
 /// Default memory budget of the new store, if the machine has that much.
 const MEMORY_DEFAULT: u64 = 1 << 30;
 
+/// Copies what can be read into a new store. Fails with [`Code::Damage`] if that is not everything.
 pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
     check_directory(&flags.target)?;
     check_new(&flags.target.dir, &flags.new)?;

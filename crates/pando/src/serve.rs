@@ -22,6 +22,7 @@ use crate::settings::Settings;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Serves until a signal or SHUTDOWN stops the server.
 pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -19,26 +19,45 @@ const MAX_MEMORY_MIN: u64 = 16 << 20;
 /// Settings of `pando serve`.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// Directory of the store; may be relative.
     pub(crate) dir: PathBuf,
+    /// Addresses for Redis clients, at least one.
     pub(crate) listen: Vec<SocketAddr>,
+    /// Bytes; at least [`MAX_MEMORY_MIN`].
     pub(crate) max_memory: u64,
     /// The budget was derived from the memory of the machine.
     pub(crate) max_memory_is_default: bool,
+    /// What is guaranteed when a write is answered.
     pub(crate) durability: Durability,
+    /// Interval of [`Durability::Periodic`], in milliseconds; at least 1.
     pub(crate) periodic_ms: u64,
+    /// Bytes, for a new store; `None`: the engine's default.
     pub(crate) page_size: Option<usize>,
+    /// Bytes, for a new store; `None`: the engine's default.
     pub(crate) block_size: Option<usize>,
+    /// `None`: the engine's default.
     pub(crate) compression: Option<Compression>,
+    /// One that keeps files.
     pub(crate) io_backend: IoBackend,
+    /// Most reads in flight of one event loop; `None`: the engine's default.
     pub(crate) queue_depth: Option<usize>,
+    /// `None`: the engine's default.
     pub(crate) completion_threads: Option<usize>,
+    /// Number of event loops; 0: one per core.
     pub(crate) threads: usize,
+    /// `None` if clients need no password; never empty.
     pub(crate) requirepass: Option<String>,
+    /// Addresses for `/metrics` and the dashboard; none if there are none.
     pub(crate) metrics_listen: Vec<SocketAddr>,
+    /// Silence before the system probes a peer, in seconds; 0 means never.
     pub(crate) tcp_keepalive_s: u64,
+    /// Time after which a stalled peer is closed, in seconds; 0 means never.
     pub(crate) stall_timeout_s: u64,
+    /// Messages below this level are not written.
     pub(crate) log_level: LogLevel,
+    /// How each message is written.
     pub(crate) log_format: LogFormat,
+    /// Path of the file that was read; empty if there was none.
     pub(crate) config_file: String,
 }
 

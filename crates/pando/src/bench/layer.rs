@@ -29,6 +29,7 @@ pub(crate) enum Layer {
     Other(Vec<String>),
 }
 
+/// Runs the benchmarks of one layer and prints what they measure.
 pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
     match layer {
         Layer::Device(flags) => device::run(&flags),

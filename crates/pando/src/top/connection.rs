@@ -17,8 +17,10 @@ const OPTIONS: ClientOptions = ClientOptions {
 /// The server's address, and the password.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
+    /// Name or address; an IPv6 address has no brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// `None` if no AUTH is to be sent.
     pub(crate) password: Option<String>,
 }
 

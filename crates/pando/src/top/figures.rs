@@ -5,6 +5,7 @@ use super::spread::Spread;
 
 /// The newest sample, and the one before it if they can be compared.
 pub(crate) struct Figures<'a> {
+    /// Its counters are those since the start of the server.
     pub(crate) now: &'a Sample,
     before: Option<&'a Sample>,
     seconds: f64,
@@ -13,10 +14,13 @@ pub(crate) struct Figures<'a> {
 /// Figures of one command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CommandRow {
+    /// As INFO names it.
     pub(crate) name: String,
     /// Calls per second; the number of all calls if there is no earlier sample.
     pub(crate) rate: f64,
+    /// Durations of the calls that `rate` counts.
     pub(crate) spread: Spread,
+    /// Failed calls per second; `None` if that is not known.
     pub(crate) failures: Option<f64>,
 }
 

@@ -10,6 +10,7 @@ use super::spread::Spread;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) label: String,
+    /// With its unit.
     pub(crate) value: String,
     /// How full it is, 0 to 1.
     pub(crate) share: Option<f64>,
@@ -19,6 +20,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
+    /// From top to bottom.
     pub(crate) rows: Vec<Row>,
 }
 

@@ -25,6 +25,7 @@ const COMMAND: &str = "command_";
 /// All fields of INFO.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
+    /// When it arrived, on this machine's clock.
     pub(crate) at: Instant,
     fields: BTreeMap<String, String>,
     spreads: BTreeMap<String, Spread>,

@@ -3,7 +3,9 @@
 /// Counts of values, ascending by the largest value of their bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Spread {
+    /// Number of values.
     pub(crate) count: u64,
+    /// Sum of the values, in the unit of the histogram.
     pub(crate) sum: u64,
     buckets: Vec<(u64, u64)>,
 }

@@ -14,6 +14,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
+    /// Connects to nothing yet.
     pub(crate) fn new(target: Target) -> Self {
         let connection = None;
         Self { target, connection }
@@ -40,7 +41,9 @@ impl Asker {
 pub(crate) struct Seen {
     /// Incremented by each attempt, whether it was answered or not.
     pub(crate) round: u64,
+    /// `None` until the first answer; kept while later attempts fail.
     pub(crate) newest: Option<Arc<Sample>>,
+    /// The answer before `newest`, perhaps much older.
     pub(crate) before: Option<Arc<Sample>>,
     /// Why there is no newer sample.
     pub(crate) trouble: Option<Trouble>,
