@@ -18,6 +18,7 @@ use crate::failure::{Result, fail};
 /// The operation that has failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Struck {
+    /// The operation of the device.
     pub(crate) operation: Operation,
     /// It failed since the disk was full.
     pub(crate) full: bool,

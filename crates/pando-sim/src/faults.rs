@@ -463,10 +463,12 @@ fn probe(db: &Db) -> pandodb::Result<()> {
     db.drop_table(store::PROBE)
 }
 
+/// Makes a failure of an error that must not happen while doing `what`.
 pub(crate) fn unexpected(what: &'static str) -> impl Fn(Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
 
+/// Opens the store of `seed` on `device`, which must work.
 pub(crate) fn open(seed: u64, device: &FaultyDevice) -> Result<Db> {
     store::open(seed, device).map_err(unexpected("opening"))
 }
@@ -475,6 +477,7 @@ fn open_again(seed: u64, device: &FaultyDevice) -> Result<Db> {
     store::open(seed, device).map_err(unexpected("opening after a failed recovery"))
 }
 
+/// Fails if a call of the run has failed: the runs before any fault must not.
 pub(crate) fn no_errors(run: &Run) -> Result<()> {
     match run.errors.first() {
         Some(error) => fail(format!("before any fault: {error}")),
