@@ -45,6 +45,7 @@ pub enum Error {
 }
 
 impl Error {
+    /// Makes the error for a flag whose value does not fit.
     pub(crate) fn option(flag: &'static str, what: impl Into<String>) -> Self {
         Self::Option {
             flag,

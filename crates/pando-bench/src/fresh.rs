@@ -57,6 +57,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns the view of thread `thread`, which knows of no inserted key.
     pub(crate) fn new(fresh: &'a Fresh, thread: usize) -> Self {
         Self {
             fresh,

@@ -25,8 +25,11 @@ const BUFFER_BYTES: usize = 256;
 pub(crate) struct Plan<'a> {
     pub(crate) options: &'a KvOptions,
     pub(crate) workload: Workload,
+    /// The only table of the store.
     pub(crate) table: &'a Table,
+    /// Writes and checks the values, each by its key's number.
     pub(crate) values: &'a Values,
+    /// Makes keys of their numbers.
     pub(crate) keys: Keys,
     /// Chooses the keys.
     pub(crate) chooser: Chooser,
@@ -38,10 +41,13 @@ pub(crate) struct Plan<'a> {
 /// The calls of one thread.
 #[derive(Debug)]
 pub(crate) struct Operations<'a> {
+    /// Shared by all threads.
     pub(crate) plan: &'a Plan<'a>,
     /// It is the companion thread, whose operations are not counted.
     beside: bool,
+    /// The thread's own sequence of random numbers.
     pub(crate) random: Random,
+    /// What the thread knows of inserted keys.
     pub(crate) view: View<'a>,
     /// Kind of the previous call, in a mixed workload.
     pub(crate) mixed: Option<Kind>,
@@ -50,8 +56,11 @@ pub(crate) struct Operations<'a> {
     batch: Batch,
     /// The loader of a bulk fill, from its first call to its last.
     loader: Option<Loader<'a>>,
+    /// The key of the current call.
     pub(crate) key: Vec<u8>,
+    /// The value that is written, or that was read.
     pub(crate) value: Vec<u8>,
+    /// For checks of values.
     pub(crate) scratch: Vec<u8>,
     many: Vec<(u64, Vec<u8>)>,
     iter: Option<Iter<'a>>,
@@ -98,6 +107,7 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Makes the error for a result that is wrong.
     pub(crate) fn wrong(&self, what: String) -> Error {
         Error::Wrong {
             workload: self.workload.name(),
@@ -150,6 +160,7 @@ impl<'a> Operations<'a> {
         !self.beside
     }
 
+    /// Returns the calls of thread `thread`; the companion thread comes after the counted ones.
     pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
         let stream = (plan.workload as u64) << 32 | thread as u64;
         let buffer = || Vec::with_capacity(BUFFER_BYTES);
@@ -341,6 +352,7 @@ impl<'a> Operations<'a> {
         })
     }
 
+    /// Changes the value of a chosen key by what it was before, in one call of the store.
     pub(crate) fn update(&mut self) -> Result<Done> {
         let plan = self.plan;
         let number = plan.choose(&mut self.random);
@@ -365,6 +377,7 @@ impl<'a> Operations<'a> {
     }
 }
 
+/// Checks that `value` was written for key `number`, in any version.
 pub(crate) fn check_value(
     plan: &Plan<'_>,
     number: u64,

@@ -137,10 +137,12 @@ impl KvOptions {
         self.distribution.unwrap_or_else(|| workload.distribution())
     }
 
+    /// Makes the keys that these options describe.
     pub(crate) fn keys(&self) -> Keys {
         Keys::new(self.key_kind, self.key_bytes, self.seed)
     }
 
+    /// Refuses options that no run can use, and names the flag.
     pub(crate) fn check(&self) -> Result<()> {
         let needed = |flag, fine: bool| match fine {
             true => Ok(()),

@@ -15,6 +15,7 @@ const COMPLETION_THREADS: usize = 16;
 /// A device. Its temporary directory is removed with it.
 #[derive(Debug)]
 pub(crate) struct Place {
+    /// Use it only as long as this lives.
     pub(crate) device: AnyDevice,
     _directory: Option<TempDir>,
 }

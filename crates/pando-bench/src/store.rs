@@ -20,6 +20,7 @@ const STORE_FILE: &str = "superblock";
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) db: Db,
+    /// The only table, which the workloads use.
     pub(crate) table: Table,
     /// The first number that no workload of this run has inserted, once one has inserted keys.
     fresh_start: Cell<Option<u64>>,
@@ -29,6 +30,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Opens or creates the store that the options name; without a directory a temporary one.
     pub(crate) fn open(options: &KvOptions) -> Result<Self> {
         let builder = builder(options);
         let (db, directory) = match (&options.dir, options.io_backend) {
@@ -100,6 +102,7 @@ impl Store {
         self.fresh_start.set(start);
     }
 
+    /// Closes the store and waits until everything is on disk.
     pub(crate) fn close(self) -> Result<()> {
         drop(self.table);
         Ok(self.db.close()?)

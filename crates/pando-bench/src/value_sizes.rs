@@ -71,6 +71,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
+    /// Prepares the distribution; `sizes` has been checked.
     pub(crate) fn new(sizes: ValueSizes) -> Self {
         let zipf = match sizes {
             ValueSizes::Zipf { min, max } => {

@@ -14,6 +14,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
+    /// Prepares ranks below `count`. Panics unless both arguments are above 0.
     pub(crate) fn new(count: u64, exponent: f64) -> Self {
         assert!(count > 0 && exponent > 0.0, "a distribution over something");
         let mut zipf = Self {

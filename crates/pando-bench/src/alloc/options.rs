@@ -42,6 +42,7 @@ impl AllocOptions {
         self.size_bytes / self.block_bytes.max(1)
     }
 
+    /// Refuses options that no run can use, and names the flag.
     pub(crate) fn check(&self) -> Result<()> {
         let needed = |flag, fine: bool, what: &str| match fine {
             true => Ok(()),

@@ -12,10 +12,13 @@ const SAMPLE: u64 = 1 << 18;
 /// The state that a space is brought into.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
+    /// Number of all blocks, free or not.
     pub(crate) blocks: u64,
+    /// Share of the blocks that are allocated, 1 to 99.
     pub(crate) fill_percent: u64,
     /// The free blocks are in many pieces.
     pub(crate) fragmented: bool,
+    /// For the lengths of runs and the order of the sample.
     pub(crate) seed: u64,
 }
 

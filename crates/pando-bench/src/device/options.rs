@@ -131,6 +131,7 @@ impl DeviceOptions {
         self.blocks() * self.block_bytes as u64
     }
 
+    /// Refuses options that no run can use, and names the flag.
     pub(crate) fn check(&self) -> Result<()> {
         let needed = |flag, fine: bool, what: &str| match fine {
             true => Ok(()),

@@ -21,6 +21,7 @@ use crate::random::Random;
 pub(crate) struct Plan<'a> {
     pub(crate) options: &'a DeviceOptions,
     pub(crate) workload: DeviceWorkload,
+    /// Was filled before the first workload; opened for direct I/O.
     pub(crate) file: &'a AnyFile,
     /// Reads are checked: the device keeps the bytes.
     pub(crate) is_checked: bool,

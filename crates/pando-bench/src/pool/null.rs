@@ -14,6 +14,7 @@ pub(crate) struct NullChannel {
 }
 
 impl NullChannel {
+    /// Returns a channel that completes reads at once, and holds at most `depth` completions.
     pub(crate) fn new(depth: usize) -> Self {
         Self {
             done: VecDeque::with_capacity(depth),

@@ -87,10 +87,12 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
+    /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.size_bytes / self.page_bytes as u64
     }
 
+    /// Returns the number of frames that the memory has room for.
     pub(crate) fn frames(&self) -> usize {
         usize::try_from(self.max_memory / self.page_bytes as u64).unwrap_or(usize::MAX)
     }

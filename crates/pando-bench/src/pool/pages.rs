@@ -35,12 +35,16 @@ pub(super) fn value_of(page: PageId) -> u64 {
 /// A device with pages, and a pool that knows their places.
 #[derive(Debug)]
 pub(crate) struct Pages {
+    /// In memory; holds the pages and little else.
     pub(crate) device: AnyDevice,
+    /// Has page N at N times the size of a page.
     pub(crate) file: AnyFile,
+    /// Knows the place of each page in `file`.
     pub(crate) pool: Pool,
 }
 
 impl Pages {
+    /// Makes all pages; writes them only if the workload reads their bytes.
     pub(crate) fn new(
         options: &PoolOptions,
         page_size: PageSize,

@@ -7,7 +7,9 @@ use pando_sync::time::Instant;
 /// An operation that waits.
 #[derive(Debug)]
 pub(crate) struct Parked {
+    /// Takes the page when its read has ended.
     pub(crate) ticket: LoadTicket,
+    /// When the operation began; its latency counts from here.
     pub(crate) begun: Instant,
 }
 
@@ -35,6 +37,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
+    /// Makes room for `depth` operations, which never grows.
     pub(crate) fn new(depth: usize) -> Self {
         Self {
             slots: (0..depth).map(|_| None).collect(),

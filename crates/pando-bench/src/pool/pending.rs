@@ -29,9 +29,13 @@ const EVICT_STEPS: usize = 4 * EVICT_COUNT;
 pub(crate) struct Plan<'a> {
     pub(crate) workload: PoolWorkload,
     pub(crate) pages: &'a Pages,
+    /// Pages have the ids below this.
     pub(crate) pages_count: u64,
+    /// Bytes of a page and of each buffer.
     pub(crate) page_bytes: usize,
+    /// Most reads in flight of one thread.
     pub(crate) queue_depth: usize,
+    /// Each thread derives a sequence of its own from it.
     pub(crate) seed: u64,
 }
 
@@ -51,6 +55,8 @@ pub(crate) struct Pending<'a, C: Channel<File = AnyFile>, P: Park> {
 }
 
 impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
+    /// Returns the operations of thread `thread`, none of which has begun. `channel` has room for
+    /// the queue depth.
     pub(crate) fn new(plan: &'a Plan<'a>, mut channel: C, parking: P, thread: usize) -> Self {
         let depth = plan.queue_depth;
         Self {
