@@ -21,13 +21,17 @@ pub(crate) struct Plan<'a> {
     pub(crate) options: &'a Options,
     pub(crate) engine: &'a dyn Engine,
     pub(crate) workload: Workload,
+    /// Of this turn, without the companion thread.
     pub(crate) threads: usize,
     /// Of the choices of this round; the first one has those of `pando bench kv`.
     pub(crate) seed: u64,
+    /// Makes and checks the values, each by its key's number.
     pub(crate) values: &'a Values,
+    /// Makes keys of their numbers.
     pub(crate) keys: Keys,
     /// The order of a fill at random.
     pub(crate) permutation: &'a Permutation,
+    /// Chooses the numbers of keys that are read or written.
     pub(crate) chooser: &'a Chooser,
 }
 
@@ -107,6 +111,7 @@ impl Calls for Work<'_> {
 }
 
 impl<'a> Work<'a> {
+    /// The calls of thread `thread`; `worker` is its own.
     pub(crate) fn new(plan: &'a Plan<'a>, worker: Box<dyn Worker + 'a>, thread: usize) -> Self {
         let stream = (plan.workload as u64) << 32 | thread as u64;
         Self {

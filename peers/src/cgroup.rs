@@ -94,6 +94,7 @@ impl Cgroup {
         fs::write(&path, value.to_string()).map_err(failed(format!("writing {}", path.display())))
     }
 
+    /// Directory of the group, which is removed with it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

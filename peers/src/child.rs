@@ -21,11 +21,16 @@ use crate::session::{Held, Session, Turn};
 /// What a child is started with.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
+    /// Name of an [`EngineKind`].
     pub(crate) engine: String,
+    /// Directory of its store, empty or absent.
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
+    /// Group that the child joins before it opens anything.
     pub(crate) cgroup: Option<PathBuf>,
+    /// Most bytes of that group; None without one.
     pub(crate) memory_max: Option<u64>,
+    /// Why nothing holds the engine to its memory, though something should.
     pub(crate) without_goal: Option<String>,
 }
 
@@ -100,6 +105,7 @@ fn serve_orders(text: &str) -> Result<()> {
 
 /// The process of an engine, seen from the one that started it.
 pub(crate) struct Child {
+    /// Name of its [`EngineKind`].
     pub(crate) engine: &'static str,
     process: Process,
     orders: Option<ChildStdin>,

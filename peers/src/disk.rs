@@ -6,7 +6,9 @@ use std::fs;
 /// Bytes since the process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Disk {
+    /// What it caused to be read from storage.
     pub(crate) read_bytes: u64,
+    /// What it caused to be written to storage.
     pub(crate) write_bytes: u64,
 }
 

@@ -210,6 +210,7 @@ impl Options {
         writes.then(|| ops * (self.key_bytes as u64 + self.value_bytes as u64))
     }
 
+    /// Makes the keys that these options describe.
     pub(crate) fn keys(&self) -> Keys {
         Keys::new(self.key_kind.kind(), self.key_bytes, self.seed)
     }

@@ -24,6 +24,7 @@ pub(crate) fn line(text: &str) {
 }
 
 impl Screen {
+    /// Empties the file `json`, if one is named.
     pub(crate) fn new(json: Option<&Path>) -> Result<Self> {
         let create =
             |path: &Path| File::create(path).map_err(failed(format!("--json {}", path.display())));
@@ -98,6 +99,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Says something ten seconds from now for the first time.
     pub(crate) fn new(engine: &'static str) -> Self {
         let last = time::now();
         Self { engine, last }

@@ -56,6 +56,7 @@ pub struct Writes {
 }
 
 impl Counts {
+    /// As of now, for the device that has `dir`.
     pub(crate) fn now(engine: &dyn Engine, dir: &Path) -> Self {
         Self {
             disk: Disk::now(),
