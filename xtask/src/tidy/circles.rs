@@ -9,8 +9,11 @@ use super::modules::Graph;
 
 /// Files that may form cycles with each other.
 pub(crate) struct Listed {
+    /// Name of the crate.
     pub(crate) package: &'static str,
+    /// Why these files need each other; completes a sentence about them.
     pub(crate) reason: &'static str,
+    /// From the crate's `src` on.
     pub(crate) files: &'static [&'static str],
 }
 

@@ -20,6 +20,7 @@ pub(crate) struct Imports {
     pub(crate) modules: Vec<String>,
     /// Names of items, methods included.
     pub(crate) items: BTreeSet<String>,
+    /// All `use` items, one for each leaf.
     pub(crate) uses: Vec<Use>,
     /// Words of the code outside of `use` and `mod`.
     pub(crate) words: BTreeSet<String>,
@@ -34,6 +35,7 @@ pub(crate) struct Use {
     pub(crate) path: Vec<String>,
     /// The name in this file. `None` for a glob, or for a name in a module inside the file.
     pub(crate) name: Option<String>,
+    /// It ends in a star.
     pub(crate) glob: bool,
     /// It has a `pub` of any kind.
     pub(crate) public: bool,

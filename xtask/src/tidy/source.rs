@@ -55,7 +55,9 @@ const FOREIGN_PATHS: [&str; 5] = [
 /// What is wrong with a file.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
+    /// They fail the check. Each begins with the file.
     pub(crate) problems: Vec<String>,
+    /// They are printed, and fail nothing.
     pub(crate) warnings: Vec<String>,
 }
 
