@@ -1,4 +1,5 @@
-//! Decoders of everything in the files of a store but pages: an error or a value, never a panic.
+//! Every decoder of a store's files, except those of pages, returns a value or an error for any
+//! bytes, and never panics.
 
 #![no_main]
 

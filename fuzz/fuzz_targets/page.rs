@@ -1,5 +1,5 @@
-//! Page images: what the structural check lets pass can be made ready for the device again, and
-//! comes back from compression; and any stored bytes are a page or damage.
+//! Page images: an image that passes the structural check can be prepared for writing again and
+//! survives compression. Any stored bytes decode to a page or to an error.
 
 #![no_main]
 
@@ -22,13 +22,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(pando_tree::check_page(&image).is_ok());
     }
 
-    // Stored bytes of nobody, but for a checksum that would have been right.
+    // Arbitrary stored bytes. `decode` does not verify the checksum.
     let stored = length.next_multiple_of(BLOCK).clamp(BLOCK, PAGE);
     if let Ok(page) = decoder.decode(&image[..stored], size, BLOCK) {
         assert_eq!(page.len(), PAGE);
         let _ = pando_tree::check_page(page);
     }
-    // And those whose length fits, so that the codecs see them.
+    // The same bytes as a body whose length field is right, so that the codecs see them.
     let mut body = vec![0; stored];
     let used = length.min(stored - 64);
     body[64..64 + used].copy_from_slice(&bytes[..used]);

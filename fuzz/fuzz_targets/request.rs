@@ -1,11 +1,12 @@
-//! Requests: any bytes, in any pieces, give the same commands and never a panic.
+//! Requests: any bytes, cut into any pieces, give the same commands and never a panic.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use pando_resp::{Limits, Parsed, Parser};
 
-/// The commands in `bytes` when they arrive in pieces of `step` bytes; an error ends them.
+/// Returns the commands in `bytes` when they arrive in pieces of `step` bytes, and whether an error
+/// ended them.
 fn commands(bytes: &[u8], step: usize, limits: &Limits) -> (Vec<Vec<Vec<u8>>>, bool) {
     let (mut parser, mut taken) = (Parser::new(), 0);
     let (mut buffer, mut arrived, mut found) = (Vec::new(), 0, Vec::new());

@@ -1,4 +1,5 @@
-//! A table in memory on a tiny pool against a `BTreeMap`: the bytes are a program.
+//! Interprets the input as operations on a table, in memory and on a tiny pool, and compares it
+//! with a `BTreeMap`.
 
 #![no_main]
 
@@ -22,16 +23,16 @@ fuzz_target!(|bytes: &[u8]| {
         match operation % 4 {
             0 | 1 => {
                 let value = vec![value; usize::from(length) << (scale % 6)];
-                table.put(&key, &value).expect("it fits");
+                table.put(&key, &value).expect("the entry fits");
                 twin.insert(key, value);
             }
             2 => {
-                let existed = table.delete(&key).expect("it can be deleted");
+                let existed = table.delete(&key).expect("the entry can be deleted");
                 assert_eq!(existed, twin.remove(&key).is_some());
             }
-            _ => assert_eq!(table.get(&key).expect("it can be read").as_ref(), twin.get(&key)),
+            _ => assert_eq!(table.get(&key).expect("a read succeeds").as_ref(), twin.get(&key)),
         }
     }
-    let entries = table.iter().map(|entry| entry.expect("it can be read"));
+    let entries = table.iter().map(|entry| entry.expect("a read succeeds"));
     assert!(entries.eq(twin));
 });
