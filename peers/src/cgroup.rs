@@ -163,7 +163,7 @@ mod tests {
         super::join(group.path()).unwrap();
         let pid = fs::read_to_string(group.path().join("cgroup.procs")).unwrap();
         assert_eq!(pid, std::process::id().to_string());
-        // A real group removes its files itself.
+        // The kernel removes the files of a real group together with the group.
         fs::remove_dir_all(group.path()).unwrap();
         drop(group);
     }

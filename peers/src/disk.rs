@@ -42,6 +42,7 @@ impl Disk {
 mod tests {
     use super::Disk;
 
+    /// Only bytes that reached the disk count, and a missing field is noticed.
     #[test]
     fn fields_are_told_apart() {
         let text = "rchar: 1\nread_bytes: 40\nwrite_bytes: 7\ncancelled_write_bytes: 3\n";

@@ -146,6 +146,7 @@ mod tests {
     use super::{sectors_written, store_bytes};
     use std::fs;
 
+    /// The field is that of sectors written in the statistics of a block device.
     #[test]
     fn the_seventh_field_counts_what_was_written() {
         let stat = "  1  2  3  4  5  6  7007  8  9 10 11\n";
@@ -153,6 +154,7 @@ mod tests {
         assert_eq!(sectors_written("1 2 3"), None);
     }
 
+    /// The size of a store is that of the blocks of its files, including those in folders.
     #[test]
     fn files_count_with_their_blocks_in_all_folders() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Every engine of the build under every workload, with tiny inputs; and whole runs of the
-//! program.
+//! Runs every engine of the build under every workload with tiny inputs, and runs the program as a
+//! whole.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 

@@ -1,4 +1,4 @@
-//! The program as people run it: a process for each engine, records in a file.
+//! Runs the program as people do: with a process for each engine and with records in a file.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,6 +67,8 @@ fn rounds_alternate_between_engines_and_each_turn_is_a_record() {
     }
 }
 
+/// An engine that relies on the page cache and runs outside of a control group gets a record that
+/// says why it has no goal.
 #[test]
 fn what_leans_on_the_page_cache_and_is_not_held_has_no_goal() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +135,7 @@ fn an_engine_that_fails_is_left_out_and_the_others_go_on() {
     assert!(text.contains("is not empty"), "{text}");
     let built = ENGINES.iter().filter(|kind| kind.is_built()).count();
     assert_eq!(records(&json).len(), built - 1);
-    // A named directory stays.
+    // A directory that the user named is kept.
     assert!(broken == "pandodb" || dir.path().join("pandodb/superblock").exists());
 }
 

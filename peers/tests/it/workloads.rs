@@ -1,4 +1,4 @@
-//! What each engine reads is checked by the workloads themselves; here also what they count.
+//! The workloads themselves check what each engine reads. These tests also check what they count.
 
 use pando_bench::{Error, Observer, Record, Result, Workload};
 use pando_peers::engine::Setup;
@@ -8,7 +8,7 @@ use pando_peers::session::{Held, Turn};
 use pando_peers::{ENGINES, EngineKind, Level, Options, Session};
 use pando_sync::time::Duration;
 
-/// Nobody to tell.
+/// An observer that ignores everything.
 struct Silent;
 
 impl Observer for Silent {
@@ -33,7 +33,7 @@ fn built() -> impl Iterator<Item = EngineKind> {
     ENGINES.iter().copied().filter(EngineKind::is_built)
 }
 
-/// Levels of durability that an engine has.
+/// Returns the levels of durability that an engine has.
 fn levels(kind: EngineKind) -> &'static [Level] {
     match kind.name {
         "bf-tree" => &[Level::None],
@@ -60,7 +60,8 @@ fn check(record: &PeerRecord, kind: EngineKind, turn: Turn, num: u64) {
     assert!(record.settings.contains_key("version"), "{record:?}");
 }
 
-/// Fills a new store of each kind of fill, and runs the other workloads as often as is said.
+/// Fills a new store with each kind of fill, and runs the other workloads for `options.rounds`
+/// rounds.
 fn run_all(kind: EngineKind, options: &Options) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(kind.name);
@@ -169,7 +170,7 @@ fn engines_that_do_without_the_page_cache_do_so_when_memory_is_short() {
         };
         let record = session.run(turn, &mut Silent).unwrap();
         check(&record, kind, turn, options.num);
-        // Entries of a whole pass come from disk, less what the cache holds.
+        // A full pass reads its entries from disk, except for those that the cache holds.
         let bytes = record.disk_read_bytes_per_op.unwrap_or_default();
         assert!(bytes > 100.0, "{}: {bytes} bytes an entry", kind.name);
         session.close().unwrap();
@@ -191,7 +192,7 @@ fn a_fill_leaves_each_key_once_and_in_order() {
             let writes = record.writes.unwrap_or_else(|| panic!("{kind}, {fill}"));
             assert_eq!(writes.user_bytes, options.data_bytes());
         }
-        // Fewer entries than a chunk: one call reads all of them, and no more.
+        // There are fewer entries than a chunk, so one call reads all of them.
         assert!(options.num < CHUNK);
         let turn = Turn {
             workload: Workload::ReadSeq,

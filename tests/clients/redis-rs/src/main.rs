@@ -1,5 +1,5 @@
-//! The redis crate, unmodified, against the server at the URL that is the first argument: ends with
-//! an error at the first answer that is not as it must be.
+//! Runs the unmodified redis crate against the server whose URL is the first argument. The first
+//! wrong answer ends it with an error.
 
 #![forbid(unsafe_code)]
 
