@@ -252,6 +252,7 @@ mod tests {
     use super::*;
     use crate::run::project_root;
 
+    /// All parts together run each planted bug once.
     #[test]
     fn parts_make_up_the_whole() {
         let all: Vec<usize> = (0..330).collect();
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(whole.of(&all), all);
     }
 
-    /// Anyone who changes a line with a planted bug finds out at once.
+    /// Tells anyone who changes a line with a planted bug that its entry needs an update.
     #[test]
     fn each_bug_has_its_place() {
         let root = project_root().unwrap();

@@ -121,7 +121,7 @@ mod tests {
         expect(&and(&[("a.rs", "c.rs"), ("c.rs", "d.rs")]), &[]);
         let two = and(&[("c.rs", "d.rs"), ("d.rs", "c.rs")]);
         expect(&two, &["c.rs -> d.rs; d.rs -> c.rs"]);
-        // A listed cycle that has grown is a different one.
+        // A listed cycle that has grown counts as another cycle.
         let grown = and(&[("b.rs", "c.rs"), ("c.rs", "a.rs")]);
         expect(&grown, &["a.rs -> b.rs; b.rs -> a.rs, c.rs; c.rs -> a.rs"]);
     }

@@ -211,7 +211,7 @@ impl Module {
 mod tests {
     use super::Crate;
 
-    /// Checks the imports of a crate with these files, given as `from -> to`.
+    /// Checks the imports of a crate with these files. `expected` has them as `from -> to`.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let source = |file: &str| {
             let mut found = files.iter().filter(|(name, _)| *name == file);
@@ -257,7 +257,7 @@ mod tests {
         let lib = ("lib.rs", "mod a; mod b; mod c; pub use b::B;");
         let found = ["a.rs -> b.rs", "a.rs -> c/d.rs"];
         check(&[lib, a, ("b.rs", ""), inner[0], inner[1]], &found);
-        // A glob, and a name that is re-exported twice.
+        // This is a glob, and a name that is re-exported twice.
         let lib = ("lib.rs", "mod a; mod b; mod c; pub use b::*; pub use c::D;");
         check(
             &[
@@ -279,6 +279,8 @@ mod tests {
         );
     }
 
+    /// What `lib.rs` itself defines or uses is an edge of `lib.rs`, not of the file it passes names
+    /// on from.
     #[test]
     fn what_such_a_file_defines_or_uses_is_its_own() {
         let lib = ("lib.rs", "mod a; use a::A; pub struct L; fn f() { a::g() }");
@@ -290,8 +292,8 @@ mod tests {
         check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
         let lib = ("lib.rs", "mod a; pub use a::A; fn f(a: A) {}");
         check(&[lib, ("a.rs", "")], &["lib.rs -> a.rs"]);
-        // In any other file a `pub use` is an import, and the name belongs to that file from there
-        // on.
+        // In any other file a `pub use` is an import, and from there on the name belongs to that
+        // file.
         let lib = ("lib.rs", "mod a; mod b; mod c;");
         let b = ("b.rs", "pub(crate) use crate::c::C;");
         check(
