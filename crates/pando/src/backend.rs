@@ -23,6 +23,7 @@ mod tests {
     use super::choose;
     use pandodb::IoBackend;
 
+    /// Back ends without files are refused except for benchmarks.
     #[test]
     fn only_benchmarks_have_no_files() {
         assert_eq!(choose("auto!", false).unwrap(), IoBackend::Auto);

@@ -219,11 +219,13 @@ mod tests {
     use crate::layers::KEYS;
     use clap::{CommandFactory, Parser};
 
+    /// Runs clap's own checks of the definition.
     #[test]
     fn the_definition_is_sound() {
         CommandLine::command().debug_assert();
     }
 
+    /// Each key of the configuration file can also be given as a flag.
     #[test]
     fn every_key_has_its_flag() {
         let mut arguments = vec!["pando".to_owned()];

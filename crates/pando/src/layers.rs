@@ -179,6 +179,7 @@ mod tests {
             .map_or_else(String::new, |value| value.texts.join("|"))
     }
 
+    /// Flags override the environment, and the environment overrides the file.
     #[test]
     fn later_layers_win() {
         let file = "threads = 1\nmax_memory = \"1g\"\ndir = 'a'\nlisten = ['a:1', 'b:2']\n";
@@ -206,6 +207,7 @@ mod tests {
         assert!(error(read("dir = \n", &[], &[])).contains("x.toml"));
     }
 
+    /// A list in an environment variable is separated by commas.
     #[test]
     fn lists_in_the_environment_have_commas() {
         let layers = read("", &[("PANDO_LISTEN", "a:1, b:2")], &[]).unwrap();

@@ -14,6 +14,7 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> &'a str {
 mod tests {
     use super::*;
 
+    /// A mistyped name leads to the known name with the smallest edit distance.
     #[test]
     fn a_letter_that_is_missing_or_another_one_leads_to_the_name() {
         let known = ["dir", "max_memory", "threads"];

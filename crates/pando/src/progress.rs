@@ -80,6 +80,7 @@ mod tests {
         static LINES: Cell<u64> = const { Cell::new(0) };
     }
 
+    /// Without a terminal, progress is one line every ten seconds, and a share is never above 1.
     #[test]
     fn a_line_is_told_every_ten_seconds() {
         let mut progress = Progress {

@@ -182,6 +182,7 @@ mod tests {
         Settings::new(&layers.unwrap())
     }
 
+    /// Without any value, all settings have a default.
     #[test]
     fn defaults_need_nothing() {
         let settings = read(&[]).unwrap();

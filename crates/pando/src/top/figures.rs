@@ -151,12 +151,13 @@ mod tests {
         assert_eq!(figures.rate("gets_total"), Some(200.0));
         assert_eq!(figures.gets_cached(), Some(0.75));
         assert_eq!(figures.ratio("gets_missed_total", "gets_total"), Some(0.25));
-        assert_eq!(figures.rate("keyspace_hits"), None, "it was reset");
+        assert_eq!(figures.rate("keyspace_hits"), None, "the counter was reset");
         assert_eq!(figures.rate("nosuch"), None);
         let first = Figures::new(&after, None);
         assert!(first.is_first() && first.rate("gets_total").is_none());
     }
 
+    /// Figures of another run of the server are not subtracted.
     #[test]
     fn another_run_is_not_compared() {
         let begun = now();

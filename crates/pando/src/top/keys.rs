@@ -132,7 +132,7 @@ mod tests {
             (b"\x1b[H\x1bOF\x1b[1~\x1b[4~", &[First, Last, First, Last]),
             (b"\x1b[5~j\x1b[6~", &[PageUp, Down, PageDown]),
             (b"\x1b[15~\x1b[2q\x1bOP", &[]),
-            // Incomplete characters.
+            // These characters are incomplete.
             (b"\xc3", &[]),
             (b"\xc3\xa4j\xe2\x82", &[Down]),
             (b"\x1b[", &[]),

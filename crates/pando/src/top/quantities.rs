@@ -63,6 +63,7 @@ pub(crate) fn age(seconds: u64) -> String {
 mod tests {
     use super::*;
 
+    /// Counts are shown with three significant digits and a unit.
     #[test]
     fn three_digits_are_enough() {
         for (value, text) in [

@@ -101,6 +101,7 @@ mod tests {
         assert_eq!(after.since(&after).mean(), None);
     }
 
+    /// After a restart of the server its counts begin at 0 again, so nothing is subtracted.
     #[test]
     fn a_server_that_began_anew_is_seen() {
         let after = spread("count=2,sum=20,buckets=10:2");

@@ -1,4 +1,4 @@
-//! `pando compact`.
+//! Tests of `pando compact`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,8 @@ fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// A store that has lost nine of ten keys; how many are left, of 116 bytes each.
+/// Makes a store that has lost nine of ten keys. Returns the number of keys left, of 116 bytes
+/// each.
 fn sparse(directory: &Path) -> u64 {
     let bench = |more: &[&str]| {
         let flags = [

@@ -1,4 +1,4 @@
-//! The log of a running server: what is in it, from which level on, and how much of it at most.
+//! The log of a running server: its messages, its levels, and the bound on its rate.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::running::Running;
 
 const JSON: [&str; 2] = ["--log-format", "json"];
 
-/// All lines, each an object.
+/// Returns all lines of the log, each parsed as an object.
 fn events(server: &Running) -> Vec<Value> {
     let parse = |line: &String| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
     server.log().iter().map(parse).collect()
@@ -23,14 +23,14 @@ fn with_message<'a>(events: &'a [Value], message: &str) -> Vec<&'a Value> {
     events.iter().filter(says).collect()
 }
 
-/// Sends `request`, which ends the connection, and waits for that. Returns the replies.
+/// Sends `request`, which ends the connection, and waits for that end. Returns the replies.
 fn break_with(server: &Running, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let long = Some(Duration::from_secs(30));
     stream.set_read_timeout(long).unwrap();
     stream.write_all(request).unwrap();
     let mut rest = Vec::new();
-    // A reset is an end, too.
+    // The connection may also end with a reset.
     let _ = stream.read_to_end(&mut rest);
     String::from_utf8(rest).unwrap()
 }
@@ -44,7 +44,7 @@ fn a_life_of_a_server_is_in_its_log_as_json_and_no_secret_is() {
     ]
     .concat();
     let mut server = Running::start(directory.path(), &flags);
-    // Until recovery is done.
+    // Repeats this until recovery is done.
     while break_with(&server, b"AUTH right\r\nSAVE\r\nQUIT\r\n").contains("LOADING") {}
     break_with(&server, b"AUTH wrongsecret\r\nQUIT\r\n");
     break_with(&server, b"*1\r\n$-5\r\n");
@@ -120,7 +120,7 @@ fn a_flood_of_bad_requests_is_a_few_lines_that_say_how_many_there_were() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &JSON);
     (0..200).for_each(|_| drop(break_with(&server, b"*1\r\n$-5\r\n")));
-    // What was left out is told with the first of a later second.
+    // The next line of a later second says how many were left out.
     let told = || {
         let all = events(&server);
         let lines = with_message(&all, "protocol error");
@@ -162,7 +162,7 @@ fn a_connection_that_is_refused_is_told_with_its_reason() {
     drop(kept);
 }
 
-/// Changes a byte of each block of the file at `path` that has `part` in it.
+/// Changes a byte in each block of the file at `path` that contains `part`.
 fn damage(path: &Path, part: &[u8]) {
     let mut bytes = std::fs::read(path).unwrap();
     for block in bytes.chunks_mut(4096) {
@@ -183,7 +183,7 @@ fn a_command_that_the_store_fails_is_told_and_one_that_its_client_got_wrong_is_n
         .map(|key| format!("SET key{key} {value}\r\n"))
         .collect();
     let requests = format!("{sets}INCR key1\r\nNOSUCH\r\nQUIT\r\n");
-    // Each event loop learns on its own that the store is open.
+    // Each event loop learns separately that the store is open.
     let replies = std::iter::repeat_with(|| break_with(&server, requests.as_bytes()))
         .find(|replies| !replies.contains("-LOADING"))
         .unwrap();
@@ -197,7 +197,11 @@ fn a_command_that_the_store_fails_is_told_and_one_that_its_client_got_wrong_is_n
         let lines = failed.map(|message| with_message(&told, message).len());
         (lines, told)
     };
-    assert_eq!(failed(&server).0, [0, 0], "errors of clients are theirs");
+    assert_eq!(
+        failed(&server).0,
+        [0, 0],
+        "a client's error is not logged as a failure of the store"
+    );
     damage(&directory.path().join("pando-data/data"), value.as_bytes());
     let server = Running::start(directory.path(), &JSON);
     server.expect("GET key7", "-ERR");

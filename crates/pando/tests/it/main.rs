@@ -1,4 +1,4 @@
-//! The binary as people and scripts use it: exit codes, reports, signals, files.
+//! The binary as people and scripts use it: exit codes, reports, signals and files.
 
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]

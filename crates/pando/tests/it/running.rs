@@ -1,4 +1,4 @@
-//! A running server, and tests of how it starts and stops.
+//! A running server for tests, and tests of how it starts and stops.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use pando_resp::{Answer, Client, ClientOptions};
 
-/// The binary, in `directory`, without what the environment may say.
+/// Returns a command that runs the binary in `directory`, without `PANDO_` variables of the
+/// environment.
 pub(crate) fn pando(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PANDO_")) {
@@ -17,7 +18,7 @@ pub(crate) fn pando(directory: &Path) -> Command {
     command
 }
 
-/// A server that is ended with the test.
+/// A server that is killed when the test ends.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
@@ -26,14 +27,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `pando` with `arguments` in `directory` and waits until it has said all.
+    /// Starts `pando` with `arguments` in `directory` and waits for the end of its report.
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut running = Self::spawn(directory, arguments);
         running.read_report();
         running
     }
 
-    /// As [`Running::start`], and does not wait.
+    /// Starts the server as [`Running::start`] does, but does not wait.
     fn spawn(directory: &Path, arguments: &[&str]) -> Self {
         let log = File::options()
             .create(true)
@@ -42,7 +43,8 @@ impl Running {
         Self::spawn_with(directory, arguments, log.unwrap().into())
     }
 
-    /// As [`Running::start`], with its standard error elsewhere.
+    /// Starts the server as [`Running::start`] does, with its standard error redirected to
+    /// `stderr`.
     pub(crate) fn start_with(directory: &Path, arguments: &[&str], stderr: Stdio) -> Self {
         let mut running = Self::spawn_with(directory, arguments, stderr);
         running.read_report();
@@ -65,7 +67,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has said all.
+    /// Reads the report up to its last line.
     fn read_report(&mut self) {
         let out = BufReader::new(self.child.stdout.take().unwrap());
         for line in out.lines() {
@@ -80,12 +82,13 @@ impl Running {
         self.address = address.to_owned();
     }
 
-    /// A connection whose event loop has the store: each of them learns of it on its own.
+    /// Connects to an event loop that knows that the store is open; each loop learns that
+    /// separately.
     pub(crate) fn client(&self) -> Client {
         let address = self.address.parse().unwrap();
         let mut client = Client::connect(&[address], ClientOptions::default()).unwrap();
         while let Answer::Error(text) = client.call(&["PING"]).unwrap() {
-            // Of a server that wants a password first, every reply is an error.
+            // A server that asks for a password first replies to everything with an error.
             if !text.starts_with("LOADING") {
                 break;
             }
@@ -93,13 +96,14 @@ impl Running {
         client
     }
 
-    /// The reply to the words of `request`.
+    /// Sends the words of `request`. Returns the reply.
     fn ask(&self, request: &str) -> Answer {
         let words: Vec<&str> = request.split(' ').collect();
         self.client().call(&words).unwrap()
     }
 
-    /// The words of `request` are replied to with `reply`, or with an error that begins so.
+    /// Checks that the reply to the words of `request` is `reply`. Of an error, `reply` is the
+    /// beginning.
     #[track_caller]
     pub(crate) fn expect(&self, request: &str, reply: &str) {
         match (self.ask(request), reply.strip_prefix('-')) {
@@ -113,7 +117,7 @@ impl Running {
         }
     }
 
-    /// The lines of its standard error so far.
+    /// Returns the lines of its standard error so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).unwrap();
         text.lines().map(str::to_owned).collect()
@@ -125,7 +129,7 @@ impl Running {
         assert!(status.unwrap().success());
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -138,7 +142,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that fails leaves nothing behind; one that is done has waited already.
+        // A failed test leaves no process running. A test that has passed has waited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -158,7 +162,7 @@ fn a_stop_by_either_signal_keeps_every_write_at_every_durability() {
     }
 }
 
-/// Lines of the log that say that a signal has changed nothing.
+/// Counts the lines of the log that say that a signal was ignored.
 fn ignored(server: &Running) -> usize {
     let says = |line: &String| line.contains("changes nothing") && line.contains("signal=1");
     server.log().into_iter().filter(says).count()
@@ -187,7 +191,7 @@ fn hangups_while_a_store_is_opened_and_closed_end_nothing() {
     let server = Running::start(directory.path(), &[]);
     server.expect("SET key value", "+OK\r\n");
     server.stop("KILL");
-    // From its first word on.
+    // The first signal is sent when the second server has logged its first line.
     let starts = |log: &str| log.matches("the server starts").count() == 2;
     let mut server = Running::spawn(directory.path(), &[]);
     while !starts(&std::fs::read_to_string(&server.log).unwrap()) {}
@@ -249,7 +253,7 @@ fn every_way_to_the_disk_serves_and_is_named_at_the_start_and_in_info() {
         let line = server.report.iter().find(|line| line.contains("I/O"));
         let used = line.and_then(|line| line.split_whitespace().nth(1));
         let used = used.unwrap().trim_end_matches(',');
-        // What is not what was asked for is told with its reason.
+        // If another way was used than the one asked for, the report says why.
         let told = used == name || name == "auto" || report.contains(&format!("not {name}: "));
         assert!(told, "{name}: {report}");
         let Answer::Bulk(info) = server.ask("INFO pando") else {

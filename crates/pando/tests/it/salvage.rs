@@ -1,4 +1,4 @@
-//! `pando salvage`.
+//! Tests of `pando salvage`.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,11 @@ fn what_is_lost_is_told_and_the_rest_is_there() {
     let (code, out, _) = run(here, &["verify", "new/one", "--json"]);
     assert_eq!(code, 0, "{out}");
     assert_eq!(json(&out)["stat"]["tables"][0]["entries"], rows);
-    assert_eq!(fs::read(&path).unwrap(), data, "it is only read");
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        data,
+        "salvage only reads the damaged store"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a person sees on a terminal while long work runs, and that such work may be killed.
+//! What a terminal shows while long work runs. Such work may be killed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,14 +14,15 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use crate::running::{Running, pando};
 use crate::tools::store;
 
-/// The program on a terminal of its own: standard error is one, the rest is not looked at.
+/// The program on a terminal of its own: as standard error, and of a view also as standard input
+/// and output.
 struct OnTerminal {
     child: Child,
     controller: File,
     seen: String,
 }
 
-/// A terminal, and who shows what is written to it.
+/// Returns the two ends of a terminal: the controller, which reads what is shown, and the terminal.
 fn terminal() -> (File, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let controller = openpt(flags).unwrap();
@@ -48,7 +49,7 @@ impl OnTerminal {
         }
     }
 
-    /// The view of the server at `port`.
+    /// Starts a view of the server at `port`.
     fn view(directory: &Path, port: &str) -> Self {
         let (controller, terminal) = terminal();
         let child = pando(directory)
@@ -66,16 +67,16 @@ impl OnTerminal {
         }
     }
 
-    /// Reads what is shown next; false when nobody will show anything any more.
+    /// Reads what is shown next. Returns false when the program has ended.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        // An error once the program has ended.
+        // The read fails once the program has ended.
         let count = self.controller.read(&mut bytes).unwrap_or(0);
         self.seen += &String::from_utf8_lossy(&bytes[..count]);
         count > 0
     }
 
-    /// Reads until `text` was shown; false if the program ends before.
+    /// Reads until `text` was shown. Returns false if the program ends before that.
     fn shows(&mut self, text: &str) -> bool {
         while !self.seen.contains(text) {
             if !self.read() {
@@ -85,7 +86,7 @@ impl OnTerminal {
         true
     }
 
-    /// All that it shows until its end, and its exit code.
+    /// Reads to the end. Returns the exit code and all that was shown.
     fn finish(mut self) -> (Option<i32>, String) {
         while self.read() {}
         let status = self.child.wait().unwrap();
@@ -100,14 +101,14 @@ impl OnTerminal {
 
 impl Drop for OnTerminal {
     fn drop(&mut self) {
-        // It may have been waited for.
+        // The test may have waited for the child already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 const VALUE_BYTES: usize = 1000;
-/// About 13 MiB of log: less than what asks for a checkpoint.
+/// These make about 13 MiB of log: too little for a checkpoint.
 const KEYS: usize = 13_000;
 const PIPELINE: usize = 500;
 const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--max-memory", "16m"];
@@ -116,12 +117,12 @@ fn value_of(key: usize, round: usize) -> String {
     format!("{key}:{round}:").repeat(VALUE_BYTES / 4)[..VALUE_BYTES].to_owned()
 }
 
-/// Sets all keys, each of which is acknowledged, and kills the server.
+/// Sets all keys, waits until all writes are acknowledged, and kills the server.
 fn fill_and_kill(directory: &Path, round: usize) {
     let server = Running::start(directory, &["--durability", "durable"]);
     let mut client = server.client();
     for first in (0..KEYS).step_by(PIPELINE) {
-        // Not in order, so that replay has to find its way.
+        // The keys are not in order, so that replay descends to another leaf each time.
         for key in (first..first + PIPELINE).map(|at| at * 7919 % KEYS) {
             client.push(&["SET", &format!("key:{key}"), &value_of(key, round)]);
         }
@@ -133,7 +134,7 @@ fn fill_and_kill(directory: &Path, round: usize) {
     server.stop("KILL");
 }
 
-/// Batches that the server says it has replayed.
+/// Returns the number of batches that the server says it has replayed.
 fn replayed(server: &Running) -> u64 {
     let line = server.report.iter().find(|line| line.contains("recovery"));
     let words: Vec<&str> = line.unwrap().split_whitespace().collect();
@@ -162,7 +163,7 @@ fn a_recovery_that_is_shown_and_killed_begins_again() {
         server.expect("DBSIZE", &format!(":{KEYS}\r\n"));
         let batches = replayed(&server);
         server.stop("TERM");
-        // A recovery that ended before its kill left nothing to be replayed.
+        // A recovery that finished before it was killed has left nothing to replay.
         if batches > 0 {
             return;
         }
@@ -180,7 +181,10 @@ fn tools_show_a_bar_on_a_terminal() {
         assert_eq!(code, Some(0), "{seen}");
         assert!(seen.contains(doing) && seen.contains('%'), "{seen}");
         let output = pando(here).args([tool, "store"]).output().unwrap();
-        assert!(output.stderr.is_empty(), "no line before ten seconds");
+        assert!(
+            output.stderr.is_empty(),
+            "without a terminal, no line is printed in the first ten seconds"
+        );
     }
 }
 
@@ -189,17 +193,17 @@ fn a_view_ends_when_its_terminal_goes_away() {
     let place = tempfile::tempdir().unwrap();
     let server = Running::start(place.path(), &[]);
     let port = server.address.rsplit(':').next().unwrap();
-    // It is somewhere else each time.
+    // Each signal finds the view in another state.
     for _ in 0..6 {
         let mut view = OnTerminal::view(place.path(), port);
         assert!(view.shows("\u{1b}[?1049h"), "{}", view.seen);
-        // Nobody sends a signal: it is not the terminal of a session.
+        // No signal is sent, since this is not the controlling terminal of a session.
         view.controller = File::open("/dev/null").unwrap();
         let started = time::now();
         while view.child.try_wait().unwrap().is_none() {
             assert!(
                 time::now() - started < Duration::from_secs(30),
-                "it goes on"
+                "the view keeps running"
             );
             thread::yield_now();
         }
@@ -215,7 +219,7 @@ fn part_of_a_character_keeps_nothing_waiting() {
         let mut view = OnTerminal::view(place.path(), port);
         assert!(view.shows("\u{1b}[?1049h"), "{}", view.seen);
         view.controller.write_all(part).unwrap();
-        // What it waits with is a loop that looks every now and then.
+        // The view waits in a loop that polls from time to time.
         thread::sleep(Duration::from_millis(300));
         let pid = view.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status().unwrap();

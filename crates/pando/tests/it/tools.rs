@@ -1,4 +1,4 @@
-//! `stat`, `verify` and `bench` on directories.
+//! Tests of `stat`, `verify` and `bench` on directories.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::running::{Running, pando};
 
-/// A store with some entries.
+/// Makes a store with some entries.
 pub(crate) fn store(directory: &Path) {
     let flags = [
         "--workloads=fillrandom",
@@ -102,7 +102,7 @@ fn the_levels_of_a_tree_add_up_to_its_table() {
     let fill = leaves["fill"].as_array().unwrap();
     let by_fill: u64 = fill.iter().map(|pages| pages.as_u64().unwrap()).sum();
     assert_eq!((fill.len(), &Value::from(by_fill)), (10, &leaves["pages"]));
-    // Every node but the root is the child of one.
+    // Every node except the root is a child of exactly one node.
     for (below, above) in levels.iter().zip(&levels[1..]) {
         assert_eq!(below["pages"], above["keys"]);
     }
@@ -116,7 +116,10 @@ fn the_levels_of_a_tree_add_up_to_its_table() {
         "{out}"
     );
     let (_, out, _) = run(here, &["stat", "store", "--json"]);
-    assert!(!out.contains("keys_min"), "only when asked: {out}");
+    assert!(
+        !out.contains("keys_min"),
+        "the tree is printed without --tree: {out}"
+    );
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn damage_is_found_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     store(here);
-    // Every page of the data file gets a wrong byte in its middle.
+    // Flips a byte in the middle of every page of the data file.
     let path = here.join("store/data");
     let mut data = fs::read(&path).unwrap();
     data.iter_mut()
@@ -150,7 +153,7 @@ fn one_damaged_page_is_named() {
     store(here);
     let path = here.join("store/data");
     let sound = fs::read(&path).unwrap();
-    // Some blocks hold no page of the checkpoint; what is wrong there is nobody's loss.
+    // Some blocks hold no page of the checkpoint; damage there has no effect.
     let named = (0..20).any(|tried| {
         let mut data = sound.clone();
         data[(tried + 10) * 4096 + 2048] ^= 0xff;
@@ -191,7 +194,7 @@ fn records_are_lines_of_json_in_the_order_of_the_workloads() {
         "--workloads=fillseq,readrandom,readseq",
         "--json=out.jsonl",
     ];
-    // `2k` is a size; --num counts.
+    // `2k` is a size, and --num is a count.
     assert_eq!(run(here, &arguments).0, 1);
     let arguments: Vec<&str> = arguments
         .iter()
@@ -237,7 +240,7 @@ fn records_are_lines_of_json_in_the_order_of_the_workloads() {
     }
 }
 
-/// Runs a layer with tiny inputs; returns its records.
+/// Runs a layer with tiny inputs. Returns its records.
 fn records(here: &Path, words: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["bench"];
     arguments.extend(words);
@@ -354,7 +357,8 @@ fn the_allocator_has_a_record_for_each_state() {
             .filter(|record| record["workload"] == workload)
             .count()
     };
-    // Three variants alone in each state, and under overwrites of a store in pieces and in one.
+    // `alloc` has 3 variants in 8 states; `overwrite` has 3 variants on fragmented and on
+    // contiguous space.
     assert_eq!((of("alloc"), of("overwrite")), (24, 6));
     assert_eq!(records[0]["ablation"], "alloc");
     let words = [&words[..], &["--workloads=overwrite"]].concat();

@@ -1,4 +1,4 @@
-//! `pando top` as text: what it shows, and what it says when there is nothing to show.
+//! `pando top` as text: what it shows, and its messages when there is nothing to show.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -24,7 +24,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// The value of the only line that begins with `label`.
+/// Returns the value of the only line that begins with `label`.
 fn value<'a>(text: &'a str, label: &str) -> &'a str {
     let mut lines = text
         .lines()
@@ -57,7 +57,7 @@ fn one_look_shows_all_panels_and_each_command() {
     ] {
         assert!(out.contains(&format!("\n{panel}\n")), "{panel} in {out}");
     }
-    // Its own INFO, ten times a second or less, and nothing else.
+    // The only commands are the INFO commands of `top` itself.
     assert!(value(&out, "commands").ends_with("/s"), "{out}");
     assert!(value(&out, "info ").contains(" us") || value(&out, "info ").contains(" ms"));
     assert!(!out.contains("\n  set "), "nobody sets in between: {out}");
@@ -113,7 +113,7 @@ fn who_is_not_there_or_no_pandodb_is_told() {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 512]).unwrap();
                 stream.write_all(reply).unwrap();
-                // Until the other end is done with it.
+                // Waits until the other end has closed the connection.
                 let _ = stream.read(&mut [0; 1]);
             });
             top(&address, &["--once"]).output().unwrap()

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, a file or the environment is said, with exit code 1.
+//! Errors in a command line, a file or the environment are reported with exit code 1.
 
 use std::fs;
 use std::path::Path;
