@@ -67,7 +67,7 @@ mod tests {
     use crate::distribution::Distribution;
     use crate::random::Random;
 
-    /// Returns the share of the most frequent number, and that of the ten highest ones.
+    /// Returns the share of the most frequent number, and that of the ten most frequent ones.
     fn shares(distribution: Distribution) -> (f64, f64) {
         let chooser = Chooser::new(distribution, 1000, 1);
         let mut random = Random::new(1, 1);

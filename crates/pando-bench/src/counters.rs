@@ -137,17 +137,21 @@ mod tests {
         let [faults, dummy] = events.map(Into::into);
         let mut counters =
             Counters::of([faults, dummy.clone(), dummy.clone(), dummy.clone(), dummy]);
-        // More than an allocator caches, so that the pages are new each time.
+        // This is more than an allocator caches, so that the pages are new each time.
         let touch = || std::hint::black_box(vec![1_u8; 40 << 20]).len();
         touch();
         counters.begin();
         touch();
         let counts = counters.end();
         touch();
-        // If no event may be counted here, nothing is.
+        // If the system permits no counting, there is nothing to check.
         if let Some(faults) = counts.instructions {
             assert!(faults >= 1.0, "{counts:?}");
-            assert_eq!(counters.end().instructions, Some(faults), "it has ended");
+            assert_eq!(
+                counters.end().instructions,
+                Some(faults),
+                "counting has ended"
+            );
             assert_eq!(counts.cycles, Some(0.0));
         }
     }

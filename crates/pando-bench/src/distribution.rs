@@ -52,6 +52,7 @@ impl Distribution {
 mod tests {
     use super::Distribution;
 
+    /// Parsing the name of a distribution returns that distribution.
     #[test]
     fn names_come_back() {
         for name in ["uniform", "latest", "zipf:0.99"] {

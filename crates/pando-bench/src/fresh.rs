@@ -147,7 +147,7 @@ mod tests {
             }
         }
         assert_eq!(seen, BTreeSet::from([100, 101, 103, 104, 107, 110, 113]));
-        assert_eq!(fresh.end(), 115, "behind all rows");
+        assert_eq!(fresh.end(), 115, "past the last row");
         assert_eq!(Fresh::new(7, 2).end(), 7);
     }
 
@@ -164,9 +164,10 @@ mod tests {
         assert_eq!((other.total(), other.newest(1)), (0, None));
         other.look();
         assert_eq!((other.total(), other.newest(1)), (1, Some(10)));
-        assert_eq!(other.newest(0), None, "its own, of which there are none");
+        assert_eq!(other.newest(0), None, "it has inserted none of its own");
     }
 
+    /// A thread draws only keys that were inserted, and all of them.
     #[test]
     fn any_key_that_is_known_is_there() {
         let fresh = Fresh::new(0, 3);

@@ -118,6 +118,7 @@ mod tests {
         assert_ne!(key(KeyKind::Random, 1), key(KeyKind::Random, 2));
     }
 
+    /// The number of a key can be computed from the key.
     #[test]
     fn numbers_come_back() {
         for kind in [KeyKind::Decimal, KeyKind::Binary, KeyKind::Random] {

@@ -482,6 +482,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    /// A checkpoint that runs at the beginning or the end of an interval counts as being in it.
     #[test]
     fn what_runs_at_the_beginning_or_the_end_counts() {
         for (first, last, times) in [
@@ -497,6 +498,7 @@ mod tests {
         }
     }
 
+    /// A call that was due during a checkpoint counts with it, even if it was made later.
     #[test]
     fn a_call_belongs_to_what_went_on_when_it_was_due() {
         let start = time::now();

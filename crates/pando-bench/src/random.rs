@@ -50,6 +50,7 @@ impl Random {
 mod tests {
     use super::{Random, mix, unmix};
 
+    /// `unmix` is the inverse of `mix`.
     #[test]
     fn what_is_mixed_comes_back() {
         let mut random = Random::new(1, 1);

@@ -128,7 +128,7 @@ mod tests {
         let zipf = drawn(ValueSizes::Zipf { min, max });
         assert_eq!((zipf[0], zipf[19_999]), (min, max));
         let shortest = zipf.iter().filter(|size| **size == min).count() as f64;
-        // 1 / (the sum of k^-0.99 for k up to 100) = 0.189.
+        // The expected share is 1 / (the sum of k^-0.99 for k from 1 to 100) = 0.189.
         assert!((shortest / 20_000.0 - 0.189).abs() < 0.02, "{shortest}");
     }
 

@@ -158,6 +158,7 @@ mod tests {
     use super::{Act, Distribution, Workload};
     use crate::random::Random;
 
+    /// Parsing the name of a workload returns that workload, and an unknown name is reported.
     #[test]
     fn names_come_back() {
         for workload in Workload::ALL {

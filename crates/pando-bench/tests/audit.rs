@@ -1,10 +1,10 @@
-//! The ablations of cached reads under the coherence audit: built with `--cfg pando_audit`, run by
-//! `cargo xtask audit --ablations`.
+//! The ablations of cached reads under the coherence audit. Build with `--cfg pando_audit`; `cargo
+//! xtask audit --ablations` runs it.
 //!
-//! Simulated cores take turns, one get each, with the readers of the benchmark. Cache lines that
-//! move between them are counted for each get, by variant and by structure. What the product does
-//! moves none on any number of cores; the variants that write to what others read do, which shows
-//! that the audit would see it.
+//! Simulated cores take turns, with one get each, using the readers of the benchmark. The audit
+//! counts the cache lines that move between cores for each get, by variant and by structure. The
+//! product's way moves none on any number of cores. The variants that write to lines which others
+//! read do move some, which shows that the audit detects it.
 
 #![cfg(pando_audit)]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -16,16 +16,16 @@ use pando_bench::ablation::cached::{CachedReads, Reader};
 use pando_sync::audit;
 
 const CORES: [u32; 4] = [1, 8, 24, 64];
-/// A tree of three levels.
+/// Makes a tree of three levels.
 const SIZE_BYTES: u64 = 4 << 20;
 const GETS: u64 = 300;
-/// Times that each core has read everything before transfers are counted.
+/// Number of times that each core reads everything before transfers are counted.
 const WARM_ROUNDS: u32 = 3;
 
-/// Transfers for each get by structure, at one number of cores.
+/// Transfers for each get, by structure, on one number of cores.
 type Moved = BTreeMap<&'static str, f64>;
 
-/// Each core reads the same keys, one after the other.
+/// Each core reads the same keys, one after the other. Returns the transfers for each get.
 fn round(readers: &mut [Reader<'_>], num: u64) -> Moved {
     audit::take_transfers();
     for number in 0..GETS {
@@ -54,7 +54,8 @@ fn sum(moved: &Moved) -> f64 {
     moved.values().fold(0.0, |sum, count| sum + count)
 }
 
-/// Runs all variants on all numbers of cores, and prints a table. By variant, in order.
+/// Runs all variants on all numbers of cores and prints a table. Returns the transfers of each
+/// variant, in order.
 fn audited(ablation: Ablation) -> Vec<(&'static str, Vec<Moved>)> {
     let reads = CachedReads::new(ablation, SIZE_BYTES, 4096, 1).unwrap();
     let of = |variant: &str| {
@@ -89,8 +90,8 @@ fn audited(ablation: Ablation) -> Vec<(&'static str, Vec<Moved>)> {
     all
 }
 
-/// `moving`: variants that move at least so many lines of such a structure once there are several
-/// cores.
+/// Checks that `moving` lists all variants that move lines on several cores, with the structure and
+/// the least number of its lines for each get.
 fn check(ablation: Ablation, moving: &[(&str, &str, f64)]) {
     for (variant, found) in audited(ablation) {
         let expected = moving.iter().find(|(name, ..)| *name == variant);
@@ -106,11 +107,11 @@ fn check(ablation: Ablation, moving: &[(&str, &str, f64)]) {
     }
 }
 
-/// One test: the model of cache lines is one for the whole process.
+/// This is one test because the whole process has one model of cache lines.
 #[test]
 fn variants_that_write_what_others_read_move_lines_and_the_product_moves_none() {
     let headers = "frame headers";
-    // At each level the header is looked at, which another core has written, and then written.
+    // At each level a core reads and then writes a header that another core has written.
     check(
         Ablation::Descent,
         &[

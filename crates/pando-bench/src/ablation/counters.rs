@@ -255,7 +255,8 @@ mod tests {
                 thread::scope(|scope| {
                     let count = || (0..3000).for_each(|at| counters.add(at % 3, 2));
                     let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
-                    // Joined, so that what ends with a thread has ended.
+                    // Threads are joined explicitly, so that destructors of their thread-local
+                    // values have run.
                     threads.into_iter().for_each(|one| one.join().unwrap());
                 });
             }

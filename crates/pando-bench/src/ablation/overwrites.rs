@@ -385,7 +385,7 @@ mod tests {
             assert_eq!(record.ops, 30_000);
             assert_eq!(record.fill_percent, Some(90));
         }
-        // The old images belong to the last checkpoint: they are freed by the next one.
+        // The last checkpoint still names the old images. The next one frees them.
         store.end_epoch().unwrap();
         assert_eq!(store.allocator.1.lock().len(), 256);
     }

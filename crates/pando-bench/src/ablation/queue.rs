@@ -204,7 +204,7 @@ fn consume(queue: &impl Signalled, producers: usize) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A queue that returns its second word twice.
+    /// A queue that delivers its second word twice.
     struct Stutters(SignalQueue);
 
     impl Signalled for Stutters {
@@ -215,7 +215,7 @@ mod tests {
         fn take(&self) -> u64 {
             self.0
                 .pop()
-                .expect("all is there before the consumer begins")
+                .expect("all words are pushed before the consumer begins")
         }
     }
 

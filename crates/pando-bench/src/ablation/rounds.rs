@@ -106,6 +106,7 @@ mod tests {
         }
     }
 
+    /// The order of variants is reversed in every other round.
     #[test]
     fn variants_take_turns_and_the_median_round_is_reported() {
         let variants = [
@@ -116,7 +117,7 @@ mod tests {
             rounds: 3,
             ..AblationOptions::new(Ablation::Queue)
         };
-        // By round: slow, ours.
+        // Rates of each round: slow, ours.
         let rates = [[1.0, 2.0], [9.0, 10.0], [4.0, 5.0]];
         let (mut order, mut kept) = (Vec::new(), Kept::default());
         let mut turn = |index: usize, _: &mut dyn Observer| {
@@ -133,7 +134,11 @@ mod tests {
         };
         assert_eq!((slow.variant, slow.ops_per_s), ("slow", 4.0));
         assert_eq!((ours.variant, ours.ops_per_s), ("ours", 5.0));
-        assert_eq!(slow.speed_to_ours, Some(0.8), "of 0.5, 0.9 and 0.8");
+        assert_eq!(
+            slow.speed_to_ours,
+            Some(0.8),
+            "the median of 0.5, 0.9 and 0.8"
+        );
         assert_eq!(ours.speed_to_ours, Some(1.0));
         assert_eq!(
             (slow.ops_per_s_min, slow.ops_per_s_max),

@@ -244,6 +244,7 @@ mod tests {
         assert!(words.iter().all(|word| word.get() == 3));
     }
 
+    /// A variant that has lost counts is an error, not a result.
     #[test]
     fn what_is_lost_ends_the_run() {
         assert!(check("tick", 8, 8).is_ok());

@@ -247,7 +247,7 @@ mod tests {
             assert!(block < blocks && !(5..3005).contains(&block));
             assert!(all.insert(block), "{block} is handed out twice");
         }
-        // What the failed mark has taken stays taken.
+        // Blocks that the failed mark has taken stay taken.
         assert!(all.len() as u32 >= blocks - 3002);
         for block in [7, blocks - 1] {
             zones.free(block);

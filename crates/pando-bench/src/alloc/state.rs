@@ -100,7 +100,7 @@ mod tests {
             assert!((used - fill as f64).abs() < 1.0, "{used} of {fill}");
             assert!(space.survey().runs > 5000, "{:?}", space.survey());
             assert!(sample.len() > 20_000, "{}", sample.len());
-            // All of them can be freed, once.
+            // Each block of the sample can be freed once.
             let before = space.free_blocks();
             sample
                 .iter()

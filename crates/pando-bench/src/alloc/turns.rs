@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Has one block less than it reports.
+    /// An allocator that may have fewer blocks than the run needs.
     struct Short(pando_sync::Mutex<Vec<u32>>);
 
     impl Allocator for Short {

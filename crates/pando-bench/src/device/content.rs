@@ -50,7 +50,7 @@ mod tests {
         place(&mut block, 8192);
         assert!(is_at(&block, 8192));
         assert!(!is_at(&block, 4096) && !is_at(&block, 12288));
-        // Each sector on its own, for other block sizes.
+        // Each sector is checked separately, for devices with other block sizes.
         assert!(is_at(&block[SECTOR_BYTES..], 8192 + 512));
         block[4096 - SECTOR_BYTES] ^= 1;
         assert!(!is_at(&block, 8192), "a torn read");

@@ -28,6 +28,7 @@ pub(super) fn escape(text: &str) -> String {
 mod tests {
     use super::escape;
 
+    /// Escaped text cannot end the element or the attribute that contains it.
     #[test]
     fn nothing_ends_an_element_or_an_attribute() {
         let text = "<b a='1' c=\"2\">&\u{0}\u{1b}</b>";

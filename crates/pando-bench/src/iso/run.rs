@@ -145,6 +145,8 @@ mod tests {
     use super::{IsoOptions, IsoVariant, Turns};
     use crate::record::Record;
 
+    /// The order of turns is reversed in every other round, and ratios are medians of the ratios
+    /// within a round.
     #[test]
     fn rounds_go_to_and_fro_and_medians_are_of_what_a_round_says() {
         let options = IsoOptions {
@@ -152,8 +154,8 @@ mod tests {
             ..IsoOptions::default()
         };
         let mut turns = Turns::new(&options);
-        // By round, in the order of the report: two threads with own and with a shared handle, then
-        // one thread.
+        // Rates of each round in the order of the report: two threads with own handles and with a
+        // shared handle, then one thread with each.
         let rates = [
             [10.0, 20.0, 8.0, 10.0],
             [30.0, 50.0, 10.0, 40.0],

@@ -1,4 +1,4 @@
-//! Every ablation with tiny inputs.
+//! Runs every ablation with tiny inputs.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn records(options: &AblationOptions) -> Vec<Record> {
     Notes::of(|notes| run(options, notes)).records
 }
 
-/// Names of the variants, in their order; all of one number of operations.
+/// Returns the names of the variants in their order, and checks that all have the same number of
+/// operations.
 fn variants(records: &[Record], ablation: Ablation) -> Vec<&'static str> {
     for record in records {
         assert_eq!(record.ablation, Some(ablation.name()));
@@ -170,7 +171,7 @@ fn ways_to_count_lose_nothing_and_say_what_an_addition_and_a_query_cost() {
     let all = ["global", "thread-local", "core-local", "core-local-rseq"];
     let absent = notes.lines.len();
     assert!(absent <= 1, "{:?}", notes.lines);
-    assert_eq!(absent == 1, notes.records.len() == 9, "a line says so");
+    assert_eq!(absent == 1, notes.records.len() == 9, "a note says so");
     let names = &all[..4 - absent];
     let workloads: Vec<_> = notes.records.chunks(names.len()).collect();
     assert_eq!(workloads.len(), 3);
@@ -248,6 +249,7 @@ fn turns_may_end_by_time_and_nonsense_is_refused() {
     }
 }
 
+/// Parsing the name of an ablation returns that ablation.
 #[test]
 fn names_come_back() {
     for ablation in Ablation::ALL {

@@ -1,4 +1,4 @@
-//! Workloads of the device.
+//! Tests of the workloads of the device.
 
 use std::fs;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn a_named_directory_keeps_its_file_and_a_store_beside_it() {
     Notes::of(|notes| run(&options, notes));
     let first = fs::read(&file).unwrap();
     assert_eq!(first.len(), 1 << 20);
-    // The same size is used again, whatever the seed; another one is filled again.
+    // A file of the same size is used again, whatever the seed is. Another size is filled again.
     options.workloads = vec![DeviceWorkload::SeqRead];
     options.seed = 2;
     Notes::of(|notes| run(&options, notes));
@@ -90,7 +90,7 @@ fn a_file_that_is_not_finished_is_filled_again_and_a_damaged_one_is_noticed() {
     fs::write(&file, vec![0; 1 << 20]).unwrap();
     Notes::of(|notes| run(&options, notes));
     let mut bytes = fs::read(&file).unwrap();
-    // Block 5 of 256 is none of those that are looked at before.
+    // Block 5 of 256 is not among those that are checked before the run.
     bytes[5 * 4096] ^= 1;
     fs::write(&file, bytes).unwrap();
     let error = run(&options, &mut Notes::default()).unwrap_err();
@@ -107,9 +107,9 @@ fn duration_warmup_and_interval_count() {
         ..tiny()
     };
     let notes = Notes::of(|notes| run(&options, notes));
-    // A busy machine may skip steps, and begin late.
+    // A busy machine may skip steps and begin late.
     assert!(notes.steps >= 1 && notes.records[0].elapsed_s >= 0.05);
-    assert!(notes.records[0].ops > 256, "more than once around");
+    assert!(notes.records[0].ops > 256, "more than one pass");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The page for browsers: it is well-formed, loads nothing, and has the numbers of the records.
+//! The page for browsers is well-formed, loads nothing, and contains the numbers of the records.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pandodb::IoBackend;
 
 use crate::notes::Notes;
 
-/// The texts of a page, after its tags were found to be well-formed and closed in order.
+/// Returns the texts of a page. Checks that its tags are well-formed and closed in order.
 fn texts(page: &str) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut texts = Vec::new();
@@ -93,11 +93,12 @@ fn a_page_is_well_formed_and_has_the_numbers() {
     assert!(has("zipf:0.99") && has("uniform"));
     assert!(!page.contains("<script") && !page.contains("url("));
     assert_eq!(page.matches("<svg").count(), 2);
-    // A line of percentiles for each workload, and of the series for those with steps.
+    // There is a line of percentiles for each workload, and a line over time for each workload with
+    // steps.
     let steps = |record: &&pando_bench::Record| record.interval_ops_per_s.is_some();
     let lines = records.len() + records.iter().filter(steps).count();
     assert_eq!(page.matches("<polyline").count(), lines);
-    // Of addresses there is only the name of SVG.
+    // The only address is the namespace of SVG.
     assert_eq!(
         page.matches("http").count(),
         page.matches("http://www.w3.org/2000/svg").count()

@@ -1,4 +1,4 @@
-//! Reads of what is in memory by more and more threads.
+//! Reads of cached data by a growing number of threads.
 
 use pando_bench::{Error, IsoOptions, KvOptions, iso};
 use pandodb::IoBackend;
@@ -45,6 +45,7 @@ fn both_variants_have_turns_with_each_number_of_threads() {
     assert!(page.contains("readrandom own-handle x3"));
 }
 
+/// If the data do not fit in memory, a note for each record names the option that helps.
 #[test]
 fn reads_from_the_device_are_said() {
     let mut options = tiny();

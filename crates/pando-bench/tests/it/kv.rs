@@ -1,4 +1,4 @@
-//! Workloads of the engine.
+//! Tests of the workloads of the engine.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ fn every_workload_does_what_it_is_asked_for() {
             Some(Distribution::Zipf(0.99)),
             Some(Distribution::Latest),
         ] {
-            // An odd number of them: each kind and each distribution sees both.
+            // The number of distributions is odd, so each kind and each distribution runs with one
+            // thread and with three.
             runs += 1;
             let threads = if runs % 2 == 0 { 1 } else { 3 };
             let has_bulk = threads == 1 && key_kind != KeyKind::Random;
@@ -65,12 +66,12 @@ fn check(record: &Record) {
         "readmissing" => Some(0),
         "fillseq" | "fillrandom" | "fillbulk" | "overwrite" | "deleterandom" => None,
         "seekrandom" => record.found,
-        // Keys were deleted before.
+        // Some keys were deleted before.
         name if name.starts_with("ycsb") => record.found,
         _ => Some(2000),
     };
     assert_eq!(record.found, found, "{record:?}");
-    // All of it fits into memory.
+    // All data fit in memory.
     let hits = record.hits_per_op;
     assert!(hits.is_none_or(|hits| hits == 1.0), "{record:?}");
 }
@@ -190,7 +191,7 @@ fn duration_warmup_rate_and_interval_count() {
     assert!(json["interval_ops_per_s"].as_array().unwrap().len() >= 2);
     assert_eq!(json["io_backend"], "memory");
     assert_eq!(json["page_reads_per_op"], 0.0);
-    assert!(json.get("read_p50_us").is_none(), "it does not mix");
+    assert!(json.get("read_p50_us").is_none(), "the workload only reads");
     assert!(json.get("batch").is_none() && json.get("clients").is_none());
 }
 
@@ -361,7 +362,10 @@ fn calls_beside_checkpoints_are_told_from_the_others() {
     assert_eq!(quiet + beside + caught, mixed.ops, "{mixed:?}");
     assert!(caught <= 2 * mixed.checkpoints.unwrap(), "{mixed:?}");
     assert!(mixed.checkpoints > Some(0) && beside > 0, "{mixed:?}");
-    assert!(quiet > beside, "small ones are short: {mixed:?}");
+    assert!(
+        quiet > beside,
+        "checkpoints of this small store are short: {mixed:?}"
+    );
     for (quiet, beside) in [
         (mixed.quiet_p999_us, mixed.checkpoint_p999_us),
         (mixed.quiet_read_p999_us, mixed.checkpoint_read_p999_us),
@@ -375,7 +379,10 @@ fn calls_beside_checkpoints_are_told_from_the_others() {
         mixed.caught_max_us,
     ];
     assert!(all.contains(&Some(mixed.max_us)), "{mixed:?}");
-    assert_eq!(records[2].quiet_read_p999_us, None, "it does not mix");
+    assert_eq!(
+        records[2].quiet_read_p999_us, None,
+        "the workload only reads"
+    );
     let without = run(&tiny(&[Workload::FillSeq]));
     assert_eq!(without.records[0].quiet_calls, None);
 }
@@ -419,7 +426,7 @@ fn a_queue_is_measured_part_by_part() {
     );
     assert_eq!([data.len(), used.len(), disk.len()], [10; 3]);
     for part in 0..10 {
-        // The value of the old reader is there all the time, and the log has a file.
+        // The old reader keeps its value all the time, and the log has a file.
         assert!(used[part] >= 4 << 20 && used[part] < data[part]);
         assert!(disk[part] > used[part], "{record:?}");
     }
@@ -434,7 +441,8 @@ fn a_queue_has_one_thread_and_keys_in_order_that_do_not_run_out() {
         |options| options.threads = 2,
         |options| options.key_kind = KeyKind::Random,
         |options| options.queue_length = 0,
-        // 9,999 entries can be told apart, and the last to be pushed has number 10,049.
+        // Keys of 4 bytes name at most 9,999 entries, and the last entry to be pushed has number
+        // 10,049.
         |options| (options.key_bytes, options.num) = (4, 9950),
         |options| options.use_existing_db = true,
     ];

@@ -1,4 +1,4 @@
-//! Every workload of every layer with tiny inputs, so that none rots.
+//! Runs every workload of every layer with tiny inputs, so that all of them keep working.
 
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]

@@ -1,4 +1,4 @@
-//! An observer that keeps what it is told.
+//! An observer that keeps everything it is told.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Observer for Notes {
 }
 
 impl Notes {
-    /// The records of a run that must succeed.
+    /// Runs `run`, which must succeed. Returns its notes.
     pub(crate) fn of(run: impl FnOnce(&mut Self) -> Result<()>) -> Self {
         let mut notes = Self::default();
         run(&mut notes).unwrap();

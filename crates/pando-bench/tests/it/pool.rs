@@ -1,4 +1,4 @@
-//! Reads that wait, through the pool alone.
+//! Tests of reads through the pool alone, without a tree.
 
 use pando_bench::pool::run;
 use pando_bench::{Error, PoolOptions, PoolWorkload};
@@ -29,11 +29,15 @@ fn each_operation_is_one_read_of_a_page() {
             for (record, workload) in notes.records.iter().zip(PoolWorkload::ALL) {
                 assert_eq!(record.workload, workload.name());
                 assert_eq!(record.ops, 20_000);
-                // Those that are in flight when the count is full are read, too.
+                // Reads that are in flight when the count is reached are finished, and counted as
+                // well.
                 let reads = record.page_reads_per_op.unwrap();
                 assert!((1.0..1.01).contains(&reads), "{record:?}");
                 let hits = record.hits_per_look.unwrap();
-                assert!((0.05..0.5).contains(&hits), "a quarter fits: {record:?}");
+                assert!(
+                    (0.05..0.5).contains(&hits),
+                    "a quarter of the pages fits: {record:?}"
+                );
             }
         }
     }

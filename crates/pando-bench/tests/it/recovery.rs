@@ -1,4 +1,4 @@
-//! A log is written, the device taken away, the log replayed.
+//! Writes a log, takes the device away, and replays the log.
 
 use pando_bench::{Error, KvOptions, RecoveryOptions, recovery};
 use pandodb::IoBackend;

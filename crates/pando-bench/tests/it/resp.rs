@@ -1,4 +1,4 @@
-//! Workloads of a server.
+//! Tests of the workloads of a server.
 
 use std::time::Duration;
 
@@ -62,12 +62,16 @@ fn a_server_that_runs_is_used_and_left_running() {
     };
     options.use_existing_db = true;
     let notes = Notes::of(|notes| run(&options, notes));
-    assert_eq!(notes.records[0].found, Some(0), "nobody has filled it");
+    assert_eq!(
+        notes.records[0].found,
+        Some(0),
+        "nothing has filled the store"
+    );
     options.use_existing_db = false;
     let notes = Notes::of(|notes| run(&options, notes));
     assert_eq!(notes.records[0].found, Some(2000));
     assert!(notes.records[0].server_cpu_us_per_op.is_some());
-    // What another seed has written is another value.
+    // Values depend on the seed, so values of another seed are wrong.
     options.use_existing_db = true;
     options.seed = 2;
     let error = run(&options, &mut Notes::default()).unwrap_err();

@@ -44,7 +44,7 @@ pub(super) trait Cursors: Sync {
     /// Takes it out.
     fn close(&self, place: Self::Place);
 
-    /// How many are open.
+    /// Returns the number of open cursors.
     #[cfg(test)]
     fn count(&self) -> usize;
 }

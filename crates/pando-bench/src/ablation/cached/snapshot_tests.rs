@@ -1,5 +1,5 @@
-//! The traps of a copy of the root: each change between the look at the copy and the child, and
-//! changes between two reads that a copy must not outlive.
+//! Traps for readers that use a copy of the root: changes between the read of the copy and the read
+//! of the child, and changes between two reads after which the copy is stale.
 
 use pando_format::page::PageKind;
 use pando_format::{Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, TreeId};
@@ -32,7 +32,7 @@ fn read_by<'p>(rig: &'p Rig, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<(Fou
     Ok((found, out))
 }
 
-/// Reads key `number` through `snapshot`: whether it is there.
+/// Reads key `number` through `snapshot`. Returns whether it exists.
 fn read(rig: &Rig, snapshot: &mut RootSnapshot, number: u64) -> Attempt<bool> {
     let below = OptimisticAccess;
     let mut way = FromSnapshot { snapshot, below };
@@ -65,7 +65,7 @@ fn insert(rig: &Rig, key: &[u8], number: u64) {
     rig.insert(key, &value_of(number), &mut scratch).unwrap();
 }
 
-/// Splits leaves all over the tree.
+/// Splits leaves in every part of the tree.
 fn grow(rig: &Rig) {
     for number in 0..KEYS {
         insert(rig, &[&key_of(rig, number)[..], b"!"].concat(), number);
@@ -77,7 +77,7 @@ fn leaf_of(rig: &Rig, number: u64) -> PageId {
     located.unwrap().leaf
 }
 
-/// Does something before or behind its first look, which is that of the root's child.
+/// A way that runs `what` before or after its first look-up, which is that of the root's child.
 struct Meddling<F> {
     before: bool,
     what: Option<F>,
@@ -100,8 +100,8 @@ impl<'p, F: FnOnce(PageId)> Way<'p> for Meddling<F> {
     }
 }
 
-/// Reads `number` with `what` done between the look at the copy and the end of that at the child:
-/// the read begins again, and the next one answers what is true then.
+/// Reads `number` and runs `what` between the read of the copy and the end of the look-up of the
+/// child. The read must restart, and the next read must find the state after the change.
 fn check_between(number: u64, is_there_then: bool, what: impl Fn(&Rig)) {
     for before in [true, false] {
         let rig = Rig::filled(KEYS, PAGE_BYTES, 1).unwrap();
@@ -129,7 +129,7 @@ fn a_child_that_is_freed_and_used_as_another_kind_of_page_is_not_read_from_a_cop
         for number in (0..KEYS).filter(|number| leaf_of(rig, *number) == leaf) {
             remove(rig, number);
         }
-        // Until the page is one with pieces of a long value.
+        // Continues until the page is an overflow page.
         for number in 0..KEYS {
             let mut scratch = Scratch::new();
             let key = format!("long {number}");
@@ -158,6 +158,7 @@ fn a_tree_that_is_emptied_and_grown_again_is_read_through_a_new_copy() {
     });
 }
 
+/// Here the root is laid out anew by splits of its children.
 #[test]
 fn a_root_whose_content_is_moved_drops_its_copies() {
     check_between(390, true, grow);
@@ -171,7 +172,7 @@ fn a_copy_is_made_once_for_as_long_as_the_root_stays_as_it_is() {
         assert_eq!(read(&rig, &mut snapshot, number), Ok(true));
     }
     assert_eq!(snapshot.copies, 1);
-    // In place of a value nothing is split: the root is what it was.
+    // Replacing a value splits nothing, so the root does not change.
     insert(&rig, &key_of(&rig, 7), 7);
     assert_eq!(read(&rig, &mut snapshot, 7), Ok(true));
     assert_eq!(snapshot.copies, 1);
@@ -216,7 +217,11 @@ fn a_tree_of_one_leaf_has_no_copy_and_is_read() {
         }
     }
     remove(&rig, 1);
-    assert_eq!(read(&rig, &mut snapshot, 1), Ok(false), "a leaf again");
+    assert_eq!(
+        read(&rig, &mut snapshot, 1),
+        Ok(false),
+        "the root is a leaf again"
+    );
 }
 
 /// Writes a page back and loads it into another frame.
@@ -244,14 +249,19 @@ fn move_page(rig: &Rig, page: PageId) {
         PageKind::Overflow,
         0,
     );
-    assert_eq!(other.unwrap().hint() - 1, frame, "it is used at once");
+    assert_eq!(
+        other.unwrap().hint() - 1,
+        frame,
+        "the freed frame is used at once"
+    );
     let Ok(LoadStart::Claimed(ticket)) = pool.begin_load(page) else {
-        panic!("nobody else reads");
+        panic!("no other thread reads the page");
     };
     let decoder = &mut PageDecoder::default();
     pool.finish_load(ticket, &bytes, decoder).unwrap();
 }
 
+/// The version alone does not identify a copy: a page in another frame may reach the same version.
 #[test]
 fn a_root_in_another_frame_at_the_same_version_is_copied_again() {
     let rig = Rig::filled(KEYS, PAGE_BYTES, 1).unwrap();
@@ -274,6 +284,7 @@ fn a_root_in_another_frame_at_the_same_version_is_copied_again() {
     assert_eq!(snapshot.copies, 2);
 }
 
+/// The hint of a child is corrected in the copy, without another copy of the root.
 #[test]
 fn a_copy_learns_where_a_child_has_gone() {
     let rig = Rig::filled(KEYS, PAGE_BYTES, 1).unwrap();
@@ -282,7 +293,7 @@ fn a_copy_learns_where_a_child_has_gone() {
     let leaf = leaf_of(&rig, 1);
     move_page(&rig, leaf);
     assert_eq!(read(&rig, &mut snapshot, 1), Ok(true));
-    assert_eq!(snapshot.copies, 1, "the root is as it was");
+    assert_eq!(snapshot.copies, 1, "the root has not changed");
     let node = Node::open(&snapshot.words);
     let mut children = (0..node.count()).map(|index| node.child(index));
     let child = children.find(|child| child.page() == leaf).unwrap();
@@ -308,7 +319,7 @@ fn a_copy_of_a_tree_that_is_gone_answers_nothing() {
         .done
     {}
     assert!(read(&rig, &mut snapshot, 1).is_err());
-    // Its page becomes the root of another tree.
+    // The page of its root becomes the root of another tree.
     let mut others = Vec::new();
     while others.last() != Some(&rig.tree.root) {
         let other = Tree::create(
@@ -341,7 +352,7 @@ fn readers_with_copies_miss_nothing_in_a_storm_of_splits() {
                 number += 1;
             };
             read_next();
-            // Relaxed, all of them: they order nothing.
+            // All accesses are relaxed: they order nothing.
             begun.fetch_add(1, Ordering::Relaxed);
             while !is_over.load(Ordering::Relaxed) {
                 read_next();
@@ -360,6 +371,6 @@ fn readers_with_copies_miss_nothing_in_a_storm_of_splits() {
         is_over.store(true, Ordering::Relaxed);
         readers.map(|reader| reader.join().unwrap())
     });
-    // One of the root as it was, one of what it has become.
+    // One copy was made of the first root, and at least one of a later state.
     assert!(copies.iter().all(|copies| *copies >= 2), "{copies:?}");
 }
