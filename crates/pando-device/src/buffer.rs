@@ -316,7 +316,11 @@ mod tests {
         buffer.set_len(1000);
         buffer.pad_zeros(10);
         assert!(buffer[10..].iter().all(|byte| *byte == 0));
-        assert_eq!(buffer.dirty_bytes(), 8192, "those behind the length");
+        assert_eq!(
+            buffer.dirty_bytes(),
+            8192,
+            "bytes past the length stay dirty"
+        );
         buffer.set_len(8192);
         assert_eq!(buffer[1000], 9);
         buffer.pad_zeros(5);

@@ -102,7 +102,7 @@ impl Completions {
 
 #[cfg(test)]
 impl Completions {
-    /// Runs `case` as if another thread were pushing.
+    /// Runs `case` with the queue locked, as if another thread were pushing.
     pub(crate) fn while_locked(&self, case: impl FnOnce()) {
         let _queue = self.queue.lock();
         case();

@@ -239,6 +239,7 @@ impl std::error::Error for Error {
 mod tests {
     use super::*;
 
+    /// Error numbers of the system map to the errors that callers distinguish.
     #[test]
     fn errors_of_the_system_are_sorted() {
         let sort = |code| Error::from_io("write", "data", io::Error::from_raw_os_error(code));
@@ -249,6 +250,7 @@ mod tests {
         assert!(matches!(sort(libc::EOPNOTSUPP), Error::Unsupported { .. }));
     }
 
+    /// A cloned error has the same text, although the source of an I/O error cannot be cloned.
     #[test]
     fn a_clone_says_the_same() {
         for error in [

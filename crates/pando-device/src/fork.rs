@@ -112,14 +112,14 @@ pub(crate) fn in_child(question: impl FnOnce() -> bool) -> bool {
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: takes a number; the signal ends a child that hangs.
+        // SAFETY: the call takes a number. Its signal ends a child that hangs.
         unsafe { libc::alarm(10) };
         let answer = i32::from(question());
-        // SAFETY: ends the child at once, without the destructors that belong to the parent.
+        // SAFETY: the call ends the child at once, without destructors that belong to the parent.
         unsafe { libc::_exit(answer) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above; `status` has room for the answer.
+    // SAFETY: the call waits for the child made above, and `status` has room for its result.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1

@@ -52,6 +52,7 @@ impl fmt::Display for ReadContext {
 mod tests {
     use super::*;
 
+    /// A context of an earlier read leaves no trace in the errors of the next one.
     #[test]
     fn a_reset_context_says_nothing() {
         let mut context = ReadContext::default();

@@ -311,7 +311,8 @@ mod tests {
     use crate::device::{Create, Device, File, OpenOptions};
     use crate::directory::DirectoryDevice;
 
-    /// A request of `len` bytes at 8192 to a file of two names: one direct, one not.
+    /// Begins a request of `len` bytes at offset 8192 of a new file, and passes its slot to `case`.
+    /// Skips a direct request where the file system has no direct I/O.
     fn request(direct: bool, write: bool, len: usize, case: impl FnOnce(&mut Requests, u32)) {
         let place = tempfile::tempdir().unwrap();
         let device = DirectoryDevice::open_directory(place.path(), false, 1).unwrap();
@@ -359,7 +360,7 @@ mod tests {
             assert_eq!(offset, 8192 + within as u64);
             assert_eq!(len as usize, 3 * 4096 - within);
             assert_eq!(within % 512, 0);
-            // The end of the file.
+            // The next piece ends at the end of the file.
             let done = requests.end_piece(slot, 77).unwrap();
             assert!(matches!(
                 done.result,

@@ -8,8 +8,8 @@ use crate::directory::{
     Backend, DirectoryChannel, DirectoryDevice, DirectoryFile, DirectoryOptions,
 };
 
-/// Makes a channel of a directory that asks for `backend`, a file for it, and the directory that
-/// must exist meanwhile. Prints a message if the system chooses another back end.
+/// Returns a channel of a directory that asks for `backend`, a file, and the directory that must
+/// exist as long as they do. Prints a message if the system chooses another back end.
 pub(crate) fn channel_of(backend: Backend) -> (DirectoryChannel, DirectoryFile, tempfile::TempDir) {
     let place = tempfile::tempdir().unwrap();
     let options = DirectoryOptions {
@@ -25,8 +25,8 @@ pub(crate) fn channel_of(backend: Backend) -> (DirectoryChannel, DirectoryFile, 
     (channel, file.unwrap(), place)
 }
 
-/// Every wake ends a wait of a channel with one request that never completes, and nothing else does
-/// before its timeout.
+/// Checks that each wake ends one wait of a channel whose only request never completes, and that
+/// without a wake a wait lasts until its timeout.
 pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
     let waker = channel.waker();
     let start = time::now();
@@ -45,7 +45,7 @@ pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
             assert_eq!(channel.reap(&mut Vec::new()), 0);
         }
     }
-    // Without a wake it lasts until its timeout.
+    // Without a wake, a wait lasts until its timeout.
     for _ in 0..2 {
         channel.wait(Some(Duration::ZERO));
         channel.reap(&mut Vec::new());
@@ -53,7 +53,7 @@ pub(crate) fn every_wake_ends_a_wait(channel: &mut impl Channel) {
     let pause = Duration::from_millis(20);
     let asleep = time::now();
     channel.wait(Some(pause));
-    assert!(asleep.elapsed() >= pause, "woken by nobody");
+    assert!(asleep.elapsed() >= pause, "a wait ended without a wake");
     assert!(start.elapsed() < Duration::from_secs(20), "a wake was lost");
     assert_eq!(channel.in_flight(), 1);
 }

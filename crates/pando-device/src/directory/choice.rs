@@ -130,6 +130,7 @@ impl Notes {
 mod tests {
     use super::*;
 
+    /// Parsing the name of a back end returns that back end.
     #[test]
     fn names_are_read_back() {
         for backend in Backend::ALL {

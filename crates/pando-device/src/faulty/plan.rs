@@ -162,6 +162,7 @@ impl Plans {
 mod tests {
     use super::*;
 
+    /// Each plan counts only the operations and names that it matches.
     #[test]
     fn plans_count_what_they_match() {
         let mut plans = Plans::default();

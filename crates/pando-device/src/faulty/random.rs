@@ -51,6 +51,7 @@ impl Random {
 mod tests {
     use super::*;
 
+    /// The numbers depend only on the seed, and parts of a generator are independent.
     #[test]
     fn a_seed_means_the_same_again_and_parts_differ() {
         let draw = |mut random: Random| [random.number(), random.number(), random.below(7)];

@@ -298,7 +298,7 @@ mod tests {
         let DirectoryChannel::Uring(mut channel) = made else {
             return;
         };
-        // A request that is never passed to the kernel.
+        // This request is never passed to the kernel, so it never completes.
         let requests = channel.ring.requests();
         requests.begin(false, &file, 0, IoBuf::new(1), 0).unwrap();
         every_wake_ends_a_wait(&mut *channel);

@@ -1,5 +1,7 @@
-//! A forked child: every call fails cleanly there, and the parent notices nothing. A program of its
-//! own: a child has the locks of all directories that are open, for a while.
+//! In a forked child every call fails cleanly, and the parent notices nothing.
+//!
+//! These tests are a program of their own because a child briefly shares the locks of all open
+//! directories.
 
 #![expect(unsafe_code, reason = "std does not fork")]
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
@@ -16,21 +18,21 @@ use pando_device::{
 #[expect(dead_code, reason = "shared with the other tests")]
 mod places;
 
-/// Runs `case` in a forked child and says whether it came to its end within half a minute.
+/// Runs `case` in a forked child. Returns whether it succeeded within half a minute.
 fn in_child(case: impl FnOnce()) -> bool {
-    // SAFETY: the child runs `case` and ends without returning. What it calls may allocate: glibc
-    // makes its allocator usable in children.
+    // SAFETY: the child runs `case` and ends without returning. `case` may allocate: glibc makes
+    // its allocator usable in children.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: takes a number; the signal ends a child that hangs.
+        // SAFETY: the call takes a number. Its signal ends a child that hangs.
         unsafe { libc::alarm(30) };
         let is_fine = catch_unwind(AssertUnwindSafe(case)).is_ok();
-        // SAFETY: ends the child at once, without the destructors that belong to the parent.
+        // SAFETY: the call ends the child at once, without destructors that belong to the parent.
         unsafe { libc::_exit(i32::from(!is_fine)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above; `status` has room for the answer.
+    // SAFETY: the call waits for the child made above, and `status` has room for its result.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
@@ -75,10 +77,10 @@ fn calls_in_a_child_fail(backend: Backend, device: DirectoryDevice) {
         assert_eq!(done.last().unwrap().tag, 6);
     });
     assert!(fine, "{backend}");
-    // A child that drops what it has been left with.
+    // Another child drops everything it has inherited.
     let mut left = Some((channel, file, device));
     assert!(in_child(|| drop(left.take())), "{backend}");
-    let (mut channel, file, _device) = left.expect("the child took its own copy");
+    let (mut channel, file, _device) = left.expect("the child took only its own copy");
     let mut done = Vec::new();
     while channel.in_flight() > 0 {
         channel.wait(Some(Duration::from_secs(30)));
@@ -89,7 +91,7 @@ fn calls_in_a_child_fail(backend: Backend, device: DirectoryDevice) {
         one.result.unwrap();
         assert_eq!(one.buffer[..], [7; 4096]);
     }
-    // And once more, so that queues shared with a child would be seen to be out of step.
+    // A request after that would show whether a child has moved the position of a shared queue.
     channel.submit_read(&file, 0, IoBuf::new(4096), 9).unwrap();
     channel.wait(Some(Duration::from_secs(30)));
     let mut done = Vec::new();

@@ -1,4 +1,4 @@
-//! A read of the hot path takes nothing from the heap: an allocator that counts says so.
+//! Reads of the hot path allocate no heap memory. A counting allocator checks that.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
@@ -17,15 +17,15 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: forwards to the system's allocator; the count needs neither memory nor a destructor.
+// SAFETY: all calls go to the system's allocator. The count needs neither memory nor a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -45,7 +45,7 @@ fn allocations_of_reads<D: Device>(device: &D) -> u64 {
     let mut done = Vec::with_capacity(DEPTH as usize);
     let mut before = 0;
     for round in 0..20 {
-        // Queues have found their size.
+        // After the first round all queues have reached their size.
         if round == 1 {
             before = COUNT.with(Cell::get);
         }

@@ -1,4 +1,4 @@
-//! What every back end does alike: each case runs over all of them, and through `AnyDevice`.
+//! The contract that all back ends share. Each case runs over all of them, and through `AnyDevice`.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -20,7 +20,7 @@ const NEW: OpenOptions = OpenOptions {
     write: true,
 };
 
-/// Runs `case` over an empty device of each back end.
+/// Runs each case over an empty device of each back end.
 macro_rules! conformance {
     ($($name:ident),+ $(,)?) => {
         mod pread {
@@ -120,7 +120,7 @@ fn read<F: File>(file: &F, offset: u64, len: usize) -> Vec<u8> {
 fn what_is_written_is_read<D: Device>(device: D) {
     let file = device.open("data", NEW).unwrap();
     assert!(file.is_empty().unwrap());
-    // Over the chunks of the memory device.
+    // The range spans several chunks of the memory device.
     let bytes = pattern((3 << 20) + 17, 1);
     file.write_at(&bytes, 5).unwrap();
     file.sync().unwrap();
@@ -308,7 +308,7 @@ fn direct_files_want_alignment_only_if_direct<D: Device>(device: D) {
         assert!(unaligned(file.write_at(&bytes[..100], 0)));
         assert!(unaligned(file.write_vectored_at(&[front, &back[..9]], 0)));
     }
-    // The end of the file within what is asked for.
+    // These reads extend past the end of the file.
     let end = 12 * IO_ALIGNMENT as u64;
     assert_eq!(file.len().unwrap(), end);
     assert!(matches!(
@@ -322,7 +322,7 @@ fn direct_files_want_alignment_only_if_direct<D: Device>(device: D) {
     ));
 }
 
-/// Reaps until `count` completions are there.
+/// Reaps until there are `count` completions. Returns them.
 fn reap_all<C: Channel>(channel: &mut C, count: usize) -> Vec<Completion> {
     let mut done = Vec::new();
     while done.len() < count {
@@ -471,7 +471,8 @@ fn no_byte_of_an_earlier_read_reaches_the_file<D: Device>(device: D) {
     let mut channel = device.channel(ChannelOptions::new(2)).unwrap();
     let mut buffer = channel.buffers(1, 8192).remove(0);
     for round in 0..20usize {
-        // Read through the channel, by a blocking call, or only in part.
+        // The read goes through the channel, is a blocking call, or fills only a part of the
+        // buffer.
         buffer.set_len(if round % 3 == 2 { 4096 } else { 8192 });
         if round % 3 == 0 {
             secret.read_at(&mut buffer, 0).unwrap();
@@ -479,7 +480,7 @@ fn no_byte_of_an_earlier_read_reaches_the_file<D: Device>(device: D) {
             channel.submit_read(&secret, 0, buffer, 0).unwrap();
             buffer = reap_all(&mut channel, 1).remove(0).buffer;
         }
-        assert_eq!(buffer[4095], 0x5e, "the read was one");
+        assert_eq!(buffer[4095], 0x5e, "the buffer was read into");
         let record = pattern(100 + round, 7);
         buffer.set_len(8192);
         buffer.prefix_mut(record.len()).copy_from_slice(&record);
@@ -585,7 +586,7 @@ fn a_channel_may_go_with_reads_in_flight<D: Device>(device: D) {
     assert_eq!(read(&file, 0, 1), [5]);
 }
 
-/// Waits as an event loop does: for the descriptor where there is one, and for `notify`.
+/// Waits as an event loop does: for the descriptor if there is one, otherwise for `notify`.
 struct Loop {
     wakes: Arc<Count>,
     seen: usize,
@@ -634,7 +635,7 @@ fn a_parked_loop_is_woken<D: Device>(device: D) {
         }
     }
     assert_eq!(done.len(), 500);
-    // An end that needs no device is told like any other.
+    // A request that ends without the device is reported like any other.
     channel
         .submit_read(&file, 5000, IoBuf::new(1), 500)
         .unwrap();
@@ -660,7 +661,7 @@ fn a_loop_is_told_of_what_a_reap_leaves_behind<D: Device>(device: D) {
         channel.flush();
         done.clear();
         while done.len() < COUNT {
-            // Nobody reaps twice for one call.
+            // The loop reaps only once after each wake.
             parked.park();
             channel.reap(&mut done);
         }
@@ -710,7 +711,7 @@ enum Step {
     Sync,
 }
 
-/// Near the border of two chunks of the memory device.
+/// Offsets at the beginning, and near the boundary of two chunks of the memory device.
 fn offsets() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..5000, ((1 << 20) - 3000u64)..((1 << 20) + 3000)]
 }

@@ -1,4 +1,4 @@
-//! What a crash leaves, against a twin that keeps every state the file ever had.
+//! What a file holds after a crash, compared with a twin that keeps every state the file ever had.
 
 use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation, SECTOR_BYTES};
 use pando_device::{Create, Device, Error, FaultyDevice, File, OpenOptions};
@@ -42,7 +42,7 @@ fn steps(cuts: bool) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..14)
 }
 
-/// Performs `steps` on a file and returns all its states since the last sync, that one first.
+/// Performs `steps` on a file. Returns its states since the last sync, the synced one first.
 fn perform(device: &FaultyDevice, steps: &[Step]) -> Vec<Vec<u8>> {
     let file = device.open("data", NEW).unwrap();
     device.sync_directory().unwrap();
@@ -88,7 +88,7 @@ fn survivor(device: &FaultyDevice, seed: u64, mode: CrashMode) -> Vec<u8> {
     content
 }
 
-/// Byte `index`, zero behind the end.
+/// Returns byte `index`, or zero past the end.
 fn byte(state: &[u8], index: usize) -> u8 {
     state.get(index).copied().unwrap_or(0)
 }
@@ -157,6 +157,7 @@ fn what_is_synced_survives_every_crash() {
     }
 }
 
+/// Over many seeds each outcome that a mode permits occurs.
 #[test]
 fn a_crash_gives_all_that_it_may() {
     let device = FaultyDevice::new(1);
@@ -316,7 +317,8 @@ fn nothing_works_after_a_crash() {
     assert_eq!(device.snapshot_file("data"), [1; 10]);
 }
 
-/// Of a file `data` with a sync behind `old`, and none behind `new`.
+/// Returns a device with a file `data` that was synced with content `old` and then overwritten with
+/// `new`, and both contents.
 fn half_durable() -> (FaultyDevice, Vec<u8>, Vec<u8>) {
     let (old, new) = (vec![1; 1024], vec![2; 1024]);
     let device = FaultyDevice::new(1);
@@ -341,7 +343,7 @@ fn the_next_process_sees_all_that_was_written_and_a_crash_takes_what_was_not_syn
     let after = next.after_crash(7, CrashMode::AllLost);
     assert_eq!(after.list().unwrap(), ["data"]);
     assert_eq!(after.snapshot_file("data"), old);
-    // The next process makes durable what the one before has written.
+    // A sync by the next process makes the writes of the previous one durable.
     next.open("data", OpenOptions::read())
         .unwrap()
         .sync()
@@ -350,7 +352,11 @@ fn the_next_process_sees_all_that_was_written_and_a_crash_takes_what_was_not_syn
     let after = next.after_crash(7, CrashMode::AllLost);
     assert_eq!(after.list().unwrap(), ["data", "made"]);
     assert_eq!(after.snapshot_file("data"), new);
-    assert_eq!(device.durable_file("data"), old, "the first one stays");
+    assert_eq!(
+        device.durable_file("data"),
+        old,
+        "the earlier device is unchanged"
+    );
 }
 
 #[test]

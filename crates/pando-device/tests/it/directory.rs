@@ -1,4 +1,5 @@
-//! What only a directory of the file system has: a lock, permissions, foreign files.
+//! Properties that only directories of the file system have: a lock, permissions, and foreign
+//! files.
 
 #![expect(
     unsafe_code,
@@ -100,7 +101,7 @@ fn a_read_only_device_changes_nothing() {
     file.read_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"bytes");
     let names: Vec<_> = fs::read_dir(place.path()).unwrap().collect();
-    assert_eq!(names.len(), 1, "not even a lock file");
+    assert_eq!(names.len(), 1, "the directory has not even a lock file");
 }
 
 #[test]
@@ -117,12 +118,12 @@ fn foreign_files_are_not_listed() {
     assert!(device.open("log", OpenOptions::read()).is_err());
 }
 
-/// Runs `case` on a thread whose file accesses are those of an unprivileged user.
+/// Runs `case` on a thread whose file accesses have the rights of an unprivileged user.
 fn unprivileged(case: impl FnOnce() + Send) {
     const NOBODY: u32 = 65_534;
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: takes two numbers; affects file access checks of this thread only.
+            // SAFETY: the call takes a number and affects file access checks of this thread only.
             unsafe { libc::setfsgid(NOBODY) };
             // SAFETY: as above.
             unsafe { libc::setfsuid(NOBODY) };

@@ -1,4 +1,4 @@
-//! Faults that plans inject: each strikes when it should and does what it says.
+//! Planned faults: each one strikes the planned operation and has the planned effect.
 
 use pando_device::faulty::{CrashMode, Fault, FaultPlan, Operation};
 use pando_device::{
@@ -117,6 +117,7 @@ fn a_misdirected_write_lands_elsewhere() {
     assert_eq!(device.snapshot_file("data"), b"\0\0\0\0\0\0\0\0here");
 }
 
+/// A short fault transfers some bytes and then reports an error.
 #[test]
 fn short_operations_do_a_part() {
     let (device, file) = make();

@@ -1,4 +1,5 @@
-//! Faults over real files: each is an error that names the file, and harms nothing else.
+//! Faults injected over real files: each is reported as an error that names the file, and affects
+//! nothing else.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const DATA: OpenOptions = OpenOptions {
     write: true,
 };
 
-/// Runs `case` over faults over a directory of each back end.
+/// Runs `case` over an injector over a directory, with each back end.
 fn over_each(case: impl Fn(&Injected)) {
     for backend in Backend::ALL {
         places::with(backend, |device| case(&Injected::new(device.into(), 1)));

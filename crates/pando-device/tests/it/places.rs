@@ -1,13 +1,14 @@
-//! Directories to test in, and the back ends that this kernel has.
+//! Directories for tests, opened with the back ends that this kernel has.
 
 use std::path::Path;
 
 use pando_device::{Backend, DirectoryDevice, DirectoryOptions};
 
-/// Where tmpfs is on every Linux.
+/// A tmpfs that every Linux has.
 const TMPFS: &str = "/dev/shm";
 
-/// `backend` and no other; `None`, said aloud, when the kernel refuses it.
+/// Opens `path` with `backend` and no other. If the kernel refuses it, prints that and returns
+/// `None`.
 pub(crate) fn open(path: &Path, backend: Backend) -> Option<DirectoryDevice> {
     let options = DirectoryOptions {
         backend: Some(backend),
@@ -25,7 +26,7 @@ pub(crate) fn open(path: &Path, backend: Backend) -> Option<DirectoryDevice> {
     }
 }
 
-/// Runs `case` over an empty directory.
+/// Runs `case` over an empty directory with `backend`, if the kernel has it.
 pub(crate) fn with(backend: Backend, case: impl FnOnce(DirectoryDevice)) {
     let place = tempfile::tempdir().unwrap();
     if let Some(device) = open(place.path(), backend) {
@@ -33,7 +34,7 @@ pub(crate) fn with(backend: Backend, case: impl FnOnce(DirectoryDevice)) {
     }
 }
 
-/// As [`with`], where every read through a ring goes to a worker thread.
+/// Runs `case` as [`with`] does, on tmpfs, where a ring passes every read to a worker thread.
 pub(crate) fn with_tmpfs(backend: Backend, case: impl FnOnce(DirectoryDevice)) {
     let Ok(place) = tempfile::tempdir_in(TMPFS) else {
         eprintln!("SKIPPED: no {TMPFS}");

@@ -1,4 +1,4 @@
-//! System calls that the kernel refuses to one thread, by a filter of seccomp.
+//! Lets the kernel refuse system calls to one thread, with a seccomp filter.
 
 #![expect(unsafe_code, reason = "filters are installed by raw calls")]
 
@@ -11,7 +11,8 @@ fn statement(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// Refuses each call with its error number to the thread that runs this, for the rest of its life.
+/// Refuses each of these calls to the calling thread, with its error number, for the rest of the
+/// thread's life.
 fn install(refused: &[(libc::c_long, i32)]) {
     const NUMBER: u32 = 0;
     let mut filter = vec![statement(
@@ -37,7 +38,8 @@ fn install(refused: &[(libc::c_long, i32)]) {
         len: u16::try_from(filter.len()).unwrap(),
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: takes numbers only; no program that this thread starts can gain rights any more.
+    // SAFETY: the call takes numbers only. Programs that this thread starts can no longer gain
+    // rights.
     let quiet = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(quiet, 0, "{}", io::Error::last_os_error());
     // SAFETY: the program and its statements outlive the call, which copies them.

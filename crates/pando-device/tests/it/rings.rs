@@ -1,4 +1,4 @@
-//! What can go wrong with rings and contexts, and what becomes of their channels then.
+//! Failures of rings and contexts, and how their channels continue.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn drain<C: Channel>(channel: &mut C) -> Vec<Completion> {
     done
 }
 
-/// Opens a directory with what is best while `case` makes something impossible.
+/// Opens a directory with the best back end that is available.
 fn auto(path: &std::path::Path) -> DirectoryDevice {
     DirectoryDevice::open_with(path, DirectoryOptions::default()).unwrap()
 }
@@ -103,7 +103,7 @@ fn who_insists_gets_an_error_with_the_reason() {
         let text = error.to_string();
         assert!(text.starts_with("uring cannot be had: "), "{text}");
         assert!(text.contains("not permitted"), "{text}");
-        // And the directory is not left locked.
+        // The failed opening leaves no lock behind.
         let wishing = DirectoryOptions {
             strict: false,
             ..insisting
@@ -207,7 +207,7 @@ fn a_channel_deeper_than_any_ring_is_as_deep_as_one_can_be() {
     for backend in Backend::ALL {
         places::with(backend, |device| {
             let file = new_file(&device, 1);
-            // As many as an existing context allows, and more than a ring has.
+            // The depth is as large as an existing libaio context allows, or larger than any ring.
             let depth = if backend == Backend::Libaio {
                 2_000
             } else {
@@ -274,6 +274,7 @@ fn requests_of_a_thread_that_ends_are_reaped_by_another() {
     }
 }
 
+/// There are more files than a ring keeps registered.
 #[test]
 fn more_files_than_the_ring_knows_are_read_and_let_go() {
     for backend in [Backend::Uring, Backend::Libaio] {
@@ -296,7 +297,7 @@ fn more_files_than_the_ring_knows_are_read_and_let_go() {
                     one.result.unwrap();
                     assert_eq!(one.buffer[11], one.tag as u8);
                 }
-                // One after the other, in another order.
+                // Reads the files one at a time, in the opposite order.
                 for number in (0..40).rev() {
                     let file = &files[number];
                     let tag = number as u64;
@@ -395,7 +396,7 @@ fn auto_takes_no_ring_where_reads_go_to_workers() {
     assert_ne!(choice.used, Backend::Uring, "{choice:?}");
     let why = &choice.passed_over[0].reason;
     assert!(why.contains("worker"), "{why}");
-    // And the claim is true.
+    // A ring on tmpfs does use a worker thread.
     places::with_tmpfs(Backend::Uring, |device| {
         let file = new_file(&device, 1);
         let mut channel = device.channel(ChannelOptions::new(1)).unwrap();
@@ -405,7 +406,7 @@ fn auto_takes_no_ring_where_reads_go_to_workers() {
     });
 }
 
-/// Worker threads of rings of this process.
+/// Returns the number of worker threads of this process's rings.
 fn ring_workers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     tasks
@@ -420,7 +421,7 @@ fn the_alignment_is_known_before_the_first_file() {
     let device = auto(place.path());
     assert!(device.list().unwrap().is_empty());
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "the lock alone");
+    assert_eq!(left.len(), 1, "the directory has only the lock file");
     let how = OpenOptions::create(Create::New).direct();
     let file = device.open("data", how).unwrap();
     match device.direct().alignment() {
@@ -429,6 +430,8 @@ fn the_alignment_is_known_before_the_first_file() {
     }
 }
 
+/// A request that is in flight when its channel is dropped must not write into memory that is used
+/// again.
 #[test]
 fn the_device_writes_to_no_memory_of_a_channel_that_has_gone() {
     for backend in Backend::ALL {
@@ -442,7 +445,7 @@ fn the_device_writes_to_no_memory_of_a_channel_that_has_gone() {
                 }
                 channel.flush();
                 drop(channel);
-                // Likely the memory that the reads have had.
+                // These buffers probably use the memory of the dropped reads.
                 let buffers: Vec<IoBuf> = (0..64).map(|_| IoBuf::new(4096)).collect();
                 let mut other = IoBuf::new(4096);
                 for _ in 0..3 {
@@ -454,6 +457,7 @@ fn the_device_writes_to_no_memory_of_a_channel_that_has_gone() {
     }
 }
 
+/// Offsets that do not fit the system's type are refused, not wrapped.
 #[test]
 fn an_offset_that_no_file_has_is_an_error_and_no_place() {
     for backend in Backend::ALL {

@@ -1,5 +1,5 @@
-//! What a timed device counts: each ticker and measure of this layer is driven by itself, and moves
-//! by what was done.
+//! The counts of a timed device: for each ticker and measure of this layer there is an operation
+//! that moves it, by exactly what was done.
 
 use pando_device::faulty::plan::{Fault, FaultPlan, Operation};
 use pando_device::{
@@ -33,7 +33,7 @@ fn rig() -> Rig {
 }
 
 impl Rig {
-    /// What `run` counts, and how many values it adds to each measure.
+    /// Runs `run`. Returns the change of all tickers, and how many values each measure got.
     fn counted(&self, run: impl FnOnce(&Self)) -> (Totals, Vec<u64>) {
         let measured = || -> Vec<u64> {
             let of = |measure: &Measure| self.statistics.histogram(*measure).count();
@@ -46,7 +46,7 @@ impl Rig {
         (self.statistics.snapshot().since(&ticks), values.collect())
     }
 
-    /// Runs requests to their end; true if all went well.
+    /// Runs one request for each element of `writes` to its end. Returns true if all succeed.
     fn request(&self, writes: &[bool], bytes: usize) -> bool {
         let mut channel = self.device.channel(ChannelOptions::new(8)).unwrap();
         for (tag, write) in writes.iter().enumerate() {
@@ -65,12 +65,12 @@ impl Rig {
         let mut tags: Vec<u64> = ended.iter().map(|one| one.tag).collect();
         tags.sort_unstable();
         let expected: Vec<u64> = (70..70 + writes.len() as u64).collect();
-        assert_eq!(tags, expected, "tags are the caller's");
+        assert_eq!(tags, expected, "completions have the caller's tags");
         ended.iter().all(|one| one.result.is_ok())
     }
 }
 
-/// A way to make something move: its name, what does it, by how much.
+/// A drive: the name of what moves, the operation, and the expected change.
 type Drive = (&'static str, fn(&Rig), u64);
 
 fn fail(rig: &Rig, operation: Operation) {
