@@ -197,6 +197,7 @@ mod tests {
         }
     }
 
+    /// A blob reference can be encoded and decoded, and any other length is an error.
     #[test]
     fn lists_survive_their_bytes() {
         for (bytes, chunk_bytes, head) in [
@@ -220,6 +221,7 @@ mod tests {
         }
     }
 
+    /// A shape without bytes, or with an invalid chunk size, cannot be made.
     #[test]
     fn impossible_shapes_are_none() {
         for (bytes, chunk_bytes) in [

@@ -326,7 +326,7 @@ mod tests {
         ALL.into_iter().filter(|how| how.is_built_in())
     }
 
-    /// Makes a page of which every `step`-th byte is random.
+    /// Returns a page in which every `step`-th byte is random.
     fn page(bytes: usize, step: usize) -> Vec<u8> {
         let mut random = fastrand::Rng::with_seed(7);
         let mut page: Vec<u8> = (0..bytes)
@@ -354,7 +354,7 @@ mod tests {
                     let mut image = before.clone();
                     let stored = encoder.encode(&mut image, block, how);
                     assert_eq!(stored % block, 0, "{how}");
-                    // Noise saves nothing, repetition does.
+                    // Random bytes need all blocks; repetitive ones need fewer.
                     assert!(step > 1 || stored == bytes, "{how}, {bytes}");
                     assert!(step < 1000 || stored < bytes, "{how}, {bytes}");
                     let size = PageSize::new(bytes).unwrap();
@@ -399,7 +399,7 @@ mod tests {
         let mut decoder = PageDecoder::default();
         for how in built_in() {
             let mut encoder = PageEncoder::default();
-            // For a page of another size the body is valid, but too short or too long.
+            // Decoded as a page of another size, the valid body is too short or too long.
             for bytes in [8192, 32768] {
                 let mut image = page(bytes, 1000);
                 let stored = encoder.encode(&mut image, 512, how);
@@ -438,7 +438,7 @@ mod tests {
         ) {
             let size = PageSize::new(4096).unwrap();
             let mut decoder = PageDecoder::default();
-            // Arbitrary bytes, and an image with a few of them.
+            // Checks arbitrary bytes, and an image with a few random changes.
             let mut wild = vec![0; blocks * 512];
             let fits = body.len().min(wild.len() - HEADER_BYTES);
             wild[HEADER_BYTES..HEADER_BYTES + fits].copy_from_slice(&body[..fits]);

@@ -113,6 +113,7 @@ impl StoredPage {
 mod tests {
     use super::*;
 
+    /// The encoding as a page word is reversible.
     #[test]
     fn a_stored_page_survives_its_word() {
         for (block, blocks, tag, names_chunks, kind) in [

@@ -1,4 +1,4 @@
-//! Batches can be encoded and decoded, and hostile bytes end in [`Damage`], never in a panic.
+//! Batches survive encoding and decoding. Hostile bytes end in [`Damage`], never in a panic.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ enum Owned {
     Take(Vec<u8>, [u32; 3], u64),
 }
 
-/// A put of chunks: its parts, and the length of the last chunk.
+/// A put of a value in chunks. `last` is what the last chunk lacks to its full length.
 #[derive(Debug, Clone)]
 struct Large {
     tree: u32,
@@ -118,7 +118,7 @@ fn written(operations: &[Owned]) -> Vec<u8> {
     writer.into_payload()
 }
 
-/// Reads to the end; stops at damage.
+/// Reads all operations. Returns their number, or the damage that ends them.
 fn read_all(payload: &[u8]) -> Result<usize, Damage> {
     let mut reader = BatchReader::new(payload)?;
     let mut count = 0;

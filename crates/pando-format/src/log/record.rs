@@ -217,6 +217,8 @@ mod tests {
         }
     }
 
+    /// A record may only claim that the log before its own position was durable when it was
+    /// written.
     #[test]
     fn a_record_knows_nothing_of_what_is_behind_it() {
         let mut header = RecordHeader::decode(&record(b"", 4), POSITION, SEGMENT_END, 4).unwrap();
