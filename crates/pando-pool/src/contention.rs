@@ -47,7 +47,8 @@ impl Contention {
 mod tests {
     use super::*;
 
-    /// Contended changes of the given entries, each `apart` changes after the one before.
+    /// Counts contended changes of the given entries, each `apart` changes after the previous one.
+    /// Returns the cuts that result.
     fn cuts(entries: impl Iterator<Item = usize>, apart: u64) -> Vec<usize> {
         let mut contention = Contention::default();
         let mut cuts = Vec::new();

@@ -278,7 +278,7 @@ mod models {
 
     const PAGE: PageId = PageId(7);
 
-    /// An evictor and a thread that pins never both succeed at the same time.
+    /// Checks that an evictor and a thread that pins never both succeed.
     #[test]
     fn a_held_frame_is_never_emptied() {
         loom::model(|| {

@@ -182,7 +182,7 @@ mod models {
         }
     }
 
-    /// What an optimistic reader has validated is from one state.
+    /// Everything that an optimistic reader has validated belongs to one state.
     #[test]
     fn a_validated_read_is_never_torn() {
         loom::model(|| {
@@ -202,7 +202,7 @@ mod models {
         });
     }
 
-    /// Two writers exclude each other, and the second sees what the first wrote.
+    /// Two writers exclude each other, and the second sees what the first has written.
     #[test]
     fn exclusive_holds_follow_each_other() {
         loom::model(|| {
@@ -229,7 +229,7 @@ mod models {
         });
     }
 
-    /// Nobody writes while a reader holds a share.
+    /// No thread writes while a reader holds the latch shared.
     #[test]
     fn a_share_keeps_writers_out() {
         loom::model(|| {

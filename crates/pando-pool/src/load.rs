@@ -350,7 +350,8 @@ mod models {
         }
     }
 
-    /// Of two threads that miss a page, one reads it and the other sees that it is being read.
+    /// Of two threads that miss a page, one reads it, and the other sees that the page is being
+    /// read.
     #[test]
     fn one_claim_wins() {
         loom::model(|| {
@@ -374,7 +375,7 @@ mod models {
         });
     }
 
-    /// A waiter that registers and still sees the page being read is woken.
+    /// A waiter is woken if it registers and then still sees the page being read.
     #[test]
     fn a_waiter_is_never_forgotten() {
         loom::model(|| {
@@ -394,7 +395,7 @@ mod models {
             loader.join().unwrap();
             assert!(
                 !waits || flag.0.load(Ordering::Relaxed),
-                "nobody woke the waiter"
+                "the waiter was not woken"
             );
         });
     }

@@ -182,16 +182,19 @@ mod tests {
         let mut tries = 0;
         let large = loop {
             tries += 1;
-            assert!(tries <= 100, "it starves");
+            assert!(tries <= 100, "the large share starves");
             if let Some(share) = budget.try_take(8, &mut refusals) {
                 break share;
             }
-            // Smaller shares come and go meanwhile.
+            // Smaller shares are taken and given back meanwhile.
             assert!(budget.try_take(4, &mut 0).is_some());
         };
         assert_eq!(large.frames(), 8);
         let mut again = REFUSALS_MAX;
-        assert!(budget.try_take(8, &mut again).is_none(), "it exists once");
+        assert!(
+            budget.try_take(8, &mut again).is_none(),
+            "only one large share exists at a time"
+        );
         drop(large);
         assert!(budget.try_take(8, &mut again).is_some());
     }
@@ -203,7 +206,7 @@ mod models {
     use super::*;
     use pando_sync::{Arc, park, thread, thread_waker};
 
-    /// Takes a share, and waits for it like a blocking operation.
+    /// Takes a share, and waits for it as a blocking operation does.
     fn take<'a>(budget: &'a PinBudget, frames: u64, refusals: &mut u32) -> PinShare<'a> {
         let waker = thread_waker();
         loop {
@@ -217,8 +220,8 @@ mod models {
         }
     }
 
-    /// An operation that has faulted often, and whose next step needs frames, too. Some schedules
-    /// give half of the budget to each of the two when its step begins.
+    /// Runs an operation that has faulted often and whose next step needs frames, too. In some
+    /// schedules each of the two operations has half of the budget when its step begins.
     fn operation(budget: &PinBudget) {
         let mut refusals = 0;
         let own = take(budget, 4, &mut refusals);
@@ -236,7 +239,7 @@ mod models {
         }
     }
 
-    /// Loom reports schedules in which both wait for ever.
+    /// Loom reports any schedule in which both operations wait forever.
     #[test]
     fn operations_that_have_shares_do_not_wait_for_each_other() {
         let mut model = loom::model::Builder::new();
@@ -254,8 +257,8 @@ mod models {
         });
     }
 
-    /// Three threads want half of the budget each. The one that finds none is woken when a share is
-    /// given back.
+    /// Three threads want half of the budget each. A thread that finds no room is woken when a
+    /// share is given back.
     #[test]
     fn a_share_that_is_given_back_wakes_who_waits() {
         let mut model = loom::model::Builder::new();

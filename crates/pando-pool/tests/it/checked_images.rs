@@ -1,4 +1,4 @@
-//! Images that are checked before they are written, and those that are refused.
+//! Checks of images before they are written, and images that fail them.
 
 use pando_format::page::WORD_ID;
 use pando_format::{Extent, FrameIndex, Lsn, PageEncoder, PageId};
@@ -31,7 +31,11 @@ fn a_page_that_was_laid_out_anew_is_checked_once() {
     let rig = Rig::new(32);
     let page = rig.create(BAD_VALUE);
     let mut first = image(&rig).unwrap();
-    assert_eq!(seal(&rig, &mut first), Ok(()), "nothing was laid out anew");
+    assert_eq!(
+        seal(&rig, &mut first),
+        Ok(()),
+        "the page was not laid out anew"
+    );
     rig.pool.complete_image(first, block(1)).unwrap();
     rebuild(&rig, page, |mut changed| changed.store(VALUE_WORD, 1));
     let mut second = image(&rig).unwrap();
@@ -39,7 +43,11 @@ fn a_page_that_was_laid_out_anew_is_checked_once() {
     rig.pool.complete_image(second, block(2)).unwrap();
     rig.write(page, BAD_VALUE);
     let mut third = image(&rig).unwrap();
-    assert_eq!(seal(&rig, &mut third), Ok(()), "that was the image before");
+    assert_eq!(
+        seal(&rig, &mut third),
+        Ok(()),
+        "only the image before this one was laid out anew"
+    );
     rig.pool.complete_image(third, block(3)).unwrap();
     rebuild(&rig, page, |_| ());
     let mut fourth = image(&rig).unwrap();
@@ -60,7 +68,7 @@ fn what_a_checkpoint_needs_of_a_page_that_was_laid_out_anew_is_checked() {
         });
     }
     rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
-    // Four have buffers, two are copied to frames.
+    // Four pages get image buffers, and two are copied to frames.
     pages.iter().for_each(|page| rig.write(*page, 7));
     assert_eq!(rig.pool.copies(), 2);
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Chunks that move.
+//! Tests of chunks that are moved.
 
 use pando_format::{Extent, Lsn, StoredKind, StoredPage};
 
@@ -24,13 +24,17 @@ fn a_chunk_that_moves_leaves_its_place_to_the_checkpoint() {
     let page = rig.pool.adopt_chunk(&token, old).unwrap();
     assert!(
         !rig.pool.move_chunk(&token, page, new, old),
-        "it lies elsewhere"
+        "the chunk lies elsewhere"
     );
     assert!(rig.pool.move_chunk(&token, page, old, new));
     assert_eq!(rig.pool.chunk(page), Some(new));
-    // Though it came there in this epoch: a log record names the place.
+    // The old place is not free at once, although the chunk got it in this epoch, because a log
+    // record names it.
     assert!(!epochs.take_free_now().contains(&old.extent));
-    assert!(!rig.pool.move_chunk(&token, page, old, new), "it was moved");
+    assert!(
+        !rig.pool.move_chunk(&token, page, old, new),
+        "the chunk was moved"
+    );
     drop(guard);
     epochs.advance(&rig.pool.gate().close(), Lsn(1));
     let pairs = epochs.take_pairs(epoch);

@@ -1,4 +1,4 @@
-//! The pool against a device that is a map, and against itself under threads.
+//! The pool over a device that is a map, with one thread and with many.
 
 #![expect(
     clippy::cast_possible_truncation,

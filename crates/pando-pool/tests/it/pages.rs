@@ -1,4 +1,5 @@
-//! One thread: pages come and go, checkpoints see one moment, nothing leaks.
+//! Tests with one thread: pages are evicted and read back, a checkpoint has the state of one
+//! moment, and no extent leaks.
 
 use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
@@ -70,7 +71,7 @@ fn random_history(rig: &Rig) {
             }
             _ => {
                 let moment = twin.clone();
-                // Changes after the gate reopened must not reach the checkpoint.
+                // Changes after the gate has been opened again must not reach the checkpoint.
                 let pairs = rig.checkpoint(Lsn(step), || {
                     for page in moment.keys().take(3) {
                         rig.write(*page, step + 1_000_000);
@@ -99,13 +100,14 @@ fn random_history(rig: &Rig) {
             }
         }
     }
-    // Every extent belongs to a page of the last checkpoint or to a page now: nothing leaks.
+    // Every extent belongs to a page of the last checkpoint or to a page of the current state, so
+    // none leaks.
     rig.checkpoint(Lsn(u64::MAX), || ());
     rig.checkpoint(Lsn(u64::MAX), || ());
     if rig.pool.options().compression == Compression::None {
         assert_eq!(rig.owned(), twin.len());
     } else {
-        // All but the header is alike in these pages: one block each.
+        // These pages are equal except for their headers, so each is stored in one block.
         assert_eq!(rig.owned(), twin.len());
         assert!(ticks(rig, Ticker::PagesCompressed) > 1000);
         assert!(ticks(rig, Ticker::PagesDecompressed) > 1000);
@@ -121,7 +123,7 @@ fn what_pads_a_compressed_image_is_zeros_whatever_the_buffer_held() {
     let rig = Rig::compressed(40, 16384, 4096, Compression::Lz4);
     let pages: Vec<PageId> = (0..200).map(|value| rig.create(value)).collect();
     for page in &pages {
-        // Bytes that do not compress in one half of the pages, that do in the other.
+        // Even pages get bytes that do not compress; odd pages compress.
         rig.drive(|| {
             let mut latched = rig.pool.exclusive(*page)?;
             let mut words = latched.modify(&rig.pool.apply_token(&rig.pass()))?;
@@ -159,7 +161,7 @@ fn bytes_of_another_length_than_the_extent_are_no_page() {
     let page = *pages.iter().find(gone).unwrap();
     for length in [0, 511, 1024, 4096] {
         let LoadStart::Claimed(ticket) = rig.drive(|| rig.pool.begin_load(page)) else {
-            panic!("{page} is on disk and nobody reads it");
+            panic!("{page} is on disk and not being read");
         };
         assert_eq!(ticket.stored().extent.blocks, 1);
         let bytes = vec![0; length];
@@ -179,7 +181,10 @@ fn a_held_page_is_not_evicted() {
     for value in 0..200 {
         rig.create(value);
     }
-    assert!(rig.pool.optimistic(page, 0).is_ok(), "still in memory");
+    assert!(
+        rig.pool.optimistic(page, 0).is_ok(),
+        "the pinned page is in memory"
+    );
     drop(hold);
     for value in 0..200 {
         rig.create(value);
@@ -191,6 +196,7 @@ fn a_held_page_is_not_evicted() {
     assert_eq!(rig.read(page), 7);
 }
 
+/// The id of a freed page is not used again before its image in flight is done.
 #[test]
 fn a_page_that_is_freed_is_found_by_nobody_while_its_image_is_in_flight() {
     let rig = Rig::new(32);
@@ -206,13 +212,17 @@ fn a_page_that_is_freed_is_found_by_nobody_while_its_image_is_in_flight() {
         .pool
         .free_unread(&rig.pool.apply_token(&rig.pass()), page);
     assert_eq!(again, Err(Restart::Damaged(page, "freed twice")));
-    assert_ne!(rig.create(8), page, "its id waits for the image");
+    assert_ne!(
+        rig.create(8),
+        page,
+        "the id is not used again before the image is done"
+    );
     let mut encoder = PageEncoder::default();
     rig.pool.seal_image(&mut image, &mut encoder).unwrap();
     let extent = rig.store(image.bytes());
     assert!(rig.pool.complete_image(image, extent).is_ok());
     let fresh: Vec<_> = (0..2).map(|value| rig.create(value)).collect();
-    assert!(fresh.contains(&page), "and is used again after it");
+    assert!(fresh.contains(&page), "the id is used again after that");
 }
 
 #[test]
@@ -226,7 +236,7 @@ fn wired_frames_are_capped_and_stay() {
             wired.push(page);
         }
     }
-    assert_eq!(wired.len(), 8, "a quarter of 32");
+    assert_eq!(wired.len(), 8, "a quarter of 32 frames");
     assert_eq!(rig.pool.wired(), 8);
     for value in 0..100 {
         rig.create(value);
@@ -295,8 +305,9 @@ fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state(
         let mut latched = rig.pool.exclusive(*page).unwrap();
         latched.modify(&token).map(drop)
     };
-    // Four buffers, and what is free beyond what the cleaner keeps ready for others. One more:
-    // where as many are free as the cleaner wants, it does not evict, and nobody else would.
+    // Writers get four buffers and the free frames beyond those that the cleaner keeps ready for
+    // loads. They also get one more frame: with exactly the wanted number free the cleaner would
+    // not evict, and nothing else would.
     let spare = rig.pool.free_count() + 1 - rig.pool.options().free_frames_high();
     assert_eq!(spare, 5);
     for page in &pages[..4 + spare] {
@@ -308,7 +319,7 @@ fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state(
     assert_eq!(
         rig.pool.free_count() + 1,
         rig.pool.options().free_frames_high(),
-        "loads find what the cleaner keeps ready"
+        "loads still find the frames that the cleaner keeps ready"
     );
 }
 
@@ -337,7 +348,7 @@ fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
             let mut changed = latched.modify(&rig.pool.apply_token(&rig.pass())).unwrap();
             changed.store(VALUE_WORD, 1000 + value as u64);
         }
-        assert_eq!(rig.pool.free_count(), free - 8, "four have buffers");
+        assert_eq!(rig.pool.free_count(), free - 8, "four pages have buffers");
     });
     let mapping: BTreeMap<_, _> = pairs.into_iter().collect();
     for (value, page) in pages.iter().enumerate() {
@@ -351,6 +362,7 @@ fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
     }
 }
 
+/// An id that is freed is used again before a new one.
 #[test]
 fn page_ids_run_out_with_a_reason() {
     let rig = Rig::new(32);
@@ -412,8 +424,8 @@ fn a_dirty_page_that_is_freed_wakes_those_that_wait_for_clean_ones() {
     assert!(woken.0.load(Ordering::Relaxed));
 }
 
-/// What a load makes of a leaf with these marks, in a pool that goes on with epoch 5 after a
-/// checkpoint at 60.
+/// Returns the result of loading a leaf with these marks, in a pool that restarts with epoch 5
+/// after a checkpoint at LSN 60.
 fn load_with_marks(epoch: u64, lsn_max: u64, multi_lsn: u64) -> Result<(), String> {
     let rig = Rig::new(40);
     let mut image = vec![0; 4096];
@@ -447,7 +459,11 @@ fn load_with_marks(epoch: u64, lsn_max: u64, multi_lsn: u64) -> Result<(), Strin
 #[test]
 fn a_leaf_that_is_newer_than_its_checkpoint_is_damaged() {
     assert_eq!(load_with_marks(4, 60, 60), Ok(()));
-    assert_eq!(load_with_marks(5, 61, 0), Ok(()), "its epoch goes on");
+    assert_eq!(
+        load_with_marks(5, 61, 0),
+        Ok(()),
+        "its epoch is the current one"
+    );
     let newer = load_with_marks(4, 61, 0).unwrap_err();
     assert!(newer.contains("behind its checkpoint"), "{newer}");
     let marks = load_with_marks(5, 61, 62).unwrap_err();
@@ -463,7 +479,8 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     let available = pool.page_ids().available();
     pool.return_id(ids.pop().unwrap());
     assert_eq!(pool.page_ids().available(), available + 1);
-    // Written in one epoch, adopted in the next: no checkpoint knows of it before.
+    // The pages are written in one epoch and adopted in the next. No checkpoint knows of them
+    // before.
     let written = rig.pool.epochs().current();
     let mut stored = Vec::new();
     for page in &ids {
@@ -487,9 +504,10 @@ fn a_page_that_was_written_outside_is_adopted_and_read() {
     let pair = |page: PageId| pairs.iter().rfind(|(of, _)| *of == page).unwrap().1;
     assert_eq!(rig.stored_value(pair(ids[0])), 7);
     assert_eq!(pair(ids[1]), stored[1].encode());
-    assert_eq!(rig.owned(), 2, "the place that was left is free");
+    assert_eq!(rig.owned(), 2, "the old place is free");
 }
 
+/// An apply token needs a guard of the pool's own gate.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "inside the gate of another pool")]

@@ -1,4 +1,4 @@
-//! A pool whose device is a map from extents to bytes, with a naive space allocator.
+//! A pool whose device is a map from extents to bytes, with a simple space allocator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) struct Rig {
 #[derive(Default)]
 struct Disk {
     blocks: BTreeMap<u32, Vec<u8>>,
-    /// Extents that may not be written: owned by somebody.
+    /// Blocks that are in use and must not be written again.
     owned: BTreeSet<u32>,
 }
 
@@ -31,7 +31,7 @@ fn nothing_to_prepare(_image: &mut [u8]) -> ImageFacts {
     ImageFacts::default()
 }
 
-/// A page with this value must not be written.
+/// A page with this value fails the check before it is written.
 pub(crate) const BAD_VALUE: u64 = u64::MAX;
 
 fn check(page: &[u8]) -> Result<(), &'static str> {
@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Goes into the gate.
+    /// Enters the gate.
     pub(crate) fn pass(&self) -> GateGuard<'_> {
         loop {
             if let Some(guard) = self.pool.gate().try_enter() {
@@ -90,7 +90,7 @@ impl Rig {
         });
     }
 
-    /// Writes what writers have started and what the clock finds dirty.
+    /// Writes images that writers have started, and the dirty pages in `frames`.
     pub(crate) fn write_back(&self, frames: &[pando_format::FrameIndex]) {
         let mut images = Vec::new();
         self.pool.take_started_images(&mut images, usize::MAX);
@@ -138,7 +138,7 @@ impl Rig {
         self.disk.lock().owned.len()
     }
 
-    /// The stored images of all pages that are not in memory.
+    /// Returns all stored images that are in use.
     pub(crate) fn stored_images(&self) -> Vec<Vec<u8>> {
         let disk = self.disk.lock();
         let owned = |(block, _): &(&u32, _)| disk.owned.contains(block);
@@ -153,7 +153,7 @@ impl Rig {
         self.disk.lock().blocks.get_mut(&extent.block).unwrap()[1000] ^= 1;
     }
 
-    /// Does what a blocking driver does with a restart.
+    /// Does what a blocking driver does after a restart.
     pub(crate) fn serve(&self, restart: Restart) {
         match restart {
             Restart::Conflict => pando_sync::thread::yield_now(),
@@ -221,8 +221,9 @@ impl Rig {
         });
     }
 
-    /// What a checkpoint does: closes the epoch, writes out what was dirty in it, returns its
-    /// mapping changes, and frees what only earlier checkpoints used.
+    /// Does what a checkpoint does: closes the epoch, writes what was dirty in it, and frees what
+    /// only earlier checkpoints used. Returns the mapping changes. Runs `between` after the gate is
+    /// open again.
     pub(crate) fn checkpoint(&self, c: Lsn, between: impl Fn()) -> Vec<(PageId, u64)> {
         let closing = self.pool.epochs().current();
         self.pool.epochs().advance(&self.pool.gate().close(), c);
@@ -258,7 +259,7 @@ impl Rig {
         pairs
     }
 
-    /// The value of a page in the image that `word` names.
+    /// Returns the value of the page in the image that `word` names.
     pub(crate) fn stored_value(&self, word: u64) -> u64 {
         let stored = pando_format::StoredPage::decode(word).unwrap();
         let disk = self.disk.lock();

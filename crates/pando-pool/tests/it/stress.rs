@@ -1,4 +1,4 @@
-//! Many threads, few frames: every read sees a whole page, no write is lost.
+//! Many threads and few frames: no read is torn, and no write is lost.
 
 use fastrand::Rng;
 use pando_format::PageId;
@@ -9,7 +9,7 @@ use crate::rig::{Rig, VALUE_WORD};
 
 const PAGES: u64 = 200;
 
-/// Every page holds the same value in two words far apart: a torn read shows.
+/// Every page holds the same value in two distant words, so that a torn read is detected.
 fn check(threads: u64) {
     let rig = Rig::new(64);
     let pages: Vec<PageId> = (0..PAGES).map(|_| rig.create(0)).collect();

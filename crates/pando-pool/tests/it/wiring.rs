@@ -1,11 +1,11 @@
-//! Wired frames: capped, counted once, unwired once.
+//! Wired frames: there is a limit, each is counted once, and each is unwired once.
 
 use pando_format::{FrameIndex, Lsn, PageEncoder, PageId};
 use pando_pool::Restart;
 
 use crate::rig::Rig;
 
-/// Wires new pages until it is refused; those that are wired, and the first that is not.
+/// Wires new pages until one is refused. Returns the wired pages and the refused one.
 fn wire_all(rig: &Rig) -> (Vec<PageId>, PageId) {
     let mut wired = Vec::new();
     loop {
@@ -17,7 +17,7 @@ fn wire_all(rig: &Rig) -> (Vec<PageId>, PageId) {
     }
 }
 
-/// Makes all pages clean, and needs more frames than there are.
+/// Cleans all pages, and then creates more pages than there are frames.
 fn evict_all(rig: &Rig) {
     rig.checkpoint(Lsn(1), || ());
     for value in 0..200 {
@@ -43,16 +43,16 @@ fn a_refused_page_is_a_page_like_any_other_and_may_ask_again() {
     assert_eq!(rig.pool.wired(), 10);
     let latched = rig.pool.exclusive(refused).unwrap();
     latched.unwire();
-    assert_eq!(rig.pool.wired(), 10, "it was not wired");
+    assert_eq!(rig.pool.wired(), 10, "the page was not wired");
     drop(latched);
     evict_all(&rig);
-    assert!(rig.pool.is_on_disk(refused), "it is not kept");
+    assert!(rig.pool.is_on_disk(refused), "the page is evicted");
     assert!(wired.iter().all(|page| !rig.pool.is_on_disk(*page)));
     rig.pool.exclusive(wired[3]).unwrap().unwire();
     let latched = rig.drive(|| rig.pool.exclusive(refused));
     assert!(latched.wire());
-    assert!(latched.wire(), "it is wired already");
-    assert_eq!(rig.pool.wired(), 10, "and was counted once");
+    assert!(latched.wire(), "the page is wired already");
+    assert_eq!(rig.pool.wired(), 10, "the page is counted once");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_wired_page_that_is_freed_is_unwired_once() {
     let rig = Rig::new(40);
     let (wired, _) = wire_all(&rig);
     for (freed, page) in wired.iter().enumerate() {
-        // One in three is clean, one has an image in flight, one is dirty.
+        // In turn, a page is clean, has an image in flight, or is dirty.
         let mut image = None;
         match freed % 3 {
             0 => {
@@ -88,7 +88,7 @@ fn a_wired_page_that_is_freed_is_unwired_once() {
             assert_eq!(rig.pool.wired(), (wired.len() - freed - 1) as u64);
         }
     }
-    // Frames that held wired pages are emptied and used again, as often as others.
+    // Frames that held wired pages can be emptied and used again.
     let (again, _) = wire_all(&rig);
     assert_eq!(again.len(), 10);
     assert_eq!(rig.pool.wired(), 10);
@@ -110,7 +110,7 @@ fn a_share_keeps_writers_out_until_it_is_given_back() {
     let page = rig.create(5);
     let first = rig.pool.shared(page, 0).unwrap();
     let second = rig.pool.shared(page, first.seen().hint()).unwrap();
-    assert_eq!(rig.read(page), 5, "readers without a share go on");
+    assert_eq!(rig.read(page), 5, "optimistic readers continue");
     assert!(matches!(rig.pool.exclusive(page), Err(Restart::Conflict)));
     drop(first);
     assert!(matches!(rig.pool.exclusive(page), Err(Restart::Conflict)));
@@ -119,7 +119,7 @@ fn a_share_keeps_writers_out_until_it_is_given_back() {
     let latched = rig.pool.exclusive(page).unwrap();
     assert!(matches!(rig.pool.shared(page, 0), Err(Restart::Conflict)));
     drop(latched);
-    // A hint that is wrong costs a look at the table, and a missing page is a fault.
+    // A wrong hint costs only a look-up in the table, and a page that is not in memory is a fault.
     assert_eq!(rig.pool.shared(page, 17).unwrap().seen().page(), page);
     evict_all(&rig);
     assert!(matches!(rig.pool.shared(page, 1), Err(Restart::Fault(at)) if at == page));
