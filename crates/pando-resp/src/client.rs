@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Returns what `client` finds when its server is `serve`.
+    /// Runs `run` with a client whose server is `serve`. Returns the result.
     fn served<T>(
         options: ClientOptions,
         serve: impl FnOnce(TcpStream) + Send,
@@ -205,8 +205,8 @@ mod tests {
         })
     }
 
-    /// Returns the error for a reply that begins with `bytes` and continues with `more` until
-    /// nobody reads.
+    /// Returns the error for a reply that begins with `bytes` and continues with `more` until the
+    /// client has closed the connection.
     fn error_of(options: ClientOptions, bytes: &[u8], more: &[u8]) -> ErrorKind {
         let serve = |mut stream: TcpStream| {
             let mut sent = stream.write_all(bytes);
@@ -226,7 +226,7 @@ mod tests {
             (b"HTTP/1.1 400 Bad Request\r\n", b"", ErrorKind::InvalidData),
             (b"$3\r\nabcd\r\n", b"", ErrorKind::InvalidData),
             (&b"*1\r\n".repeat(1000), b":1\r\n", ErrorKind::InvalidData),
-            // Endless replies: a line, a value, an array.
+            // These replies never end: a line, a value, and an array.
             (b"+", &[b'a'; 10_000], ErrorKind::InvalidData),
             (huge, &[b'a'; 10_000], ErrorKind::InvalidData),
             (
@@ -251,7 +251,7 @@ mod tests {
         };
         let serve = |mut stream: TcpStream| {
             let _ = stream.write_all(b"+");
-            // Some hundred times as long as the client waits.
+            // This takes several hundred times as long as the client waits.
             for _ in 0..300_000 {
                 if stream.write_all(b"a").is_err() {
                     break;

@@ -1,12 +1,12 @@
-//! Tests of the request parser: exact errors, and independence of the way in which the bytes
-//! arrive.
+//! Tests of the request parser: its errors are exact, and its results do not depend on how the
+//! bytes arrive.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the commands, and the error that ended them, as a server sees them if `bytes` arrive in
-/// pieces that end at `cuts`.
+/// Returns the commands, and the error that ended them, as a server sees them when `bytes` arrive
+/// in pieces that end at `cuts`.
 fn run(
     bytes: &[u8],
     cuts: &[usize],
@@ -16,7 +16,8 @@ fn run(
     let mut buffer = Vec::new();
     let mut commands = Vec::new();
     let mut from = 0;
-    // Bytes of large arguments so far, and the indices of these arguments.
+    // The bytes of the current large argument so far, and the finished large arguments with their
+    // indices.
     let (mut taken, mut large) = (Vec::new(), Vec::new());
     for cut in cuts.iter().copied().chain([bytes.len()]) {
         let cut = cut.clamp(from, bytes.len());
@@ -28,7 +29,10 @@ fn run(
                     let arguments = parser.arguments(&buffer).from(0);
                     let mut command: Vec<_> = arguments.map(<[u8]>::to_vec).collect();
                     for (index, value) in large.drain(..) {
-                        assert_eq!(command[index], b"", "it was taken");
+                        assert_eq!(
+                            command[index], b"",
+                            "the argument was taken from the buffer"
+                        );
                         command[index] = value;
                     }
                     commands.push(command);
@@ -217,7 +221,7 @@ proptest! {
         }
         let every: Vec<usize> = (0..bytes.len()).collect();
         prop_assert_eq!(&run(&bytes, &every, &limits).0, &commands);
-        // The same if some of the arguments do not stay in the buffer.
+        // The result is the same if some arguments do not stay in the buffer.
         let limits = Limits { whole_bytes_max: 7, ..limits };
         for cut in 0..=bytes.len() {
             prop_assert_eq!(&run(&bytes, &[cut], &limits).0, &commands);
