@@ -260,7 +260,7 @@ mod models {
         builder.check(run);
     }
 
-    /// One thread takes a block from the magazine while another drains it.
+    /// One thread takes a block from the magazine while another drains the magazine.
     #[test]
     fn the_last_block_on_a_magazine_has_one_owner() {
         model(|| {
@@ -287,7 +287,7 @@ mod models {
     }
 
     /// A caller that needs all remaining blocks waits for blocks that are about to be put into a
-    /// magazine, and nothing is put there before it has checked.
+    /// magazine, and no block is put there before it has checked.
     #[test]
     fn nothing_is_refused_while_it_lies_on_a_magazine() {
         model(|| {
@@ -296,7 +296,7 @@ mod models {
                 let space = space.clone();
                 move || [space.allocate(2, None), space.allocate(1, None)]
             });
-            assert!(space.reserve(13, Urgency::Normal), "13 are left at least");
+            assert!(space.reserve(13, Urgency::Normal), "at least 13 are left");
             let taken = other.join().unwrap();
             assert!(taken.iter().all(Option::is_some), "{taken:?}");
             assert_eq!(space.free_blocks(), 13);
@@ -307,7 +307,7 @@ mod models {
         });
     }
 
-    /// Two threads fill the same magazine, and empty it.
+    /// Two threads fill and empty the same magazine.
     #[test]
     fn what_is_on_a_magazine_is_taken_once() {
         model(|| {
@@ -322,7 +322,7 @@ mod models {
             let mut blocks: Vec<u32> = mine
                 .into_iter()
                 .chain(theirs)
-                .map(|extent| extent.expect("there are more").block)
+                .map(|extent| extent.expect("more are left").block)
                 .collect();
             blocks.sort_unstable();
             blocks.dedup();

@@ -121,7 +121,7 @@ mod tests {
             let left = len - popped % len;
             (left..len).for_each(|_| set.pop());
             twin.split_off(&left);
-            // Numbers that are added are not members.
+            // New numbers are not members.
             let len = left + 3;
             (left..len).for_each(|_| set.push());
             for (start, end) in asked {

@@ -142,7 +142,7 @@ mod models {
 
     use crate::space::{Space, SpaceOptions};
 
-    /// A block may be given back as soon as it can be taken.
+    /// A block that is allocated while the space grows can be freed at once.
     #[test]
     fn a_block_that_can_be_taken_exists() {
         loom::model(|| {

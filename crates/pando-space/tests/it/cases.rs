@@ -1,4 +1,4 @@
-//! Cases that allocators of others got wrong, and the small print of the interface.
+//! Cases that other allocators got wrong, and the edges of the interface.
 
 use pando_format::Extent;
 use pando_space::{Error, REGION_BLOCKS, Space, SpaceOptions, Urgency};
@@ -43,6 +43,7 @@ fn a_free_of_what_is_kept_ready_is_caught() {
     space.free(extent(4, 3));
 }
 
+/// Blocks in magazines are free, so freeing one of them is a double free.
 #[test]
 fn no_block_of_what_is_kept_ready_can_be_freed() {
     for count in [1, 3, 16] {
@@ -74,11 +75,15 @@ fn what_was_kept_ready_and_taken_may_be_freed() {
         space.check_invariants();
     }
     assert_eq!(space.free_blocks(), 100_000);
-    assert!(space.ready_blocks() > 0, "what is counted is not drained");
+    assert!(
+        space.ready_blocks() > 0,
+        "counting does not drain magazines"
+    );
     assert_eq!(space.largest_run(), 100_000);
     assert_eq!(space.ready_blocks(), 0);
 }
 
+/// Blocks in magazines are available to every call that needs them.
 #[test]
 fn what_is_kept_ready_is_free_to_all_who_need_it() {
     let blocks = 10 * u64::from(REGION_BLOCKS) + 5;
@@ -122,12 +127,13 @@ fn a_run_on_a_magazine_is_found_when_there_is_no_other() {
     let mut rest = Vec::new();
     assert!(space.allocate_batch(99_999 - ready, 1, &mut rest));
     assert_eq!(u64::from(ready), space.free_blocks());
-    // Many blocks, no two in a row: there are enough, but for the run.
+    // There are enough free blocks, but no two of them are adjacent.
     (0..300).for_each(|block| space.free(extent(50_000 + 2 * block, 1)));
     assert_eq!(space.allocate(20, None), Some(extent(1, 20)));
     space.check_invariants();
 }
 
+/// The number of blocks in magazines is bounded by a share of the free blocks.
 #[test]
 fn few_blocks_are_kept_ready_when_few_are_free() {
     let space = space(100_000, 1);
@@ -144,6 +150,7 @@ fn few_blocks_are_kept_ready_when_few_are_free() {
     assert_eq!(space.free_blocks(), 0);
 }
 
+/// Magazines take no blocks that a reservation needs.
 #[test]
 fn a_reservation_is_kept_from_what_is_kept_ready() {
     let space = space(100_000, 1);
@@ -162,7 +169,7 @@ fn the_last_block_that_can_be_named_is_allocated_like_others() {
     let blocks = 1 << 32;
     let space = space(blocks, 2);
     let last = extent(u32::MAX, 1);
-    // All but the last blocks of the last region.
+    // All blocks except the last ones of the last region are in use.
     let wide = u32::MAX - 300;
     space.mark_allocated(extent(0, wide)).unwrap();
     assert_eq!(space.free_blocks(), 301);
@@ -283,7 +290,7 @@ fn a_search_is_bounded_and_still_finds_what_is_far() {
     let blocks = 200 * REGION_BLOCKS;
     let space = space(u64::from(blocks), 1);
     let far = extent(blocks - 50, 20);
-    // What is marked alone does not say how long the runs are that it leaves.
+    // Marking blocks does not tell the space how long the remaining free runs are.
     for block in (0..far.block).step_by(3) {
         space.mark_allocated(extent(block, 1)).unwrap();
     }
@@ -510,8 +517,8 @@ fn the_tail_is_cut_only_if_it_is_free_and_not_reserved() {
     space.check_invariants();
 }
 
-/// A space of so many regions with one free run of 17 blocks each that a bounded search does not
-/// see all.
+/// Returns a space with more regions than a bounded search visits, each with one free run of 17
+/// blocks, and its number of blocks.
 fn with_scattered_blocks() -> (Space, u32) {
     let blocks = 3000 * REGION_BLOCKS;
     let space = space(u64::from(blocks), 1);
@@ -530,7 +537,10 @@ fn a_search_that_failed_is_tried_again_after_a_free() {
     let far = extent(blocks - 50, 20);
     space.free(far);
     assert_eq!(space.allocate(18, None), Some(extent(far.block, 18)));
-    assert!(space.bounded_searches() > bounded, "the run was too near");
+    assert!(
+        space.bounded_searches() > bounded,
+        "the search was not bounded"
+    );
 }
 
 #[test]
@@ -541,5 +551,8 @@ fn a_search_that_failed_says_nothing_about_shorter_runs() {
     assert_eq!(space.allocate(30, None), None);
     let bounded = space.bounded_searches();
     assert_eq!(space.allocate(18, None), Some(extent(far.block, 18)));
-    assert!(space.bounded_searches() > bounded, "the run was too near");
+    assert!(
+        space.bounded_searches() > bounded,
+        "the search was not bounded"
+    );
 }

@@ -1,4 +1,4 @@
-//! Allocation at the lowest place, against the bits.
+//! Allocation at the lowest place.
 
 use pando_format::Extent;
 use pando_space::{LowCursor, REGION_BLOCKS, Space, SpaceOptions};
@@ -39,7 +39,7 @@ fn the_lowest_run_is_taken_whatever_the_group_of_the_thread() {
     assert_eq!(lowest(2, &mut cursor), Some(extent(4 * REGION_BLOCKS, 2)));
     assert_eq!(lowest(1, &mut cursor), Some(extent(next + 1, 1)));
     assert_eq!(lowest(1, &mut cursor), None);
-    // What lies below the cursor is found once it is told of.
+    // A free block below the cursor is found only after the cursor is told of it.
     space.free(extent(5, 1));
     assert_eq!(lowest(1, &mut cursor), None);
     cursor.freed(extent(5, 1));

@@ -1,4 +1,5 @@
-//! Extents of various lengths: as many as there are units always find room.
+//! Extents of various lengths: as long as there are as many units as extents, all of them find
+//! room.
 
 use fastrand::Rng;
 use pando_format::Extent;
@@ -16,7 +17,7 @@ fn space(blocks: u64, groups: usize, unit: u32) -> Space {
     Space::new(blocks, options)
 }
 
-/// Units of a vector of bits, region by region.
+/// Returns the number of units in a vector of bits, counted region by region.
 fn units(bits: &[bool], unit: u32) -> u64 {
     bits.chunks(REGION_BLOCKS as usize)
         .flat_map(|region| region.chunk_by(|one, two| one == two))
@@ -63,7 +64,7 @@ fn check(blocks: u64, groups: usize, unit: u32, seed: u64) {
             assert_eq!(held.len(), kept);
             assert_eq!(space.free_units(), before);
         }
-        // More is freed the fuller it is.
+        // The fuller the space is, the more is freed.
         let frees = if before < count { 12 } else { step % 9 };
         for _ in 0..frees.min(held.len()) {
             let index = random.usize(..held.len());
@@ -117,7 +118,7 @@ fn a_batch_lies_in_a_row_when_there_is_room() {
 
 #[test]
 fn a_search_in_a_fragmented_space_is_bounded() {
-    // Every other block is taken, but for one run in the last region.
+    // Every other block is in use, except for one run in the last region.
     let blocks = 64 * u64::from(REGION_BLOCKS);
     let space = space(blocks, 1, 8);
     for block in (0..blocks as u32 - 16).step_by(2) {
@@ -126,7 +127,10 @@ fn a_search_in_a_fragmented_space_is_bounded() {
     let mut out = Vec::new();
     assert_eq!(space.free_units(), 2);
     assert!(space.allocate_mixed(&[3, 5], &mut out));
-    assert!(!space.allocate_mixed(&[8, 8], &mut out), "only one is left");
+    assert!(
+        !space.allocate_mixed(&[8, 8], &mut out),
+        "only one unit is left"
+    );
     assert!(space.allocate_mixed(&[8], &mut out));
     assert!(space.allocate_mixed(&[1; 100], &mut out));
     assert_eq!(out.len(), 103);
@@ -149,7 +153,8 @@ fn what_threads_were_reserved_they_get() {
                 for _ in 0..3000 {
                     let count = random.u64(1..=24);
                     let lengths: Vec<u32> = (0..count).map(|_| random.u32(1..=unit)).collect();
-                    // SeqCst: of two threads that reserve at once, one sees the other.
+                    // SeqCst: of two threads that reserve at the same time, at least one sees the
+                    // count of the other.
                     let wanted = reserved.fetch_add(count, Ordering::SeqCst) + count;
                     let free = space.free_units();
                     if wanted <= free {
@@ -171,7 +176,10 @@ fn what_threads_were_reserved_they_get() {
             });
         }
     });
-    assert!(refused.load(Ordering::Relaxed) > 0, "it was never tight");
+    assert!(
+        refused.load(Ordering::Relaxed) > 0,
+        "the space was never short"
+    );
     space.check_invariants();
     space.drain_ready();
     assert_eq!(space.free_units(), blocks / u64::from(unit));
@@ -182,7 +190,7 @@ fn an_extent_of_runs_that_grew_is_taken_from_an_end() {
     let space = space(64, 1, 8);
     let extent = |block, blocks| Extent { block, blocks };
     space.mark_allocated(extent(0, 64)).unwrap();
-    // Two runs of two units; of the second, the middle was freed first.
+    // There are two free runs of two units each. The middle of the second run was freed first.
     space.free(extent(0, 16));
     for (block, blocks) in [(36, 7), (31, 5), (43, 4)] {
         space.free(extent(block, blocks));
@@ -193,7 +201,7 @@ fn an_extent_of_runs_that_grew_is_taken_from_an_end() {
     assert_eq!(
         space.free_units(),
         1,
-        "the last one lies at an end: {out:?}"
+        "the last extent lies at an end: {out:?}"
     );
     assert!(space.allocate_mixed(&[8], &mut out));
     space.check_invariants();

@@ -1,10 +1,10 @@
-//! The allocator against a vector of bits.
+//! The allocator compared with a vector of bits.
 
 use pando_format::Extent;
 use pando_space::{Error, REGION_BLOCKS, Space, SpaceOptions, Urgency};
 use proptest::prelude::*;
 
-/// True = free.
+/// The bit of a block is true if the block is free.
 struct Twin {
     bits: Vec<bool>,
     reserved: u64,
@@ -135,7 +135,7 @@ impl Run {
             }
             None => assert!(
                 !may || !self.twin.has_run(count),
-                "a run of {count} was there"
+                "there was a run of {count}"
             ),
         }
     }
@@ -161,7 +161,7 @@ impl Run {
         let runs = &out[1..];
         if !done {
             assert!(runs.is_empty());
-            // Runs are used up from their front, region by region.
+            // Runs are used up from their start, region by region.
             let units: usize = self
                 .twin
                 .bits
@@ -172,7 +172,7 @@ impl Run {
                 .sum();
             assert!(
                 !may || units < (total / unit) as usize,
-                "{units} were there"
+                "there were {units} units"
             );
             return;
         }

@@ -1,4 +1,4 @@
-//! Many threads at once, with an oracle that knows the owner of every block.
+//! Many threads allocate and free at the same time. An oracle knows the owner of every block.
 
 use fastrand::Rng;
 use pando_format::Extent;
@@ -8,7 +8,7 @@ use pando_sync::thread;
 
 const FREE: u32 = 0;
 
-/// Owner of each block.
+/// The owner of each block.
 struct Oracle(Vec<AtomicU32>);
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
 
     fn change(&self, extent: Extent, from: u32, to: u32) {
         for block in extent.block..extent.block + extent.blocks {
-            // AcqRel: the oracle must not be weaker than what it judges.
+            // AcqRel: the oracle must not be weaker than the space that it judges.
             let owner = self.0[block as usize].swap(to, Ordering::AcqRel);
             assert_eq!(owner, from, "block {block} changes hands to {to}");
         }
@@ -103,7 +103,7 @@ fn no_block_has_two_owners_without_room() {
     check(700, 2, 8, 20_000);
 }
 
-/// Single blocks come from magazines, and are taken back from there at the end.
+/// Single blocks come from magazines, and at the end they are taken back from there.
 #[test]
 fn no_block_is_lost_or_owned_twice_on_magazines() {
     let blocks = 5 * REGION_BLOCKS + 77;
@@ -117,7 +117,7 @@ fn no_block_is_lost_or_owned_twice_on_magazines() {
                 let mut random = Rng::with_seed(u64::from(me));
                 let mut held = Vec::new();
                 while refused.load(Ordering::Relaxed) < 5000 {
-                    // More than there are in all.
+                    // All threads together want more blocks than there are.
                     let keep = (blocks / 15) as usize;
                     let count = random.u32(1..=2);
                     match space.allocate(count, None) {
@@ -168,7 +168,7 @@ fn what_is_reserved_is_there_whatever_others_do() {
                 for _ in 0..3000 {
                     let count = random.u64(1..=200);
                     if space.reserve(count, Urgency::Normal) {
-                        // Single blocks cannot be short of a run.
+                        // An allocation of single blocks needs no run.
                         for _ in 0..count {
                             held.push(space.allocate_reserved(1, None).unwrap());
                         }
@@ -221,7 +221,7 @@ fn the_space_grows_and_shrinks_under_load() {
     assert_eq!(space.free_blocks(), space.blocks());
 }
 
-/// Ends the others when a thread ends, be it by a panic.
+/// Stops the other threads when a thread ends, also by a panic.
 struct Ended<'a>(&'a AtomicU32);
 
 impl Drop for Ended<'_> {

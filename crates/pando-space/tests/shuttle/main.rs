@@ -1,6 +1,5 @@
-//! Magazines under random schedules, with more threads and longer runs than the models of loom
-//! have: build with `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to
-//! it.
+//! Magazines under random schedules, with more threads and longer runs than the loom models have.
+//! Build with `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to it.
 
 #![cfg(pando_shuttle)]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -13,7 +12,7 @@ use pando_sync::{Arc, thread};
 const SCHEDULES: usize = 20_000;
 const THREADS: u64 = 3;
 
-/// A space of one group, and who has which of its blocks.
+/// A space of one group, and the owner of each of its blocks.
 struct Rig {
     space: Space,
     owners: Vec<AtomicU64>,
@@ -35,7 +34,7 @@ impl Rig {
         &self.owners[block as usize]
     }
 
-    /// `extent` is handed out to `thread`.
+    /// Records that `extent` was handed out to `thread`.
     fn took(&self, extent: Extent, thread: u64) {
         for block in extent.block..extent.block + extent.blocks {
             let before = self.owner(block).swap(thread, Ordering::Relaxed);
@@ -46,12 +45,12 @@ impl Rig {
     fn free(&self, extent: Extent, thread: u64) {
         for block in extent.block..extent.block + extent.blocks {
             let before = self.owner(block).swap(0, Ordering::Relaxed);
-            assert_eq!(before, thread, "block {block} is somebody else's");
+            assert_eq!(before, thread, "block {block} has another owner");
         }
         self.space.free(extent);
     }
 
-    /// All is free, and can be taken, and nothing else.
+    /// Checks that all blocks are free and can be allocated, and no others.
     fn end(&self) {
         self.space.check_invariants();
         let blocks = self.owners.len() as u64;
@@ -66,7 +65,7 @@ impl Rig {
     }
 }
 
-/// Runs `work` on some threads, with their numbers from 1; what they return.
+/// Runs `work` on several threads, numbered from 1. Returns what they return.
 fn run<T: Send + 'static>(rig: &Arc<Rig>, work: fn(&Rig, u64) -> T) -> Vec<T> {
     let threads: Vec<_> = (1..=THREADS)
         .map(|thread| {
@@ -84,8 +83,8 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(test, SCHEDULES);
 }
 
-/// They never hold all of it, so each single block that is asked for is there: on the magazine of
-/// one of two cores, on its way there or back, or in the bitmap.
+/// The threads never hold all blocks. So each single block that is asked for exists: on the
+/// magazine of one of two cores, on its way to or from there, or in the bitmap.
 #[test]
 fn no_block_is_refused_while_one_is_left() {
     check(|| {
@@ -102,7 +101,7 @@ fn no_block_is_refused_while_one_is_left() {
     });
 }
 
-/// Of two lengths, one of which may find no run.
+/// Extents of two lengths are allocated; one of two blocks may find no run.
 #[test]
 fn extents_of_two_lengths_have_one_owner() {
     check(|| {
@@ -122,7 +121,7 @@ fn extents_of_two_lengths_have_one_owner() {
     });
 }
 
-/// Who is refused has seen the end: all blocks are taken by then.
+/// An allocation fails only when all blocks are taken.
 #[test]
 fn all_blocks_are_taken_before_one_is_refused() {
     check(|| {
@@ -145,13 +144,13 @@ fn all_blocks_are_taken_before_one_is_refused() {
     });
 }
 
-/// A reservation is kept though others fill magazines from what is left.
+/// A reservation is kept although other threads fill magazines from the remaining blocks.
 #[test]
 fn what_is_reserved_is_there() {
     check(|| {
         let rig = Rig::new(4 * THREADS);
         run(&rig, |rig, thread| {
-            let spare = rig.space.allocate(1, None).expect("nobody is reserved all");
+            let spare = rig.space.allocate(1, None).expect("not all are reserved");
             rig.took(spare, thread);
             assert!(rig.space.reserve(3, Urgency::Normal), "3 are left for each");
             let mine: Vec<Extent> = (0..3)
