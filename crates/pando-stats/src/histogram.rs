@@ -113,7 +113,7 @@ impl Histogram {
 mod tests {
     use super::*;
 
-    /// Values of every size up to 31 bits.
+    /// Returns values of every size up to 31 bits.
     fn values(count: usize) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(7);
         let next = |_| u64::from(random.u32(..) >> 1) >> random.u32(..16);

@@ -26,7 +26,7 @@ fn names_are_unique_and_explained() {
     let measures = Measure::ALL.iter().map(|of| (of.name(), of.help()));
     let mut names = BTreeSet::new();
     for (name, help) in tickers.chain(measures) {
-        assert!(names.insert(name), "{name} is there twice");
+        assert!(names.insert(name), "{name} occurs twice");
         assert!(help.ends_with('.') && !help.contains('|'), "{name}: {help}");
         let is_snake = |c: char| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit();
         assert!(name.chars().all(is_snake), "{name}");
