@@ -1,6 +1,7 @@
-//! Additions by core: exact sums while threads are moved, interrupted, or not registered for
-//! sequences; and, instruction by instruction, that a sequence restarts where it must.
-#![expect(unsafe_code, reason = "moves and interrupts threads, looks at code")]
+//! Additions by core: sums are exact while threads are moved, interrupted, or not registered for
+//! restartable sequences. The last tests check, instruction by instruction, that a sequence
+//! restarts where it must.
+#![expect(unsafe_code, reason = "moves and interrupts threads, reads code")]
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::cell::Cell;
@@ -9,7 +10,7 @@ use std::sync::OnceLock;
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::{Addition, Arc, CoreWords, rseq, thread};
 
-/// Words that threads add to in turn. Signal handlers add to the word after them.
+/// Number of words that threads add to in turn. Signal handlers add to the word after them.
 const WORDS: usize = 8;
 type Words = CoreWords<{ WORDS + 1 }>;
 
@@ -17,30 +18,30 @@ fn words(addition: Addition) -> Words {
     Words::new("test", addition).unwrap()
 }
 
-/// Makes thread `tid` (0: the caller) run on `cpu` only.
+/// Makes thread `tid` (0: the caller) run on `cpu` only. Returns false if the system refuses.
 fn pin(tid: libc::pid_t, cpu: usize) -> bool {
     // SAFETY: a set of processors is plain bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: sets a bit of the set.
+    // SAFETY: the call sets a bit of the set.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: reads the set, whose size is given.
+    // SAFETY: the call reads the set, whose size is given.
     unsafe { libc::sched_setaffinity(tid, size_of_val(&set), &raw const set) == 0 }
 }
 
 /// Returns the processors that this thread may run on.
 fn allowed() -> Vec<usize> {
-    // SAFETY: as above.
+    // SAFETY: a set of processors is plain bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: fills the set, whose size is given.
+    // SAFETY: the call fills the set, whose size is given.
     let done = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     assert_eq!(done, 0);
-    // SAFETY: reads bits of the set.
+    // SAFETY: the call reads bits of the set.
     let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
     (0..libc::CPU_SETSIZE as usize).filter(is_in).collect()
 }
 
 thread_local! {
-    /// Additions of signal handlers that ran on this thread.
+    /// Number of additions by signal handlers that ran on this thread.
     static HANDLED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -54,17 +55,17 @@ extern "C" fn add_in_handler(_signal: libc::c_int) {
 }
 
 fn handle(signal: libc::c_int, handler: usize, flags: libc::c_int) {
-    // SAFETY: no handler, no flags, an empty mask.
+    // SAFETY: all zeros are a valid value: no handler, no flags, and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = flags;
-    // SAFETY: the handlers of this file call nothing but what may be called from handlers.
+    // SAFETY: the handlers of this file call only functions that may be called from handlers.
     let done = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     assert_eq!(done, 0);
 }
 
-/// Threads add while another moves them from processor to processor and interrupts them. Returns
-/// the sums and what they should be.
+/// Lets threads add while another thread moves them from processor to processor and interrupts
+/// them. Returns the sums and their expected values.
 fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<u64>) {
     let cpus = allowed();
     let adding = Arc::new(AtomicUsize::new(threads));
@@ -75,9 +76,9 @@ fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<
             let (words, adding) = (words.clone(), adding.clone());
             let (is_over, started) = (is_over.clone(), started.clone());
             thread::spawn(move || {
-                // SAFETY: asks for the number of the calling thread.
+                // SAFETY: the call returns the number of the calling thread.
                 let tid = unsafe { libc::gettid() };
-                // SAFETY: as above.
+                // SAFETY: the call returns the handle of the calling thread.
                 let own = unsafe { libc::pthread_self() };
                 started.send((tid, own)).unwrap();
                 for _ in 0..rounds {
@@ -100,7 +101,7 @@ fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<
         let (tid, own) = tids[turn % threads];
         assert!(pin(tid, cpus[turn / threads % cpus.len()]));
         if turn % 3 == 0 {
-            // SAFETY: the thread runs until it is told that this is over.
+            // SAFETY: the thread exists until `is_over` is set.
             unsafe { libc::pthread_kill(own, libc::SIGUSR1) };
         }
         turn += 1;
@@ -118,7 +119,7 @@ fn disturbed(words: &Arc<Words>, threads: usize, rounds: u64) -> (Vec<u64>, Vec<
 fn nothing_is_lost_while_threads_are_moved_and_interrupted() {
     for addition in [Addition::Best, Addition::Atomic] {
         let words = Arc::new(words(addition));
-        // Handlers add to the words of the first kind only, in both rounds.
+        // In both rounds handlers add to the words of the first kind.
         INTERRUPTED.get_or_init(|| words.clone());
         let handler: extern "C" fn(libc::c_int) = add_in_handler;
         handle(libc::SIGUSR1, handler as usize, libc::SA_RESTART);
@@ -146,7 +147,7 @@ fn sums_of_one_thread_do_not_go_back() {
     }
     adders.into_iter().for_each(|adder| adder.join().unwrap());
     assert_eq!(words.sum(0), 3 * 3 * 200_000);
-    assert_eq!(words.sum(1), 0, "the words beside it");
+    assert_eq!(words.sum(1), 0, "the next word is untouched");
 }
 
 #[test]
@@ -157,7 +158,8 @@ fn a_thread_without_an_area_adds_to_the_last_row() {
     let adder = thread::spawn(move || {
         let words = of_thread;
         let own = area_of_this_thread(area);
-        // SAFETY: takes the registration of this thread back; everything copes with that.
+        // SAFETY: the call ends the registration of this thread, which every user of the area must
+        // allow for.
         let done = unsafe { libc::syscall(libc::SYS_rseq, own, 32, 1, SIGNATURE) };
         if done != 0 {
             return false;
@@ -174,10 +176,10 @@ fn a_thread_without_an_area_adds_to_the_last_row() {
     }
 }
 
-/// Compares with what the C library reports, by the definitions in its header.
+/// The expectation is what the C library reports, by the definitions in its header.
 #[test]
 fn additions_are_plain_where_the_c_library_has_registered_its_threads() {
-    // SAFETY: the name ends with a zero; looking up a symbol changes nothing.
+    // SAFETY: the name ends with a zero, and looking up a symbol changes nothing.
     let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
     // SAFETY: a symbol of this name is a constant `unsigned int`.
     let is_registered = !size.is_null() && unsafe { size.cast::<u32>().read() } >= 20;
@@ -210,7 +212,7 @@ fn without_an_area_everything_still_counts() {
     assert!(status.unwrap().success());
 }
 
-/// The signature that the kernel expects before a handler.
+/// The signature that the kernel expects in front of a handler.
 const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") {
     0x5305_3053
 } else {
@@ -220,12 +222,13 @@ const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") {
 fn area_of_this_thread(area: rseq::Area) -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads the thread pointer, which lies where it points to.
+    // SAFETY: the instruction reads the thread pointer, which on this processor is stored at the
+    // address it points to.
     unsafe {
         std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads the thread pointer.
+    // SAFETY: the instruction reads the thread pointer.
     unsafe {
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem));
     }
@@ -250,7 +253,7 @@ mod x86_64 {
         let words = words(Addition::Best);
         let descriptor = loop {
             words.add(0, 1);
-            // Zero if the thread was preempted after the addition.
+            // The field is zero if the thread was preempted after the addition.
             match announced() {
                 0 => {}
                 descriptor => break descriptor,
@@ -265,7 +268,8 @@ mod x86_64 {
     fn the_sequence_lies_between_the_announcement_and_the_end_of_the_addition() {
         let Some(area) = rseq::area() else { return };
         let [start, end, handler] = sequence(area);
-        // `mov fs:[register + 8], register`, with or without one more byte for the register.
+        // `mov fs:[register + 8], register`, with or without an additional prefix byte for the
+        // register.
         let before: [u8; 6] = bytes(start - 6);
         assert_eq!(before[5], 8, "the descriptor's place in the area");
         assert!(before[0] == 0x64 || before[1] == 0x64, "{before:x?}");
@@ -276,7 +280,8 @@ mod x86_64 {
         let short = is_addition(&last[1..], 0x04);
         let long = is_addition(&last, 0x44) && last[4] == 0;
         assert!(short || long, "{last:x?}");
-        // Signature, and a jump to `lea register, descriptor`, before the announcement.
+        // In front of the handler there is the signature. The handler jumps to `lea register,
+        // descriptor`, before the announcement.
         assert_eq!(bytes::<4>(handler - 4), SIGNATURE.to_le_bytes());
         let target = match bytes::<5>(handler) {
             [0xeb, by, ..] => (handler + 2).wrapping_add_signed(isize::from(by.cast_signed())),
@@ -296,14 +301,14 @@ mod x86_64 {
 
     thread_local! {
         /// Number of instructions until the thread is moved, its new processor, and whether it had
-        /// added before.
+        /// added before the move.
         static STEPS: Cell<(usize, usize, bool)> = const { Cell::new((0, 0, false)) };
         static STEPPED: Cell<*const Words> = const { Cell::new(std::ptr::null()) };
     }
 
     const TRAP_FLAG: i64 = 0x100;
 
-    /// Runs after each instruction.
+    /// The handler that runs after each instruction.
     extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let (steps, to, _) = STEPS.get();
         if steps > 0 {
@@ -314,21 +319,24 @@ mod x86_64 {
         let words = unsafe { &*STEPPED.get() };
         STEPS.set((0, to, words.sum(0) > 0));
         assert!(pin(0, to));
-        // SAFETY: the context of this signal; without the flag, the rest runs freely.
+        // SAFETY: this is the context of the current signal. Without the flag, the rest runs
+        // without traps.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
     }
 
-    /// Adds once, and is moved to the other processor after instruction `steps`. Returns whether it
-    /// had added by then.
+    /// Adds once, and moves the thread to processor `to` after instruction `steps`. Returns whether
+    /// it had added by then.
     fn add_moved(words: &Words, from: usize, to: usize, steps: usize) -> bool {
         assert!(pin(0, from));
         STEPPED.set(words);
         STEPS.set((steps, to, true));
-        // SAFETY: sets the trap flag, whose handler clears it; the stack is as before.
+        // SAFETY: the instructions set the trap flag, which the handler clears. The stack pointer
+        // is unchanged afterwards.
         unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
         words.add(0, 1);
-        // SAFETY: as above, for an addition that is over before its steps are.
+        // SAFETY: the instructions clear the flag if the addition was over before instruction
+        // `steps`. The stack pointer is unchanged afterwards.
         unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -257", "popfq") };
         STEPS.get().2
     }
@@ -346,7 +354,7 @@ mod x86_64 {
             let had_added = add_moved(&words, cpus[0], cpus[1], *steps);
             let row = |cpu: usize| words.row(cpu)[0].load(Ordering::Relaxed);
             let expected = if had_added { [1, 0] } else { [0, 1] };
-            assert_eq!([row(cpus[0]), row(cpus[1])], expected, "behind {steps}");
+            assert_eq!([row(cpus[0]), row(cpus[1])], expected, "after {steps}");
             !had_added
         });
         assert!(moved_in_time.count() > 8);

@@ -219,7 +219,8 @@ mod models {
     use super::*;
     use crate::Arc;
 
-    /// While the gate is closed nobody is inside, and the closer sees what was done inside.
+    /// While the gate is closed no thread is inside, and the closer sees everything done inside
+    /// before.
     #[test]
     fn closing_waits_for_everybody_inside() {
         let mut model = loom::model::Builder::new();
@@ -242,7 +243,7 @@ mod models {
             assert_eq!(
                 first,
                 words[1].load(Ordering::Relaxed),
-                "somebody is inside"
+                "a thread is inside"
             );
             drop(closed);
             worker.join().unwrap();

@@ -222,14 +222,18 @@ mod tests {
         let waker = Waker::from(count.clone());
         let queue = SignalQueue::new(8);
         assert!(queue.push(1));
-        assert!(queue.register(&waker), "there is a word already");
+        assert!(queue.register(&waker), "a word is already queued");
         queue.forget_waiters();
         assert!(queue.push(2));
-        assert_eq!(count.0.load(Ordering::Relaxed), 0, "nobody waits");
+        assert_eq!(count.0.load(Ordering::Relaxed), 0, "no consumer waits");
         while queue.pop().is_some() {}
         assert!(!queue.register(&waker));
         assert!(queue.push(3) && queue.push(4));
-        assert_eq!(count.0.load(Ordering::Relaxed), 1, "a burst signals once");
+        assert_eq!(
+            count.0.load(Ordering::Relaxed),
+            1,
+            "several pushes signal once"
+        );
     }
 
     #[test]
@@ -285,7 +289,7 @@ mod models {
         }
     }
 
-    /// A consumer that has registered and found nothing is woken by the next push.
+    /// A consumer that has registered and found the queue empty is woken by the next push.
     #[test]
     fn no_word_lies_there_while_its_consumer_sleeps() {
         loom::model(|| {
@@ -298,12 +302,15 @@ mod models {
             let sleeps = !queue.register(&Waker::from(flag.clone()));
             producer.join().unwrap();
             let woken = flag.0.load(Ordering::Relaxed);
-            assert!(!sleeps || woken, "the consumer sleeps, and a word is there");
+            assert!(
+                !sleeps || woken,
+                "the consumer sleeps although a word is queued"
+            );
             assert_eq!(queue.pop(), Some(7));
         });
     }
 
-    /// Two producers and a consumer: each word comes out once, whole.
+    /// Each word of two producers comes out once and whole.
     #[test]
     fn each_word_comes_out_once() {
         let mut model = loom::model::Builder::new();

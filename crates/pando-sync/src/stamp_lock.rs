@@ -245,7 +245,7 @@ mod tests {
         let lock = StampLock::new();
         assert!(lock.try_exclusive());
         assert_eq!(lock.stamp(), None);
-        assert!(!lock.is_unchanged(0), "somebody is about to write");
+        assert!(!lock.is_unchanged(0), "a writer holds the lock");
         assert!(lock.has_stamp(0));
         assert!(!lock.try_exclusive());
         assert_eq!(lock.try_shared(true), Err(Refused::Held));
@@ -256,12 +256,16 @@ mod tests {
         for _ in 0..31 {
             lock.try_shared(true).unwrap();
         }
-        assert_eq!(lock.try_shared(true), Err(Refused::Held), "the 32nd waits");
+        assert_eq!(
+            lock.try_shared(true),
+            Err(Refused::Held),
+            "the 32nd reader waits"
+        );
         assert!(!lock.looks_shareable());
-        assert!(lock.is_unchanged(7), "those who share it change nothing");
-        assert!(lock.release_shared(), "the 32nd is woken");
+        assert!(lock.is_unchanged(7), "readers change nothing");
+        assert!(lock.release_shared(), "the 32nd reader is woken");
         assert!((0..29).all(|_| !lock.release_shared()));
-        assert!(!lock.release_shared(), "nobody waits");
+        assert!(!lock.release_shared(), "no thread waits");
         assert!(lock.try_exclusive());
     }
 
@@ -275,7 +279,7 @@ mod tests {
         assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
         assert!(lock.try_exclusive());
         lock.release_exclusive();
-        lock.try_shared(true).expect("it has come");
+        lock.try_shared(true).expect("the writer no longer waits");
     }
 
     #[test]
@@ -285,8 +289,10 @@ mod tests {
         assert!(!lock.try_exclusive());
         assert!(lock.release_shared());
         assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
-        lock.try_shared(false).expect("it gives way no longer");
-        lock.try_shared(true).expect("the note is gone");
+        lock.try_shared(false)
+            .expect("a reader may ignore the writer that waits");
+        lock.try_shared(true)
+            .expect("the mark of the writer is gone");
     }
 }
 
@@ -300,7 +306,7 @@ mod models {
     struct Place {
         lock: StampLock,
         waiters: WaitList,
-        /// The order: a mutex in the log, a counter here.
+        /// The order of operations. In the log a mutex determines it; here it is a counter.
         order: AtomicU64,
     }
 
@@ -309,7 +315,7 @@ mod models {
             self.order.fetch_add(1, Ordering::Relaxed) + 1
         }
 
-        /// Reads and takes its place. Returns the value that it has read, and its place.
+        /// Reads the value and takes a place in the order. Returns both.
         fn read(&self) -> Option<(u64, u64)> {
             let stamp = self.lock.stamp()?;
             self.lock.try_shared(true).ok()?;
@@ -351,8 +357,8 @@ mod models {
         model
     }
 
-    /// A reader of a value has its place before the writer that overwrites it, and after the writer
-    /// of the value.
+    /// A reader's place is before the writer that overwrites the value it has read, and after the
+    /// writer of that value.
     #[test]
     fn readers_stand_between_the_writers_around_them() {
         model().check(|| {
@@ -369,7 +375,7 @@ mod models {
         });
     }
 
-    /// A writer that readers have refused is woken, even if one of them does not give way.
+    /// A writer that readers have refused is woken, even if one of the readers does not give way.
     #[test]
     fn a_writer_that_was_refused_is_woken() {
         model().check(|| {
@@ -379,7 +385,7 @@ mod models {
                 move || {
                     for _ in 0..2 {
                         if place.lock.try_shared(false).is_ok() {
-                            // It may have cleared "writer waits".
+                            // The reader may have cleared the mark "writer waits".
                             place.waiters.notify_all();
                             if place.lock.release_shared() {
                                 place.waiters.notify_all();

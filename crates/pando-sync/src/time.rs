@@ -40,7 +40,7 @@ mod tests {
         let mut last = begun;
         while last < begun + Duration::from_millis(2) {
             let now = used_by_thread();
-            assert!(now >= last, "it does not go back");
+            assert!(now >= last, "time does not go back");
             last = now;
         }
     }

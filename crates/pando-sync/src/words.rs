@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn bytes_are_stored_as_little_endian_words_and_nothing_behind_them() {
         let arena = WordArena::new("test", 64, false).unwrap();
-        // At an odd address, too.
+        // The second round stores from an odd address.
         let bytes: Vec<u8> = (0..=160).collect();
         for from in [0, 1] {
             store_bytes(arena.words(8, 32), &bytes[from..from + 160]);
