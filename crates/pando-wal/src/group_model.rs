@@ -1,5 +1,5 @@
 //! Models of the wake-up protocol: in every interleaving of two or three threads, all of them are
-//! woken. Run with `RUSTFLAGS="--cfg pando_loom" cargo test -p pando-wal --release --lib`.
+//! woken. Run them with `RUSTFLAGS="--cfg pando_loom" cargo test -p pando-wal --release --lib`.
 
 use pando_format::Lsn;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use pando_sync::{Arc, thread};
 use crate::group::{Failed, Group, Role};
 use crate::parking::Parking;
 
-/// A log without bytes, whose records are numbers.
+/// A log whose records are numbers without bytes.
 struct Model {
     group: Group,
     reserved: AtomicU64,

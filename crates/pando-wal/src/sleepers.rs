@@ -106,6 +106,7 @@ mod tests {
         }
     }
 
+    /// A waker that is registered for several LSNs is woken once, for the smallest.
     #[test]
     fn one_that_asks_for_several_is_woken_for_the_least() {
         let sleepers = Sleepers::new();
@@ -118,6 +119,10 @@ mod tests {
         sleepers.wake(Lsn(5));
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         sleepers.wake(Lsn(9));
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "it asks again itself");
+        assert_eq!(
+            wakes.0.load(Ordering::Relaxed),
+            1,
+            "it asks again after its first wake"
+        );
     }
 }

@@ -446,8 +446,8 @@ mod tests {
     /// The kind byte of a padding record.
     const PADDING: u8 = 2;
 
-    /// Walks over the bytes that a flush writes, and checks that all bytes outside payloads are
-    /// zeros.
+    /// Walks over the bytes that a flush writes. Checks that all bytes outside of payloads are
+    /// zeros. Returns the number of bytes of padding.
     fn check_padding(buffer: &LogBuffer, segment_bytes: u64) -> u64 {
         let mut padding = 0;
         for run in buffer.runs() {
@@ -467,7 +467,7 @@ mod tests {
                 let zeros = if is_padding { start } else { start + length };
                 assert!(
                     bytes[zeros..end].iter().all(|byte| *byte == 0),
-                    "behind {} of the segment",
+                    "after {} of the segment",
                     base(zeros)
                 );
                 assert!(is_padding || bytes[start..zeros].iter().all(|byte| *byte == 0xFF));

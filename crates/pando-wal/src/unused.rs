@@ -32,6 +32,7 @@ pub(crate) fn outside(used: Range<u64>, segment_bytes: u64) -> [Range<u64>; 2] {
 mod tests {
     use super::*;
 
+    /// Parts that hold records are never among those given back to the file system.
     #[test]
     fn what_is_used_is_never_given_back() {
         let segment = 1 << 20;

@@ -1,4 +1,5 @@
-//! Room: reservations never promise more than there is, and what is given back is given on.
+//! Room in the log: reservations never exceed it, and room that is given back can be reserved
+//! again.
 
 use fastrand::Rng;
 use pando_device::Device;
@@ -74,12 +75,12 @@ fn sixteen_writers_share_two_segments_with_a_truncator() {
     assert_eq!(found, expected);
 }
 
-/// Takes reservations of one kind of size until there are no more, then spends them in any order.
+/// Takes reservations of one range of sizes until there is no room, then uses them in random order.
 fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
     let max = log.max_batch_bytes() as u64;
     let (largest, least) =
         [(1, 0), (600, 0), (max, max), (max, max - 3_000), (max, 0)][random.usize(..5)];
-    // Now and then all of them, otherwise a few.
+    // Takes all there is room for, or only a few.
     let most = [5, usize::MAX][random.usize(..2)];
     let flushes = random.u64(..3);
     let mut reservations = Vec::new();
@@ -110,6 +111,7 @@ fn burst<D: Device>(log: &Log<D>, random: &mut Rng) {
     assert_eq!(log.reserved_bytes(), 0);
 }
 
+/// Every reservation that was granted can be used, in any order.
 #[test]
 fn held_reservations_always_find_room() {
     for seed in 1..60 {
@@ -124,7 +126,10 @@ fn held_reservations_always_find_room() {
             if random.u64(..2) == 0 {
                 log.truncate_below(log.reserved_end());
                 let largest = log.try_reserve(log.max_batch_bytes()).unwrap();
-                assert!(largest.is_some(), "room for the largest after a checkpoint");
+                assert!(
+                    largest.is_some(),
+                    "the largest batch fits after a checkpoint"
+                );
             }
         }
     }
@@ -158,7 +163,7 @@ fn a_dropped_reservation_wakes_who_waits_for_room() {
     append_waiting(&log, &[1; 100]).unwrap();
 }
 
-/// Fills the files up; what is appended is durable.
+/// Fills all segments with durable records.
 fn fill<D: Device>(log: &Log<D>) {
     while log.try_reserve(10_000).unwrap().is_some() {
         append(log, &[1; 10_000]);
@@ -174,15 +179,15 @@ fn a_truncation_and_a_new_segment_wake_who_waits_for_room() {
     let (report, waker) = Report::new();
     log.space_waiters().register(&waker);
     assert_eq!(log.prepare_segments().unwrap(), 1);
-    assert!(report.woken(), "the third segment is room");
+    assert!(report.woken(), "the third segment makes room");
     fill(&log);
     let (report, waker) = Report::new();
     log.space_waiters().register(&waker);
     log.truncate_below(log.reserved_end());
-    assert!(report.woken(), "what the truncation frees is room");
+    assert!(report.woken(), "the truncation makes room");
 }
 
-/// Less than half of the buffer is used: only the refusal asks the log thread to make room.
+/// Less than half of the buffer is used, so that only the refusal asks the log thread for a flush.
 #[test]
 fn who_finds_no_room_in_the_buffer_asks_for_a_flush() {
     let device = TestDevice::new();
@@ -218,7 +223,7 @@ fn truncation_frees_only_what_is_durable() {
             &[3; 2_000],
         );
         log.mark_applied(lsn);
-        // Not flushed: the checkpoint's word alone frees nothing.
+        // The record is not flushed, so a truncation up to it frees nothing.
         log.truncate_below(lsn);
         assert!(lsn.0 <= 2 * SEGMENT);
         count += 1;
@@ -227,6 +232,7 @@ fn truncation_frees_only_what_is_durable() {
     assert_eq!(read(&device, 1, 0).unwrap().0.len(), count);
 }
 
+/// Records after a checkpoint are not overwritten before the next truncation.
 #[test]
 fn what_is_behind_a_checkpoint_stays_until_the_next() {
     for start in [1, 20, 35, 50] {
@@ -268,7 +274,7 @@ fn who_waits_for_a_batch_is_told_when_all_before_it_are_applied() {
     let (report, waker) = Report::new();
     assert!(!log.request_applied(second, &waker).unwrap());
     log.mark_applied(second);
-    assert!(!report.woken(), "the first is missing");
+    assert!(!report.woken(), "the first one is not applied");
     log.mark_applied(first);
     assert!(report.woken());
     assert!(log.request_applied(second, &waker).unwrap());

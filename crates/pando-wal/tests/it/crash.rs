@@ -1,5 +1,6 @@
-//! Lives that end in crashes: at every sync point, after any write, with any part of what was not
-//! synced. What was acknowledged is there, what is there was appended, in order and without a gap.
+//! Lives that end in crashes: at every sync point, after any write, and with any part of the
+//! unsynced data. Every acknowledged record is recovered, and all recovered records were appended,
+//! in order and without a gap.
 
 use fastrand::Rng;
 use pando_device::faulty::CrashMode;
@@ -19,17 +20,17 @@ const MODES: [CrashMode; 4] = [
     CrashMode::TornSectors,
 ];
 
-/// What a life leaves to be checked.
+/// The facts of a life that are checked after its crash.
 struct Life {
     incarnation: u64,
     checkpoint: u64,
-    /// Everything appended behind the checkpoint's life began.
+    /// All records appended since the life began.
     appended: Records,
     acknowledged: Lsn,
 }
 
 impl Life {
-    /// Appends, flushes and checkpoints at random until the device crashes or enough is done.
+    /// Appends, flushes and checkpoints at random, until the device crashes or the steps are done.
     fn live(&mut self, device: &FaultyDevice, random: &mut Rng) -> Result<(), Error> {
         let options = options(3, self.incarnation, self.checkpoint);
         let log = Log::open(device.clone(), options, Arc::new(Statistics::new()))?;
@@ -72,7 +73,7 @@ impl Life {
         log.truncate_below(self.acknowledged);
     }
 
-    /// Checks what has survived and begins the next life.
+    /// Checks which records have survived, and begins the next life.
     fn recover(&mut self, device: &FaultyDevice, context: &str) {
         let (records, end) = match read(device, self.incarnation, self.checkpoint) {
             Ok(found) => found,
@@ -91,7 +92,7 @@ impl Life {
     }
 }
 
-/// Three lives, each with a crash where `plan` puts it.
+/// Runs three lives, each with a crash where `plan` puts it.
 fn check(seed: u64, mode: CrashMode, plan: impl Fn(&FaultyDevice, &mut Rng)) {
     let mut random = Rng::with_seed(seed * 2 + 1);
     let mut device = FaultyDevice::new(seed);

@@ -1,4 +1,4 @@
-//! Those that cannot block: the log thread flushes for them and wakes them.
+//! Callers that cannot block: the log thread flushes for them and wakes them.
 
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::{Report, TestDevice, append, open, options, read};
 #[test]
 fn the_log_thread_flushes_for_event_loops() {
     let device = TestDevice::new();
-    // Room for every record in a sector of its own: nothing says that they share flushes.
+    // Each record may need a sector of its own, since records need not share flushes.
     let log = open(&device, options(16, 1, 0));
     let flusher = thread::spawn({
         let log = log.clone();

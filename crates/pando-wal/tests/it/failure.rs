@@ -1,4 +1,4 @@
-//! A device that fails, is full, or takes its writer with it.
+//! Devices that fail, that are full, or whose sync panics.
 
 use pando_device::Device;
 use pando_format::log::RecordKind;
@@ -8,7 +8,8 @@ use pando_wal::{Acknowledge, Error, Log};
 
 use crate::support::{Report, TestDevice, append, append_waiting, open, options, read, wait_until};
 
-/// 16 committers until the device fails; nobody is acknowledged beyond what was durable before.
+/// Runs 16 committers until the device fails. No commit is acknowledged that was not durable
+/// before.
 fn poisoned_by(plan: impl Fn(&TestDevice)) {
     let device = TestDevice::new();
     let log = open(&device, options(4, 1, 0));
@@ -39,7 +40,7 @@ fn poisoned_by(plan: impl Fn(&TestDevice)) {
     let durable = log.durable().0;
     assert!(acknowledged.load(Ordering::SeqCst) <= durable);
     assert!(durable < log.reserved_end().0);
-    // The device works again: the log does not.
+    // The device works again, but the log does not.
     assert!(log.flush_now().is_err());
     assert!(log.wait_durable(log.reserved_end()).is_err());
     assert!(log.try_reserve(1).is_err());
@@ -68,6 +69,7 @@ fn a_failed_write_poisons_the_log_and_acknowledges_nobody() {
     }
 }
 
+/// A poisoned log keeps its first reason.
 #[test]
 fn the_first_reason_stays() {
     let device = TestDevice::new();
@@ -103,7 +105,7 @@ fn a_leader_that_panics_poisons_the_log() {
     }
 }
 
-/// One that waits for room or for a batch sleeps without a part in the flush.
+/// A caller that waits for room or for a batch sleeps elsewhere and takes no part in the flush.
 #[test]
 fn a_leader_that_panics_wakes_those_that_wait_for_something_else() {
     let device = TestDevice::new();
@@ -147,7 +149,7 @@ fn poison_ends_a_log_thread_that_sleeps() {
         let log = log.clone();
         move || log.run_flusher(None)
     });
-    // One flush is done, so that it is about to sleep.
+    // One flush is done first, so that the log thread then goes to sleep.
     let lsn = append(&log, b"asked for");
     log.request_durable(lsn, &thread_waker()).unwrap();
     wait_until("a flush", || log.durable() >= lsn);
@@ -176,12 +178,13 @@ fn a_full_device_delays_and_refuses_but_does_not_poison() {
     device.control.full.store(false, Ordering::SeqCst);
     waiter.join().unwrap().unwrap();
     assert!(!log.is_full());
-    assert!(report.woken(), "who was refused may try again");
+    assert!(report.woken(), "refused callers may try again");
     append(&log, b"second");
     log.flush_now().unwrap();
     assert_eq!(read(&device, 1, 0).unwrap().0.len(), 2);
 }
 
+/// A flush on a full device waits for space; stopping the log ends that wait with an error.
 #[test]
 fn a_stop_ends_the_wait_for_space() {
     let device = TestDevice::new();
@@ -200,11 +203,7 @@ fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
     device.control.full.store(true, Ordering::SeqCst);
     let capacity = log.capacity_bytes();
     assert!(log.prepare_segments().unwrap_err().is_full());
-    assert_eq!(
-        device.list().unwrap().len(),
-        2,
-        "nothing is left of the third"
-    );
+    assert_eq!(device.list().unwrap().len(), 2, "the third file is removed");
     assert_eq!(log.capacity_bytes(), capacity);
     assert!(log.poisoned().is_none());
     device.control.full.store(false, Ordering::SeqCst);

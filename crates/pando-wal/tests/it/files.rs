@@ -1,4 +1,4 @@
-//! The log in real files, past the page cache where they allow it.
+//! The log in real files, which bypass the page cache where they allow that.
 
 use pando_device::DirectoryDevice;
 use pando_format::Lsn;

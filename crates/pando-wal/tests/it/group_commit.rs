@@ -1,4 +1,5 @@
-//! Many committers, few flushes; whoever waits is acknowledged, and only for what is durable.
+//! Many committers with few flushes. Every committer that waits is acknowledged, and only after its
+//! record is durable.
 
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::Ordering;
@@ -7,7 +8,7 @@ use pando_wal::Log;
 
 use crate::support::{TestDevice, append_waiting, options, read};
 
-/// `threads` commit `each` records and wait for each. Returns the number of flushes.
+/// Each of `threads` commits `each` records and waits for each one. Returns the number of flushes.
 fn check(threads: u64, each: u64, sync_us: u64) -> u64 {
     let device = TestDevice::new();
     let statistics = Arc::new(Statistics::new());
@@ -67,8 +68,8 @@ fn one_committer_flushes_once_for_each_commit() {
     assert_eq!(check(1, 300, 20), 300);
 }
 
-/// Committers that meet share flushes. Whether they meet is the machine's, so they may try a few
-/// times.
+/// Committers that wait at the same time share flushes. Whether they do depends on the scheduler,
+/// so there are five tries.
 fn share_flushes(threads: u64, each: u64, most: u64) {
     let tries: Vec<u64> = (0..5)
         .map(|_| check(threads, each, 60))

@@ -1,4 +1,4 @@
-//! Lives of a log: what an earlier one left is never taken for something of this one.
+//! Lives of a log: records of an earlier life are never taken for records of the current one.
 
 use pando_format::Lsn;
 use pando_wal::Error;
@@ -8,13 +8,14 @@ use crate::support::{IDENTITY, SEGMENT, TestDevice, append, open, options, read}
 #[test]
 fn records_of_an_earlier_life_at_the_same_place_are_not_replayed() {
     let device = TestDevice::new();
-    // Records of 64 bytes: one begins at every sector, where the second life goes on after padding.
+    // Records take 64 bytes. One begins at every sector boundary, where the second life continues
+    // after its padding.
     let log = open(&device, options(2, 1, 0));
     for _ in 0..20 {
         append(&log, b"payload of the 1st life!");
     }
     log.flush_now().unwrap();
-    // The same positions again: the second life writes records of equal length over the first two.
+    // The second life writes records of equal length to the same positions, over the first two.
     let log = open(&device, options(2, 2, 0));
     let payload = b"payload of the 2nd life!".to_vec();
     let first = append(&log, &payload);
@@ -36,12 +37,13 @@ fn a_second_crash_does_not_bring_the_first_tail_back() {
     append(&log, b"never acknowledged");
     append(&log, b"never acknowledged");
     log.flush_now().unwrap();
-    // The crash tears the third record, the fourth survives whole behind it.
+    // The crash tears the third record. The fourth one survives whole after it.
     device.overwrite("log/0000000000000000", kept.0 + 50, &[0; 8]);
     let (records, end) = read(&device, 1, 0).unwrap();
     assert_eq!(records.len(), 2);
     assert_eq!((end.end, end.restart), (kept, Lsn(SEGMENT)));
-    // Recovery checkpoints at the restart, with a new incarnation, and is killed at once, twice.
+    // Recovery writes a checkpoint at the restart position, with a new incarnation, and is then
+    // killed. This happens twice.
     for incarnation in [2, 3] {
         let (records, again) = read(&device, incarnation, end.restart.0).unwrap();
         assert_eq!(records, []);
@@ -69,7 +71,7 @@ fn recycled_segments_of_the_same_life_are_not_replayed() {
     log.flush_now().unwrap();
     let (records, _) = read(&device, 1, checkpoint.0).unwrap();
     assert_eq!(records, [(lsn, vec![99; 8_000])]);
-    // Another store's log in the same directory is nobody's.
+    // After another store has made its log in these files, no record of this store is found.
     let mut foreign = options(2, 1, 0);
     foreign.identity = *b"another identity";
     drop(open(&device, foreign));
@@ -88,7 +90,7 @@ fn files_beyond_the_options_are_removed_and_missing_ones_made() {
     assert_eq!(device.list().unwrap().len(), 3);
     assert_eq!(log.capacity_bytes(), 3 * SEGMENT);
     drop(log);
-    // A file whose preparation was cut short is prepared again.
+    // A file whose preparation was interrupted is prepared again.
     device.overwrite("log/0000000000000001", 0, &[0; 4096]);
     let log = pando_wal::Log::open(device, options(3, 3, 0), Default::default()).unwrap();
     assert_eq!(log.capacity_bytes(), 2 * SEGMENT);
@@ -161,7 +163,11 @@ fn damaged_headers_are_reported_or_ignored_without_a_panic() {
     header.segment = Some(0);
     assert!(put(&header).unwrap_err().is_corruption(), "twice");
     header.incarnation = 0;
-    assert_eq!(put(&header).unwrap().0.len(), 1, "of an earlier life");
+    assert_eq!(
+        put(&header).unwrap().0.len(),
+        1,
+        "a header of an earlier life is ignored"
+    );
     header.incarnation = 1;
     header.segment = Some(1);
     let (records, end) = put(&header).unwrap();

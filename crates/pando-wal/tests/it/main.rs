@@ -1,4 +1,4 @@
-//! The log against devices that fail, tear and crash, and against naive twins.
+//! The log over devices that fail, tear writes and crash, compared with naive twins.
 
 #![expect(
     clippy::cast_possible_truncation,

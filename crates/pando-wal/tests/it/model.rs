@@ -1,4 +1,4 @@
-//! Random lives of a log against a vector: whatever was flushed is replayed, nothing else.
+//! Random lives of a log compared with a vector: replay returns exactly the flushed records.
 
 use pando_format::Lsn;
 use pando_wal::Acknowledge;
@@ -10,9 +10,9 @@ use crate::support::{Records, TestDevice, append, open, options, read};
 enum Step {
     Append(usize),
     Flush,
-    /// A checkpoint at the newest record.
+    /// Writes a checkpoint at the newest record.
     Checkpoint,
-    /// A crash that loses what was not flushed, and a new life.
+    /// Crashes, which loses unflushed records, and begins a new life.
     Crash,
 }
 
@@ -140,6 +140,7 @@ fn no_sector_is_written_twice() {
     }
 }
 
+/// A void record takes a place in the order of LSNs, and replay skips it.
 #[test]
 fn void_records_are_passed_over_and_ordered() {
     use pando_format::log::RecordKind;

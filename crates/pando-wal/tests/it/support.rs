@@ -1,4 +1,4 @@
-//! A device in memory that counts, slows down and fails on command, and short ways to use a log.
+//! A device in memory that counts, slows down and fails on command, and shortcuts for using a log.
 
 use std::collections::BTreeMap;
 use std::task::{Wake, Waker};
@@ -23,21 +23,21 @@ pub(crate) const IDENTITY: [u8; 16] = *b"identity of test";
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) syncs: AtomicU64,
-    /// How long a sync takes.
+    /// Duration of a sync.
     pub(crate) sync_us: AtomicU64,
     /// The n-th sync from now fails (1: the next), once.
     pub(crate) fail_sync: AtomicU64,
     /// The n-th write from now fails, once.
     pub(crate) fail_write: AtomicU64,
-    /// The n-th sync from now panics.
+    /// The n-th sync from now panics, once.
     pub(crate) panic_sync: AtomicU64,
-    /// Writes and allocations find no space.
+    /// If true, writes and allocations find no space.
     pub(crate) full: AtomicBool,
-    /// Writes refused for it.
+    /// Number of writes refused because the device is full.
     pub(crate) refused: AtomicU64,
-    /// Syncs under way.
+    /// Number of syncs that are running.
     pub(crate) in_sync: AtomicUsize,
-    /// Ranges written to each file.
+    /// Ranges that were written to each file.
     pub(crate) written: Mutex<BTreeMap<String, Vec<(u64, u64)>>>,
 }
 
@@ -90,7 +90,7 @@ impl TestDevice {
         }
     }
 
-    /// All bytes of a file.
+    /// Returns all bytes of a file.
     pub(crate) fn bytes_of(&self, name: &str) -> Vec<u8> {
         let file = self.memory.open(name, OpenOptions::read()).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];
@@ -98,14 +98,14 @@ impl TestDevice {
         bytes
     }
 
-    /// Waits until a flush has got to its sync.
+    /// Waits until a flush has begun its sync.
     pub(crate) fn wait_for_sync(&self) {
         while self.control.in_sync.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
     }
 
-    /// A device with the same files.
+    /// Returns a device with the same files.
     pub(crate) fn copy(&self) -> Self {
         let copy = Self::new();
         for name in self.memory.list().unwrap() {
@@ -222,7 +222,7 @@ impl File for TestFile {
     }
 }
 
-/// Not what a client knows.
+/// Returns a signature that clients do not know.
 pub(crate) fn signature_of(incarnation: u64) -> u64 {
     0x5ec2_e700_0000 + incarnation
 }
@@ -240,14 +240,14 @@ pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions
     }
 }
 
-/// A log with all its segments.
+/// Opens a log with all its segments.
 pub(crate) fn open<D: Device>(device: &D, options: LogOptions) -> Arc<Log<D>> {
     let log = Log::open(device.clone(), options, Arc::new(Statistics::new())).unwrap();
     log.prepare_segments().unwrap();
     Arc::new(log)
 }
 
-/// Appends where room is certain, and marks as applied.
+/// Appends a record for which there is room, and marks it as applied.
 pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
     let reservation = log.try_reserve(payload.len()).unwrap().expect("room");
     let lsn = log.append(
@@ -260,7 +260,7 @@ pub(crate) fn append<D: Device>(log: &Log<D>, payload: &[u8]) -> Lsn {
     lsn
 }
 
-/// Appends, waiting for room.
+/// Appends a record, and waits for room if needed.
 pub(crate) fn append_waiting<D: Device>(log: &Log<D>, payload: &[u8]) -> Result<Lsn, Error> {
     let acknowledge = Acknowledge::WhenDurable;
     loop {
@@ -299,7 +299,7 @@ pub(crate) fn read<D: Device>(
     Ok((records, end))
 }
 
-/// A waker that remembers that it was woken.
+/// A waker that records that it was woken.
 #[derive(Debug, Default)]
 pub(crate) struct Report(AtomicBool);
 
@@ -320,7 +320,7 @@ impl Report {
     }
 }
 
-/// Waits until `done`, for as long as a slow machine may take.
+/// Waits until `done` returns true. Panics after 20 seconds, which is enough for a slow machine.
 pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let begun = now();
     while !done() {

@@ -1,4 +1,5 @@
-//! What a crash tears off is not replayed; what rots behind an acknowledgement is not hidden.
+//! A tail that a crash has torn off is not replayed. Damage before an acknowledged record is
+//! reported.
 
 use pando_format::Lsn;
 use pando_format::checksum::crc32c;
@@ -8,7 +9,7 @@ use crate::support::{Records, SEGMENT, TestDevice, append, open, options, read, 
 
 const FILE: &str = "log/0000000000000000";
 
-/// A log of `count` flushes with one record each.
+/// Makes a log of `count` flushes with one record each.
 fn flushes(count: usize) -> (TestDevice, Records) {
     let device = TestDevice::new();
     let log = open(&device, options(2, 1, 0));
@@ -36,11 +37,11 @@ fn a_tail_torn_at_any_byte_ends_the_log_before_it() {
     let after = device.bytes_of(FILE);
     let (first, end) = (expected[0].0.0 as usize, expected[5].0.0 as usize);
     for cut in first.next_multiple_of(512)..=end {
-        // Bytes up to the cut are new, the others old.
+        // Bytes up to the cut are new, and the others are old.
         let torn = before.copy();
         torn.overwrite(FILE, 0, &after[..cut]);
         let (records, found) = read(&torn, 1, 0).unwrap();
-        // The padding of a record to 8 bytes may be missing: it says nothing.
+        // The padding of a record to 8 bytes may be missing, since it has no meaning.
         let whole = expected.iter().filter(|(lsn, payload)| {
             let padding = payload.len().next_multiple_of(8) - payload.len();
             lsn.0 as usize - padding <= cut
@@ -48,7 +49,8 @@ fn a_tail_torn_at_any_byte_ends_the_log_before_it() {
         let whole: Records = whole.cloned().collect();
         assert_eq!(records, whole, "cut at {cut}");
         assert_eq!(found.end, whole.last().unwrap().0);
-        // Bytes from the cut on are new, the others old: a later part of one flush came first.
+        // Bytes from the cut on are new, and the others are old: a later part of a flush was
+        // written first.
         let holed = before.copy();
         holed.overwrite(FILE, cut as u64, &after[cut..]);
         let (records, _) = read(&holed, 1, 0).unwrap();
@@ -81,7 +83,8 @@ fn every_sector_of_a_flush_may_be_lost_alone() {
             .iter()
             .take_while(|(lsn, _)| lsn.0 <= prefix as u64);
         let kept: Records = kept.cloned().collect();
-        // The header's sectors are one each; only the first says something, the rest are zero.
+        // Of the sectors of the segment header only the first has content. The others are zeros
+        // before and after.
         if sector == 0 || sector >= 4096 {
             assert_eq!(records, kept, "sector at {sector}");
         }
@@ -92,8 +95,8 @@ fn every_sector_of_a_flush_may_be_lost_alone() {
 fn a_rotten_record_before_an_acknowledged_one_is_damage_at_any_bit() {
     let (device, records) = flushes(4);
     let bytes = device.bytes_of(FILE);
-    // The first bit of a record to the last of its payload, in every flush but the last two: the
-    // record behind knows no more than that everything before it is durable.
+    // Checks bits from the start of a record to the end of its payload, in every flush but the
+    // last: only the next record says that it was durable.
     for (lsn, payload) in &records[..3] {
         let start = lsn.0 - (40 + payload.len() as u64).next_multiple_of(8);
         for bit in (0..(40 + payload.len() as u64) * 8).step_by(5) {
@@ -132,7 +135,7 @@ fn a_lost_segment_before_an_acknowledged_one_is_damage() {
         broken.overwrite(&format!("log/{lost:016x}"), 100, &[1]);
         assert!(read(&broken, 1, 0).unwrap_err().is_corruption());
     }
-    // A checkpoint behind the damage does not need it.
+    // Replay from a checkpoint after the damage does not need the damaged segment.
     let broken = device.copy();
     broken.overwrite("log/0000000000000000", 100, &[1]);
     let from = whole.0.iter().find(|(lsn, _)| lsn.0 > SEGMENT).unwrap().0;
@@ -153,7 +156,7 @@ fn a_file_cut_short_is_damage_or_the_end_but_no_panic() {
     }
 }
 
-/// A log of a program that signed nothing is read by one that knows the signature of its own.
+/// The log was written by a program without a signature. A program that has one must read it.
 #[test]
 fn damage_in_a_life_without_a_signature_is_damage() {
     let device = TestDevice::new();
@@ -170,8 +173,8 @@ fn damage_in_a_life_without_a_signature_is_damage() {
     assert!(read(&device, 1, 0).unwrap_err().is_corruption());
 }
 
-/// A client writes a value that looks like a record behind a torn tail which claims that the tail
-/// was durable.
+/// A client writes a value that looks like a record. It lies after a torn tail and claims that the
+/// tail was durable.
 #[test]
 fn a_record_inside_of_a_value_proves_nothing() {
     for signature in [0, signature_of(2), u64::MAX >> 16] {
@@ -179,7 +182,7 @@ fn a_record_inside_of_a_value_proves_nothing() {
         let log = open(&device, options(2, 1, 0));
         let kept = (append(&log, b"acknowledged"), b"acknowledged".to_vec());
         log.flush_now().unwrap();
-        // Where its record begins can be guessed: behind the sector of the one before.
+        // A client can guess where its record begins: at the sector after the previous record.
         let torn = kept.0.0.next_multiple_of(512);
         let place = torn + RECORD_HEADER_BYTES as u64 + 472;
         let header = RecordHeader {
@@ -198,9 +201,9 @@ fn a_record_inside_of_a_value_proves_nothing() {
         assert_eq!(
             read(&device, 1, 0).unwrap().0.len(),
             2,
-            "it is where it was guessed"
+            "the guess is right"
         );
-        // Its first sector is lost, the others are there.
+        // The first sector of the record is lost, and the others are there.
         device.overwrite(FILE, torn, &[0; 512]);
         let (records, _) = read(&device, 1, 0).expect("a torn tail");
         assert_eq!(records, [kept]);

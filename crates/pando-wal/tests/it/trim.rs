@@ -1,4 +1,4 @@
-//! What the log gives back, and that it loses nothing by it.
+//! Parts of the log that are given back to the file system, without a loss of records.
 
 use pando_format::Lsn;
 
@@ -7,7 +7,7 @@ use pando_sync::thread;
 
 use crate::support::{SEGMENT, TestDevice, append, append_waiting, open, options, read};
 
-/// Bytes of the log's files that are not zero.
+/// Returns the number of bytes of the log's files that are not zero.
 fn content(device: &TestDevice) -> usize {
     let names: Vec<String> = (0..4).map(|slot| format!("log/{slot:016x}")).collect();
     let bytes = names.iter().flat_map(|name| device.bytes_of(name));
@@ -31,14 +31,14 @@ fn what_lies_before_the_truncation_is_given_back_and_the_rest_replays() {
     log.truncate_below(lsns[89]);
     let before = content(&device);
     let given = log.trim().unwrap();
-    // Of four segments, two hold what is left at most.
+    // Of the four segments, at most two hold records that are needed.
     assert!((SEGMENT..=4 * SEGMENT).contains(&given), "{given}");
     assert!(content(&device) < before / 2, "{before}");
     let expected: Vec<(Lsn, Vec<u8>)> = (90_u8..100)
         .map(|number| (lsns[usize::from(number)], vec![number + 1; 1000]))
         .collect();
     assert_eq!(read(&device, 1, lsns[89].0).unwrap().0, expected);
-    // It goes on over the holes.
+    // The log continues over the holes.
     for number in 0_u8..200 {
         let lsn = append_waiting(&log, &vec![number; 1000]).unwrap();
         log.wait_durable(lsn).unwrap();
@@ -52,7 +52,8 @@ fn what_lies_before_the_truncation_is_given_back_and_the_rest_replays() {
     assert_eq!(found, [(last, b"last".to_vec())]);
 }
 
-/// Only who leads writes to segments, or takes from them.
+/// Only the leader of a flush writes to segments or gives parts of them back, so a trim waits for
+/// the flush.
 #[test]
 fn nothing_is_given_back_while_a_flush_is_under_way() {
     let device = TestDevice::new();
