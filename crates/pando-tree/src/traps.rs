@@ -1,8 +1,9 @@
-//! Interference between two steps of a reader: each trap at every step, one at a time.
+//! Changes between two steps of a reader. Each test tries its change at every step, one step at a
+//! time.
 //!
-//! A reader accesses its nodes through an [`Access`]. The one of these tests changes the tree just
-//! before or just after a node is looked up. The reader may answer with the state before or after
-//! the change, or start again; it never finds damage, and never panics.
+//! A reader reads its nodes through an [`Access`]. The one of these tests changes the tree just
+//! before or just after the look-up of a node. The reader may answer with the state before or after
+//! the change, or restart. It never reports damage and never panics.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -36,12 +37,12 @@ const MARKS: Marks = Marks {
     multi_lsn: Lsn(0),
 };
 const KEYS: u32 = 400;
-/// Root and leaves.
+/// The root and the leaves.
 const LEVELS: usize = 2;
-/// A long value: three overflow pages.
+/// A value of this length needs three overflow pages.
 const LONG: usize = 9000;
 
-/// Enters the gate of `pool`, which nobody closes.
+/// Enters the gate of `pool`, which no test closes.
 fn enter(pool: &Pool) -> GateGuard<'_> {
     pool.gate().try_enter().unwrap()
 }
@@ -152,7 +153,7 @@ impl Rig {
         }
     }
 
-    /// Overflow pages take all free ids, so one of them reuses that of `page`.
+    /// Allocates overflow pages until one of them has the id of `page`.
     fn use_as_overflow(&self, page: PageId) {
         let mut number = 0_u32;
         while !self.is_overflow(page) {
@@ -169,7 +170,7 @@ impl Rig {
     }
 }
 
-/// Does `what` before or after the look-up number `at`, counted from 0.
+/// Runs `what` before or after the look-up number `at`, counted from 0.
 struct Meddling<F> {
     at: usize,
     before: bool,
@@ -203,7 +204,8 @@ impl<'p, F: FnMut(PageId)> Access<'p> for Meddling<F> {
     }
 }
 
-/// Reads `wanted` with `what` done around each step. The answer must be one of the two.
+/// Reads `wanted` while `what` runs at each step in turn. A result must be one of `answers`, and a
+/// later read must return the second one.
 fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
     let mut restarts = 0;
     for at in 0..LEVELS {
@@ -219,12 +221,12 @@ fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
                 Err(Restart::Conflict) => restarts += 1,
                 Err(other) => panic!("look-up {at}: {other:?}"),
             }
-            // The next attempt answers.
+            // The next read finds the state after the change.
             let now = rig.get(&mut OptimisticAccess, wanted).unwrap();
             assert_eq!(now.as_deref(), answers[1]);
         }
     }
-    assert!(restarts > 0, "nothing came between");
+    assert!(restarts > 0, "no change came between two steps");
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn a_tree_that_is_emptied_and_grown_again_is_read_as_it_was_or_is() {
 
 #[test]
 fn a_leaf_that_is_merged_away_is_read_as_it_was_or_is() {
-    // One key in twenty stays: that of the victim, which moves into pages further left.
+    // One key in twenty stays. One of them is the victim, which moves to pages further left.
     let (victim, kept) = (211, 11);
     let expected = value(victim);
     check(&key(victim), [Some(&expected), Some(&expected)], |rig| {
@@ -295,7 +297,7 @@ fn a_root_that_becomes_a_leaf_is_not_taken_for_an_inner_node() {
 fn a_root_whose_content_is_moved_is_read_as_it_was_or_is() {
     let expected = value(390);
     check(&key(390), [Some(&expected), Some(&expected)], |rig| {
-        // Splits each leaf, so that the root's separators are laid out anew.
+        // This splits each leaf, so that the separators of the root are laid out anew.
         for number in 0..KEYS {
             let mut close = key(number);
             close.push(b'!');
@@ -336,7 +338,7 @@ fn a_root_that_is_written_back_and_loaded_elsewhere_is_read() {
             "the frame is used at once"
         );
         let Ok(LoadStart::Claimed(ticket)) = pool.begin_load(root) else {
-            panic!("nobody else reads");
+            panic!("no other reader");
         };
         let decoder = &mut PageDecoder::default();
         pool.finish_load(ticket, &bytes, decoder).unwrap();
@@ -352,13 +354,14 @@ fn a_value_that_is_replaced_while_it_is_read_is_one_of_the_two() {
     });
 }
 
-/// Words as a torn read may show them: arbitrary ones, or a valid page with some words changed.
+/// Returns words as a torn read may see them: arbitrary words, or a valid page with some words
+/// changed.
 fn torn(sound: &[u64], random: &mut Rng) -> Vec<u64> {
     let mut words = sound.to_vec();
     match random.usize(..4) {
         0 => words.iter_mut().for_each(|word| *word = random.u64(..)),
         1 => {
-            // The header is valid, so that everything after it is used.
+            // The header stays valid, so that everything after it is used.
             words[8..]
                 .iter_mut()
                 .for_each(|word| *word = random.u64(..));

@@ -1,4 +1,4 @@
-//! Nodes against a map, and against random words.
+//! Nodes compared with a map, and nodes of random words.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -20,13 +20,13 @@ use crate::word::Store;
 
 const PAGE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
-/// `len` random bytes.
+/// Returns `len` random bytes.
 fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
     iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Returns a key of one of many shapes. `style` keeps a test in one family of shapes, so that keys
-/// repeat.
+/// Returns a key of one of many shapes. `style` keeps a test within one family of shapes, so that
+/// keys repeat.
 fn key(random: &mut Rng, style: usize, key_bytes_max: usize) -> Vec<u8> {
     match style {
         0 => {
@@ -99,7 +99,7 @@ fn leaf_record<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
     }
 }
 
-/// Splits the page the way a tree would and returns both sides.
+/// Splits the page as a tree does. Returns both sides.
 fn split(
     page: &mut [u64],
     fit: Fit,
@@ -123,7 +123,7 @@ fn split(
             list.build(&mut right[..], 0, list.len(), old);
             alone.build(page, 0, 1, new);
         } else {
-            assert_eq!(spot.index, list.len(), "sorts before or behind all");
+            assert_eq!(spot.index, list.len(), "sorts before or after all");
             alone.build(&mut right[..], 0, 1, new);
         }
     } else {
@@ -323,7 +323,7 @@ fn a_separator_is_the_shortest_between_its_sides() {
     }
 }
 
-/// Calls everything that optimistic code calls. Only matters that all of it returns.
+/// Calls everything that optimistic code calls, and only checks that it returns.
 fn exercise(words: &[u64], random: &mut Rng) {
     let node = Node::open(words);
     let (mut list, mut right) = (RecordList::default(), RecordList::default());
@@ -452,7 +452,7 @@ fn images_hold_no_hints_and_tell_what_they_name() {
     let node = Node::open(&leaf);
     let header = OverflowHeader::read(&node, node.slot(1)).unwrap();
     assert_eq!(header.ids(), [PageId(8), PageId(9)]);
-    // 5000 bytes need two pages of 4 KiB, not one.
+    // A value of 5000 bytes needs two pages of 4 KiB, so one page is wrong.
     let mut wrong = leaf.clone();
     wrong[..].store(node.slot(1).value_start(), 5000 | 1 << 32);
     assert!(check_page(&image(&wrong)).is_err());
@@ -481,7 +481,7 @@ fn removal_of_records_gives_all_words_back() {
     assert_eq!(Node::open(&page).free_bytes(), empty);
 }
 
-/// A valid leaf of three records, and places of its header words.
+/// Returns a valid leaf of three records.
 fn small_leaf() -> Vec<u64> {
     let page_size = PageSize::new(4096).unwrap();
     let mut page = new_page(page_size, PageKind::Leaf, 0);
@@ -559,7 +559,7 @@ fn damaged_inner_nodes_are_refused() {
     });
 }
 
-/// An inner node with the children 10 and up, separated by `keys`.
+/// Returns an inner node with the children 10 and up, separated by `keys`.
 fn inner_page(keys: &[&[u8]]) -> Vec<u64> {
     let mut page = new_page(PageSize::new(4096).unwrap(), PageKind::Inner, 1);
     let mut list = RecordList::default();
@@ -581,7 +581,8 @@ fn inner_nodes_are_joined_by_the_separator_whatever_it_is() {
         assert!(list.load(&Node::open(&inner_page(keys))));
         list
     };
-    // The last two are no valid children: they were read while the parent changed.
+    // The last two separators do not fit the children: they stand for a parent that changed during
+    // the read.
     for separator in [&b"prefix m"[..], b"", b"pre"] {
         let mut list = load(&[b"prefix a", b"prefix b"]);
         assert!(list.join(&load(&[b"prefix x", b"prefix y"]), separator));
@@ -600,7 +601,7 @@ fn a_longer_prefix_is_not_taken_when_the_old_one_fits_better() {
     let page_size = PageSize::new(4096).unwrap();
     let mut page = new_page(page_size, PageKind::Leaf, 0);
     let mut list = RecordList::default();
-    // Three records of 168 words with their slots fill the page exactly, without a prefix.
+    // Without a prefix, three records of 168 words fill the page exactly, with their slots.
     let value = [7; 166 * 8];
     for key in [&b"ab"[..], b"ac", b"Zz"] {
         let value = if key == b"Zz" { &[] } else { &value[..] };

@@ -1,4 +1,4 @@
-//! Trees larger than their pool, over a device that is a map; checkpoints in between.
+//! Trees that are larger than their pool, over a device that is a map, with checkpoints in between.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ use crate::rig::{Session, enter, random_bytes};
 struct Disk {
     blocks: BTreeMap<u32, Vec<u8>>,
     next: u32,
-    /// Places of pages that were written outside of the pool.
+    /// Pages that were written without the pool, and their places.
     outside: Vec<StoredPage>,
 }
 
@@ -83,7 +83,7 @@ impl DiskRig {
         self.pool.epochs().take_free_now();
     }
 
-    /// All keys, and how many leaves they are in.
+    /// Returns all keys, and the number of leaves that hold them.
     fn keys_and_leaves(&self) -> (Vec<Vec<u8>>, usize) {
         let mut found = Vec::new();
         let mut bound: Option<Bound<Vec<u8>>> = Some(Bound::Unbounded);
@@ -100,7 +100,7 @@ impl DiskRig {
         (found, scanned)
     }
 
-    /// Writes a page that the pool does not know, and appends its id.
+    /// Writes a page that the pool does not know, and appends its id to `ids`.
     fn write_outside(
         &self,
         ids: &mut Vec<PageId>,
@@ -199,7 +199,8 @@ impl DiskRig {
                 Ok(lookup) => return lookup.found.then_some(&session.out),
                 Err(restart) => {
                     self.serve(restart);
-                    // A batch of pages, held by nothing: some may be gone again when it is used.
+                    // Loads a batch of pages without pins. Some of them may be evicted before they
+                    // are used.
                     for page in reader.wanted.iter().skip(1).take(8) {
                         self.load(*page);
                     }
@@ -232,7 +233,8 @@ impl DiskRig {
         }
     }
 
-    /// Closes the epoch, then goes on changing pages before all of it is written.
+    /// Closes the epoch, runs `between` before the pages of the epoch are written, and then writes
+    /// them.
     fn checkpoint(&self, session: &Session, between: impl FnOnce()) {
         let closing = self.pool.epochs().current();
         self.pool
@@ -395,6 +397,7 @@ fn threads_share_a_tree_larger_than_its_pool() {
     });
 }
 
+/// A read of a long value that continues after a fault notices that the value was replaced.
 #[test]
 fn progress_on_a_value_that_was_replaced_is_not_used() {
     let rig = DiskRig::new(128);
@@ -405,7 +408,7 @@ fn progress_on_a_value_that_was_replaced_is_not_used() {
     let (mut writer, mut reader) = (Session::default(), Session::default());
     rig.checkpoint(&session, || {});
     while rig.pool.sweep(rig.pool.frames(), 128, &mut Vec::new()) > 0 {}
-    // Some pages are copied, then the next one is missing.
+    // Some pages are copied before the next one is missing.
     for _ in 0..6 {
         let Session { reader, out, .. } = &mut reader;
         let result = rig.tree.try_get(&rig.pool, b"key", reader, out);
@@ -415,7 +418,7 @@ fn progress_on_a_value_that_was_replaced_is_not_used() {
         assert!(reader.wanted.first().is_none_or(|first| *first == page));
         rig.load(page);
     }
-    // Twice, so that the same pages are used again, for a value of the same length.
+    // The value is replaced twice by one of the same length, so that the same pages are used again.
     writer.lsn = session.lsn;
     for byte in 3..5 {
         rig.insert(&mut writer, b"key", &[byte; 40_000]);
@@ -445,12 +448,13 @@ fn a_fault_in_a_long_value_lists_the_pages_that_are_missing() {
         }
         rounds += 1;
     }
-    // The leaf, the index page, and 100 pages by 64.
+    // One fault is for the leaf, one for the index page, and two for 100 pages, of which a fault
+    // lists 64 at most.
     assert_eq!(rounds, 4);
     assert_eq!(session.out, [1; 400_000]);
 }
 
-/// Fills the tree from `entries`, and takes it apart again.
+/// Fills a tree with `entries` without the pool, checks it, and removes everything again.
 fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let rig = DiskRig::new(64);
     let mut filler = LeafFiller::new(rig.pool.page_size());
@@ -521,12 +525,13 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert_eq!(rig.pool.page_ids().available(), 1 << 16, "pages leaked");
 }
 
+/// A tree whose pages were written without the pool can be read, scanned and freed.
 #[test]
 fn a_tree_that_was_filled_outside_is_one_like_any_other() {
     let mut random = Rng::with_seed(5);
     let numbers = (0..40_000_u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 3]));
     fill(&numbers.collect());
-    // Long keys and values, with and without anything in common.
+    // Keys and values are long, with and without a common prefix.
     for prefix in [0, 900] {
         let mut entries = BTreeMap::new();
         for number in 0..3000 {

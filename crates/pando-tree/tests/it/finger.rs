@@ -1,4 +1,4 @@
-//! What a finger says of a key holds, whatever has become of its leaf.
+//! What a finger says about a key is true, whatever has happened to its leaf.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn key(number: usize) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// Sessions that insert runs of neighbouring keys, and take others out, in the same leaves.
+/// Sessions insert runs of neighbouring keys into the same leaves and remove other keys from them.
 #[test]
 fn runs_of_several_sessions_in_the_same_leaves_agree_with_a_map() {
     const KEYS: usize = 6000;
@@ -90,14 +90,15 @@ fn a_finger_is_sure_between_keys_and_behind_the_last_one_of_all() {
     assert_eq!([from(9985), from(9990)], [Cover::One; 2]);
     assert_eq!([from(9991), from(1 << 30)], [Cover::All; 2]);
     assert!(!covers(&last, &rig, &key(5)));
-    // The first key of a leaf, from below: the separator may lie there.
+    // For a key just below the first one of the next leaf nothing is certain, since the separator
+    // may lie there.
     let first = finger(&rig, &key(0));
     assert!(covers(&first, &rig, &key(0)));
     let end = (0..1000).find(|number| finger(&rig, &key(10 * number)).page() != first.page());
     let end = 10 * end.unwrap();
     assert!(covers(&first, &rig, &key(end - 15)));
     assert!(!covers(&first, &rig, &key(end - 5)));
-    // Any change of the leaf ends it.
+    // Any change of the leaf invalidates the finger.
     rig.insert(&mut session, &key(3), &[]);
     assert!(!covers(&first, &rig, &key(0)));
     assert!(!covers(&Finger::default(), &rig, &key(0)));

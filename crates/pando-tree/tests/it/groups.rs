@@ -1,4 +1,4 @@
-//! Reads of several keys at once find what single reads find.
+//! Group reads find the same values as single reads.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use pando_tree::{Fate, GROUP_MAX};
 
 use crate::rig::{Rig, Session, random_bytes, retry};
 
-/// The value of each key, read as a group; what a group leaves to others is read alone.
+/// Returns the value of each key. It reads the keys as a group, and reads those singly that the
+/// group read leaves out.
 pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
     let before = b"what was there before";
     let mut values = before.to_vec();

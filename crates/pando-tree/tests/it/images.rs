@@ -1,4 +1,4 @@
-//! Which images are checked before they are written: those of pages that were laid out anew.
+//! Only images of pages that were laid out anew are checked before they are written.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pando_tree::Packed;
 
 use crate::rig::{Rig, Session, enter, retry};
 
-/// Four fit into a leaf.
+/// Four such values fit into a leaf.
 const VALUE: [u8; 900] = [7; 900];
 
 fn refuse(_page: &[u8]) -> Result<(), &'static str> {
@@ -23,7 +23,7 @@ fn images(rig: &Rig, mut each: impl FnMut(Image)) {
     }
 }
 
-/// Leaves of the keys 0 to `leaves` * 4, all written.
+/// Returns a tree of the keys 0 to `leaves` * 4, whose pages are all written.
 fn written_tree(leaves: u8) -> (Rig, Session) {
     let rig = Rig::checking(4096, 64, refuse, CheckImages::Rebuilt);
     let mut session = Session::default();
@@ -39,7 +39,8 @@ fn written_tree(leaves: u8) -> (Rig, Session) {
     (rig, session)
 }
 
-/// Pages whose images are checked now, and how many are not. Nothing is written after this.
+/// Returns the pages whose images are checked, and the number of images that are not. No image is
+/// written afterwards.
 fn checked(rig: &Rig) -> (BTreeSet<PageId>, usize) {
     let (mut checked, mut others) = (BTreeSet::new(), 0);
     images(rig, |mut image| {
@@ -126,7 +127,8 @@ fn packed_nodes_and_their_parent_are_checked() {
         lsn: Lsn(session.lsn),
         multi_lsn: Lsn(0),
     };
-    // A page's worth of room in the leaves, and the first two hold too many for one.
+    // The leaves have a page's worth of free room, and the first two hold too many records for one
+    // leaf.
     for key in [1, 2, 5, 9, 10, 13, 14, 17, 18, 21, 22] {
         let scratch = &mut session.scratch;
         let inside = enter(&rig.pool);

@@ -1,4 +1,4 @@
-//! Trees over a pool without a device: everything is in memory.
+//! Trees over a pool without a device, so that everything is in memory.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Underfull nodes and their neighbours.
+//! Underfull nodes are merged with their neighbours.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use pando_tree::{Direction, LeafCopy, LeafFill};
 
 use crate::rig::{NO_MARKS, Rig, Session, check_tree, enter, random_bytes, retry};
 
-/// Removes `key` and merges nothing.
+/// Removes `key` without any merge.
 fn remove(rig: &Rig, session: &mut Session, key: &[u8]) -> LeafFill {
     let scratch = &mut session.scratch;
     let removed = rig.change(|token| {
@@ -63,7 +63,8 @@ fn leaves_that_lose_most_records_become_fewer_in_whatever_order() {
 fn inner_nodes_merge_and_the_root_takes_the_place_of_its_last_child() {
     let rig = Rig::new(4096, 16384);
     let mut session = Session::default();
-    // Long keys that differ early: few children to a node, so four levels and more.
+    // Long keys that differ early leave room for few children in a node, so the tree has at least
+    // four levels.
     let key = |n: u32| {
         let mut key = n.wrapping_mul(0x9E37_79B1).to_be_bytes().to_vec();
         key.resize(200, b'x');
@@ -92,7 +93,7 @@ fn inner_nodes_merge_and_the_root_takes_the_place_of_its_last_child() {
     assert!(after.leaves * 20 < before.leaves, "{before:?} {after:?}");
 }
 
-/// One scan, a leaf at a time, that something is merged in front of, behind and under.
+/// A scan that proceeds leaf by leaf, while merges happen before, at and after its position.
 struct Walk {
     direction: Direction,
     bound: Option<Bound<Vec<u8>>>,
@@ -167,7 +168,7 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
         assert_eq!(rig.get(&mut session, key), Some(&value[..]));
     }
     assert!(rig.fill_percent(&check_tree(&rig)) >= 25);
-    // Every leaf but the last can still be filled, split and taken out.
+    // The merged leaves can be filled and split again.
     for (key, value) in &model {
         rig.insert(&mut session, &[key, &b"+"[..]].concat(), value);
     }
@@ -178,7 +179,8 @@ fn walks_and_merges(seed: u64, key_of: fn(u32) -> Vec<u8>) {
 fn scans_see_each_key_once_while_leaves_are_merged_between_their_steps() {
     walks_and_merges(1, |n| format!("user:{n:08}").into_bytes());
     walks_and_merges(2, |n| n.wrapping_mul(0x9E37_79B1).to_be_bytes().to_vec());
-    // Groups with a long prefix each: what two neighbours share may be short or long.
+    // Each group of keys has a long prefix, so the common prefix of two neighbours may be short or
+    // long.
     walks_and_merges(3, |n| {
         let mut key = vec![b'a' + (n / 40 % 20) as u8; (n / 40 % 7) as usize * 50];
         key.extend(n.to_be_bytes());
@@ -186,7 +188,8 @@ fn scans_see_each_key_once_while_leaves_are_merged_between_their_steps() {
     });
 }
 
-/// Two leaves below the root with keys of one byte; how many records the left one has.
+/// Makes a root with two leaves whose keys have one byte. Returns the number of records in the left
+/// leaf.
 fn two_leaves(rig: &Rig, session: &mut Session) -> u8 {
     let mut n = 0;
     while rig.pool.statistics().get(Ticker::Splits) == 0 {
@@ -267,7 +270,7 @@ fn two_leaves_that_would_fill_more_than_three_quarters_stay_apart() {
     let rig = Rig::new(4096, 64);
     let mut session = Session::default();
     let left = two_leaves(&rig, &mut session);
-    // The right leaf is at about three quarters.
+    // This fills the right leaf to about three quarters.
     for more in 100..107 {
         rig.insert(&mut session, &[more], &[1; 150]);
     }
@@ -292,6 +295,7 @@ fn two_leaves_that_would_fill_more_than_three_quarters_stay_apart() {
     assert_eq!(check_tree(&rig).leaves, 1);
 }
 
+/// A root has no neighbour to be merged with, so it is never reported as underfull.
 #[test]
 fn a_root_is_never_called_thin() {
     let rig = Rig::new(4096, 64);
@@ -305,6 +309,7 @@ fn a_root_is_never_called_thin() {
     assert_eq!(merge(&rig, &mut session, &[0]), 0);
 }
 
+/// A single call merges neighbours into a leaf until it is no longer underfull.
 #[test]
 fn one_look_goes_on_until_the_leaf_is_underfull_no_more() {
     let rig = Rig::new(4096, 256);

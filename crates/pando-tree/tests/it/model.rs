@@ -1,4 +1,4 @@
-//! A tree against a map, with keys of many shapes.
+//! A tree compared with a map, with keys of many shapes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -86,7 +86,7 @@ fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
     let (mut session, mut model) = (Session::default(), Model::new());
     for step in 0..steps {
         let key = key(&mut random, style, key_bytes_max);
-        // Phases of growth and of shrinking.
+        // The tree grows and shrinks in turn.
         let removals = if step / 1000 % 3 == 2 { 8 } else { 3 };
         if random.usize(..10) < removals {
             let key = match model.range(key.clone()..).next() {

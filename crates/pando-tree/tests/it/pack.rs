@@ -1,4 +1,4 @@
-//! Nodes that take entries of their right neighbours until they are full.
+//! Nodes that take entries from their right neighbours until they are full.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use pando_tree::{Direction, LeafCopy, Packed};
 
 use crate::rig::{NO_MARKS, Rig, Session, check_tree, enter, random_bytes, retry};
 
-/// Packs one level; `between` runs after each step. How many steps there were.
+/// Packs one level, and runs `between` after each step. Returns the number of steps.
 fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnMut()) -> usize {
     let (mut key, mut next) = (Vec::new(), Vec::new());
     for step in 1.. {
@@ -24,7 +24,7 @@ fn pack_level(rig: &Rig, session: &mut Session, level: u8, mut between: impl FnM
         match packed {
             Packed::Merged => {}
             Packed::Next => {
-                assert!(next > key, "it goes forward");
+                assert!(next > key, "each step moves forward");
                 key.clone_from(&next);
             }
             Packed::Last | Packed::Top => return step,
@@ -69,7 +69,7 @@ fn what_insertions_and_removals_have_left_sparse_becomes_dense() {
             rig.fill_percent(&check_tree(&rig))
         );
         assert!(after.inner <= 1 + before.inner / 2 || after.inner * 60 <= after.leaves);
-        // A packed tree is only read.
+        // A tree that is packed already is only read.
         let packed = rig.pool.statistics().get(Ticker::PagesPacked);
         pack(&rig, &mut session, || {});
         let again = rig.pool.statistics().get(Ticker::PagesPacked) - packed;
@@ -85,7 +85,7 @@ fn what_insertions_and_removals_have_left_sparse_becomes_dense() {
     }
 }
 
-/// A scan that goes on between steps.
+/// A scan that proceeds between steps.
 struct Walk {
     direction: Direction,
     bound: Option<Bound<Vec<u8>>>,
@@ -134,7 +134,7 @@ fn walks_and_packs(seed: u64, key_of: fn(u32) -> Vec<u8>) {
     let before = check_tree(&rig);
     pack(&rig, &mut session, || {
         for (index, walk) in walks.iter_mut().enumerate() {
-            // About as fast as the packing, and much slower.
+            // The first scan is about as fast as the packing; the second one is much slower.
             if random.usize(..1 + 3 * index) == 0 {
                 walk.step(&rig);
             }

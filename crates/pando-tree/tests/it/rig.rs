@@ -1,4 +1,5 @@
-//! A pool with one tree, operations that are tried until they succeed, and the check of a tree.
+//! A pool with one tree, operations that are retried until they succeed, and a check of the whole
+//! tree.
 
 use std::collections::HashSet;
 use std::iter;
@@ -16,18 +17,18 @@ use pando_tree::{
 };
 
 const PAGE_IDS: usize = 1 << 16;
-/// Of changes that are in no log.
+/// Marks of changes that are in no log.
 pub(crate) const NO_MARKS: Marks = Marks {
     lsn: Lsn(0),
     multi_lsn: Lsn(0),
 };
 
-/// `len` random bytes.
+/// Returns `len` random bytes.
 pub(crate) fn random_bytes(random: &mut Rng, len: usize) -> Vec<u8> {
     iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Goes into the gate of `pool`.
+/// Enters the gate of `pool`.
 pub(crate) fn enter(pool: &Pool) -> GateGuard<'_> {
     loop {
         if let Some(guard) = pool.gate().try_enter() {
@@ -42,7 +43,7 @@ pub(crate) struct Rig {
     pub(crate) tree: Tree,
 }
 
-/// One thread's buffers.
+/// The buffers of one thread.
 #[derive(Default)]
 pub(crate) struct Session {
     pub(crate) scratch: Scratch,
@@ -51,7 +52,7 @@ pub(crate) struct Session {
     pub(crate) lsn: u64,
 }
 
-/// Tries until it succeeds; everything is in memory, so only conflicts are expected.
+/// Retries until `attempt` succeeds. Everything is in memory, so only conflicts are expected.
 pub(crate) fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> T {
     loop {
         match attempt() {
@@ -91,12 +92,12 @@ impl Rig {
         Self { pool, tree }
     }
 
-    /// A change of pages, tried until it succeeds.
+    /// Retries a change of pages until it succeeds.
     pub(crate) fn change<T>(&self, mut attempt: impl FnMut(&ApplyToken<'_>) -> Attempt<T>) -> T {
         retry(|| attempt(&self.pool.apply_token(&enter(&self.pool))))
     }
 
-    /// How full leaves are that have `facts`.
+    /// Returns how full leaves with these facts are on average, in percent.
     pub(crate) fn fill_percent(&self, facts: &Facts) -> usize {
         100 * facts.leaf_bytes / (facts.leaves * self.pool.page_size().bytes())
     }
@@ -120,8 +121,8 @@ impl Rig {
         done.replaced
     }
 
-    /// Puts entries whose keys ascend, in runs as far as they go; how many were put in runs, and
-    /// how many keys are new.
+    /// Puts entries in ascending order of keys, in runs as far as possible. Returns how many were
+    /// put in runs, and how many keys are new.
     pub(crate) fn insert_all(
         &self,
         session: &mut Session,
@@ -177,7 +178,7 @@ impl Rig {
         lookup.found.then_some(&session.out)
     }
 
-    /// All records on the far side of `bound`, leaf by leaf.
+    /// Returns the records after `bound` in `direction`, read leaf by leaf, at most `limit`.
     pub(crate) fn scan(
         &self,
         bound: ScanBound<'_>,
@@ -211,7 +212,7 @@ impl Rig {
     }
 }
 
-/// What the check of a tree counted.
+/// Counts of a tree check.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) leaves: usize,
@@ -224,8 +225,8 @@ pub(crate) struct Facts {
     seen: HashSet<PageId>,
 }
 
-/// Checks every node, that each covers its range only, that levels go down by one, and that no
-/// page is used twice nor leaked.
+/// Checks every node. Each node has only keys of its range, levels decrease by one, and no page is
+/// used twice or leaked.
 pub(crate) fn check_tree(rig: &Rig) -> Facts {
     let mut facts = Facts::default();
     let root = rig.tree.try_summary(&rig.pool, rig.tree.root).unwrap();

@@ -1,4 +1,4 @@
-//! Records put in runs end up where insertions one by one would have put them.
+//! Records that are put in runs end up where single insertions would have put them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use pando_sync::thread;
 use crate::rig::{Rig, Session, check_tree, random_bytes};
 
 fn key(number: usize) -> Vec<u8> {
-    // Long prefixes that get shorter at times, and some keys below that share none.
+    // Most keys share long prefixes. Every 97th key is shorter and shares less.
     match number % 97 {
         0 => format!("{number:07}").into_bytes(),
         _ => format!("{number:07}:{number:03}").into_bytes(),
@@ -32,7 +32,7 @@ fn runs_agree_with_a_map(seed: u64, page_bytes: usize) {
     let (mut all, mut in_runs) = (0, 0);
     for round in 0..1500 {
         let session = &mut sessions[random.usize(..2)];
-        // Now and then behind all that is there.
+        // One run in three begins after all existing keys.
         let first = match random.usize(..3) {
             0 => model.keys().next_back().map_or(0, |last| {
                 let number = String::from_utf8_lossy(&last[..7]).parse::<usize>();
@@ -77,7 +77,7 @@ fn runs_with_removals_and_long_values_agree_with_a_map() {
     }
 }
 
-/// Threads whose runs end in the leaves of each other.
+/// The runs of each thread end in leaves that other threads write to.
 #[test]
 fn runs_of_threads_in_the_same_leaves_lose_nothing() {
     const THREADS: usize = 4;
@@ -105,7 +105,7 @@ fn runs_of_threads_in_the_same_leaves_lose_nothing() {
     assert_eq!(check_tree(&rig).records, THREADS * RUNS * 20);
 }
 
-/// A load in order moves nothing: leaves are full when the next one begins.
+/// An ascending load moves no records: a leaf is full when the next one begins.
 #[test]
 fn leaves_behind_an_ascending_load_are_full() {
     let (rig, mut session) = (Rig::new(4096, 8192), Session::default());

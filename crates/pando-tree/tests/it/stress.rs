@@ -1,4 +1,4 @@
-//! Threads that change and read one tree.
+//! Threads that change and read one tree at the same time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use pando_tree::{Direction, GROUP_MAX, LeafCopy};
 use crate::groups::get_group;
 use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
-/// A value that names its key and is the same byte all over.
+/// Returns a value that begins with its key and continues with one repeated byte.
 fn value(key: u64, version: u8, len: usize) -> Vec<u8> {
     let mut value = key.to_be_bytes().to_vec();
     value.resize(8 + len, version);
@@ -78,18 +78,19 @@ fn disjoint(threads: u64, steps: usize) {
     assert_eq!(check_tree(&rig).records, total);
 }
 
-/// Reads a group of keys that are always there.
+/// Reads a group of keys that always exist.
 fn check_group(rig: &Rig, session: &mut Session, random: &mut Rng, keys: u64) {
     let group: [u64; GROUP_MAX] =
         std::array::from_fn(|_| random.usize(..keys as usize / 2) as u64 * 2);
     let texts = group.map(|key| (key << 32).to_be_bytes());
     let texts: Vec<&[u8]> = texts.iter().map(<[u8; 8]>::as_slice).collect();
     for (key, found) in group.into_iter().zip(get_group(rig, session, &texts)) {
-        assert_whole(key, &found.expect("a key that is always there"));
+        assert_whole(key, &found.expect("a key that always exists"));
     }
 }
 
-/// Even keys are always there; odd ones come and go, so that leaves split and are taken out.
+/// Even keys always exist. Odd keys are inserted and removed, so that leaves split and are taken
+/// out.
 #[test]
 fn a_key_that_is_always_there_is_never_missed() {
     const KEYS: u64 = 600;
@@ -114,7 +115,7 @@ fn a_key_that_is_always_there_is_never_missed() {
                         for _ in 0..200 {
                             let key = random.usize(..KEYS as usize / 2) as u64 * 2;
                             let found = rig.get(&mut session, &(key << 32).to_be_bytes());
-                            assert_whole(key, found.expect("a key that is always there"));
+                            assert_whole(key, found.expect("a key that always exists"));
                         }
                         for _ in 0..20 {
                             check_group(rig, &mut session, &mut random, KEYS);
@@ -141,7 +142,8 @@ fn a_key_that_is_always_there_is_never_missed() {
 fn write_and_clear(rig: &Rig, writer: u64, keys: u64) {
     let (mut session, mut random) = (Session::default(), Rng::with_seed(writer));
     for round in 0..60u64 {
-        // A block of new keys behind one odd key, then all of it is removed: its leaves empty.
+        // Inserts a block of new keys after one odd key and later removes all of it, so that its
+        // leaves become empty.
         let block = (random.usize(..keys as usize / 2) as u64 * 2 + 1) << 32 | writer << 24;
         for n in 0..120 {
             rig.insert(&mut session, &(block + n).to_be_bytes(), &[3; 90]);
@@ -159,7 +161,7 @@ fn write_and_clear(rig: &Rig, writer: u64, keys: u64) {
     }
 }
 
-/// Every even key once, in order.
+/// Checks that a scan returns every even key once and in order.
 fn check_scan(rig: &Rig, keys: u64, direction: Direction) {
     let mut page = LeafCopy::new();
     let mut bound: Bound<Vec<u8>> = Bound::Unbounded;
@@ -195,8 +197,8 @@ fn check_scan(rig: &Rig, keys: u64, direction: Direction) {
     );
 }
 
-/// Pages are large and the writer never pauses, so that hardly any leaf is copied while nobody
-/// changes it.
+/// Pages are large and the writer never pauses, so that a reader can hardly copy a leaf without a
+/// change in between.
 #[test]
 fn readers_make_progress_while_a_writer_hammers_their_leaf() {
     const TURNS: u32 = 200;
@@ -225,10 +227,10 @@ fn readers_make_progress_while_a_writer_hammers_their_leaf() {
             assert_eq!(scanned.len(), 100);
             assert_whole(50, &scanned[49].1);
             let found = rig.get(&mut session, &50_u64.to_be_bytes());
-            assert_whole(50, found.expect("a key that is always there"));
+            assert_whole(50, found.expect("a key that always exists"));
             turns += 1;
             if turns == TURNS_MAX {
-                // One processor for both: nobody ever came between.
+                // With one processor for both threads, the writer may never run during a read.
                 break;
             }
         }
@@ -237,7 +239,8 @@ fn readers_make_progress_while_a_writer_hammers_their_leaf() {
     });
 }
 
-/// Two writers of one leaf of 16 records, until it is parted or so much time is over.
+/// Lets two writers change one leaf of 16 records until the leaf is split or `most` has passed.
+/// Returns the number of leaves.
 fn fight(keys: [u32; 2], most: Duration) -> usize {
     let rig = Rig::new(4096, 256);
     let mut session = Session::default();
@@ -265,7 +268,7 @@ fn fight(keys: [u32; 2], most: Duration) -> usize {
     facts.leaves
 }
 
-/// Leaves, while others write.
+/// Returns the number of leaves while other threads write.
 fn check_leaves(rig: &Rig) -> usize {
     let root = retry(|| rig.tree.try_summary(&rig.pool, rig.tree.root));
     root.children.len().max(1)
@@ -273,10 +276,11 @@ fn check_leaves(rig: &Rig) -> usize {
 
 #[test]
 fn writers_that_fight_for_a_leaf_part_it() {
-    // On one processor they meet only when one is preempted in the few nanoseconds that count.
+    // On one processor writers meet only if one of them is preempted within a few critical
+    // nanoseconds.
     if pando_sync::core_count() > 1 {
         assert_eq!(fight([3, 12], Duration::from_secs(100)), 2);
     }
-    // For one record there is nothing to part.
+    // If both write the same record, no split can separate them.
     assert_eq!(fight([3, 3], Duration::from_millis(100)), 1);
 }

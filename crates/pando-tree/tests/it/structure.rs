@@ -1,4 +1,4 @@
-//! How trees grow, fill and shrink.
+//! The structure of trees that grow, fill up and shrink.
 
 use std::ops::Bound;
 
@@ -41,8 +41,8 @@ fn ascending_loads_between_other_keys_fill_leaves_too() {
     assert!(fill >= 95, "{fill} %");
 }
 
-/// Keys of many sequences, each of which goes up or down one by one; which goes on is random.
-/// Returns the fill of the leaves in percent.
+/// Inserts the keys of many sequences, each of which ascends or descends one by one. The next
+/// sequence is chosen at random. Returns the fill of the leaves in percent.
 fn fill_of_sequences(sequences: usize, each: u32, descending: bool, value: &[u8]) -> usize {
     let rig = Rig::new(4096, 16384);
     let (mut session, mut random) = (Session::default(), Rng::with_seed(5));
@@ -86,7 +86,7 @@ fn a_descending_load_fills_leaves() {
     assert!(fill >= 95, "{fill} %");
 }
 
-/// Taken for runs they would have leaves cut far from the middle.
+/// If random insertions were taken for runs, leaves would be split far from the middle.
 #[test]
 fn random_loads_are_not_taken_for_runs() {
     for (count, value) in [(20_000, 40), (8000, 400), (4000, 900)] {
@@ -140,7 +140,7 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     for n in 0..200u32 {
         rig.insert(&mut session, &n.to_be_bytes(), &[1; 100]);
     }
-    // The newest change of all is the removal of the first leaf's last record.
+    // The newest change of all is the removal of the last record of the first leaf.
     let mut page = LeafCopy::new();
     retry(|| {
         rig.tree
@@ -330,7 +330,7 @@ fn a_child_of_the_wrong_level_is_damage_and_not_an_endless_descent() {
         let mut page = latch
             .modify(&rig.pool.apply_token(&enter(&rig.pool)))
             .unwrap();
-        // The root is its own first child.
+        // Makes the root its own first child.
         page.store(HEADER_WORDS + 1, u64::from(rig.tree.root.0));
     }
     let result = rig.tree.try_contains(&rig.pool, &[0]);
@@ -343,8 +343,9 @@ const MARKS: Marks = Marks {
     multi_lsn: Lsn(0),
 };
 
-/// Leaves of the keys 0 to 40, four each but for those of `removed`; the contents of those of `one`
-/// and `other` are swapped, which no check of a page alone can show.
+/// Returns a tree with the keys 0 to 40, four in each leaf, without those in `removed`. The
+/// contents of the leaves of `one` and `other` are swapped, which no check of a single page can
+/// detect.
 fn with_swapped_leaves(removed: &[u8], one: u8, other: u8) -> (Rig, Session) {
     let rig = Rig::new(4096, 64);
     let mut session = Session::default();
@@ -397,7 +398,7 @@ fn underfull_leaves_in_each_others_place_are_not_merged() {
     let (rig, mut session) = with_swapped_leaves(&[9, 10, 11, 13, 14, 15], 8, 12);
     let (inside, scratch) = (enter(&rig.pool), &mut session.scratch);
     let token = rig.pool.apply_token(&inside);
-    // Its left neighbour is full.
+    // The leaf's left neighbour is full.
     let merged = (rig.tree).try_merge(&rig.pool, &token, MARKS, &[8], scratch);
     check_damaged(merged, "has keys that are not behind those to its left");
 }
@@ -422,7 +423,7 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
     for key in 0..40_u8 {
         rig.insert(&mut session, &[key], &[7; 900]);
     }
-    // Until the root and one leaf are left.
+    // Only the root and one leaf remain.
     while rig.pages_used() > 2 {
         rig.change(|token| {
             rig.tree
@@ -440,7 +441,7 @@ fn a_tree_that_was_freed_is_gone_while_its_images_are_in_flight() {
             .try_free_leftmost(&rig.pool, token, &mut session.scratch)
     });
     assert!(last.done);
-    // A note of an underfull leaf, or a compaction, may come later than this.
+    // A note of an underfull leaf, or a compaction, may be processed after this.
     let marks = Marks {
         lsn: Lsn(0),
         multi_lsn: Lsn(0),

@@ -1,4 +1,4 @@
-//! Trees under random schedules, with a switch possible at every word: build with
+//! Trees under random schedules with a possible switch at every word access. Build with
 //! `RUSTFLAGS="--cfg pando_shuttle"`. A failure prints the schedule that led to it.
 
 #![cfg(pando_shuttle)]
@@ -21,10 +21,10 @@ const MARKS: Marks = Marks {
     multi_lsn: Lsn(0),
 };
 const SCHEDULES: usize = 300;
-/// Three of them fill a leaf.
+/// Three such values fill a leaf.
 const VALUE: [u8; 1200] = [1; 1200];
 
-/// Goes into the gate of `pool`.
+/// Enters the gate of `pool`.
 fn enter(pool: &Pool) -> GateGuard<'_> {
     loop {
         if let Some(guard) = pool.gate().try_enter() {
@@ -146,7 +146,7 @@ impl Rig {
     }
 }
 
-/// A writer that finds the leaves of its keys first and puts them afterwards, as a commit does.
+/// Runs a writer that first finds the leaves of its keys and then puts them, as a commit does.
 fn put_in_order(rig: &Rig, keys: &[&str]) {
     let locate = |key: &&str| retry(|| rig.tree.try_locate(&rig.pool, key.as_bytes())).finger;
     let fingers: Vec<_> = keys.iter().map(locate).collect();
@@ -161,7 +161,7 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
             rest,
             &mut scratch,
         );
-        assert_eq!(run.new, run.records, "nobody else puts these keys");
+        assert_eq!(run.new, run.records, "no other thread puts these keys");
         if run.records == 0 {
             let key = keys[at].as_bytes();
             let done = retry(|| {
@@ -190,8 +190,9 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
 
 type Threads = Vec<Box<dyn FnOnce() + Send>>;
 
-/// Runs the threads with a switch at any step, and with few switches at random places: the one
-/// finds what lies close together, the other what a long pause between two steps does.
+/// Runs the threads with possible switches at every step, and again with few switches at random
+/// places. The former finds errors of short interleavings, the latter those of a long pause between
+/// two steps.
 fn check(threads: fn() -> Threads) {
     let run = move || {
         let workers: Vec<_> = threads().into_iter().map(thread::spawn).collect();
@@ -203,7 +204,8 @@ fn check(threads: fn() -> Threads) {
     shuttle::check_pct(run, SCHEDULES, 4);
 }
 
-/// Three leaves: a, b.. and c; those of `b` come and go.
+/// Returns a tree with three leaves, of the keys `a`, `b` and `c`. The keys of the leaf of `b` are
+/// removed and inserted again.
 fn three_leaves() -> Arc<Rig> {
     let rig = Rig::new();
     for key in ["a", "a1", "c", "c1", "b", "b1", "b2"] {
@@ -342,7 +344,8 @@ fn changes_of_one_leaf_do_not_undo_each_other() {
     });
 }
 
-/// A writer that never pauses: whatever a reader copies freely has changed when it is validated.
+/// A writer never pauses, so that everything a reader copies optimistically has changed before it
+/// is validated.
 #[test]
 fn readers_of_a_leaf_that_never_stops_changing_make_progress() {
     const CALLS_MAX: usize = 20;
@@ -375,14 +378,15 @@ fn readers_of_a_leaf_that_never_stops_changing_make_progress() {
             assert!(done, "a reader starves");
         }
         let pessimistic = rig.pool.statistics().get(Ticker::RestartsPessimistic);
-        assert!(pessimistic > 0, "nobody came between");
+        assert!(pessimistic > 0, "no change came between");
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
     };
     shuttle::check_random(run, 50);
 }
 
-/// Three leaves of four records: a.., b.. and c..; of each the first stays.
+/// Returns a tree with three leaves of four records: a.., b.. and c... The first record of each
+/// leaf stays.
 fn leaves_to_merge() -> Arc<Rig> {
     let rig = Rig::new();
     for leaf in ["a", "c", "b"] {
@@ -406,7 +410,8 @@ fn keys_are_neither_lost_nor_seen_twice_while_underfull_leaves_are_merged() {
                 }
             }),
             Box::new(move || {
-                // What the merge moves, what it takes away, and what splits its result again.
+                // The writer changes what the merge moves and what it takes away, and then splits
+                // the result of the merge.
                 for key in ["b0", "c0", "b5", "b6"] {
                     writer.insert(key.as_bytes(), &[2; 1000]);
                     assert_eq!(writer.get(key.as_bytes()), Some(vec![2; 1000]));
