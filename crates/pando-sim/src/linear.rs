@@ -318,13 +318,13 @@ mod tests {
         bad(&[write(1, 1, 0, 1), read(1, None, 2, 3)]);
         bad(&[write(1, 1, 0, 1), write(1, 2, 2, 3), read(1, Some(1), 4, 5)]);
         bad(&[read(1, Some(7), 0, 1)]);
-        // Seen, and later not seen.
+        // The value was seen and later not seen.
         bad(&[
             write(1, 1, 0, 10),
             read(1, Some(1), 1, 2),
             read(1, None, 3, 4),
         ]);
-        // Two readers that disagree about the order of two writes.
+        // Two readers disagree about the order of two writes.
         bad(&[
             write(1, 1, 0, 20),
             write(1, 2, 0, 20),
@@ -369,7 +369,7 @@ mod tests {
             both(2, 2, 5, 6),
         ]);
         bad(&[batch(1, 0, 1), batch(2, 2, 9), both(1, 2, 3, 4)]);
-        // Key by key this would be linearizable.
+        // Each key by itself would be linearizable.
         bad(&[
             batch(1, 0, 1),
             batch(2, 2, 9),

@@ -224,7 +224,7 @@ mod tests {
         ];
         check_live(looks.clone(), &[], &BTreeSet::new()).unwrap();
         let mut wrong = looks.clone();
-        // It has not seen what a smaller LSN wrote.
+        // The read misses a write with a smaller LSN.
         wrong[1].read[0] = 0;
         assert!(check_live(wrong, &[], &BTreeSet::new()).is_err());
         let mut wrong = looks.clone();

@@ -1,4 +1,4 @@
-//! Crashes in the middle of a compaction that moves most of what a store holds.
+//! Crashes in the middle of a compaction that moves most of a store.
 
 use std::ops::ControlFlow;
 
@@ -57,7 +57,7 @@ fn none() -> WriteOptions {
     WriteOptions::durability(Durability::None)
 }
 
-/// A store whose pages and chunks lie scattered over a file that is several times too long.
+/// Returns a store whose pages and chunks are scattered over a file that is several times too long.
 fn scattered() -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device).unwrap();
@@ -67,7 +67,7 @@ fn scattered() -> FaultyDevice {
             .put_with(&key(number), &value(number), none())
             .unwrap();
     }
-    // Behind them leaves that are full already, and chunks.
+    // They are followed by leaves that are full, and by chunks.
     let dense = db.table("dense").unwrap();
     for number in 0..DENSE {
         let key = number.to_be_bytes();
@@ -101,7 +101,8 @@ fn compact(db: &Db) -> pandodb::Result<CompactReport> {
     db.compact(|_| ControlFlow::Continue(()))
 }
 
-/// What was there before is there, and nothing else; of what a writer put, what it was told of.
+/// Checks that the old entries exist, and no others, and that all acknowledged writes of the writer
+/// exist.
 fn check(db: &Db, written: u32) {
     let (table, long) = (db.table("t").unwrap(), db.table("long").unwrap());
     let kept = (0..KEYS).filter(|number| stays(*number));
@@ -133,7 +134,8 @@ fn verify(device: &FaultyDevice, what: &str) {
     assert!(report.damages.is_empty(), "{what}: {:?}", report.damages);
 }
 
-/// Compacts until the device crashes, beside a writer if `writes`; how many puts were acknowledged.
+/// Compacts until the device crashes, with a concurrent writer if `writes`. Returns the number of
+/// acknowledged puts.
 fn compact_and_write(device: &FaultyDevice, writes: bool) -> u32 {
     let (stop, written) = (AtomicBool::new(false), AtomicU32::new(0));
     let Ok(db) = open(device) else {
@@ -160,9 +162,10 @@ fn compact_and_write(device: &FaultyDevice, writes: bool) -> u32 {
     written.into_inner()
 }
 
-/// Crashes `original` while it is compacted, as `arm` says, and looks at what is left.
+/// Crashes `original` during a compaction, at the point that `arm` sets. Checks what is left, and
+/// compacts it to the end.
 fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDevice)) {
-    // Alone it goes as it went when it was counted.
+    // Without a writer the operations are the same as when they were counted.
     let writes = seed % 2 == 1;
     let device = original.after_crash(seed, CrashMode::AllSurvive);
     arm(&device);
@@ -173,7 +176,7 @@ fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDev
         verify(&after, &what);
         let db = open(&after).unwrap();
         check(&db, written);
-        // It goes on from where it was.
+        // The compaction continues from where it was.
         let report = compact(&db).unwrap();
         assert!(report.finished);
         check(&db, written);
@@ -205,7 +208,7 @@ fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
         counts
     };
     let points = number("PANDO_COMPACT_POINTS", 8);
-    // The checkpoint that names the shorter file, and the cut.
+    // These syncs are those of the checkpoint that names the shorter file, and of the cut.
     for sync in syncs.saturating_sub(7)..=syncs {
         crash(&original, 0, &format!("sync {sync}"), |device| {
             device.crash_at_sync(sync);

@@ -1,6 +1,6 @@
-//! A store crashes at every sync point and at sampled writes, and recovers.
+//! A store crashes at every sync point and at some writes, and recovers.
 //!
-//! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) ask for more.
+//! `PANDO_SEEDS` (workloads) and `PANDO_CRASH_POINTS` (points of each) set how many are tried.
 
 use pando_device::FaultyDevice;
 use pando_sim::crash::{self, CrashCase, CrashPoint};
@@ -54,7 +54,7 @@ fn some_stores_discard_what_is_free() {
     let discards = |seed: &u64| {
         let device = FaultyDevice::new(*seed);
         let db = store::open(*seed, &device).unwrap();
-        // The second one is asked for when the first one has discarded.
+        // The second checkpoint follows when the first one has discarded blocks.
         (0..2).for_each(|_| db.checkpoint().unwrap());
         db.report().data_discarded_bytes > 0
     };

@@ -1,4 +1,4 @@
-//! Every kind of damage to every file is reported or does not matter.
+//! Every kind of damage to every file is reported or has no effect.
 
 use pando_sim::damage::{DamageCase, DamageCounts, FILES, HARMS};
 

@@ -1,4 +1,4 @@
-//! Free space goes back to the file system and comes back, round after round, and the machine
+//! Free space is given to the file system and taken back, round after round, and the machine
 //! crashes at syncs and writes in between.
 
 use pando_device::faulty::Random;
@@ -15,12 +15,12 @@ const NONE: WriteOptions = WriteOptions {
 };
 const ROUNDS: u64 = 3;
 const KEYS: u64 = 150;
-/// Of each round so many keys stay, all over the file.
+/// Of each round, one key in this number stays, so that kept keys are spread over the file.
 const KEPT_EACH: u64 = 5;
 const VALUE_BYTES: usize = 40_000;
 
 fn open(device: &FaultyDevice, turn: u64) -> pandodb::Result<Db> {
-    // Each second store has its values in chunks.
+    // Every second store has its values in chunks.
     let chunks_over = [1 << 20, 8 << 10][turn as usize % 2];
     let options = Db::builder()
         .max_memory(4 << 20)
@@ -33,7 +33,7 @@ fn open(device: &FaultyDevice, turn: u64) -> pandodb::Result<Db> {
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
-/// A commit; each also says which one it was.
+/// A step of a life. Each step also commits its number.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Put(u64),
@@ -46,7 +46,7 @@ fn steps() -> Vec<Step> {
         let goes = move |key: &u64| key % KEPT_EACH != round % KEPT_EACH;
         let puts = (0..KEYS).map(Step::Put).chain([Step::Checkpoint]);
         let deletes = (0..KEYS).filter(goes).map(Step::Delete);
-        // The second one frees what the first one still names.
+        // The second checkpoint frees what the first one still names.
         puts.chain(deletes).chain([Step::Checkpoint; 2])
     };
     (0..ROUNDS).flat_map(round).collect()
@@ -59,12 +59,12 @@ fn value(key: u64, step: usize) -> Vec<u8> {
     value
 }
 
-/// How far a life came.
+/// The progress of a life.
 #[derive(Debug, Default, Clone, Copy)]
 struct Done {
-    /// Steps that returned.
+    /// Number of steps that returned.
     returned: usize,
-    /// Of these, those before the last checkpoint.
+    /// Number of steps before the last checkpoint.
     durable: usize,
     discarded: u64,
     taken_back: bool,
@@ -104,7 +104,8 @@ fn live(device: &FaultyDevice, turn: u64) -> Done {
     done
 }
 
-/// What is there after the first `count` steps and nothing else.
+/// Checks that the store has the state after some number of steps, of which none is missing that
+/// must be durable.
 fn check(db: &Db, done: Done) {
     let table = db.table("t").unwrap();
     let last = table.get(b"step").unwrap();
@@ -147,7 +148,7 @@ fn a_crash_between_discards_and_what_takes_them_back_loses_nothing() {
             }
             let done = live(&device, turn);
             device.crash_now();
-            // All modes of some points are more than one mode of each.
+            // Trying one mode at many points covers more than trying all modes at few points.
             let mode = MODES[point as usize % MODES.len()];
             let after = device.after_crash(point, mode);
             let Ok(db) = open(&after, turn) else {
@@ -155,7 +156,7 @@ fn a_crash_between_discards_and_what_takes_them_back_loses_nothing() {
                 continue;
             };
             check(&db, done);
-            // What was a hole is part of the file again.
+            // Blocks that were holes are part of the file again.
             let table = db.table("more").unwrap();
             for key in 0..40 {
                 let bytes = value(key, 0);

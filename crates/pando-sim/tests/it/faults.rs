@@ -1,4 +1,4 @@
-//! Every operation of the device fails once, or from then on; disks fill up.
+//! Every operation of the device fails once, or from some point on, and disks are full.
 
 use pando_device::faulty::{Operation, Random};
 use pando_sim::faults::{FaultCase, FaultCounts, STAGES};
@@ -54,12 +54,12 @@ fn the_first_operations_of_each_kind_fail_at_every_stage() {
 #[test]
 fn what_fails_is_told_and_the_rest_is_served() {
     let mut counts = FaultCounts::default();
-    // Who opens a store on a full disk is told of that, and not to open it again.
+    // An opening on a full disk reports the full disk, and does not ask to open the store again.
     run(
         "241805:recover:write:full:once:3".parse().unwrap(),
         &mut counts,
     );
-    // A store that is poisoned reads.
+    // A poisoned store can be read.
     for seed in 2..8 {
         for what in ["sync:io:once:3", "write:io:once:5"] {
             run(format!("{seed}:work:{what}").parse().unwrap(), &mut counts);
@@ -98,7 +98,7 @@ fn a_full_disk_in_pieces_refuses_and_loses_nothing() {
     }
 }
 
-/// `PANDO_FULL_STEP`: N, the disk is full at every Nth write, one history for each.
+/// Makes the disk full at every Nth write, with one history for each. `PANDO_FULL_STEP` sets N.
 #[test]
 fn a_disk_that_is_full_at_any_write_loses_nothing_and_passes() {
     for (index, shape) in Shape::ALL.into_iter().enumerate() {
@@ -146,7 +146,7 @@ fn everything_on_a_full_disk_can_be_deleted_at_once() {
     }
 }
 
-/// Each without room waits for as long as a close does, so all wait at once.
+/// A close that gets no room waits until it gives up, so all cases run at the same time.
 #[test]
 fn a_store_that_is_closed_on_a_full_disk_says_so_and_loses_nothing() {
     thread::scope(|scope| {

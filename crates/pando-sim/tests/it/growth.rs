@@ -1,4 +1,5 @@
-//! The data file grows under a workload, and the machine crashes before, meanwhile and after.
+//! The data file grows under a workload, and the machine crashes before, during and after the
+//! growth.
 
 use pando_device::faulty::Random;
 use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
@@ -13,11 +14,11 @@ const NONE: WriteOptions = WriteOptions {
 };
 const SEED: u64 = 1;
 const VALUE_BYTES: usize = 60_000;
-/// A new data file has 8 MiB.
+/// These fill more than the 8 MiB of a new data file.
 const ENTRIES: u64 = 160;
 const FIRST_BYTES: u64 = 8 << 20;
 
-/// Bytes that do not compress, of which all but the last half of the store are loaded at once.
+/// Returns bytes that do not compress.
 fn value(number: u64) -> Vec<u8> {
     let mut random = Random::new(number);
     let mut value = vec![0; VALUE_BYTES];
@@ -42,7 +43,7 @@ fn data_bytes(device: &FaultyDevice) -> u64 {
         .unwrap()
 }
 
-/// A store that is about to grow, and how many entries it has.
+/// Returns a store whose file is about to grow, and the number of its entries.
 fn almost_full() -> (FaultyDevice, u64) {
     let device = FaultyDevice::new(SEED);
     let db = store::open(SEED, &device).unwrap();
@@ -59,7 +60,8 @@ fn almost_full() -> (FaultyDevice, u64) {
     panic!("the file has not grown");
 }
 
-/// Puts from `start` on until it crashes, or `count` are there; how many have returned.
+/// Puts `count` entries from `start` on, or fewer if the device crashes. Returns the number of the
+/// entry after the last put that returned.
 fn live(device: &FaultyDevice, start: u64, count: u64) -> u64 {
     let Ok(db) = store::open(SEED, device) else {
         return start;
@@ -97,7 +99,8 @@ fn a_crash_while_the_data_file_grows_loses_nothing_that_was_in_a_checkpoint() {
             let db = store::open(SEED, &after).unwrap();
             let table = db.table("t").unwrap();
             let there = table.len();
-            // A prefix, with all that a checkpoint that has returned had.
+            // The store has a prefix of the entries, with all that were in a checkpoint that
+            // returned.
             assert!(
                 there >= returned - returned % 4 && there <= returned + 1,
                 "{place}: {there}"

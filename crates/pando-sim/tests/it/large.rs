@@ -1,5 +1,5 @@
-//! A durable put of a large value, a delete of it that reserves nothing, and puts that would
-//! like to have its blocks; the machine crashes at every sync and many writes in between.
+//! A durable put of a large value, a delete of it without a reservation, and puts that could use
+//! its blocks. The machine crashes at every sync and at many writes.
 
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
@@ -25,7 +25,7 @@ fn open(device: &FaultyDevice) -> pandodb::Result<Db> {
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
-/// What has returned, and so must be there.
+/// The calls that have returned, whose effects must be found.
 #[derive(Debug, Default)]
 struct Done {
     put: bool,
@@ -38,7 +38,7 @@ fn large(seed: u8) -> Vec<u8> {
     bytes.collect()
 }
 
-/// One life; `checkpoints`: the delete is made durable before its blocks are wanted.
+/// Runs one life. With `checkpoints` the delete is durable before its blocks are wanted.
 fn live(device: &FaultyDevice, checkpoints: bool, done: &mut Done) -> pandodb::Result<()> {
     let db = open(device)?;
     let table = db.table("t")?;
@@ -94,7 +94,7 @@ fn a_large_value_that_is_deleted_without_a_reservation_is_there_whole_or_gone() 
                 let place = format!("{checkpoints} {point} {at_sync} {mode:?} {done:?}");
                 let after = device.after_crash(point, mode);
                 let Ok(db) = open(&after) else {
-                    // Not even created.
+                    // The store does not even exist.
                     assert!(!done.put, "{place}");
                     continue;
                 };

@@ -1,4 +1,4 @@
-//! Threads on a store of 64 frames, and whether what they saw has an order.
+//! Threads use a store of 64 frames. Their calls must be linearizable.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const NONE: WriteOptions = WriteOptions {
 };
 
 fn name(key: Key) -> Vec<u8> {
-    // Far apart, so that keys lie in different leaves.
+    // The keys are far apart, so that they lie in different leaves.
     format!("{:03}{}", key * 37 % 100, "x".repeat(60)).into_bytes()
 }
 
@@ -23,7 +23,7 @@ fn number_of(value: Option<Vec<u8>>) -> Value {
     value.map(|bytes| u64::from_le_bytes(bytes[..8].try_into().unwrap()))
 }
 
-/// Values of any length: some in overflow pages.
+/// Returns a value of one of several lengths, some of which need overflow pages.
 fn bytes(value: u64) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
     bytes.resize([8, 200, 1500, 6000][(value % 4) as usize], value as u8);
@@ -39,7 +39,7 @@ struct Rig {
 
 impl Rig {
     fn call(&self, act: impl FnOnce() -> Action) {
-        // AcqRel: stamps order calls of different threads.
+        // AcqRel: the stamps order calls of different threads.
         let start = self.clock.fetch_add(1, Ordering::AcqRel);
         let action = act();
         let end = Some(self.clock.fetch_add(1, Ordering::AcqRel));
@@ -120,7 +120,7 @@ fn check(seed: u64, threads: u64, keys: Key, batches: bool) {
                 let mut random = Random::new(seed).part(thread);
                 for step in 0..400 {
                     rig.step(&mut random, keys, batches, step * threads + thread + 1);
-                    // Something else for the pool to hold.
+                    // Other entries compete for the frames of the pool.
                     let other = random.below(300).to_be_bytes();
                     if random.once_in(2) {
                         ballast.put_with(&other, &[1; 900], NONE).unwrap();
@@ -166,7 +166,8 @@ fn who_has_seen_one_key_of_a_batch_sees_the_others() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // Batches are applied in the order of the keys, which takes a while.
+                // A batch is applied in the order of its keys, which takes a while. A reader that
+                // has seen its first key must see its last one.
                 while stop.load(Ordering::Relaxed) == 0 {
                     let first = number_of(table.get(&[0; 40]).unwrap());
                     let last = number_of(table.get(&[11; 40]).unwrap());

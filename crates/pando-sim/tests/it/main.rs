@@ -18,7 +18,7 @@ mod linear;
 mod merge;
 mod restart;
 
-/// A number from the environment: how much to do.
+/// Returns the amount of work that the environment variable `name` asks for, or `default`.
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! The mapping journal is merged into its base, and the machine crashes meanwhile.
+//! The mapping journal is merged into its base, and the machine crashes during the merge.
 
 use pando_device::FaultyDevice;
 use pando_sim::crash::MODES;
@@ -10,19 +10,20 @@ const NONE: WriteOptions = WriteOptions {
 };
 const SEED: u64 = 1;
 
-/// One entry more, and a checkpoint.
+/// Puts one entry and writes a checkpoint.
 fn grow(db: &Db, number: u64) -> pandodb::Result<()> {
     let table = db.table("t")?;
     table.put_with(&(number % 500).to_be_bytes(), &number.to_be_bytes(), NONE)?;
     db.checkpoint()
 }
 
-/// True once a merge has written its base: its file is there before, filled with zeros.
+/// Returns true once a merge has written its base. The file of the base exists before, filled with
+/// zeros.
 fn is_merged(device: &FaultyDevice) -> bool {
     device.snapshot_file("map.2").iter().any(|byte| *byte != 0)
 }
 
-/// The number of the newest entry that is there; all before it are there, too.
+/// Returns the number of the newest entry. Checks that all entries before it exist, too.
 fn newest(db: &Db) -> u64 {
     let table = db.table("t").unwrap();
     let numbers = table.iter().map(|entry| entry.unwrap().1);
@@ -47,7 +48,7 @@ fn a_crash_while_the_mapping_is_merged_loses_nothing() {
     let mut number = 0;
     let mut before = Vec::new();
     while !is_merged(&device) {
-        // A copy from a little while before the merge.
+        // Keeps copies from shortly before the merge.
         if number % 20 == 0 {
             before.push((number, device.after_crash(1, MODES[1])));
             before.drain(..before.len().saturating_sub(2));
@@ -58,7 +59,7 @@ fn a_crash_while_the_mapping_is_merged_loses_nothing() {
     }
     drop(db);
     let (start, before) = before.remove(0);
-    // Syncs from the copy to the merge: about as many the next time.
+    // Counts the syncs from the copy to the merge, which are about as many in each run.
     let again = before.after_crash(1, MODES[1]);
     let db = store::open(SEED, &again).unwrap();
     (start..).find(|number| {

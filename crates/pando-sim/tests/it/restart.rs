@@ -1,4 +1,4 @@
-//! Processes end one after the other while the kernel goes on; then the power is cut.
+//! Processes end one after the other while the kernel keeps running. Then the power is cut.
 
 use pando_sim::restart::{RestartCase, RestartCounts};
 use pando_sim::store::Shape;

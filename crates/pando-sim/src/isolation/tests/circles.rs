@@ -1,4 +1,4 @@
-//! Circles: for each kind a history that has it, and the nearest that has not.
+//! Circles: for each kind, a history that has it, and the most similar one that does not.
 
 use super::{clean, finds, kinds, t};
 use crate::isolation::{History, Kind, Level, check};
@@ -36,7 +36,7 @@ fn g1c_is_two_transactions_that_see_each_other() {
 
 #[test]
 fn g1c_goes_through_writes_too() {
-    // T1 is before T2 on list x, and has seen what T2 wrote.
+    // T1 comes before T2 on list x, and has seen what T2 wrote.
     finds(
         Kind::G1c,
         Level::ReadCommitted,
@@ -88,6 +88,8 @@ fn g_single_is_found_in_lists() {
     clean([first, second, all, t(4).list("t/x", [1]).list("t/y", [])]);
 }
 
+/// An append that no list shows comes after all elements that were seen, so a reader that has not
+/// seen it comes before it.
 #[test]
 fn an_append_that_no_list_shows_is_behind_all_that_was_seen() {
     let first = || [t(1).append("t/x", 1), t(2).append("t/x", 2).write("t/y", 1)];
@@ -109,7 +111,7 @@ fn g_single_is_found_by_a_range() {
         Level::Snapshot,
         [writer(), t(2).range("t/a", "t/c", []).read("u/y", 1)],
     );
-    // The last key of a range is no part of it.
+    // The upper bound of a range is exclusive.
     clean([writer(), t(2).range("t/a", "t/b", []).read("u/y", 1)]);
     clean([
         writer(),
@@ -121,7 +123,7 @@ fn g_single_is_found_by_a_range() {
 fn g_nonadjacent_is_two_readers_that_see_two_writers_in_both_orders() {
     let writers = || (t(1).write("t/x", 1), t(2).write("t/y", 1));
     let (x, y) = writers();
-    // The long fork: no order of the two commits explains both.
+    // This is the long fork: no order of the two commits explains both reads.
     finds(
         Kind::GNonadjacent,
         Level::Snapshot,
@@ -159,7 +161,7 @@ fn g2_item_is_write_skew() {
 
 #[test]
 fn the_read_only_anomaly_is_a_g2_item() {
-    // Fekete, O'Neil and O'Neil 2004: without T3, T1 and T2 have an order.
+    // Fekete, O'Neil and O'Neil 2004: without T3, T1 and T2 can be ordered.
     let two = || {
         [
             t(1).read_none("t/x").read_none("t/y").write("t/x", 1),
@@ -188,7 +190,7 @@ fn g2_is_two_ranges_that_miss_each_others_keys() {
         t(2).range("t/m", "t/z", [("t/p", 1)]).write("t/b", 2),
     ]);
     clean([low(), t(2).range("t/q", "t/z", []).write("t/b", 2)]);
-    // Rows that were there are items.
+    // Anomalies on rows that existed concern items, not ranges.
     finds(
         Kind::G2Item,
         Level::Serializable,
@@ -212,14 +214,15 @@ fn real_time_is_a_read_of_what_was_before_a_commit_that_had_ended() {
         Level::Serializable,
         [writer(), t(2).read_none("t/x").during(3, 4)],
     );
-    // One that began at that very moment may be before it.
+    // A transaction that began at the moment of the commit may come before it.
     clean([writer(), t(2).read_none("t/x").during(2, 4)]);
     clean([writer(), t(2).read("t/x", 1).during(3, 4)]);
 }
 
 #[test]
 fn real_time_goes_through_moments_that_nobody_spans() {
-    // T2 had ended before T3 began, T5 before T4 did; nobody leads from the one to the other.
+    // T2 ended before T3 began, and T5 ended before T4 began, but no other transaction connects
+    // these pairs.
     let history = |ended| {
         [
             t(2).write("t/y", 2).during(3, ended),
@@ -232,6 +235,7 @@ fn real_time_goes_through_moments_that_nobody_spans() {
     clean(history(7));
 }
 
+/// A commit whose end is unknown comes before no transaction in real time.
 #[test]
 fn an_unknown_end_is_before_nobody() {
     let seen = || t(3).read("t/x", 1).during(9, 10);

@@ -1,11 +1,11 @@
-//! Transactions of several levels in one history: each has what it was promised.
+//! Transactions of several levels in one history: each gets the guarantees of its own level.
 
 use super::{clean, t};
 use crate::isolation::{History, Kind, Level, Transaction, check, examine};
 
 use Level::{ReadCommitted, Serializable, Snapshot};
 
-/// Kinds of what is forbidden where every transaction names its level.
+/// Returns the kinds of forbidden anomalies when every transaction names its level.
 fn forbidden<const N: usize>(transactions: [Transaction; N]) -> Vec<Kind> {
     let report = examine(&History::from(transactions), Serializable).unwrap();
     report.forbidden.iter().map(|it| it.kind).collect()
@@ -42,7 +42,8 @@ fn half_a_commit_counts_if_its_reader_is_at_a_snapshot() {
 
 #[test]
 fn a_forbidden_circle_does_not_hide_behind_an_allowed_one() {
-    // T4 sees half of T1 as ReadCommitted may; T1 and T2 are a write skew of serializable ones.
+    // T4 sees half of T1, as ReadCommitted may. T1 and T2 have a write skew, and both are
+    // serializable.
     let history = [
         t(1).read_none("t/y")
             .write("t/x", 1)
@@ -54,6 +55,7 @@ fn a_forbidden_circle_does_not_hide_behind_an_allowed_one() {
     assert_eq!(forbidden(history), [Kind::G2Item]);
 }
 
+/// A violation of real time is forbidden if the later transaction is serializable.
 #[test]
 fn real_time_counts_for_who_began_later() {
     let late = |writer, reader| {
@@ -69,6 +71,7 @@ fn real_time_counts_for_who_began_later() {
     assert_eq!(forbidden(late(Serializable, Snapshot)), []);
 }
 
+/// A lost update is forbidden if the transaction that committed last is at a snapshot.
 #[test]
 fn a_lost_update_counts_for_who_lost_it() {
     let lost = |first, second| {
@@ -82,7 +85,7 @@ fn a_lost_update_counts_for_who_lost_it() {
     };
     assert_eq!(forbidden(lost(ReadCommitted, Snapshot)), [Kind::LostUpdate]);
     assert_eq!(forbidden(lost(Snapshot, ReadCommitted)), []);
-    // Without LSNs it is not known who came second.
+    // Without LSNs it is unknown which transaction committed last.
     let unordered = |first, second| {
         lost(first, second).map(|it| Transaction {
             commit_lsn: None,
@@ -93,6 +96,7 @@ fn a_lost_update_counts_for_who_lost_it() {
     assert_eq!(forbidden(unordered(ReadCommitted, Snapshot)), []);
 }
 
+/// Reading aborted data is forbidden at every level.
 #[test]
 fn g1_counts_for_everybody() {
     let aborted = t(1).write("t/x", 1).aborted().level(Serializable);

@@ -1,4 +1,4 @@
-//! Histories that nobody can have recorded are refused, not judged.
+//! Histories that cannot have been recorded are refused and not judged.
 
 use super::t;
 use crate::isolation::{Bounds, History, Key, Level, Operation, Transaction, examine};

@@ -1,4 +1,4 @@
-//! The checker against histories: by hand, at random, and many at once.
+//! The checker against handwritten histories, random histories and large histories.
 
 mod circles;
 mod levels;
@@ -11,12 +11,13 @@ use super::{History, Kind, Level, Transaction, examine};
 
 const ALL: [Level; 3] = [Level::ReadCommitted, Level::Snapshot, Level::Serializable];
 
-/// Transaction `id`.
+/// Returns a transaction with this id.
 fn t(id: u64) -> Transaction {
     Transaction::new(id)
 }
 
-/// Kinds of all that is found, whether allowed at `level` or not; each once.
+/// Returns the kinds of all anomalies that are found, whether `level` allows them or not, without
+/// duplicates.
 fn kinds<const N: usize>(level: Level, transactions: [Transaction; N]) -> Vec<Kind> {
     let report = examine(&History::from(transactions), level).unwrap();
     let mut kinds: Vec<_> = (report.forbidden.iter().chain(&report.allowed))
@@ -27,7 +28,8 @@ fn kinds<const N: usize>(level: Level, transactions: [Transaction; N]) -> Vec<Ki
     kinds
 }
 
-/// Exactly `kind` is found, and it is forbidden from its level on and allowed below.
+/// Checks that exactly `kind` is found, and that it is forbidden from level `from` on and allowed
+/// below.
 #[track_caller]
 fn finds<const N: usize>(kind: Kind, from: Level, transactions: [Transaction; N]) {
     assert_eq!(kind.forbidden_from(), from);
@@ -48,7 +50,7 @@ fn finds<const N: usize>(kind: Kind, from: Level, transactions: [Transaction; N]
     }
 }
 
-/// Nothing is found at any level.
+/// Checks that no anomaly is found at any level.
 #[track_caller]
 fn clean<const N: usize>(transactions: [Transaction; N]) {
     let history = History::from(transactions);

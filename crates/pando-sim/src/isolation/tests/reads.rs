@@ -1,4 +1,4 @@
-//! Anomalies of single reads and of single keys, each with the nearest history that is clean.
+//! Anomalies of single reads and of single keys, each with the most similar history that is clean.
 
 use super::{clean, finds, t};
 use crate::isolation::{Kind, Level};
@@ -14,7 +14,7 @@ fn g1a_is_a_read_of_what_was_aborted() {
     );
     clean([writer(), reader()]);
     clean([writer().aborted(), reader().aborted()]);
-    // Nobody knows; but somebody has seen it.
+    // The outcome is unknown, but a reader has seen the value, so the writer has committed.
     clean([writer().unknown(), reader()]);
 }
 
@@ -71,13 +71,14 @@ fn a_lost_update_is_two_that_read_one_version_and_wrote_another() {
         Level::Snapshot,
         [update(1, 1), update(2, 2)],
     );
-    // By LSNs, it was not the state before the commit either: for who was promised that.
+    // With LSNs the reads also differ from the state before the commit, which only serializable
+    // transactions are promised to see.
     let by_lsn = || [update(1, 1).commit(1), update(2, 2).commit(2)];
     let both = [Kind::LostUpdate, Kind::CommitRead];
     assert_eq!(super::kinds(Level::Snapshot, by_lsn()), both[..1]);
     assert_eq!(super::kinds(Level::Serializable, by_lsn()), both);
     clean([update(1, 1), t(2).read("t/x", 1).write("t/x", 2)]);
-    // Who has not read it overwrites nothing unseen.
+    // A transaction that has not read the key overwrites no unseen version.
     clean([update(1, 1), t(2).write("t/x", 2)]);
     clean([update(1, 1), update(2, 2).aborted()]);
 }
@@ -135,7 +136,7 @@ fn an_own_read_shows_own_writes() {
             t(2).list("t/x", [2, 1]).append("t/x", 2),
         ],
     );
-    // Those who abort have seen their own writes, too.
+    // A transaction that aborts also sees its own writes.
     finds(
         own,
         level,
@@ -145,7 +146,7 @@ fn an_own_read_shows_own_writes() {
 
 #[test]
 fn an_own_append_is_taken_off_a_list_before_it_is_compared() {
-    // T1 appended 1 and saw it behind nothing; T2 was committed before it.
+    // T1 appended 1 and saw no element before it. T2 committed before T1 did.
     clean([
         t(1).append("t/x", 1).aborted().list("t/x", [1]),
         t(2).append("t/x", 2).list("t/x", [2]),
@@ -158,13 +159,14 @@ fn two_reads_of_a_key_in_a_transaction_are_the_same() {
     let internal = |last| t(2).read_none("t/x").then(last);
     let read = |id| t(id).read("t/x", 1).operations[0].clone();
     let history = [t(1).write("t/x", 1).commit(1), internal(read(2))];
-    // Between the two reads T1 was committed, so it is a G-single, too.
+    // T1 committed between the two reads, so this is also a G-single.
     assert_eq!(
         super::kinds(Level::Snapshot, history),
         [Kind::GSingle, Kind::InternalRead]
     );
     clean([t(1).write("t/x", 1), t(2).read("t/x", 1).read("t/x", 1)]);
-    // Whether a key was deleted or not there yet is not certain: no edge, but they differ.
+    // It is uncertain whether the key was deleted or did not exist yet, so there is no edge, but
+    // the two reads differ.
     let deletes = [t(1).write("t/x", 1), t(3).read("t/x", 1).delete("t/x")];
     let [write, delete] = deletes;
     finds(
@@ -264,7 +266,7 @@ fn a_read_is_of_the_state_at_its_snapshot() {
             t(3).range("t/a", "t/z", []).snapshot(10).aborted(),
         ],
     );
-    // What a transaction without LSN may have written when is not known.
+    // It is unknown when a transaction without an LSN wrote, if it did.
     let (one, two) = writers();
     clean([one, two, read(1, 20), t(4).write("t/x", 4).unknown()]);
 }
@@ -324,7 +326,7 @@ fn a_serializable_read_is_of_the_state_before_the_commit() {
         super::kinds(Level::Serializable, [writer(), reader(6)]),
         [Kind::CommitRead]
     );
-    // That is no circle, and nothing at a snapshot.
+    // There is no circle, and at a snapshot it is no anomaly.
     clean_at(Level::Snapshot, [writer(), reader(6)]);
     clean([t(1).write("t/x", 1).commit(6), reader(5)]);
 }

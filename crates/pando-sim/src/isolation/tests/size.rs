@@ -1,4 +1,4 @@
-//! Many transactions are checked in time that grows with their number.
+//! The time to check a history grows linearly with the number of transactions.
 
 use pando_sync::time::now;
 
@@ -7,11 +7,13 @@ use crate::isolation::{History, Key, Level, examine};
 
 const TRANSACTIONS: u64 = 50_000;
 const KEYS: u64 = 500;
-/// Generous: it takes less than one on a quiet machine, and far more if anything is quadratic.
+/// The bound is generous: a quiet machine takes less than a second, and quadratic work would take
+/// far longer.
 const SECONDS_MAX: u64 = 20;
 
-/// Each reads two values, writes one of them, and appends to a list. They run one after the other;
-/// or in pairs whose members read what the other one writes, before either is committed.
+/// Returns a history in which each transaction reads two values, writes one of them, and appends to
+/// a list. The transactions run one after the other, or in pairs in which each reads what the other
+/// writes, before either commits.
 fn history(is_skewed: bool) -> History {
     let mut values = vec![None; 500];
     let mut lists = vec![Vec::new(); 5000];
@@ -42,7 +44,7 @@ fn history(is_skewed: bool) -> History {
             key("lists", list),
             lists[list_at].clone(),
         ));
-        // One of a pair writes so late that the other does not see it.
+        // The first transaction of a pair writes so late that the second does not see it.
         if !is_skewed || id % 2 == 1 {
             values[write_at] = Some(id);
             if is_skewed {
