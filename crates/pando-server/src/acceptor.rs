@@ -85,6 +85,7 @@ fn is_loopback(address: SocketAddr) -> bool {
 mod tests {
     use super::is_loopback;
 
+    /// Loopback addresses are recognized in both families, also as mapped addresses.
     #[test]
     fn only_this_machine_is_loopback() {
         for (address, expected) in [

@@ -251,6 +251,7 @@ impl Settings {
 mod tests {
     use super::*;
 
+    /// Prefixes, extensions and other cases of the password are refused.
     #[test]
     fn only_the_password_is_the_password() {
         let settings = Settings::new(&ServerOptions::default(), 10);

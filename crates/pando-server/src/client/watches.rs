@@ -147,7 +147,7 @@ mod tests {
     fn look(table: &Table, db: &Db, key: &[u8]) -> Watch {
         match ValidatedBatch::new(db).watch(table, key) {
             Polled::Ready(watch) => watch,
-            Polled::Pending(_) => panic!("nobody writes"),
+            Polled::Pending(_) => panic!("no other thread writes"),
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(first.add(look(&table, &db, key), &bytes, most), Ok(()));
         }
         assert_eq!((first.len(), bytes.used()), (2, 2 * PLACE_BYTES));
-        // More keys than the engine has places.
+        // There are more keys than the engine has places, so keys share them.
         for number in 0..100_000_u32 {
             let watch = look(&table, &db, &number.to_be_bytes());
             let place = watch.place();

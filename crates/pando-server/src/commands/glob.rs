@@ -133,7 +133,7 @@ mod tests {
         assert!(!matches(&pattern, &text));
     }
 
-    /// A naive implementation to compare with.
+    /// A naive implementation that the product's is compared with.
     fn simple(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

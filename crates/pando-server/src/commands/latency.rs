@@ -238,6 +238,7 @@ fn help(context: &mut Context<'_>) -> Run {
 mod tests {
     use super::*;
 
+    /// The limits of buckets double from 1024 ns on, and counts are cumulative.
     #[test]
     fn buckets_double_and_count_all_up_to_their_end() {
         let mut latency = Histogram::new();

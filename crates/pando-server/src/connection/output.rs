@@ -220,6 +220,7 @@ mod tests {
         output.release(gate.map(Lsn));
     }
 
+    /// A gate waits at least for the LSN of the previous gate.
     #[test]
     fn a_later_gate_asks_for_no_less_than_the_one_before() {
         let mut output = Output::default();

@@ -158,14 +158,15 @@ impl Compaction {
 mod tests {
     use super::*;
 
-    /// Whoever is answered that one runs has asked that one, even before its thread has begun, and
-    /// whatever another client starts meanwhile; a later one is not asked.
+    /// A client that is told that its abort was accepted has aborted the running compaction, even
+    /// if its thread has not begun, and whatever another client starts meanwhile. Later compactions
+    /// are not aborted.
     #[test]
     fn an_abort_is_for_the_compaction_that_runs() {
         let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
         let compaction = Arc::new(Compaction::default());
         assert!(!compaction.abort());
-        // As `start` begins.
+        // This is the state at the beginning of `start`.
         compaction.state.store(RUNNING, Ordering::Relaxed);
         let progress = CompactProgress {
             phase: CompactPhase::Garbage,

@@ -269,7 +269,7 @@ impl Cursors {
 mod tests {
     use super::*;
 
-    /// The budget of a server with 64 MiB.
+    /// The budget of a server with 64 MiB of memory.
     const MOST: u64 = 6 << 20;
 
     fn key(number: u32) -> Vec<u8> {
@@ -283,7 +283,11 @@ mod tests {
         for key in [&b""[..], b"short", &long[..22], &long[..23], &long] {
             let id = cursors.insert(1, key, MOST);
             assert!(id > 0 && id < 1 << 53, "{id}");
-            assert_eq!(cursors.insert(1, key, MOST), id, "they share a place");
+            assert_eq!(
+                cursors.insert(1, key, MOST),
+                id,
+                "iterations at one key share a place"
+            );
             assert_eq!(cursors.find(id, 2), None);
             assert_eq!(cursors.find(id, 1).as_deref(), Some(key));
             let id = cursors.insert(2, key, MOST);
@@ -310,7 +314,7 @@ mod tests {
         let open: Vec<u64> = (0..100_000)
             .map(|number| cursors.insert(0, &key(number), MOST))
             .collect();
-        // A trail of ten times as many places as there is room for, in the same database.
+        // One iteration leaves ten times as many places as there is room for, in the same database.
         let mut at = cursors.insert(0, &key(1_000_000), MOST);
         for number in 1_000_001..2_000_000 {
             assert_eq!(cursors.find(at, 0), Some(key(number - 1)));
@@ -338,7 +342,7 @@ mod tests {
         let mut insert = |number: u8| cursors.insert(0, &[number; 100], most);
         let (two, three) = (insert(2), insert(3));
         let mut known = |id| cursors.find(id, 0).is_some();
-        // `two` and `one` are used, in this order.
+        // `two` and then `one` are used.
         assert!(known(two) && known(one));
         let mut insert = |number: u8| cursors.insert(0, &[number; 100], most);
         let four = insert(4);
@@ -349,7 +353,7 @@ mod tests {
             [one, two, three, four, five, six].map(&mut known),
             [false, false, false, true, true, true]
         );
-        // A place that two iterations share counts as left once both have moved on.
+        // A place that two iterations share counts as left only after both have moved on.
         let mut cursors = Cursors::new();
         let shared = cursors.insert(0, &[1; 100], most);
         cursors.insert(0, &[1; 100], most);

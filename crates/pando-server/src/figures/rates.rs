@@ -77,6 +77,7 @@ mod tests {
     use pando_stats::Statistics;
     use pando_sync::time::{Duration, now};
 
+    /// Only the latest samples count, so an old burst no longer affects the rate.
     #[test]
     fn rates_are_of_the_last_moments() {
         let (mut rates, statistics, begun) = (Rates::default(), Statistics::new(), now());

@@ -80,6 +80,7 @@ pub(crate) fn reply(status: u16, kind: &str, body: &str, head: bool) -> Vec<u8> 
 mod tests {
     use super::*;
 
+    /// Any bytes are a request, the beginning of one, or an error with its status.
     #[test]
     fn requests_are_read_whatever_comes() {
         let get = |path, head| Request::Get { path, head };

@@ -258,6 +258,7 @@ pub(crate) fn not_ready(shared: &Shared) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// The value of a label is escaped.
     #[test]
     fn labels_may_be_anything() {
         assert_eq!(label("code", "a\"b\\c\nd"), r#"code="a\"b\\c\nd""#);

@@ -1,4 +1,4 @@
-//! Pipelined GETs allocate nothing after their first batch: a counting allocator says so.
+//! Pipelined GETs allocate nothing after their first batch. A counting allocator checks that.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -15,21 +15,21 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, thread};
 use pandodb::Db;
 
-/// Counts the allocations of the loops.
+/// Counts the allocations of event loops.
 struct Counting {
-    /// Something is being measured.
+    /// True while something is measured.
     counts: AtomicBool,
     count: AtomicU64,
 }
 
 thread_local! {
-    /// Whether this thread is a loop; None until it is known.
+    /// Whether this thread is an event loop, or `None` if that is not known yet.
     static IS_LOOP: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 fn is_loop() -> bool {
     IS_LOOP.get().unwrap_or_else(|| {
-        // Not while the question is being answered, which may allocate.
+        // While that is found out, which may allocate, the thread counts as none.
         IS_LOOP.set(Some(false));
         let current = thread::current();
         let is_loop = current
@@ -40,17 +40,17 @@ fn is_loop() -> bool {
     })
 }
 
-// SAFETY: forwards to the system's allocator; the count is an atomic word.
+// SAFETY: all calls go to the system's allocator. The count is an atomic word.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.counts.load(Ordering::Relaxed) && is_loop() {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -61,13 +61,13 @@ static ALLOCATOR: Counting = Counting {
     count: AtomicU64::new(0),
 };
 
-/// GETs of one measurement.
+/// Number of GETs in a measurement.
 const GETS: usize = 100_000;
-/// Length of a pipeline.
+/// Number of commands in a pipeline.
 const BATCH: usize = 125;
-/// Bytes of a value.
+/// Number of bytes of a value.
 const VALUE: usize = 900;
-/// Keys of a store.
+/// Number of keys of a store.
 const KEYS: usize = 5_000;
 
 struct Client {
@@ -102,7 +102,8 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// One request for each pipeline of a walk over all keys; neighbours lie in different leaves.
+/// Returns one request for each pipeline of a walk over all keys. Successive keys lie in different
+/// leaves.
 fn requests() -> Vec<Vec<u8>> {
     let key = |at: usize| key_of((at * 7) % KEYS);
     let request = |first: usize| {
@@ -115,7 +116,7 @@ fn requests() -> Vec<Vec<u8>> {
     (0..KEYS).step_by(BATCH).map(request).collect()
 }
 
-/// The pages that were read, and the allocations, while `GETS` keys are asked for.
+/// Returns the number of page reads and of allocations while `GETS` keys are read.
 fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let directory = directory.unwrap();
@@ -143,7 +144,7 @@ fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
             stream: TcpStream::connect(address).unwrap(),
             replies: Vec::with_capacity(1 << 20),
         };
-        // A machine that others use makes any command slow, and an entry of the log is memory.
+        // On a busy machine any command may be slow, and an entry of the slow log needs memory.
         client.call(b"CONFIG SET slowlog-log-slower-than -1\r\n", 5);
         fill(&mut client);
         let store = opened.lock().take().unwrap();
@@ -160,7 +161,7 @@ fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
         run(0, warm_batches);
         let reads = store.statistics().get(Ticker::PageReads);
         let before = ALLOCATOR.count.load(Ordering::Relaxed);
-        assert!(before > 0, "it counts nothing");
+        assert!(before > 0, "the allocator does not count");
         run(warm_batches, GETS / BATCH);
         ALLOCATOR.counts.store(false, Ordering::Relaxed);
         let allocations = ALLOCATOR.count.load(Ordering::Relaxed) - before;
@@ -174,9 +175,9 @@ fn measure(frames: usize, warm_batches: usize) -> (u64, u64) {
 
 pub(super) fn pipelined_gets_allocate_nothing() {
     let (reads, allocations) = measure(8_000, 1);
-    assert_eq!(reads, 0, "not cached");
+    assert_eq!(reads, 0, "all pages are cached");
     assert_eq!(allocations, 0, "cached");
-    // All lists of those who wait for pages find their size in one walk over the keys.
+    // In one walk over the keys, all lists of waiting commands reach their final size.
     let (reads, allocations) = measure(256, 2 * KEYS / BATCH);
     assert!(reads > GETS as u64 / 4, "{reads} reads");
     assert_eq!(allocations, 0, "from disk");

@@ -11,24 +11,24 @@ use pando_resp::{Answer, ClientOptions};
 /// A connection to a server.
 pub(crate) struct Client {
     replies: pando_resp::Client,
-    /// The same socket, for what is no command.
+    /// The same socket, for anything that is not a command.
     pub(crate) stream: TcpStream,
 }
 
-/// The bytes of a command.
+/// Returns the bytes of a command.
 pub(crate) fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_command(&mut bytes, arguments);
     bytes
 }
 
-/// Words of a command; `''` is the empty one.
+/// Returns the words of a command. `''` is the empty word.
 pub(crate) fn words(command: &str) -> Vec<&str> {
     let word = |word| if word == "''" { "" } else { word };
     command.split_whitespace().map(word).collect()
 }
 
-/// A reply as text: `+OK`, `-ERR ...`, `:1`, `"bulk"`, `nil`, `[array]`, `{map}`, `~(set)`.
+/// Returns a reply as text: `+OK`, `-ERR ...`, `:1`, `"bulk"`, `nil`, `[array]`, `{map}`, `~(set)`.
 pub(crate) fn show(answer: &Answer) -> String {
     let list = |items: &[Answer]| items.iter().map(show).collect::<Vec<_>>().join(" ");
     match answer {
@@ -67,7 +67,7 @@ impl Client {
         Self { replies, stream }
     }
 
-    /// Bytes of all answers so far.
+    /// Returns the number of bytes of all replies so far.
     pub(crate) fn received(&self) -> u64 {
         self.replies.received()
     }
@@ -76,7 +76,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next reply; `None` if the server has closed.
+    /// Returns the next reply, or `None` if the server has closed the connection.
     pub(crate) fn try_answer(&mut self) -> Option<Answer> {
         match self.replies.reply() {
             Ok(answer) => Some(answer),
@@ -97,17 +97,17 @@ impl Client {
         self.answer()
     }
 
-    /// Sends the words of `command`; the reply as text.
+    /// Sends the words of `command`. Returns the reply as text.
     pub(crate) fn run(&mut self, command: &str) -> String {
         show(&self.call(&words(command)))
     }
 
-    /// As [`Client::run`], with the reply as it is.
+    /// Sends the words of `command`. Returns the reply as it is.
     pub(crate) fn run_raw(&mut self, command: &str) -> Answer {
         self.call(&words(command))
     }
 
-    /// The value of the only pair of a reply.
+    /// Sends `command`, whose reply is a pair. Returns the value of the pair.
     pub(crate) fn text_of(&mut self, command: &str) -> String {
         match self.run_raw(command) {
             Answer::Array(mut pair) => match pair.pop() {
@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// Each command has the reply beside it.
+    /// Runs each command, and checks that it has the reply next to it.
     #[track_caller]
     pub(crate) fn check(&mut self, script: &[(&str, &str)]) {
         for (command, expected) in script {
@@ -126,12 +126,12 @@ impl Client {
         }
     }
 
-    /// True if the server has closed the connection and sent nothing more.
+    /// Returns true if the server has closed the connection without further replies.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.try_answer().is_none()
     }
 
-    /// An integer reply.
+    /// Sends `command`, whose reply is an integer. Returns the integer.
     pub(crate) fn integer(&mut self, command: &str) -> i64 {
         match self.call(&words(command)) {
             Answer::Integer(value) => value,
@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// A text reply.
+    /// Sends `command`, whose reply is text. Returns the text.
     pub(crate) fn text(&mut self, command: &str) -> String {
         match self.call(&words(command)) {
             Answer::Bulk(bytes) => String::from_utf8(bytes).unwrap(),
@@ -150,7 +150,7 @@ impl Client {
 }
 
 impl Client {
-    /// The reply to PING, if the server takes this client at all.
+    /// Returns the reply to PING, or `None` if the server refuses this client.
     pub(crate) fn try_answer_to_ping(&mut self) -> Option<String> {
         self.stream.write_all(b"PING\r\n").ok()?;
         self.try_answer().map(|answer| show(&answer))

@@ -1,4 +1,4 @@
-//! Data that do not fit into memory: commands wait for pages, and mean the same.
+//! Data that do not fit into memory: commands wait for pages and have the same results.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ fn value(n: usize) -> String {
     format!("{n:x}-").repeat(120)
 }
 
-/// A server whose database has `KEYS` keys and is several times its pool.
+/// Returns a server whose database has `KEYS` keys and is several times larger than its pool, and a
+/// client.
 fn filled() -> (Fixture, Client) {
     let server = Fixture::opened_by(
         ServerOptions {
@@ -61,12 +62,12 @@ fn commands_that_wait_for_pages_have_the_same_replies() {
         }
     }
     let waits = usize::try_from(suspended(&mut client) - before).unwrap();
-    assert!(waits > 0, "nothing had to be fetched");
+    assert!(waits > 0, "no command waited for a page");
     assert!(
         waits < KEYS * 5 / 8,
         "{waits} waits: the pipeline is fetched key by key"
     );
-    // A completion that waits for a timer of the loop takes hundreds of milliseconds, each.
+    // A completion that waits for a timer of the loop would take hundreds of milliseconds.
     assert!(
         began.elapsed() < Duration::from_secs(8),
         "{:?}",
@@ -178,7 +179,7 @@ fn clients_that_go_away_while_they_wait_for_pages_harm_nobody() {
         });
         going.send(&commands.collect::<Vec<_>>().concat());
         if round % 2 == 0 {
-            // Its neighbour learns how many wait only after some of the commands have run.
+            // The reply shows that some of the commands have run and the others wait.
             client.integer("DBSIZE");
         }
         drop(going);
@@ -221,7 +222,7 @@ fn a_command_of_many_keys_has_its_pages_read_together() {
         let values = numbers.iter().map(|n| Answer::Bulk(value(*n).into_bytes()));
         assert_eq!(client.answer(), Answer::Array(values.collect()));
         let waits = suspended(&mut client) - before;
-        // The pool has 160 frames, the device takes 20 reads.
+        // The pool has 160 frames, and the device takes 20 reads at a time.
         assert!(waits < count as u64 / 2, "{waits} waits for {count} keys");
     }
 }

@@ -1,4 +1,4 @@
-//! Each command's replies.
+//! The replies of each command.
 
 use crate::fixture::Fixture;
 

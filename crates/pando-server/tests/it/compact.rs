@@ -1,4 +1,4 @@
-//! PANDO COMPACT while clients go on.
+//! PANDO COMPACT while clients continue.
 
 use pando_sync::thread;
 
@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, open_on_disk, options};
 
 const KEYS: usize = 40_000;
 
-/// A field of INFO persistence.
+/// Returns a field of INFO persistence, or `None` if it is missing.
 fn field(client: &mut Client, name: &str) -> Option<String> {
     let info = client.text("INFO persistence");
     let line = info.lines().find_map(|line| line.strip_prefix(name));
@@ -58,7 +58,7 @@ fn a_server_compacts_its_store_and_serves_meanwhile() {
     let mut again = 0;
     let mut turn = 0;
     while field(&mut client, "compact_in_progress").unwrap() == "1" {
-        // Whoever asks too early is told so.
+        // A request during a compaction is refused.
         again += usize::from(other.run("BGREWRITEAOF").starts_with("-ERR"));
         turn += 10;
         other.run(&format!("SET fresh:{turn} {turn}"));
@@ -88,6 +88,6 @@ fn a_server_compacts_its_store_and_serves_meanwhile() {
     assert!(["ok", "aborted"].contains(&&*last), "{last}");
     let docs = client.run("COMMAND DOCS pando|compact");
     assert!(docs.contains("as small as"), "{docs}");
-    // One that runs does not keep the server from its end.
+    // A running compaction does not delay the end of the server.
     client.check(&[("PANDO COMPACT", "+Background compaction started")]);
 }

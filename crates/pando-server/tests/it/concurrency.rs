@@ -1,4 +1,4 @@
-//! Several clients at once.
+//! Several clients at the same time.
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;

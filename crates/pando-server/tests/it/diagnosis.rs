@@ -1,4 +1,4 @@
-//! SLOWLOG, LATENCY and MEMORY.
+//! Tests of SLOWLOG, LATENCY and MEMORY.
 
 use pando_resp::Answer;
 use pando_sync::thread;
@@ -41,7 +41,8 @@ fn slow_commands_are_logged_with_arguments_time_and_client() {
     assert_eq!(
         commands,
         [
-            // What turns it off is judged by what it has set, what turns it on likewise.
+            // A CONFIG SET is judged by the threshold that it has just set: the one that turns the
+            // log on is logged, and the one that turns it off is not.
             "[\"AUTH\" \"(redacted)\" \"(redacted)\"]",
             "[\"SET\" \"a\" \"1\"]",
             "[\"CONFIG\" \"SET\" \"slowlog-log-slower-than\" \"(redacted)\"]",

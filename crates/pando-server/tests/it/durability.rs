@@ -1,4 +1,4 @@
-//! Replies and the log.
+//! Replies that wait for the log.
 
 use pando_server::{Durability, ServerOptions};
 use pando_sync::{Arc, Mutex, Rank};
@@ -75,7 +75,7 @@ fn saves_are_taken_and_dated() {
     assert!((now - 100..=now + 1).contains(&saved), "{saved}");
 }
 
-/// Somebody else has committed a value, and the log has not been flushed yet.
+/// The test has committed a value with another handle, and the log has not been flushed yet.
 #[test]
 fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     let store = Arc::new(Mutex::new(Rank::Caller, None));
@@ -88,8 +88,8 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     let mut client = server.client();
     let db = store.lock().take().expect("the store is open");
     client.check(&[("SET a 1", "+OK"), ("SET b x", "+OK"), ("SET a 2", "+OK")]);
-    let keys = db.existing_table("db/0/keys").expect("it is there");
-    let row = keys.get(b"\0a").unwrap().expect("it is set");
+    let keys = db.existing_table("db/0/keys").expect("the table exists");
+    let row = keys.get(b"\0a").unwrap().expect("the key is set");
     let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
     let reads = [
         ("GET a", "\"2\""),
@@ -110,7 +110,7 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
             batch.put(&keys, b"\0a", &row).unwrap();
             let outcome = batch.try_commit(&mut reactor).unwrap();
             let Polled::Ready(Outcome::Committed(committed)) = outcome else {
-                panic!("{read}: nothing is in the way");
+                panic!("{read}: no conflict is possible");
             };
             lsn = committed;
         }
@@ -121,23 +121,23 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
         }
     }
     assert_eq!(waited, 8);
-    // GETs that run together.
+    // These GETs run together in one pipeline run.
     let mut batch = ValidatedBatch::new(&db);
     batch.put(&keys, b"\0a", &row).unwrap();
     let outcome = batch.try_commit(&mut reactor).unwrap();
     let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
-        panic!("nothing is in the way");
+        panic!("no conflict is possible");
     };
     client.send(&encode(&["GET", "a"]).repeat(8));
     (0..8).for_each(|_| assert_eq!(show(&client.answer()), "\"2\""));
     assert!(Some(db.durable_lsn()) >= lsn);
-    // Nobody waits any more.
+    // Without durability no reply waits.
     client.check(&[("CONFIG SET durability none", "+OK")]);
     let mut batch = ValidatedBatch::new(&db);
     batch.put(&keys, b"\0a", &row).unwrap();
     let outcome = batch.try_commit(&mut reactor).unwrap();
     let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
-        panic!("nothing is in the way");
+        panic!("no conflict is possible");
     };
     client.check(&[("GET a", "\"2\"")]);
     assert!(Some(db.durable_lsn()) < lsn);

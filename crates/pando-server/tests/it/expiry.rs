@@ -1,4 +1,4 @@
-//! Keys that end.
+//! Keys with deadlines.
 
 use pando_sync::thread;
 use pando_sync::time::{Duration, now, unix_ms};
@@ -77,7 +77,7 @@ fn deadlines_are_kept_and_replaced_by_other_commands() {
             "GETEX a EX -1",
             "-ERR invalid expire time in 'getex' command",
         ),
-        // It may be said again, and counts once more.
+        // The option may be repeated, and the last one counts.
         ("GETEX a EX 5 ex 300", "\"2\""),
         ("TTL a", ":300"),
         ("SET a 2 EX 5 XX EX 200", "+OK"),
@@ -88,7 +88,7 @@ fn deadlines_are_kept_and_replaced_by_other_commands() {
         ("SET a 2 EX 5 KEEPTTL", "-ERR syntax error"),
         ("SET a 2 KEEPTTL EX 5", "-ERR syntax error"),
         ("GETEX a PERSIST EX 5", "-ERR syntax error"),
-        // What is not there cannot end.
+        // A missing key cannot expire.
         ("GETEX nothing EX -1", "nil"),
         ("EXPIRE a -1", ":1"),
         ("EXISTS a", ":0"),
@@ -163,7 +163,7 @@ fn ended_keys_are_removed_without_being_read() {
 fn an_entry_follows_its_key() {
     let server = Fixture::new();
     let mut client = server.client();
-    // One entry for each key, moved only to be earlier; INFO counts entries.
+    // Each key has one entry, which moves only to an earlier time. INFO counts entries.
     let expires = |client: &mut crate::client::Client| {
         let info = client.text("INFO keyspace");
         let at = info.find("expires=").unwrap() + 8;

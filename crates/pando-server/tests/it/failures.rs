@@ -1,4 +1,4 @@
-//! What clients are told when the store fails: pipeline runs as well as single commands.
+//! The replies to clients when the store fails, to pipeline runs as well as to single commands.
 
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
@@ -10,10 +10,10 @@ use crate::fixture::{Fixture, options};
 use crate::statistics::fields;
 
 const MEMORY: u64 = 16 << 20;
-/// Frames of a store whose data do not fit.
+/// Number of frames of a store whose data do not fit.
 const FRAMES: usize = 160;
 
-/// A server over a device that fails as it is told.
+/// Starts a server over a device that fails on command.
 fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, FaultyDevice) {
     let device = FaultyDevice::new(1);
     let options = ServerOptions {
@@ -54,7 +54,7 @@ fn send_gets(client: &mut Client, numbers: impl Iterator<Item = usize>) -> usize
     send(client, numbers.map(|number| encode(&["GET", &key(number)])))
 }
 
-/// Calls and failed calls of `command` since the last reset.
+/// Returns the calls and the failed calls of `command` since the last reset.
 fn calls(client: &mut Client, command: &str) -> (u64, u64) {
     let all = fields(client, "commandstats");
     let Some(parts) = all.get(&format!("cmdstat_{command}")) else {
@@ -74,7 +74,7 @@ fn a_log_that_fails_acknowledges_nothing() {
     send_sets(&mut client, 0..20);
     (0..20).for_each(|_| assert_eq!(show(&client.answer()), "+OK"));
     device.fail(FaultPlan::sticky(Operation::Sync, "log", 1, Fault::Io));
-    // What comes before the first write is answered, and nothing behind it.
+    // Commands before the first write are answered, and those after it are not.
     send_gets(&mut client, 0..20);
     send_sets(&mut client, 20..40);
     send_gets(&mut client, 0..20);
@@ -84,7 +84,7 @@ fn a_log_that_fails_acknowledges_nothing() {
     let error = show(&client.answer());
     assert!(error.starts_with("-MISCONF"), "{error}");
     assert!(client.is_closed());
-    // Others read what there is, and write nothing any more.
+    // Other clients can read, and no longer write.
     send_gets(&mut other, 0..20);
     for number in 0..20 {
         assert_eq!(show(&other.answer()), format!("\"{}\"", value(number)));
@@ -136,12 +136,12 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
                 break;
             }
         }
-        assert!(refused > 1000, "it was not full");
+        assert!(refused > 1000, "the disk was not full");
         let written = kept.iter().filter(|kept| **kept).count();
         assert!(written > 1000, "{written} were written");
         let (calls, failed) = calls(&mut client, "set");
         assert_eq!((calls, failed), (1 + refused + written as u64, refused));
-        // What was refused is not there, what was not is.
+        // Refused writes have no effect, and accepted ones do.
         let check = |client: &mut Client| {
             for first in (0..kept.len()).step_by(500) {
                 let numbers = first..(first + 500).min(kept.len());
@@ -157,7 +157,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         };
         check(&mut client);
         device.set_capacity(1 << 40);
-        // Nobody tells when there is room.
+        // Nothing reports that there is room again, so writes are retried.
         while show(&client.call(&["SET", "room", "1"])) != "+OK" {}
         check(&mut client);
     }
@@ -202,7 +202,7 @@ fn a_page_that_cannot_be_read_is_an_error_of_its_gets_and_no_others() {
         (found, all["keyspace_misses"].as_str()),
         (2000 - failed, "0")
     );
-    // The same of those that write: some keys have deadlines, so a SET reads first.
+    // The same holds for writes: some keys have deadlines, so a SET reads first.
     client.check(&[("CONFIG RESETSTAT", "+OK")]);
     let (mut rows, mut failed) = ((0..2000).collect::<Vec<_>>(), 0);
     for round in 0..20 {

@@ -9,22 +9,22 @@ use pandodb::Db;
 
 use crate::client::Client;
 
-/// Memory of a store of a test.
+/// Bytes of memory of a test's store.
 const MEMORY: u64 = 32 << 20;
-/// Frames of a store whose data do not fit.
+/// Number of frames of a store whose data do not fit.
 const FRAMES: usize = 160;
 
-/// Opens a store in memory: quick, and its flushes cost nothing.
+/// Opens a store in memory, which is fast and flushes at no cost.
 pub(crate) fn open(_: &Path) -> pandodb::Result<Db> {
     Db::builder().max_memory(MEMORY).open_in_memory()
 }
 
-/// Opens a store in a directory that is removed with the guard.
+/// Opens a store in `directory`.
 pub(crate) fn open_on_disk(directory: &Path) -> pandodb::Result<Db> {
     Db::builder().max_memory(MEMORY).open(directory)
 }
 
-/// Opens a store with so few frames that most reads have to be fetched.
+/// Opens a store with so few frames that most reads need a page from disk.
 pub(crate) fn open_small(directory: &Path) -> pandodb::Result<Db> {
     Db::builder()
         .max_memory(MEMORY)
@@ -32,17 +32,17 @@ pub(crate) fn open_small(directory: &Path) -> pandodb::Result<Db> {
         .open(directory)
 }
 
-/// A server and its store.
+/// A server and the directory of its store.
 pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
-    /// Of the HTTP endpoint, if it was asked for.
+    /// The address of the HTTP endpoint, if the options ask for one.
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) handle: Handle,
     thread: Option<JoinHandle<Result<(), Error>>>,
     _directory: tempfile::TempDir,
 }
 
-/// Options for tests: port 0, two loops.
+/// Returns options for tests: port 0 and two event loops.
 pub(crate) fn options() -> ServerOptions {
     ServerOptions {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
@@ -80,7 +80,7 @@ impl Fixture {
         }
     }
 
-    /// A client of a server that is ready.
+    /// Returns a client of a server that is ready, and waits for that.
     pub(crate) fn client(&self) -> Client {
         let client = self.raw_client();
         while !self.handle.is_serving() {
@@ -89,7 +89,7 @@ impl Fixture {
         client
     }
 
-    /// A client, ready or not.
+    /// Returns a client, whether the server is ready or not.
     pub(crate) fn raw_client(&self) -> Client {
         Client::connect(self.address)
     }
@@ -104,7 +104,8 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         self.handle.shutdown();
         if let Some(thread) = self.thread.take() {
-            // A test that has failed already says why; `join` is for those that ask.
+            // A failed test has reported its cause already. Tests that check the result call
+            // `join`.
             drop(thread.join());
         }
     }

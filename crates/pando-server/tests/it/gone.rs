@@ -1,4 +1,4 @@
-//! Clients that are gone while something of theirs waits, and such that are silent.
+//! Clients that disappear while a command of theirs waits, and clients that are silent.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small};
 
-/// A field of INFO.
+/// Returns a field of INFO.
 fn field(client: &mut Client, section: &str, name: &str) -> String {
     let text = client.text(&format!("INFO {section}"));
     let value = text.lines().find_map(|line| line.strip_prefix(name));
@@ -16,7 +16,7 @@ fn field(client: &mut Client, section: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("no {name}")).to_owned()
 }
 
-/// Waits until `field` of the section of clients is `expected`.
+/// Waits until the field `name` of INFO clients is `expected`.
 #[track_caller]
 fn wait_for(client: &mut Client, name: &str, expected: &str) {
     let limit = now() + Duration::from_secs(20);
@@ -30,7 +30,8 @@ fn wait_for(client: &mut Client, name: &str, expected: &str) {
 fn peers_that_close_while_a_command_of_theirs_waits_are_closed() {
     let server = Fixture::new();
     let mut other = server.client();
-    // More than is read ahead, and less than the system takes beside it: the end lies behind it.
+    // This is more than the server reads ahead, and less than the socket buffers take in addition.
+    // So the end of the connection comes after it.
     let flood = encode(&["SET", "k", &"x".repeat(1000)]).repeat(140);
     let mut waiting = Vec::new();
     for round in 0..20 {
@@ -55,7 +56,7 @@ fn peers_that_close_while_a_command_of_theirs_waits_are_closed() {
     drop(waiting);
     wait_for(&mut other, "connected_clients", "1");
     wait_for(&mut other, "clients_in_timeout_table", "0");
-    assert_eq!(other.run("EXISTS k"), ":0", "what came behind has not run");
+    assert_eq!(other.run("EXISTS k"), ":0", "later commands have not run");
 }
 
 #[test]
@@ -64,9 +65,9 @@ fn a_peer_that_is_cut_off_while_its_command_waits_is_closed() {
     let mut other = server.client();
     let mut client = server.client();
     client.send(b"PING\r\nWAIT 1 100000000\r\n");
-    // More than is read ahead.
+    // This is more than the server reads ahead.
     client.send(&encode(&["SET", "k", &"x".repeat(1000)]).repeat(140));
-    // A reply that nobody has read makes the end of the connection a reset.
+    // With an unread reply, the end of the connection is a reset.
     client.stream.peek(&mut [0]).unwrap();
     wait_for(&mut other, "blocked_clients", "1");
     drop(client);
@@ -74,7 +75,7 @@ fn a_peer_that_is_cut_off_while_its_command_waits_is_closed() {
     wait_for(&mut other, "clients_in_timeout_table", "0");
 }
 
-/// A command that ends by itself is answered to a peer that has said that it sends nothing more.
+/// A peer that has shut down its sending side gets the replies of commands that end by themselves.
 #[test]
 fn a_peer_that_sends_nothing_more_has_its_replies() {
     let server = Fixture::opened_by(crate::fixture::options(), open_on_disk);
@@ -112,7 +113,7 @@ fn peers_that_close_behind_cold_reads_and_durable_writes_are_closed() {
     wait_for(&mut other, "connected_clients", "1");
 }
 
-/// The line of the system about the server's end of the connection of `client`.
+/// Returns the system's line about the server's end of the connection of `client`.
 fn socket(server: SocketAddr, client: &Client) -> Vec<String> {
     let client = client.stream.local_addr().unwrap();
     let text = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -130,13 +131,14 @@ fn the_system_asks_silent_peers_whether_they_are_there() {
     let server = Fixture::new();
     let mut client = server.client();
     client.check(&[("CONFIG GET tcp-keepalive", "[\"tcp-keepalive\" \"300\"]")]);
-    // The timer that runs (2: questions to the silent), and the hundredths of a second it has.
+    // Returns the kind of the running timer (2: keep-alive), and its remaining hundredths of a
+    // second.
     let timer = |client: &Client| {
         let words = socket(server.address, client);
         let (kind, left) = words[5].split_once(':').unwrap();
         (kind.to_owned(), u64::from_str_radix(left, 16).unwrap())
     };
-    // Until what was sent is acknowledged another timer may run.
+    // Another timer may run until all bytes are acknowledged.
     let limit = now() + Duration::from_secs(20);
     let mut asked = timer(&client);
     while asked.0 != "02" && now() < limit {
@@ -163,7 +165,7 @@ fn only_the_idle_time_out_and_such_that_do_not_read() {
     idle.check(&[("PING", "+PONG")]);
     blocked.send(b"CLIENT SETNAME blocked\r\nWAIT 1 0\r\n");
     assert_eq!(show(&blocked.answer()), "+OK");
-    // Without an end: the server stops to read it.
+    // It never reads, so the server stops reading from it.
     deaf.send(&encode(&["GET", "big"]).repeat(500));
     other.check(&[("CONFIG SET timeout 1", "+OK")]);
     wait_for(&mut other, "connected_clients", "2");

@@ -1,4 +1,4 @@
-//! Clients that mean no good.
+//! Hostile clients.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 
@@ -38,7 +38,7 @@ fn breaches_of_the_protocol_are_told_and_closed() {
         show(&client.answer()),
         "-ERR Protocol error: too big inline request"
     );
-    // Negative counts are nothing.
+    // A negative count is an empty command.
     let mut client = server.client();
     client.send(b"*-1\r\n*0\r\n*-2147483648\r\nPING\r\n");
     assert_eq!(show(&client.answer()), "+PONG");
@@ -65,21 +65,22 @@ fn an_unknown_peer_can_send_little() {
     let text = "-ERR Protocol error: unauthenticated bulk length";
     assert_eq!(show(&client.answer()), text);
     assert!(client.is_closed());
-    // Replies that are read late come all.
+    // All replies arrive, however late they are read.
     let mut slow = server.client();
     slow.send(&b"PING\r\n".repeat(8000));
     thread::sleep(Duration::from_millis(100));
     for _ in 0..8000 {
         assert_eq!(show(&slow.answer()), "-NOAUTH Authentication required.");
     }
-    // A flood that is never read is stopped, and others are served.
+    // A flood whose replies are not read is stopped, and other clients are served.
     let mut flood = server.client();
     let sent = write_until_stuck(&mut flood, &b"PING\r\n".repeat(1000));
     assert!(sent < 64 << 20, "{sent} bytes were taken");
     assert_eq!(server.client().run("AUTH secret"), "+OK");
 }
 
-/// Writes `bytes` over and over until the server takes no more for a while; how many it took.
+/// Writes `bytes` repeatedly until the server takes no more for a while. Returns the number of
+/// bytes it took.
 fn write_until_stuck(client: &mut Client, bytes: &[u8]) -> usize {
     client.stream.set_nonblocking(true).unwrap();
     let (mut sent, mut since) = (0, now());
@@ -121,7 +122,7 @@ fn replies_that_are_never_read_stop_their_connection_only() {
         assert!(unsent < 3 << 20, "{unsent} bytes of replies are held");
     }
     assert_eq!(other.run("PING"), "+PONG");
-    // The flood goes on where it stopped, and every reply is whole.
+    // The flood continues where it stopped, and every reply is whole.
     let whole = sent / get.len();
     for _ in 0..whole.min(200) {
         assert_eq!(show(&flood.answer()).len(), value.len() + 2);
@@ -182,6 +183,8 @@ fn random_bytes_do_no_harm() {
     assert_eq!(server.client().run("PING"), "+PONG");
 }
 
+/// A pattern that takes exponential time in a naive matcher is answered before the client's
+/// timeout.
 #[test]
 fn a_hostile_pattern_does_not_stop_others() {
     let server = Fixture::new();

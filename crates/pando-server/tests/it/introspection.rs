@@ -1,4 +1,4 @@
-//! COMMAND, CONFIG, CLIENT, INFO, TIME.
+//! Tests of COMMAND, CONFIG, CLIENT, INFO and TIME.
 
 use pando_resp::Answer;
 

@@ -1,4 +1,4 @@
-//! Strings that are too long for pages: staged as they arrive, sent as they are read.
+//! Strings that are too long for pages: they are staged as they arrive, and sent as they are read.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 
 const MIB: usize = 1 << 20;
-/// Longest value in pages here.
+/// Length of the longest value in pages.
 const PLAIN: usize = 6000;
 
 /// A server whose strings lie in small chunks, and its store.
@@ -51,7 +51,7 @@ impl Large {
         self.db.lock().clone().expect("the store is open")
     }
 
-    /// Free bytes once nothing is left to be freed.
+    /// Waits until all garbage is freed. Returns the measure of free space.
     fn free(&self) -> u64 {
         let db = self.db();
         let since = now();
@@ -67,19 +67,19 @@ impl Large {
     }
 }
 
-/// What the store could still take.
+/// A measure of the free space of a store.
 trait Unallocated {
     fn unallocated(&self) -> u64;
 }
 
 impl Unallocated for pandodb::Report {
     fn unallocated(&self) -> u64 {
-        // The file may grow meanwhile: what is used is what counts.
+        // The file may grow during a test, so only the used bytes count.
         u64::MAX - (self.data_bytes - self.data_free_bytes)
     }
 }
 
-/// Bytes that tell where they are and whose.
+/// Returns `count` random bytes that `seed` determines.
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -105,7 +105,7 @@ impl Values for Client {
         assert_eq!(self.integer(&format!("STRLEN {key}")), length);
     }
 
-    /// `?` stands for the value.
+    /// Runs `command` with `value` in place of each `?`.
     fn call_with(&mut self, command: &str, value: &[u8]) -> Answer {
         let words: Vec<&[u8]> = command
             .split(' ')
@@ -119,7 +119,7 @@ fn bulk(bytes: &[u8]) -> Answer {
     Answer::Bulk(bytes.to_vec())
 }
 
-/// Lengths on both sides of what is held whole, and of what lies in pages.
+/// Lengths around the limits of values that are held whole, and of values in pages.
 const LENGTHS: [usize; 8] = [
     PLAIN - 23,
     PLAIN,
@@ -226,7 +226,7 @@ fn parts_are_changed_as_in_a_vector() {
     let mut client = large.server.client();
     let big = bytes(1, 2 * MIB + 9);
     let steps: [(&str, usize, &[u8]); 12] = [
-        // Command, offset, what comes.
+        // The command, the offset, and the new bytes.
         ("append", 0, &big[..5000]),
         ("append", 0, &big[..3000]),
         ("append", 0, b"x"),
@@ -262,7 +262,7 @@ fn parts_are_changed_as_in_a_vector() {
             client.holds(&key, &model);
         }
     }
-    // A piece that makes a string of nothing.
+    // SETRANGE on a missing key makes a string.
     assert_eq!(
         show(&client.call_with("SETRANGE z 10 ?", &big)),
         format!(":{}", big.len() + 10)
@@ -318,10 +318,10 @@ fn deadlines_move_and_end_without_the_chunks() {
     assert!(client.run_raw("GETEX k PX 300") == bulk(&value));
     client.check(&[("PEXPIRE k 5000000", ":1")]);
     client.holds("p", &value);
-    // An entry of the cleaner that comes due moves to the deadline that there is by then.
+    // When the cleaner's old entry becomes due, it moves to the current deadline.
     assert_eq!(show(&client.call_with("SET moved ? PX 150", &value)), "+OK");
     client.check(&[("PEXPIRE moved 100000", ":1")]);
-    // One that nobody reads goes by itself.
+    // A key that no client reads is removed after its deadline.
     assert_eq!(show(&client.call_with("SET gone ? PX 100", &value)), "+OK");
     let since = now();
     while client.integer("DBSIZE") > 3 {
@@ -391,7 +391,7 @@ fn transactions_that_are_not_executed_leave_nothing() {
     let (first, value) = (bytes(1, 2 * MIB), bytes(2, 3 * MIB));
     client.set("x", &first);
     client.set("k", &first);
-    // Discarded, aborted, watched in vain.
+    // The transactions are discarded, aborted, or refused because a watched key has changed.
     let used = large.free();
     for end in ["DISCARD", "EXEC"] {
         client.check(&[("WATCH x", "+OK"), ("MULTI", "+OK")]);
@@ -416,7 +416,7 @@ fn transactions_that_are_not_executed_leave_nothing() {
     client.check(&[("DISCARD", "-ERR DISCARD without MULTI")]);
     assert_eq!(large.free(), used);
     client.holds("x", &first);
-    // Puts and takes away in one go.
+    // One transaction puts a value and takes it away.
     client.check(&[("MULTI", "+OK")]);
     assert_eq!(show(&client.call_with("SET x ?", &value)), "+QUEUED");
     client.check(&[
@@ -447,7 +447,7 @@ fn large_arguments_and_replies_keep_their_place_in_a_pipeline() {
     }
     let mut sender = client.stream.try_clone().unwrap();
     let writer = thread::spawn(move || {
-        // Pieces that end anywhere.
+        // The pieces end at arbitrary positions.
         let mut rest = input.as_slice();
         for size in (1..).map(|round: usize| round * 977 % 300_000 + 1) {
             let (piece, behind) = rest.split_at(rest.len().min(size));
@@ -519,7 +519,7 @@ fn who_goes_away_leaves_nothing_behind() {
         assert!(since.elapsed() < Duration::from_secs(20));
     }
     other.check(&[("DBSIZE", ":1")]);
-    // A reader that goes leaves nothing, either.
+    // A reader that disconnects leaves nothing behind either.
     other.set("k", &value);
     for _ in 0..5 {
         let mut client = large.server.client();
@@ -571,19 +571,19 @@ fn arguments_that_cannot_be_taken_are_passed_over() {
         assert_eq!(answer, text, "{command}");
         client.check(&[("PING", "+PONG"), ("DBSIZE", ":0")]);
     }
-    // Inside MULTI it is an error that EXEC knows of.
+    // Inside MULTI the refusal is an error that makes EXEC fail.
     client.check(&[("MULTI", "+OK")]);
     assert!(show(&client.call_with("ECHO ?", &value)).starts_with("-ERR argument"));
     assert!(client.run("EXEC").starts_with("-EXECABORT"));
     assert_eq!(client.text_of("CONFIG GET proto-max-bulk-len"), "536870912");
-    // Nothing is longer than that.
+    // No argument may be longer than that.
     client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870913\r\n");
     assert_eq!(
         show(&client.answer()),
         "-ERR Protocol error: invalid bulk length"
     );
     assert!(client.is_closed());
-    // Whoever is not known sends little.
+    // A client that has not authenticated may send only little.
     let mut unknown = large.server.client();
     unknown.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5000000\r\n");
     assert_eq!(
@@ -622,7 +622,7 @@ fn large_arguments_are_passed_over_until_the_store_is_open() {
     while other.run("PING") != "+PONG" {
         thread::yield_now();
     }
-    // It began when nothing could be stored.
+    // The command began before the store was open.
     client.send(&command[2 * MIB..]);
     assert_eq!(show(&client.answer()), loading);
     client.set("k", &value);
@@ -668,11 +668,15 @@ fn conflicts_change_large_strings_one_after_the_other() {
                     let piece = [b'a' + thread; 10_000];
                     let length = client.call(&[&b"APPEND"[..], b"k", &piece]);
                     assert!(matches!(length, Answer::Integer(_)), "{length:?}");
-                    // The value stays as long as it is: only its chunks tell that it changed.
+                    // The length of the value does not change, so only its chunks show that it
+                    // changed.
                     let from = usize::from(thread) * 100;
                     if round > 0 {
                         let own = client.run_raw(&format!("GETRANGE same {from} {}", from + 99));
-                        assert!(own == bulk(&[b'A' + round - 1; 100]), "it was undone");
+                        assert!(
+                            own == bulk(&[b'A' + round - 1; 100]),
+                            "the change was undone"
+                        );
                     }
                     let place = format!("SETRANGE same {from} ?");
                     let length = client.call_with(&place, &[b'A' + round; 100]);
@@ -716,14 +720,15 @@ fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
         .collect();
     let until = now() + Duration::from_secs(30);
     let used = || large.db().memory().chunk_buffers.used_bytes;
-    // As many as there is room for have begun: one more would be too much.
+    // As many clients as there is room for have begun: one more would exceed it.
     let (chunk, room) = (16 << 10, memory.budget_bytes / 2);
     while used() + chunk <= room {
         assert!(now() < until, "{} of {room}", used());
         thread::yield_now();
     }
     assert!(used() <= room, "{} of {room}", used());
-    // The others go on meanwhile, and the last one has its turn when the first ones go.
+    // Other clients continue meanwhile, and the last one has its turn when the first ones
+    // disconnect.
     client.set("short", b"value");
     client.holds("short", b"value");
     let mut last = halves.pop().unwrap();

@@ -1,4 +1,4 @@
-//! Start, stop, admission.
+//! Start, stop, and admission of clients.
 
 use std::net::{SocketAddr, TcpStream};
 

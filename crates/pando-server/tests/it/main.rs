@@ -1,4 +1,4 @@
-//! Tests over real sockets: a server in this process on port 0, and a small blocking client.
+//! Tests over real sockets, with a server in this process on port 0 and a small blocking client.
 
 #[cfg(test)]
 mod client;

@@ -1,4 +1,4 @@
-//! The HTTP endpoint: what it says, and what it makes of anything that is sent to it.
+//! The HTTP endpoint: its contents, and its replies to arbitrary requests.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -31,7 +31,7 @@ fn connect(server: &Fixture) -> TcpStream {
     stream
 }
 
-/// All that is answered to `request`, until the end.
+/// Sends `request`. Returns everything up to the end of the connection.
 fn exchange(server: &Fixture, request: &[u8]) -> String {
     let mut stream = connect(server);
     stream.write_all(request).unwrap();
@@ -40,7 +40,7 @@ fn exchange(server: &Fixture, request: &[u8]) -> String {
     reply
 }
 
-/// Status and body of `path`.
+/// Returns status and body of `path`.
 fn get(server: &Fixture, path: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
     let reply = exchange(server, request.as_bytes());
@@ -51,7 +51,8 @@ fn get(server: &Fixture, path: &str) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
-/// Names of all samples of `text`, each of which follows the help and type of its family.
+/// Returns the names of all samples of `text`, and checks that each follows the help and the type
+/// of its family.
 fn names_of(text: &str) -> BTreeSet<&str> {
     let (mut names, mut family, mut kind) = (BTreeSet::new(), "", "");
     for line in text.lines() {
@@ -134,7 +135,7 @@ fn all_that_is_counted_and_measured_is_there_and_the_dashboard_has_no_other_name
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Words of two parts and more that stand in quotes in `text`: names of figures.
+/// Returns the quoted words in `text` that have at least two parts: names of figures.
 fn quoted_names(text: &str) -> BTreeSet<&str> {
     let is_name = |word: &&str| {
         let only = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -190,7 +191,7 @@ fn the_dashboard_finds_all_its_figures_in_stats_json() {
     let places = [&all["counters"], &all["gauges"], &all["histograms"]];
     for name in wanted {
         let is_there = places.iter().any(|place| !place[name].is_null());
-        assert!(is_there, "{name} is none of /stats.json");
+        assert!(is_there, "{name} is not in /stats.json");
     }
 }
 
@@ -274,7 +275,7 @@ fn anything_may_be_sent_to_the_endpoint() {
     }
     let reply = exchange(&server, b"HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("\r\n\r\n"));
-    // A request in pieces.
+    // The request arrives in pieces.
     let mut stream = connect(&server);
     for piece in [&b"GET /hea"[..], b"lthz HTTP/1.1\r\n", b"\r", b"\n"] {
         stream.write_all(piece).unwrap();
@@ -283,7 +284,7 @@ fn anything_may_be_sent_to_the_endpoint() {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.ends_with("\r\n\r\nok\n"), "{reply}");
-    // Those who say nothing keep nobody out, however many there are.
+    // Silent connections keep no other client out, however many there are.
     let silent: Vec<_> = (0..100).map(|_| connect(&server)).collect();
     assert_eq!(get(&server, "/healthz").0, 200);
     drop(silent);

@@ -1,4 +1,4 @@
-//! Random commands against a naive twin.
+//! Random commands compared with a naive twin.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use pando_resp::Answer;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
 
-/// Commands that follow from a seed.
+/// Commands that a seed determines.
 struct Random(Rng);
 
 impl Random {
@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-/// The naive twin: what Redis does to strings, in the plainest way.
+/// The naive twin does what Redis does with strings, in the simplest way.
 #[derive(Default)]
 struct Twin(BTreeMap<String, String>);
 
@@ -73,7 +73,7 @@ impl Twin {
         }
     }
 
-    /// Commands of several keys, or of all.
+    /// Runs commands of several keys, or of all keys.
     fn run_many(&mut self, words: &[String]) -> String {
         let rows = &mut self.0;
         match words[0].as_str() {
@@ -145,7 +145,7 @@ fn command(random: &mut Random) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// A reply as text; keys come in no particular order.
+/// Returns a reply as text, with the keys of KEYS in order.
 fn reply(words: &[String], answer: Answer) -> String {
     match answer {
         Answer::Array(mut keys) if words[0] == "KEYS" => {
@@ -156,7 +156,7 @@ fn reply(words: &[String], answer: Answer) -> String {
     }
 }
 
-/// One batch: alone, as a pipeline, or between MULTI and EXEC.
+/// Runs a batch of commands as a pipeline or between MULTI and EXEC.
 fn batch(client: &mut Client, twin: &mut Twin, random: &mut Random) {
     let commands: Vec<_> = (0..=random.0.u64(..12)).map(|_| command(random)).collect();
     let expected: Vec<String> = commands.iter().map(|words| twin.run(words)).collect();

@@ -1,4 +1,4 @@
-//! GETs and SETs that run together mean what they mean one by one.
+//! GETs and SETs that run together have the same effect as one by one.
 
 use fastrand::Rng;
 use pando_resp::Answer;
@@ -11,11 +11,12 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
 
-/// Commands that follow from a seed.
+/// Commands that a seed determines.
 struct Random(Rng);
 
 impl Random {
-    /// Few keys, so that they meet again; some too long to be stored as they are.
+    /// Returns one of few keys, so that they repeat. Some keys are too long to be stored as they
+    /// are.
     fn key(&mut self) -> String {
         match self.0.u64(..20) {
             0 => "folded".repeat(1000),
@@ -23,7 +24,7 @@ impl Random {
         }
     }
 
-    /// Some lie in pages of their own, some in chunks.
+    /// Returns a value. Some values lie in pages of their own, and some in chunks.
     fn value(&mut self) -> String {
         let text = self.0.u64(..1000).to_string();
         match self.0.u64(..60) {
@@ -56,7 +57,7 @@ impl Random {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// Mostly GETs, or mostly SETs, or both in turn.
+    /// Returns a pipeline mostly of GETs, mostly of SETs, or of both in turn.
     fn pipeline(&mut self) -> Vec<Vec<String>> {
         let (count, taste) = (self.0.u64(..200), self.0.u64(..3));
         let commands = (0..count).map(|n| {
@@ -71,8 +72,8 @@ impl Random {
     }
 }
 
-/// What commands leave behind in figures: calls, refusals and failures of each, hits and misses,
-/// keys, deadlines.
+/// Returns what commands leave in the statistics: calls, refusals and failures of each command,
+/// hits and misses, keys, and deadlines.
 fn figures(client: &mut Client) -> Vec<String> {
     let mut figures = Vec::new();
     for (name, value) in fields(client, "commandstats keyspace stats") {
@@ -92,7 +93,7 @@ fn figures(client: &mut Client) -> Vec<String> {
     figures
 }
 
-/// Commands that ran in pipeline runs.
+/// Returns the number of commands that ran in pipeline runs.
 fn together_count(client: &mut Client) -> u64 {
     fields(client, "stats")["commands_together"]
         .parse()
@@ -128,7 +129,8 @@ fn pipelines_mean_what_their_commands_mean_one_by_one() {
             assert_eq!(figures(&mut client), figures(&mut twin));
         }
         assert!(client.integer("DBSIZE") > 0);
-        // Every third pipeline is of GETs and SETs in turn, and none is pure.
+        // A third of the pipelines has GETs and SETs in turn, and every pipeline has other
+        // commands, too.
         let (ours, all) = (together_count(&mut client), 60 * 100);
         assert!(ours > all / 2, "{ours} of {all} ran together");
         assert_eq!(together_count(&mut twin), 0);
@@ -145,7 +147,7 @@ fn pipelines_of_data_that_do_not_fit_mean_the_same() {
         let mut sent = Vec::new();
         let mut expected = Vec::new();
         for _ in 0..100 {
-            // First all keys, then some places that come again.
+            // First all keys are set, and then random ones are used again.
             let number = match round {
                 0..40 => round * 100 + expected.len(),
                 _ => random.0.usize(..4000),
@@ -172,7 +174,7 @@ fn pipelines_of_data_that_do_not_fit_mean_the_same() {
     let suspended: u64 = fields(&mut client, "stats")["suspended_commands"]
         .parse()
         .unwrap();
-    assert!(suspended > 1000, "{suspended}: it did fit");
+    assert!(suspended > 1000, "{suspended}: the data fit into memory");
     let together = together_count(&mut client);
     assert!(together > 5000, "{together} of 30000 ran together");
 }
@@ -279,22 +281,23 @@ fn a_session_that_has_not_authenticated_is_refused() {
     assert_eq!(answers[2..], ["+OK", "+OK", "+OK"]);
 }
 
-/// A writer sets two keys to a number, both at once; readers look at one and then at the other.
-/// Who has seen a number sees no older one behind it.
+/// A writer sets two keys to the same number in one command, and readers get one key and then the
+/// other. A reader that has seen a number must not see an older one afterwards.
 #[test]
 fn a_get_sees_nothing_older_than_the_get_before_it() {
     let server = Fixture::with(ServerOptions {
         durability: Durability::None,
         ..options()
     });
-    // They lie in different leaves.
+    // This makes the two keys lie in different leaves.
     let filler = (0..60).map(|n| encode(&["SET", &format!("b{n:02}"), &"x".repeat(3000)]));
     let mut writer = server.client();
     writer.send(&filler.collect::<Vec<_>>().concat());
     (0..60).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Clients are dealt to the loops: some of these share none with the writer.
+        // Clients are distributed over the loops, so some of these do not share a loop with the
+        // writer.
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut client = server.client();
@@ -309,7 +312,7 @@ fn a_get_sees_nothing_older_than_the_get_before_it() {
                             _ => "0".to_owned(),
                         };
                         let number: usize = number.parse().unwrap();
-                        assert!(number >= newest, "{number} behind {newest} at {place}");
+                        assert!(number >= newest, "{number} after {newest} at {place}");
                         newest = number;
                     }
                 }

@@ -1,4 +1,4 @@
-//! PANDO PROFILE: what commands say of where they spent their time.
+//! PANDO PROFILE: commands report where they spent their time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use pando_server::ServerOptions;
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 
-/// The profile of the last command, its fields as they are shown.
+/// Returns the profile of the last command, with its fields as text.
 fn last(client: &mut Client) -> BTreeMap<String, String> {
     let pando_resp::Answer::Array(fields) = client.call(&["PANDO", "PROFILE", "GET"]) else {
         panic!("PANDO PROFILE GET replies pairs");
@@ -41,7 +41,7 @@ fn a_durable_write_shows_its_commit_and_the_wait_for_the_log() {
         let part = format!("\"{step}\" [:1 :");
         assert!(profile["commit"].contains(&part), "{step}: {profile:?}");
     }
-    // A run and its commit.
+    // One run is the command, and the other one is its commit.
     assert_eq!(profile["runs"], ":2", "{profile:?}");
     client.check(&[("GET key", "\"value\"")]);
     let profile = last(&mut client);

@@ -1,4 +1,4 @@
-//! SCAN and KEYS.
+//! Tests of SCAN and KEYS.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, options};
 
-/// One call: the next cursor and the keys.
+/// Makes one call. Returns the next cursor and the keys.
 fn step(client: &mut Client, cursor: &str, options: &str) -> (String, Vec<String>) {
     let Answer::Array(reply) = client.call(&words(&format!("SCAN {cursor} {options}"))) else {
         panic!("SCAN replies an array");
@@ -115,14 +115,14 @@ fn an_unknown_cursor_starts_over() {
     let (mut client, mut other) = (server.client(), server.client());
     let keys = fill(&mut client, 50);
     let (cursor, first) = step(&mut client, "0", "COUNT 10");
-    // The cursor of a database that is not selected is not known.
+    // A cursor of another database is unknown.
     client.run("SELECT 1");
     client.run("SET elsewhere 1");
     assert_eq!(step(&mut client, &cursor, "").1, ["elsewhere"]);
-    // Another connection may go on with it.
+    // Another connection may continue with the cursor.
     let (_, second) = step(&mut other, &cursor, "COUNT 10");
     assert!(first.iter().all(|key| !second.contains(key)));
-    // As often as anybody likes.
+    // The cursor can be used repeatedly, also after many other calls.
     for _ in 0..4200 {
         step(&mut other, "0", "COUNT 1");
     }
@@ -133,10 +133,10 @@ fn an_unknown_cursor_starts_over() {
     }
 }
 
-/// How long a fast iteration is waited for.
+/// The longest wait for a fast iteration.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server with `max_memory` bytes.
+/// Returns a server with `max_memory` bytes of memory.
 fn with_memory(max_memory: u64) -> Fixture {
     Fixture::opened_by(options(), move |_| {
         pandodb::Db::builder()
@@ -160,7 +160,8 @@ fn fill_quickly(client: &mut Client, prefix: &str, count: usize) {
 
 #[test]
 fn a_slow_iteration_beside_fast_ones_ends() {
-    // Room for fewer places than a fast one leaves behind between two steps of the slow one.
+    // There is room for fewer places than a fast iteration leaves between two steps of the slow
+    // one.
     let server = with_memory(16 << 20);
     let mut slow = server.client();
     fill_quickly(&mut slow, "key:", 200);
@@ -189,7 +190,7 @@ fn a_slow_iteration_beside_fast_ones_ends() {
             }
         }
         stop.store(true, Ordering::Relaxed);
-        assert_eq!(cursor, "0", "the iteration has an end");
+        assert_eq!(cursor, "0", "the iteration ends");
         assert_eq!(found.len(), 200);
     });
     let memory = slow.text("INFO memory");
@@ -214,7 +215,7 @@ fn an_iteration_among_a_hundred_thousand_that_are_open_ends() {
                 let mut client = server.client();
                 client.run(&format!("SELECT {database}"));
                 fill_quickly(&mut client, "key:", EACH);
-                // Two iterations go on from each place, and one of them stops behind it.
+                // Two iterations continue from each place, and one of them stops after it.
                 let (mut cursor, mut steps) = ("0".to_owned(), 0);
                 loop {
                     let command = encode(&["SCAN", &cursor, "COUNT", "1"]);
@@ -260,7 +261,7 @@ fn a_cursor_from_before_a_restart_starts_over() {
     server.join().unwrap();
     let server = start();
     let mut client = server.client();
-    // Places that are in the slots of those before.
+    // These places take the slots of the places before the restart.
     let mut cursor_of_now = "0".to_owned();
     for _ in 0..2 {
         cursor_of_now = step(&mut client, &cursor_of_now, "COUNT 20").0;
@@ -296,7 +297,7 @@ fn replies_over_many_keys_are_bounded_however_many_are_asked_for() {
         }
     }
     assert_eq!(found, COUNT);
-    // What fits into no call is found all the same, one call for all of it.
+    // The bound is one of the reply: if few keys match, one call covers all of them.
     let (next, keys) = step(&mut client, "0", "COUNT 1000000000 MATCH *0700");
     assert_eq!((next.as_str(), keys.len()), ("0", COUNT.div_ceil(10_000)));
     let reply = client.run("KEYS *");

@@ -1,4 +1,4 @@
-//! Clients that stop in the middle: of a reply that they read, of a command that they send.
+//! Clients that stop in the middle of a reply that they read, or of a command that they send.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 
@@ -12,10 +12,10 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 
 const MIB: usize = 1 << 20;
-/// After which a peer that stands still is closed, in these tests.
+/// In these tests, a peer that makes no progress for this long is disconnected.
 const STALL: Duration = Duration::from_millis(700);
 
-/// A server with small chunks, and its store.
+/// Starts a server with small chunks. Returns it and its store.
 fn server(stall_timeout: Duration) -> (Fixture, Arc<Mutex<Option<Db>>>) {
     let db = Arc::new(Mutex::new(Rank::Caller, None));
     let place = db.clone();
@@ -46,7 +46,7 @@ fn wait_until_alone(other: &mut Client) {
     }
 }
 
-/// Bytes of the data file that something has, once no more than `most` are.
+/// Waits until at most `most` bytes of the data file are in use.
 #[track_caller]
 fn wait_for_use(db: &Db, most: usize) {
     let limit = limit();
@@ -79,7 +79,7 @@ fn a_reader_that_stops_keeps_what_it_reads_and_goes_in_the_end() {
         put(&mut other, "read");
         put(&mut other, "another");
     }
-    // Both values that are there, and the one that is read.
+    // These are the two current values and the one that is being read.
     wait_for_use(&db, 3 * value.len() + 2 * MIB);
     assert!(db.garbage_left());
     other.check(&[("CONFIG SET stall-timeout 1", "+OK")]);
@@ -98,7 +98,7 @@ fn a_reader_that_is_slow_and_goes_on_has_its_value() {
     slow.send(&encode(&["GET", "k"]));
     let (begun, mut got) = (now(), 0);
     let mut piece = vec![0; 64 << 10];
-    // Slow for longer than anybody may stand still.
+    // The client is slow for longer than a peer may stand still.
     while begun.elapsed() < 4 * STALL {
         got += slow.stream.read(&mut piece).unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -111,7 +111,7 @@ fn a_reader_that_is_slow_and_goes_on_has_its_value() {
     assert_eq!(slow.run("PING"), "+PONG");
 }
 
-/// The same where all replies are in memory: nothing but the socket is waited for.
+/// All replies are in memory, so that the server waits only for the socket.
 #[test]
 fn a_reader_of_many_replies_that_is_slow_and_goes_on_has_them() {
     let server = Fixture::with(ServerOptions {
@@ -146,7 +146,7 @@ fn an_upload_that_stalls_is_ended() {
         b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20\r\nabc".to_vec(),
         b"PING\r\n*1\r\n".to_vec(),
     ];
-    // Of a value that goes to chunks, all but the last byte.
+    // All but the end of a value that goes to chunks.
     let mut large = encode(&[b"SET", &b"k"[..], &vec![b'z'; 4 * MIB]]);
     large.truncate(large.len() - 3);
     parts.push(large);
@@ -165,7 +165,8 @@ fn an_upload_that_stalls_is_ended() {
     for client in &mut stalled {
         while client.try_answer().is_some() {}
     }
-    // Nothing has happened, nothing is kept; who waits for the server or sends nothing stays.
+    // No command has run, and nothing is kept. Clients that wait for the server or send nothing
+    // stay.
     assert_eq!(other.run("GET k"), "\"1\"");
     let db = db.lock().clone().unwrap();
     wait_for_use(&db, 2 * MIB);
@@ -179,7 +180,7 @@ fn an_upload_that_is_slow_and_goes_on_arrives() {
     let (server, _db) = server(STALL);
     let mut slow = server.client();
     let command = encode(&["SET", "k", &"v".repeat(60)]);
-    // Each byte comes in time; all of them take longer than anybody may stand still.
+    // Each byte arrives in time, but all of them together take longer than a peer may stand still.
     for byte in command.chunks(1) {
         slow.send(byte);
         thread::sleep(4 * STALL / u32::try_from(command.len()).unwrap());
@@ -187,7 +188,8 @@ fn an_upload_that_is_slow_and_goes_on_arrives() {
     assert_eq!(show(&slow.answer()), "+OK");
 }
 
-/// Who is sent more than it reads stays stopped, and is closed, also with small replies.
+/// A client that does not read its replies is stopped and then disconnected, also if each reply is
+/// small.
 #[test]
 fn a_flood_whose_replies_nobody_reads_is_ended() {
     let (server, _db) = server(STALL);

@@ -1,4 +1,4 @@
-//! Each figure of the server is driven by itself, and moves by what was done.
+//! For each figure of the server there is a command that moves it, by exactly what was done.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, words};
 use crate::fixture::{Fixture, open_small, options};
 
-/// Where INFO shows the tickers of the server.
+/// The names under which INFO shows the tickers of the server.
 const SHOWN: &[(Ticker, &str)] = &[
     (Ticker::ConnectionsReceived, "total_connections_received"),
     (Ticker::ConnectionsRejected, "rejected_connections"),
@@ -26,12 +26,12 @@ const SHOWN: &[(Ticker, &str)] = &[
     (Ticker::ExpiredKeys, "expired_keys"),
     (Ticker::TransactionConflicts, "transaction_conflicts"),
 ];
-/// A command, its reply, and what it moves.
+/// A command, its reply, and the tickers it moves.
 type Case = (&'static str, &'static str, &'static [(Ticker, u64)]);
-/// The one request that reads them all.
+/// The request that reads all of them.
 const ASK: &str = "INFO stats";
 
-/// The fields of `sections` of INFO.
+/// Returns the fields of `sections` of INFO.
 pub(crate) fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, String> {
     let text = client.text(&format!("INFO {sections}"));
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -40,7 +40,7 @@ pub(crate) fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, St
         .collect()
 }
 
-/// All tickers, in the order of `SHOWN`, and the length of the reply that has them.
+/// Returns all tickers in the order of `SHOWN`, and the length of the reply that contains them.
 fn counts(client: &mut Client) -> (Vec<u64>, u64) {
     let text = client.text(ASK);
     let value = |name: &str| {
@@ -53,7 +53,7 @@ fn counts(client: &mut Client) -> (Vec<u64>, u64) {
     (counts.collect(), (text.len() + digits + 5) as u64)
 }
 
-/// Runs `drive`; the tickers that moved, and by how much, but for what asking for them costs.
+/// Runs `drive`. Returns the tickers that moved and by how much, without the cost of reading them.
 fn moved(client: &mut Client, drive: impl FnOnce(&mut Client)) -> Vec<(Ticker, u64)> {
     let (before, reply_bytes) = counts(client);
     drive(client);
@@ -98,7 +98,7 @@ fn commands_lookups_errors_and_bytes_count_once() {
             ":2",
             &[(KeyspaceHits, 2), (KeyspaceMisses, 1)],
         ),
-        // Commands that write what they reply before, too.
+        // Commands that write and reply with an old value count as lookups, too.
         ("GETSET a 2", "\"1\"", &[(KeyspaceHits, 1)]),
         ("SET a 3 GET", "\"2\"", &[(KeyspaceHits, 1)]),
         ("GETEX a EX 1000", "\"3\"", &[(KeyspaceHits, 1)]),
@@ -128,7 +128,7 @@ fn commands_lookups_errors_and_bytes_count_once() {
         expected.sort_unstable_by_key(|(ticker, _)| SHOWN.iter().position(|of| of.0 == *ticker));
         assert_eq!(found, expected, "{command}");
     }
-    // Refused ones are no commands that ran.
+    // A refused command has not run.
     let found = moved(&mut client, |client| drop(client.run("NOSUCH")));
     assert!(found.contains(&(CommandErrors, 1)) && found.iter().all(|of| of.0 != Commands));
 }
@@ -159,7 +159,7 @@ fn counts_are_told_and_reset_in_the_order_of_a_pipeline() {
             text.lines().find_map(value).unwrap()
         })
     };
-    // RESETSTAT itself counts when it is over, INFO too.
+    // RESETSTAT and INFO are counted after they have run.
     assert_eq!(ask("GET a\nGET b\nGET b\nINFO stats"), [4, 1, 2]);
     assert_eq!(
         ask("GET a\nCONFIG RESETSTAT\nGET a\nGET b\nINFO stats"),
@@ -268,7 +268,7 @@ fn waits_for_the_engine_are_counted_and_are_part_of_the_latency() {
     assert_eq!(
         count("keyspace_hits"),
         KEYS as u64,
-        "a wait is no second hit"
+        "a wait counts no second hit"
     );
     assert!(all["cmdstat_get"].starts_with(&format!("calls={KEYS},")));
 }
@@ -311,7 +311,8 @@ fn commands_have_calls_times_and_percentiles_by_name() {
     client.run("GET");
     client.run("INCR a");
     client.run("CLIENT SETNAME me");
-    // The subcommand is refused, the container, and nothing that has figures.
+    // These are refused: a subcommand, its container, and an unknown subcommand, which has no
+    // figures.
     client.run("CLIENT SETNAME");
     client.run("CLIENT");
     client.run("CLIENT NOSUCH");
@@ -357,7 +358,7 @@ fn the_rate_of_commands_is_that_of_the_last_seconds() {
             .parse()
             .unwrap();
         if rate > 0.0 {
-            // Half a second is the shortest time that it is taken of.
+            // The rate is measured over at least half a second.
             assert!(rate <= sent as f64 / 0.5, "{rate} of {sent}");
             return;
         }
@@ -384,7 +385,7 @@ fn a_reset_begins_all_figures_anew_those_of_the_engine_too() {
     ] {
         assert_eq!(after[name], "0", "{name}");
     }
-    // The reset ends behind the moment that it begins anew from.
+    // The reset itself is counted, since it finishes after the counters were set to zero.
     assert_eq!(after["total_commands_processed"], "1");
     assert!(!after.contains_key("errorstat_ERR"));
 }

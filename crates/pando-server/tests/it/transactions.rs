@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH.
+//! Tests of MULTI, EXEC, DISCARD and WATCH.
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
@@ -79,7 +79,7 @@ fn an_exec_that_is_refused_ends_its_transaction() {
         ("EXEC x", refused),
         ("EXEC", "-ERR EXEC without MULTI"),
         ("EXISTS a", ":0"),
-        // What was watched is forgotten, too.
+        // The refused EXEC also ends all watches.
         ("WATCH a", "+OK"),
         ("EXEC x", refused),
     ]);
@@ -141,14 +141,14 @@ fn a_change_of_a_watched_key_refuses_exec() {
             ("SET done 1", "+QUEUED"),
             ("EXEC", if refused { "nil" } else { "[+OK]" }),
         ]);
-        // Watches end with EXEC.
+        // EXEC ends all watches.
         other.run("SET a changed");
         client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")]);
     }
     client.check(&[("WATCH a", "+OK"), ("UNWATCH", "+OK")]);
     other.run("SET a 3");
     client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")]);
-    // An EXEC or DISCARD that ends no transaction ends no watch.
+    // Without a transaction, EXEC and DISCARD do not end watches.
     for (word, refusal) in [
         ("EXEC", "-ERR EXEC without MULTI"),
         ("DISCARD", "-ERR DISCARD without MULTI"),
@@ -180,7 +180,7 @@ fn an_exec_that_is_refused_leaves_the_session_as_it_was() {
 fn a_watched_key_that_ends_has_changed() {
     let server = Fixture::new();
     let mut client = server.client();
-    // On a slow machine the key may end before it is watched: then again.
+    // On a slow machine the key may expire before it is watched, and then this is repeated.
     loop {
         client.check(&[("SET a 1 PX 100", "+OK"), ("WATCH a", "+OK")]);
         if client.run("EXISTS a") == ":1" {
@@ -192,7 +192,7 @@ fn a_watched_key_that_ends_has_changed() {
     client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil")]);
 }
 
-/// Keys `over-N` that have ended and are still there, if the cleaner was not quicker.
+/// Makes expired keys `over-N`. Returns true if the cleaner has not removed any of them.
 fn end_keys(client: &mut Client, count: usize) -> bool {
     for number in 0..count {
         client.send(&encode(&["SET", &format!("over-{number}"), "1", "PX", "1"]));
@@ -210,7 +210,7 @@ fn end_keys(client: &mut Client, count: usize) -> bool {
 fn a_key_that_had_ended_before_it_was_watched_has_not_changed_when_it_is_cleaned_away() {
     let server = Fixture::new();
     let mut client = server.client();
-    // One, and more than one look of WATCH takes.
+    // One key, and more keys than WATCH checks in one step.
     for (count, rounds) in [(1, 20), (1_200, 3)] {
         let mut met = 0;
         while met < rounds {
@@ -223,7 +223,7 @@ fn a_key_that_had_ended_before_it_was_watched_has_not_changed_when_it_is_cleaned
             client.check(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")]);
         }
     }
-    // What comes back is a change.
+    // An expired key that is set again has changed.
     let mut other = server.client();
     end_keys(&mut client, 1);
     client.check(&[("WATCH over-0", "+OK")]);
@@ -273,7 +273,7 @@ fn nobody_sees_half_an_exec() {
                 })
             })
             .collect();
-        // Some have come between a run and its commit.
+        // This continues until some conflicts have happened between a run and its commit.
         while fields(&mut first, "stats")["transaction_conflicts"]
             .parse::<u64>()
             .unwrap()
@@ -314,7 +314,7 @@ fn optimistic_counting_loses_nothing() {
     assert_eq!(server.client().run("GET n"), "\"150\"");
 }
 
-/// Memory that all connections take for what they watch.
+/// Returns the bytes that the watches of all connections take.
 fn watched_bytes(client: &mut Client) -> u64 {
     fields(client, "memory")["memory_watches"].parse().unwrap()
 }
@@ -331,7 +331,7 @@ fn long_keys_are_watched_without_being_kept() {
         let reply = client.call(&["WATCH", &key(number)]);
         assert_eq!(show(&reply), "+OK");
     }
-    // Beside tests that run at the same time: the keys are 540 MB.
+    // The keys are 540 MB. The bound leaves room for other tests that run at the same time.
     let grown = resident(&mut other).saturating_sub(before);
     assert!(grown < 300_000_000, "{grown} bytes");
     let used = watched_bytes(&mut other);
@@ -341,7 +341,7 @@ fn long_keys_are_watched_without_being_kept() {
     assert_eq!(watched_bytes(&mut other), 0);
 }
 
-/// A WATCH of `count` keys that begin alike.
+/// Returns a WATCH of `count` keys with a common prefix.
 fn watch_many(prefix: &str, count: usize) -> Vec<u8> {
     let mut words = vec!["WATCH".to_owned()];
     words.extend((0..count).map(|number| format!("{prefix}{number}")));
@@ -354,7 +354,7 @@ fn many_keys_are_watched_in_time_and_all_of_them() {
     let server = Fixture::opened_by(options(), open);
     let (mut client, mut other) = (server.client(), server.client());
     let prefix = "x".repeat(100);
-    // The client gives up after 20 seconds.
+    // The client times out after 20 seconds.
     for changed in [0, 31_234, 59_999] {
         client.send(&watch_many(&prefix, 60_000));
         assert_eq!(show(&client.answer()), "+OK");
@@ -387,7 +387,7 @@ fn what_all_connections_watch_is_bounded_and_given_back() {
     assert_eq!(
         watched_bytes(&mut second),
         used,
-        "none of those that were refused"
+        "refused watches take no memory"
     );
     second.check(&[("WATCH one", "+OK"), ("UNWATCH", "+OK")]);
     first.check(&[("UNWATCH", "+OK")]);
@@ -397,10 +397,10 @@ fn what_all_connections_watch_is_bounded_and_given_back() {
     while watched_bytes(&mut first) > 0 {
         assert!(
             pando_sync::time::now() < limit,
-            "a connection that is gone watches"
+            "a closed connection still watches"
         );
     }
-    // In a transaction it counts as well.
+    // A transaction counts towards a client's memory as well.
     let list = first.text("CLIENT LIST");
     assert!(list.contains("multi-mem=0 "), "{list}");
     first.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED")]);
@@ -429,7 +429,7 @@ fn an_unwatch_that_is_queued_ends_no_watch_of_its_own_transaction() {
     client.check(&[("WATCH k", "+OK")]);
     other.check(&[("SET k 1", "+OK")]);
     client.check(&[("MULTI", "+OK"), ("UNWATCH", "+QUEUED")]);
-    // Pages that are not in memory: EXEC runs again.
+    // These pages are not in memory, so EXEC runs again.
     for number in (0..3000).step_by(100) {
         assert_eq!(client.run(&format!("GET key:{number}")), "+QUEUED");
     }

@@ -56,6 +56,8 @@ impl PipelineQuota {
 mod tests {
     use super::*;
 
+    /// After a run that was cut off, the quota is the number of commands that it ran, and then it
+    /// doubles.
     #[test]
     fn a_wait_makes_pipeline_runs_begin_small() {
         let mut quota = PipelineQuota::default();
