@@ -99,6 +99,7 @@ impl IoBackend {
 mod tests {
     use super::*;
 
+    /// A name with an exclamation mark asks for this back end and no substitute.
     #[test]
     fn a_way_that_no_other_replaces_has_an_exclamation_mark() {
         assert_eq!(IoBackend::from_name("uring!"), Some(IoBackend::UringOnly));

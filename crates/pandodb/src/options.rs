@@ -412,7 +412,7 @@ mod tests {
         Budget::new(options, options.check().unwrap())
     }
 
-    /// Indices of frames and segments have 32 bits, however large the machine is.
+    /// Indices of frames and segments have 32 bits, however much memory there is.
     #[test]
     fn the_largest_budget_has_parts_of_32_bits() {
         let options = Builder::default().max_memory(u64::MAX);
@@ -423,7 +423,7 @@ mod tests {
             u64::from(whole.segments) * whole.segment_bytes,
             LOG_BYTES_MAX
         );
-        // Segments are small in the smallest memory.
+        // With the least memory, segments are small.
         let options = Builder::default().max_memory(MAX_MEMORY_MIN);
         let small = budget(&options.log_bytes(LOG_BYTES_MAX));
         assert_eq!(
@@ -432,7 +432,7 @@ mod tests {
         );
     }
 
-    /// A number of segments whose low half is 0 is refused, not cut to 32 bits.
+    /// A number of segments whose low 32 bits are 0 is refused and not truncated.
     #[test]
     fn a_log_of_too_many_segments_is_refused() {
         let error = Builder::default().log_bytes(1 << 58).check().unwrap_err();

@@ -1,6 +1,6 @@
-//! Each test drives one ticker or measure of the engine or a layer below, and checks that it moves
-//! by exactly what was done: the drive returns the expected change, the harness measures the actual
-//! one.
+//! Each test drives one ticker or measure of the engine or of a layer below, and checks that it
+//! moves by exactly what was done. The drive returns the expected change, and the harness measures
+//! the actual one.
 
 use std::ops::Bound;
 use std::task::Waker;
@@ -59,7 +59,7 @@ fn warm() -> Place {
     place
 }
 
-/// A store with `value` under `known` and some more keys, of which only roots are in memory.
+/// Returns a store with `value` under `known` and some more keys, with only roots in memory.
 fn cold_with(value: &[u8], options: &Builder) -> Place {
     let device = FaultyDevice::new(1);
     let place = place_of(&device, options.clone());
@@ -106,10 +106,11 @@ fn fill(table: &Table, keys: std::ops::Range<u32>) {
     }
 }
 
-/// Does something, and returns the expected change of the count.
+/// The name of a ticker or measure, the store, and what is done to it, which returns the expected
+/// change.
 type Drive = (&'static str, fn() -> Place, fn(&Place) -> u64);
 
-/// Attempts to read once while the root is latched.
+/// Tries to read once while the root is latched.
 fn read_latched(place: &Place) {
     let engine = place.db.engine();
     let tree = place.table.state.tree().unwrap();
@@ -145,7 +146,7 @@ fn conflict(place: &Place) -> u64 {
     1
 }
 
-/// Carries out a step that faults seven times on a page that is in memory.
+/// Runs a step that faults seven times on a page that is in memory.
 fn fault_often(place: &Place) -> u64 {
     let root = place.table.state.tree().unwrap().root;
     let mut turns = 0;
@@ -164,7 +165,7 @@ fn drop_a_table(place: &Place) -> u64 {
     let table = place.db.table("dropped").unwrap();
     let before = ticks(&place.db, Ticker::Splits);
     fill(&table, 0..40);
-    // The first split of the root makes two pages, each other split one more.
+    // The first split of the root makes two pages, and each other split makes one more.
     let pages = 1 + (ticks(&place.db, Ticker::Splits) - before) + 1;
     place.db.drop_table("dropped").unwrap();
     while place.db.garbage_left() {
@@ -173,7 +174,7 @@ fn drop_a_table(place: &Place) -> u64 {
     pages
 }
 
-/// Writes a checkpoint; returns the number of pages that it wrote.
+/// Writes a checkpoint. Returns the number of pages that it wrote.
 fn checkpoint(place: &Place) -> u64 {
     let before = ticks(&place.db, Ticker::PageWrites);
     place.db.checkpoint().unwrap();
@@ -187,7 +188,7 @@ fn put_and_checkpoint(place: &Place) -> u64 {
     checkpoint(place)
 }
 
-/// Puts a value of three chunks of 128 KiB, the last one shorter.
+/// The size of a value of three chunks of 128 KiB, the last one shorter.
 const LARGE_BYTES: u64 = 300 << 10;
 
 fn put_large(place: &Place) {
@@ -207,7 +208,7 @@ fn read_large(place: &Place) {
     assert_eq!(value.len() as u64, LARGE_BYTES);
 }
 
-/// Reads a key that is not in memory: the page that it misses is the only leaf.
+/// Reads a key that is not in memory. The only page that is missing is a leaf.
 fn get_cold(place: &Place) -> u64 {
     assert!(place.table.contains(b"known").unwrap());
     1
@@ -319,7 +320,7 @@ const ENGINE: [Drive; 42] = [
     ("checkpoint_pages", warm, checkpoint),
     ("mapping_write_bytes", warm, |place| {
         checkpoint(place);
-        // A section of the journal holds one such group; a superblock has two slots.
+        // One section of the journal holds such a group, and the superblock has two slots.
         3 * 4096
     }),
     ("writes_aside", warm, |place| {
@@ -396,7 +397,7 @@ const ENGINE: [Drive; 42] = [
 const BELOW: [Drive; 25] = [
     ("restarts", warm, |place| {
         read_latched(place);
-        // Eight optimistic tries and one with latches.
+        // There are eight optimistic attempts and one with latches.
         9
     }),
     ("restarts_pessimistic", warm, |place| {
@@ -404,7 +405,7 @@ const BELOW: [Drive; 25] = [
         1
     }),
     ("splits", warm, |place| {
-        // The fourth of these does not fit in a page.
+        // The fourth of these entries does not fit in a page.
         fill(&place.table, 0..5);
         1
     }),
@@ -429,7 +430,7 @@ const BELOW: [Drive; 25] = [
         || cold_of_three_levels(),
         |place| {
             get_cold(place);
-            // The root is wired when the store is opened.
+            // Opening the store has wired the root, so only the inner page below it is read.
             1
         },
     ),
@@ -438,7 +439,7 @@ const BELOW: [Drive; 25] = [
         || cold_with(&[5; 20_000], &options()),
         |place| {
             assert_eq!(place.table.get(b"known").unwrap().unwrap().len(), 20_000);
-            // Each page has a header of 16 bytes; the index of such a value is in its leaf.
+            // Each page has a header of 16 bytes. The index of a value of this size is in its leaf.
             20_000_u64.div_ceil(PAGE_BYTES)
         },
     ),
@@ -459,7 +460,7 @@ const BELOW: [Drive; 25] = [
         fill(&place.table, 0..50);
         let before = bytes();
         let pages = checkpoint(place);
-        // An uncompressed page has four blocks, all others have one.
+        // An uncompressed page takes four blocks, and a compressed one takes one.
         (4 * pages * PAGE_BYTES - (bytes() - before)) / (3 * PAGE_BYTES)
     }),
     (
@@ -536,7 +537,7 @@ const BELOW: [Drive; 25] = [
     }),
 ];
 
-/// Tickers that tests of their own drive.
+/// Tickers that are driven by tests of their own.
 const BY_THEMSELVES: [&str; 9] = [
     "blocks_discarded",
     "pages_packed",
@@ -557,7 +558,8 @@ fn compressed() -> Place {
     place_of(&FaultyDevice::new(1), squeezing())
 }
 
-/// A store with a tree of three levels; `known` is in neither of the pages that opening reads.
+/// Returns a store with a tree of three levels. `known` is in none of the pages that the opening
+/// reads.
 fn cold_of_three_levels() -> Place {
     let device = FaultyDevice::new(1);
     let place = place_of(&device, options());
@@ -582,12 +584,12 @@ fn leaves(place: &Place) -> u64 {
     ticks(&place.db, Ticker::ScanLeaves) - before
 }
 
-/// What the maintenance thread goes on doing while it is counted. [`shrink`] compares the counts
-/// with the leaves that are gone.
+/// Tickers that the maintenance thread keeps moving during the count. [`shrink`] compares them with
+/// the number of leaves that are gone.
 const GOES_ON: [&str; 2] = ["pages_removed", "pages_merged"];
 
-/// Deletes entries of leaves until leaves are gone; returns the number of removed leaves and the
-/// number of merged leaves.
+/// Deletes entries until enough leaves are gone. Returns the numbers of removed and of merged
+/// leaves.
 fn shrink(place: &Place, keeps: fn(u32) -> bool, is_enough: fn([u64; 2]) -> bool) -> [u64; 2] {
     fill(&place.table, 0..400);
     let before = leaves(place);
@@ -688,8 +690,8 @@ fn searches_that_end_at_their_bound_are_counted_once() {
     let blocks = 200 * pando_space::REGION_BLOCKS;
     let space = Space::new(u64::from(blocks), options);
     let keeper = SpaceKeeper::new(space, file.unwrap(), 512, statistics.clone());
-    // Pairs everywhere, and eight in a row at the far end. How long the remaining runs are does not
-    // follow from what is marked.
+    // Pairs of free blocks are everywhere, and a run of eight is at the far end. Marking blocks
+    // does not tell the space how long the remaining runs are.
     let far = Extent {
         block: blocks - 50,
         blocks: 8,
@@ -701,13 +703,13 @@ fn searches_that_end_at_their_bound_are_counted_once() {
         .chain([(far.block - 1, 1), (behind, blocks - behind)])
     {
         let taken = Extent { block, blocks };
-        // The first of these may be marked already.
+        // The first of these blocks may be marked already.
         let _ = keeper.space().mark_allocated(taken);
     }
     assert_eq!(keeper.space().allocate(3, None).unwrap().block, far.block);
     let bounded = keeper.space().bounded_searches();
     assert!(bounded > 0);
-    // These are counted with the next extent.
+    // Bounded searches are counted with the next allocation, and only once.
     for _ in 0..2 {
         keeper.allocate(&[1]).unwrap();
         assert_eq!(statistics.get(Ticker::SearchesBounded), bounded);

@@ -1,10 +1,10 @@
-//! The coherence audit: built with `--cfg pando_audit`, run by `cargo xtask audit --cores N`.
+//! The coherence audit. Build with `--cfg pando_audit`; `cargo xtask audit --cores N` runs it.
 //!
-//! Simulated cores take turns, one operation each, over a tree of three levels. Transfers of cache
-//! lines between them are counted for each operation by the structure whose line it was, and
-//! printed as a table. At steady state cached point reads, gathered reads and scans move none:
-//! whatever they write (a ticker) lies on lines of their own core. Nor do they while another core
-//! writes to other leaves: what they look at shares no line with what commits count.
+//! Simulated cores take turns, one operation each, over a tree of three levels. The audit counts
+//! the transfers of cache lines between cores for each operation, by the structure that owns the
+//! line, and prints a table. At steady state cached point reads, gathered reads and scans cause
+//! none: what they write (a ticker) lies on lines of their own core. They also cause none while
+//! another core writes to other leaves: what they read shares no line with what commits count.
 
 #![cfg(pando_audit)]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -17,19 +17,19 @@ use pandodb::{Db, Durability, Table, WriteOptions};
 const KEYS: u32 = 30_000;
 const RANGE: usize = 100;
 const GATHERED: u32 = 16;
-/// Times that each core has done everything before transfers are counted: by then it holds all
-/// lines that it reads, and reference bits are set.
+/// Number of times that each core does everything before transfers are counted. By then it holds
+/// all lines that it reads, and reference bits are set.
 const WARM_ROUNDS: u32 = 3;
 
-/// One operation of a core; the same number means the same keys on every core. True if the lines
-/// that it moves are counted.
+/// One operation of a core. The same number means the same keys on every core. Returns true if the
+/// transfers are counted.
 type Operation = fn(&Table, number: u32, core: u32, out: &mut Vec<u8>) -> bool;
 
 struct Workload {
     name: &'static str,
-    /// No line moves.
+    /// True if no line may move.
     is_reserved: bool,
-    /// Operations of each core.
+    /// Number of operations of each core.
     count: u32,
     operation: Operation,
 }
@@ -89,12 +89,12 @@ fn filled() -> (Db, Table) {
     for number in 0..KEYS {
         put_at(&table, number, 0);
     }
-    // The cleaner has nothing to do from here on.
+    // From here on the cleaner has nothing to do.
     db.checkpoint().unwrap();
     (db, table)
 }
 
-/// Keys spread over the whole tree.
+/// Returns a key. The keys are spread over the whole tree.
 fn spread(number: u32) -> u32 {
     number.wrapping_mul(2_654_435_761) % KEYS
 }
@@ -136,7 +136,7 @@ fn scan_back(table: &Table, number: u32, _core: u32, _out: &mut Vec<u8>) -> bool
     true
 }
 
-/// The last core writes the last keys; the others read among the first half.
+/// The last core writes the last keys, and the others read keys of the first half.
 fn get_beside_puts(table: &Table, number: u32, core: u32, out: &mut Vec<u8>) -> bool {
     if core + 1 == cores() {
         put_at(table, KEYS - 1 - number % 100, number as u8);
@@ -159,7 +159,7 @@ fn put(table: &Table, number: u32, core: u32, _out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Lets each core do everything once. Transfers for each operation, by structure.
+/// Lets each core do everything once. Returns the transfers for each operation, by structure.
 fn round(workload: &Workload, table: &Table, cores: u32) -> BTreeMap<&'static str, f64> {
     let (mut out, mut moved, mut operations) = (Vec::new(), BTreeMap::new(), 0.0);
     audit::take_transfers();
@@ -183,7 +183,7 @@ fn round(workload: &Workload, table: &Table, cores: u32) -> BTreeMap<&'static st
     moved
 }
 
-/// Transfers for each operation at steady state, by structure.
+/// Returns the transfers for each operation at steady state, by structure.
 fn transfers(workload: &Workload, table: &Table, cores: u32) -> BTreeMap<&'static str, f64> {
     for _ in 0..WARM_ROUNDS {
         round(workload, table, cores);
@@ -231,7 +231,7 @@ fn cached_reads_move_no_line_and_what_writers_move_is_named() {
                 workload.name
             );
         } else {
-            // The instrument sees what is there to be seen.
+            // The audit detects the transfers that must happen.
             assert!(found.contains_key("pages"), "{found:?}");
             assert!(found.contains_key("frame headers"), "{found:?}");
         }

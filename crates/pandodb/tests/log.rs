@@ -1,6 +1,8 @@
-//! What the engine tells `tracing`: that it was opened, poisoned and closed; and its threads of a
-//! full disk and of compactions: once when it begins, once when it ends. A program of its own, as
-//! they have no subscriber but that of the process.
+//! Events that the engine reports to `tracing`: that it was opened, poisoned and closed; and from
+//! its threads, the beginning and the end of a full disk and of compactions.
+//!
+//! The engine's threads have no subscriber but that of the process, so this is a program of its
+//! own.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 #![cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
@@ -17,7 +19,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps the events of all threads as lines.
+/// A subscriber that keeps the events of all threads as lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -54,14 +56,14 @@ impl Subscriber for Lines {
 }
 
 impl Lines {
-    /// Those that begin with `level` and have `part`.
+    /// Returns the lines that begin with `level` and contain `part`.
     fn of(&self, level: &str, part: &str) -> Vec<String> {
         let lines = self.0.lock();
         let is_one = |line: &&String| line.starts_with(level) && line.contains(part);
         lines.iter().filter(is_one).cloned().collect()
     }
 
-    /// Waits for such a line.
+    /// Waits for a line that begins with `level` and contains `part`. Returns it.
     fn expect(&self, level: &str, part: &str) -> String {
         let deadline = time::now() + Duration::from_secs(30);
         loop {
@@ -77,7 +79,7 @@ impl Lines {
 }
 
 impl Lines {
-    /// Waits until those with `end` are as many as those with `begin`: they come in turn.
+    /// Waits until there are as many lines with `end` as with `begin`, which must alternate.
     fn expect_in_turn(&self, begin: &str, end: &str) {
         let deadline = time::now() + Duration::from_secs(30);
         loop {
@@ -113,14 +115,14 @@ impl Rig {
         self.table.put_with(&key, &[7; 3000], options)
     }
 
-    /// Puts until one is refused since the disk is full.
+    /// Puts until a put is refused because the disk is full.
     fn fill_up(&mut self) {
         let refused = (0..100_000).find_map(|_| self.put().err());
         let error = refused.expect("the disk is full");
         assert!(matches!(error, Error::Full { .. }), "{error}");
     }
 
-    /// Puts until one succeeds.
+    /// Puts until a put succeeds.
     fn go_on(&mut self) {
         self.device.clear_faults();
         let deadline = time::now() + Duration::from_secs(30);
@@ -141,7 +143,7 @@ fn a_data_file_that_cannot_grow(rig: &mut Rig) {
     rig.fail(Operation::Allocate, "data", Fault::Full);
     rig.fill_up();
     rig.told.expect("WARN", "the data file cannot grow");
-    // Again and again: blocks that are freed meanwhile end it, too.
+    // This is repeated, since blocks that are freed meanwhile also end the state.
     (0..5).for_each(|_| rig.fill_up());
     rig.go_on();
     let line = rig.told.expect("INFO", "the data file has room again");
@@ -195,7 +197,7 @@ fn compactions(rig: &mut Rig) {
     rig.told.expect("ERROR", "takes no writes until");
 }
 
-/// A log that fails is told once, with its cause.
+/// A failed log is reported once, with its cause.
 fn a_log_that_fails(told: &Lines) {
     let device = FaultyDevice::new(1);
     let db = Db::open_device(Db::builder(), AnyDevice::from(device.clone())).unwrap();

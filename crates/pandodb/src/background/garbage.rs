@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// A row that is damaged, or was made twice, must not free the pages of a table.
+    /// A row of garbage that is damaged, or that exists twice, must not free the pages of a table.
     #[test]
     fn a_tree_that_a_table_has_is_not_taken_apart() {
         let device = pando_device::faulty::FaultyDevice::new(1);
@@ -403,6 +403,7 @@ mod tests {
         assert_eq!(engine.store.pool.chunks(), 0);
     }
 
+    /// A thread that frees garbage and finds no clean frames wakes the cleaner.
     #[test]
     fn who_frees_garbage_and_has_no_clean_frames_wakes_the_cleaner() {
         let options = Db::builder().max_memory(16 << 20);

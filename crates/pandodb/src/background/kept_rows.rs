@@ -83,6 +83,8 @@ mod tests {
         chunk_garbage_key(Lsn(lsn), PageId(1)).to_vec()
     }
 
+    /// A search begins after the last settled row. A row whose LSN a new row may have is not
+    /// settled.
     #[test]
     fn a_look_begins_behind_what_was_applied_and_left() {
         let mut kept = KeptRows::default();
@@ -101,6 +103,7 @@ mod tests {
         assert_eq!(kept.position(), Bound::Excluded(key(24)));
     }
 
+    /// A row that waits for a looking reader is not settled, and neither are the rows after it.
     #[test]
     fn what_waits_for_a_look_is_looked_at_again_with_all_behind_it() {
         let mut kept = KeptRows::default();

@@ -387,6 +387,8 @@ mod tests {
         keys.len()
     }
 
+    /// Chunks that were replaced after the oldest look began stay, since that look may still find
+    /// their blob reference.
     #[test]
     fn what_was_replaced_since_the_oldest_look_stays() {
         let registry = Arc::new(Registry::default());
@@ -409,6 +411,7 @@ mod tests {
         assert!(!stays(201));
     }
 
+    /// A reader that has its blob reference keeps only the chunks in it.
     #[test]
     fn who_has_a_list_keeps_its_chunks_and_nothing_else() {
         let registry = Arc::new(Registry::default());
@@ -427,6 +430,7 @@ mod tests {
         assert_eq!(judge(&registry, 101, &chunks), free(&[1, 3, 2], &[]));
     }
 
+    /// A reader by place keeps the chunks at its blocks, whatever their ids are.
     #[test]
     fn who_reads_by_place_keeps_what_lies_there() {
         let registry = Arc::new(Registry::default());
@@ -439,12 +443,13 @@ mod tests {
         assert_eq!(judge(&registry, 5, &chunks), free(&[7, 8, 9], &[]));
     }
 
+    /// The end of a reader asks for another search only if a row waits for this reader.
     #[test]
     fn only_those_that_something_waits_for_ask_for_another_look() {
         let registry = Arc::new(Registry::default());
         registry.want();
         let serve = |kept| registry.serve(registry.wanted(), kept);
-        // Nothing waits.
+        // No row waits.
         let look = Registry::look(&registry, Lsn(1));
         serve(0);
         drop(look.read([PageId(1)].into_iter()));
@@ -457,8 +462,8 @@ mod tests {
         let wanted = registry.wanted();
         let reader = look.read([PageId(1)].into_iter());
         assert!(registry.is_wanted());
-        assert!(registry.is_served(wanted), "what was there before is done");
-        // And for the reader that it has become.
+        assert!(registry.is_served(wanted), "earlier requests are served");
+        // The row also waits for the reader that the look has become.
         assert_eq!(judge(&registry, 2, &[(1, 10)]), free(&[], &[1]));
         assert_eq!(judge(&registry, 2, &[(1, 10)]), free(&[], &[1]));
         serve(0);
@@ -466,7 +471,7 @@ mod tests {
         drop(reader);
         assert!(registry.is_wanted());
         serve(0);
-        assert!(registry.is_left(), "nobody has taken the row");
+        assert!(registry.is_left(), "the released row was not taken yet");
         assert_eq!(released(&registry), 1);
         assert!(!registry.is_left());
     }

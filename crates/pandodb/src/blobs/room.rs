@@ -168,6 +168,7 @@ mod tests {
         }
     }
 
+    /// Requests for chunk buffers are granted in order, as others are given back.
     #[test]
     fn turns_come_in_order_and_go_on_when_one_ends() {
         let room = ChunkRoom::new(SHARE * 100);
@@ -178,7 +179,7 @@ mod tests {
         let second = ask(1, 40);
         assert!(first.poll(Waker::noop()) && second.poll(Waker::noop()));
         let third = ask(2, 50);
-        // It would fit, but comes after one that does not.
+        // This request would fit, but it comes after one that does not.
         let fourth = ask(3, 0);
         assert!(!third.poll(&Waker::from(calls[2].clone())));
         assert_eq!((room.used_bytes(), called(2), called(3)), (100, 0, 0));
@@ -187,7 +188,7 @@ mod tests {
         drop(first);
         assert_eq!((room.used_bytes(), called(2), called(3)), (50, 1, 1));
         assert!(third.poll(Waker::noop()) && fourth.poll(Waker::noop()));
-        // Nobody waits for one that gave up.
+        // No request waits for one that was given up.
         let fifth = ask(4, 90);
         let sixth = ask(0, 10);
         assert!(!fifth.poll(Waker::noop()) && !sixth.poll(Waker::noop()));
@@ -197,6 +198,8 @@ mod tests {
         assert_eq!(room.used_bytes(), 0);
     }
 
+    /// A request that exceeds all room is granted once no other request holds room. Blocking calls
+    /// are counted, but never wait.
     #[test]
     fn one_alone_has_its_turn_whatever_it_needs_and_blocking_calls_do_not_wait() {
         let room = ChunkRoom::new(SHARE * 100);

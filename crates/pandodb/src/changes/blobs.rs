@@ -315,7 +315,7 @@ mod tests {
                 .store
                 .apply_chunks(token, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
-        // Even before the batch has ended.
+        // The ids are no longer reserved, even before the batch has ended.
         assert!(engine.store.space.try_reserve_ids(3, || 3).is_some());
         drop((guard, ids));
     }
@@ -345,7 +345,7 @@ mod tests {
             marked.map_err(|error| error.to_string())
         };
         let last = db.engine().store.space.space().blocks() as u32;
-        // The longest that a page word can express, and a longer one.
+        // These are the longest extent that a page word can express, and a longer one.
         let longest = 512 * EXTENT_BLOCKS_MAX;
         for (bytes, chunk_bytes, blocks, what) in [
             (

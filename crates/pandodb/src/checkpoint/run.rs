@@ -348,8 +348,8 @@ mod tests {
     use pando_pool::Marks;
     use pando_tree::Scratch;
 
-    /// Everything in a checkpoint is in the log on disk: otherwise the next life would use its LSNs
-    /// a second time.
+    /// Everything in a checkpoint must be in the log on disk. Otherwise the next life would use its
+    /// LSNs again.
     #[test]
     fn a_checkpoint_waits_for_its_log() {
         let device = FaultyDevice::new(1);
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// The next tree id has 32 bits on disk, and no bound in memory.
+    /// The next tree id has 32 bits on disk, but is not bounded in memory.
     #[test]
     fn a_store_that_has_used_all_tree_ids_opens_again() {
         let device = FaultyDevice::new(1);
@@ -387,7 +387,8 @@ mod tests {
         refused(&db);
     }
 
-    /// The file may grow while a checkpoint waits for the log; that growth becomes durable later.
+    /// The file may grow while a checkpoint waits for the log, and that growth becomes durable only
+    /// later.
     #[test]
     fn a_checkpoint_names_no_more_of_the_file_than_it_has_synced() {
         let device = FaultyDevice::new(1);
@@ -411,7 +412,8 @@ mod tests {
         db.close().unwrap();
     }
 
-    /// Copies that writers make while a checkpoint is delayed count as their part of the pool.
+    /// While a checkpoint is delayed, the copies that writers make count towards their share of the
+    /// pool.
     #[test]
     fn copies_in_frames_leave_a_quarter_of_the_pool_to_readers() {
         let options = Db::builder().max_memory(8 << 20).page_size(16384);
@@ -451,13 +453,13 @@ mod tests {
         assert!(engine.store.dirty_room(1));
     }
 
-    /// A page that was changed after the cut is not dirty in the closed epoch once its image is in
-    /// flight. An image that is lost must not be taken for one that was written.
+    /// A page that was changed after the cut is no longer dirty in the closed epoch once its image
+    /// is in flight. If the image is lost, the checkpoint must not take it for written.
     #[test]
     fn a_checkpoint_whose_image_was_lost_does_not_end() {
         let device = FaultyDevice::new(1);
         let options = Db::builder().max_memory(16 << 20).frames(64);
-        // An engine without threads: nothing happens except what the test does.
+        // This engine has no threads, so nothing happens except what the test does.
         let engine = crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap();
         let put = |key: &[u8]| {
             let marks = Marks {

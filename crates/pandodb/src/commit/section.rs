@@ -123,8 +123,8 @@ mod tests {
 
     use crate::{Batch, Db, WriteOptions};
 
-    /// Keys in ascending order. Neighbours differ at their ends, so separators are long; few keys
-    /// share a prefix, which nodes would leave out.
+    /// Returns keys in ascending order. Neighbours differ only at their ends, so separators are
+    /// long, and few keys share a prefix that nodes could leave out.
     fn key(number: u32, bytes: usize) -> Vec<u8> {
         let mut key = vec![b'k'; bytes];
         key[..4].copy_from_slice(&(number / 16).to_be_bytes());
@@ -146,8 +146,8 @@ mod tests {
         engine.checkpoint_once().unwrap_err();
     }
 
-    /// Leaves and inner nodes are full after a load: each write of a batch whose keys lie apart
-    /// splits a leaf, and a node on each level above it.
+    /// After a load, leaves and inner nodes are full. So each write of a batch with distant keys
+    /// splits a leaf and a node on each level above it.
     #[test]
     fn writes_that_split_a_node_on_each_level_are_within_their_reservation() {
         let mut most = 0;

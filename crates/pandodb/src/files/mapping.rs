@@ -363,7 +363,8 @@ pub(super) mod tests {
         };
         assert_eq!(read(5, files.journal_bytes).unwrap(), 2);
         assert_eq!(read(4, files.journal_bytes / 2).unwrap(), 1);
-        // As long as that of the checkpoint before, or as if the last one had added no group.
+        // The journal is as long as that of the previous checkpoint, or as if the last checkpoint
+        // had added no group.
         for (generation, bytes) in [(5, files.journal_bytes / 2), (6, files.journal_bytes)] {
             let error = read(generation, bytes).unwrap_err();
             assert!(error.is_corruption(), "{error}");

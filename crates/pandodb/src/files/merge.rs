@@ -259,7 +259,7 @@ mod tests {
     use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::superblock::Superblock;
 
-    /// Empty files of mapping 1 on a device, and the reserve for mapping 2.
+    /// Returns empty files of mapping 1 on `device`, and the reserve for mapping 2.
     fn files_on(device: &FaultyDevice) -> (MappingFiles, MappingReserve) {
         let device = AnyDevice::from(device.clone());
         let files = MappingFiles::create(&device, 1).unwrap();
@@ -268,7 +268,8 @@ mod tests {
         (files, reserve)
     }
 
-    /// Reads the mapping that these files have at `generation`: pages in use, and counts.
+    /// Reads the mapping that `files` have at `generation`. Returns the pages in use, and the
+    /// counts.
     fn read(device: &FaultyDevice, files: &MappingFiles, generation: u64) -> State {
         let superblock = Superblock {
             mapping: files.number,
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Fills the disk but for `bytes`.
+    /// Fills the disk up to the last `bytes`.
     fn leave(device: &FaultyDevice, bytes: u64) {
         const ALL: u64 = 1 << 40;
         device.set_capacity(ALL);
@@ -310,7 +311,7 @@ mod tests {
         let far = 3 * SECTION_WORDS as u32;
         let first = group(4, &[(3, word(1)), (9, word(2)), (far, word(3))]);
         files.append(&first, &reserve).unwrap();
-        // The largest page in use is page 3; no group says yet that the other two were freed.
+        // The largest page in use is page 3, but no group says yet that the other two were freed.
         files.merge(4, 0, &reserve).unwrap();
         assert_eq!((files.number, files.base_pages), (2, 4));
         files
@@ -323,8 +324,8 @@ mod tests {
         assert!(!names.contains(&base_name(1)) && names.contains(&base_name(2)));
     }
 
-    /// Pages are changed, made and freed; now and then there is no room for the journal. Compared
-    /// with a map.
+    /// Pages are changed, allocated and freed, and sometimes there is no room for the journal. A
+    /// map has the expected state.
     #[test]
     fn checkpoints_end_on_a_full_disk() {
         const PAGES: u32 = 3 * SECTION_WORDS as u32 + 77;
@@ -338,7 +339,7 @@ mod tests {
         let mut merges = 0;
         for generation in 1..400 {
             let mut now = group(generation, &[]);
-            // Some are longer than any journal that can be made.
+            // Some groups are longer than any journal that can be made.
             let most = if random.u8(..) < 20 { 9000 } else { 300 };
             let changes = random.u32(..most);
             for _ in 0..changes {
@@ -361,7 +362,8 @@ mod tests {
             };
             let number = files.number;
             if random.bool() {
-                // The attempt of a checkpoint that finds the disk full somewhere, and waits.
+                // This is an attempt of a checkpoint that finds the disk full at some operation,
+                // and waits.
                 let operation = [Operation::Write, Operation::Allocate][random.usize(..2)];
                 let nth = random.u64(1..4);
                 device.fail(FaultPlan::once(operation, "", nth, Fault::Full));
@@ -386,15 +388,14 @@ mod tests {
         assert!(merges > 20, "{merges}");
     }
 
-    /// Words beyond the last page mean nothing, also when the base becomes longer in the same
-    /// section.
+    /// Words past the last page have no meaning, also when the base grows within the same section.
     #[test]
     fn words_beyond_the_last_page_are_no_pages_of_a_longer_base() {
         let device = FaultyDevice::new(1);
         let (mut files, reserve) = files_on(&device);
         let first = group(4, &[(3, word(1)), (9, word(2))]);
         files.append(&first, &reserve).unwrap();
-        // Page 9 was freed since.
+        // Page 9 has been freed since.
         files.merge(4, 0, &reserve).unwrap();
         files
             .append_merged(&group(5, &[(20, word(3))]), &reserve)
@@ -403,7 +404,8 @@ mod tests {
         assert_eq!(words, BTreeMap::from([(3, word(1)), (20, word(3))]));
     }
 
-    /// What a superblock names is never changed: after a crash, the last checkpoint is there.
+    /// Files that a superblock names are never changed, so that after a crash the last checkpoint
+    /// is intact.
     #[test]
     fn a_merge_within_a_checkpoint_changes_nothing_that_is_named() {
         let device = FaultyDevice::new(1);

@@ -77,7 +77,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Slots as an earlier process has left them: `slots[0]` was written and not synced.
+    /// Returns the slots as an earlier process has left them: `slots[0]` was written but not
+    /// synced.
     fn left(slots: [Option<u64>; 2]) -> FaultyDevice {
         let device = FaultyDevice::new(1);
         let any = AnyDevice::from(device.clone());
@@ -101,7 +102,8 @@ pub(crate) mod tests {
         read_superblock(&device.open(SUPERBLOCK, OpenOptions::write()).unwrap())
     }
 
-    /// One slot is valid wherever the process ends, and whichever of its writes are lost or torn.
+    /// Checks that one slot is valid wherever the process ends, and whichever of its writes are
+    /// lost or torn.
     fn check(slots: [Option<u64>; 2], durable: u64) {
         let left = left(slots);
         let chosen = read(&left).unwrap();

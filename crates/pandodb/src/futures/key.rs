@@ -72,6 +72,7 @@ mod tests {
     use super::*;
     use crate::state::key_buffers::KEPT_MAX;
 
+    /// Keys of up to 32 bytes are stored in place, and longer ones use pooled buffers.
     #[test]
     fn long_keys_come_out_of_the_pool_and_go_back() {
         let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();

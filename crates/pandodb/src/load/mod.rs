@@ -26,7 +26,7 @@ mod tests {
     use crate::Db;
     use crate::files::names::DATA;
 
-    /// Page ids of pages in flight, of pages that were never attached, and of chunks.
+    /// Covers the ids of pages in flight, of pages that were never attached, and of chunks.
     #[test]
     fn page_ids_of_a_load_that_comes_to_nothing_are_free_again() {
         let options = Db::builder().max_memory(16 << 20).chunk_size(4096);
@@ -35,7 +35,7 @@ mod tests {
         let left_after_load = || {
             let mut loader = table.loader().unwrap();
             for number in 0..3000_u32 {
-                // The leaf of the last values is not full, so their pages wait for it.
+                // The leaf of the last values is not full, so their overflow pages wait for it.
                 let bytes = match number {
                     _ if number % 100 == 99 => 50_000,
                     2985.. => 30_000,
@@ -54,7 +54,8 @@ mod tests {
         assert_eq!(left_after_load(), left_after_load());
     }
 
-    /// A table that cannot be read does not affect others, even if the log gives it its tree.
+    /// A table whose root cannot be read does not affect others, even if the log gives the table
+    /// this tree.
     #[test]
     fn recovery_does_not_need_the_root_of_what_was_loaded() {
         let device = FaultyDevice::new(1);

@@ -79,7 +79,7 @@ mod tests {
         crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap()
     }
 
-    /// A failed sync loses what it was to write, whichever thread syncs next.
+    /// A failed sync loses the writes it was for, whichever thread syncs next.
     #[test]
     fn a_sync_that_fails_fails_for_all_that_ask() {
         for _ in 0..20 {
@@ -90,12 +90,17 @@ mod tests {
                 let ask = || engine.store.sync_data("syncing").is_ok();
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
                 for thread in threads {
-                    assert!(!thread.join().unwrap(), "told that what is lost is durable");
+                    assert!(
+                        !thread.join().unwrap(),
+                        "a lost write was reported as durable"
+                    );
                 }
             });
         }
     }
 
+    /// A write that was made before a call is durable when the call returns, whichever thread has
+    /// synced.
     #[test]
     fn what_was_written_before_is_durable_behind() {
         for _ in 0..20 {

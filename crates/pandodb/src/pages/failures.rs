@@ -86,7 +86,7 @@ impl FailedReads {
         (newest.number > number).then(|| newest.error.clone())
     }
 
-    /// Number of failures of `page` on the board.
+    /// Returns the number of failures of `page` on the board.
     #[cfg(test)]
     pub(crate) fn count_of(&self, page: PageId) -> usize {
         let list = self.list.lock();
@@ -122,6 +122,7 @@ mod tests {
         }
     }
 
+    /// A failed read is reported to the requests that waited for it, and to no later ones.
     #[test]
     fn a_failure_is_found_by_those_who_waited_and_by_nobody_later() {
         let board = FailedReads::default();
@@ -133,7 +134,10 @@ mod tests {
         assert!(board.since(PageId(3), board.now()).is_none());
         assert!(board.tell(PageId(3), Waker::noop()).is_none());
         assert!(board.tell(PageId(3), &waker).is_some());
-        assert!(board.tell(PageId(3), &waker).is_none(), "told once");
+        assert!(
+            board.tell(PageId(3), &waker).is_none(),
+            "a failure is reported once"
+        );
     }
 
     #[test]

@@ -349,7 +349,7 @@ mod tests {
 
     fn engine(device: &FaultyDevice) -> Engine {
         let options = Db::builder().max_memory(16 << 20).frames(64);
-        // An engine without threads: nothing happens except what the test does.
+        // This engine has no threads, so nothing happens except what the test does.
         crate::recovery::open::open(AnyDevice::from(device.clone()), options).unwrap()
     }
 
@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// A bug or faulty memory: the leaf has more entries than fit in it.
+    /// Stands for a bug or faulty memory: the leaf gets more entries than it has room for.
     fn corrupt(engine: &Engine) {
         let guard = engine.store.pool.gate().try_enter().unwrap();
         let mut latch = engine.store.pool.exclusive(GARBAGE.root).unwrap();
@@ -416,7 +416,7 @@ mod tests {
         device.crash_now();
         let second = engine(&device.after_crash(1, CrashMode::AllLost));
         assert!(has(&second, b"of the checkpoint"));
-        assert!(!has(&second, b"behind it"), "it has no record");
+        assert!(!has(&second, b"behind it"), "it has no log record");
     }
 
     #[test]
@@ -429,8 +429,8 @@ mod tests {
         });
     }
 
-    /// The image of a page waits for room, the page changes, and then a checkpoint begins, which
-    /// needs the page as it is: whoever deletes after that must not wait for the image.
+    /// The image of a page waits for room, the page is changed, and then a checkpoint begins that
+    /// needs the page as it was. A later delete must not wait for the image.
     #[test]
     fn deletes_do_not_wait_for_an_image_that_waits_for_room() {
         let device = FaultyDevice::new(1);
@@ -471,8 +471,8 @@ mod tests {
         assert_eq!(again.table("t").unwrap().len(), 7);
     }
 
-    /// As a read that helps to write pages in order to have a frame: it ends, and the cleaner
-    /// writes what it had taken once there is room.
+    /// A read that needs a frame helps to write pages. It must return, and the cleaner writes the
+    /// pages it had taken once there is room.
     #[test]
     fn who_only_helps_does_not_wait_for_room() {
         let device = FaultyDevice::new(1);

@@ -1,4 +1,4 @@
-//! Tests of read requests whose makers go away, of errors for all that wait, and of closing with
+//! Tests of read requests whose makers disappear, of errors for all waiters, and of closing with
 //! reads in flight.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -14,7 +14,7 @@ use pando_sync::{Arc, thread};
 
 use crate::{Builder, Db, Durability, Error, Occupancy, WriteOptions};
 
-/// Counts how often it is woken, and ends the park of the thread that made it.
+/// A waker that counts its wakes and wakes the thread that made it.
 struct Count(AtomicU64, Waker);
 
 impl Wake for Count {
@@ -50,7 +50,7 @@ fn fill(db: &Db) {
     db.checkpoint().unwrap();
 }
 
-/// Pages that are not in memory now.
+/// Returns the pages that are not in memory.
 fn cold(db: &Db) -> Vec<PageId> {
     let pool = &db.engine().store.pool;
     (0..pool.page_ids().high_water())
@@ -79,9 +79,9 @@ fn a_request_is_served_for_somebody_who_went_away() {
     let before = reads();
     let count = Count::new();
     let now = db.engine().request_page(page, &Waker::from(count.clone()));
-    assert!(!now.unwrap(), "it is on disk");
+    assert!(!now.unwrap(), "the page is on disk");
     count.wait_for(1);
-    assert!(reads() > before, "it was read");
+    assert!(reads() > before, "the page was read");
     rest(&db);
 }
 
@@ -95,10 +95,10 @@ fn ten_thousand_requests_on_a_small_pool_all_end_and_hold_nothing() {
     let mut waiting = Vec::new();
     for turn in 0..10_000 {
         let page = pages[turn % pages.len()];
-        // A separate waker each time, as of a separate task.
+        // Each request has its own waker, as if it were made by its own task.
         let own = Arc::new(Count(AtomicU64::new(0), Waker::from(count.clone())));
-        // If a read request is over when it is made, its waker may still be woken, by the read that
-        // it met.
+        // The waker of a request that is over at once may still be woken, by the read that the
+        // request met.
         if !db.engine().request_page(page, &own.clone().into()).unwrap() {
             waiting.push(own);
         }
@@ -110,7 +110,7 @@ fn ten_thousand_requests_on_a_small_pool_all_end_and_hold_nothing() {
     }
     rest(&db);
     assert!(waiting.iter().all(|own| wakes(own) == 1), "woken once");
-    // And everybody else continues.
+    // Other readers continue.
     let table = db.existing_table("t").unwrap();
     assert_eq!(table.iter().count(), 2000);
 }
@@ -146,9 +146,9 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     let db = Db::open_device(options(), device.clone().into()).unwrap();
     fill(&db);
     let engine = db.engine();
-    // A leaf: the engine's threads read the roots of their own tables.
+    // The page is a leaf, since the engine's threads read the roots of their own tables.
     let page = *cold(&db).last().unwrap();
-    // Read requests: one read fails for all.
+    // These are read requests; one failed read ends all of them.
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
     let count = Count::new();
     let parent = || {
@@ -166,7 +166,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     for waker in &wakers {
         assert!(!engine.request_page(page, waker).unwrap());
     }
-    // Threads: the same read.
+    // These are threads that wait for the same read.
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..4)
             .map(|_| scope.spawn(|| engine.store.fetch(page).unwrap_err()))
@@ -180,7 +180,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
         }
     });
     count.wait_for(5);
-    // Other pages may be read as well: the maintenance thread reads its table.
+    // Other pages may be read as well, for instance by the maintenance thread.
     assert_eq!(
         engine.store.failed_reads.count_of(page),
         1,
@@ -190,7 +190,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
         assert!(engine.store.failed_reads.tell(page, waker).is_some());
     }
     assert!(engine.store.failed_reads.since(page, before).is_some());
-    // The read thread's own read.
+    // This read is done by the read thread itself.
     let waker = parent();
     assert!(!engine.request_page(page, &waker).unwrap());
     count.wait_for(6);
@@ -200,7 +200,7 @@ fn everybody_who_waits_for_a_page_learns_of_its_error_and_it_is_read_once() {
     engine.store.fetch(page).unwrap();
 }
 
-/// Blocks the thread that wakes it until it is opened.
+/// A waker that blocks the thread that wakes it until the door is opened.
 struct Door(AtomicU64);
 
 impl Door {
@@ -241,11 +241,11 @@ fn what_a_scan_has_passed_is_not_read_for_it_any_more() {
             true => entries.next_back(),
         });
         assert_eq!(entries.count(), 2000);
-        // The read thread also finds the read requests of the next scan.
+        // The read thread will also find the read requests of this scan.
         let mut next = table.iter();
         next.nth(20).unwrap().unwrap();
         let by_itself = count() - before;
-        assert!(by_itself > 400, "{by_itself}: it is no scan");
+        assert!(by_itself > 400, "{by_itself}: the scan read nothing itself");
         door.0.store(Door::OPEN, Ordering::Release);
         rest(&db);
         let for_nobody = count() - before - by_itself;

@@ -262,7 +262,7 @@ mod tests {
     use crate::Db;
     use pando_format::log::BatchWriter;
 
-    /// With two tables, the pages of one tree would be changed and freed twice.
+    /// If two tables had one tree, its pages would be changed and freed twice.
     #[test]
     fn a_tree_that_gets_a_second_table_is_damage() {
         let device = pando_device::faulty::FaultyDevice::new(1);
@@ -282,7 +282,7 @@ mod tests {
             let error = batch(lsn, b"three", tree).unwrap_err();
             assert!(error.is_corruption(), "{error}");
         }
-        // A new table must not take the name, and with it the tree, of an existing one either.
+        // A new table must not take the name of an existing one, and thereby its tree.
         assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
         batch(64, b"three", 19).unwrap();
     }

@@ -177,21 +177,22 @@ mod tests {
             keeper.space().mark_allocated(extent).unwrap();
         }
         keeper.discard_spare(|| 0);
-        assert_eq!(keeper.discards.blocks(), 0, "it was not asked for");
+        assert_eq!(keeper.discards.blocks(), 0, "no discard was asked for");
         keeper.begin_discards();
         let _reservation = keeper.try_reserve(3000, || 0, false).unwrap();
         keeper.discard_spare(|| 2000);
         let discarded = keeper.discards.blocks();
         assert!(discarded > 4000, "{discarded}");
         assert_eq!(statistics.get(Ticker::BlocksDiscarded), discarded);
-        // Reserved, dirty, the reserve of 1 MiB, and twice the low-water mark of 1 MiB.
+        // This is the sum of reserved blocks, blocks for dirty pages, the reserve of 1 MiB, and
+        // twice the low-water mark of 1 MiB.
         let left = keeper.space().free_blocks();
         assert!(left >= 3000 + 2000 + 256 + 2 * 256, "{left}");
         assert_eq!(left + discarded + used.len() as u64, BLOCKS);
         assert!(used.iter().all(|block| byte_of(&keeper, *block) == 7));
         let holes = (0..BLOCKS).filter(|block| byte_of(&keeper, *block) == 0);
         assert_eq!(holes.count() as u64, discarded);
-        // The rest can be used up without touching discarded blocks.
+        // All remaining blocks can be allocated without touching discarded ones.
         keeper.allocate(&vec![1; left as usize]).unwrap();
         let bytes: Vec<u64> = (0..BLOCKS)
             .filter(|at| byte_of(&keeper, *at) == 0)
@@ -213,10 +214,10 @@ mod tests {
         let left = keeper.space().free_blocks();
         keeper.want(left + 1000);
         keeper.grow_if_wanted(0);
-        assert_eq!(keeper.blocks(), BLOCKS, "it has not grown");
+        assert_eq!(keeper.blocks(), BLOCKS, "the file has not grown");
         let back = discarded - keeper.discards.blocks();
         assert!(back >= 1000 && back < discarded, "{back} of {discarded}");
-        // A file that is being made shorter has no discarded blocks.
+        // A file that is being shortened has no discarded blocks.
         let low = keeper.begin_low();
         assert_eq!(keeper.discards.blocks(), 0);
         keeper.discard_spare(|| 0);
@@ -286,7 +287,7 @@ mod tests {
             while db.garbage_left() {
                 pando_sync::thread::yield_now();
             }
-            // Some crash in a checkpoint, at each of its syncs, some after its discards.
+            // The crashes are at each sync of a checkpoint, some of them after its discards.
             if at > 0 {
                 device.crash_at_sync(device.sync_points() + at);
             }

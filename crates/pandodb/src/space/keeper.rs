@@ -598,33 +598,36 @@ mod tests {
         SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
     }
 
-    /// A commit ends while another thread asks what dirty pages need: its blocks move from its
+    /// A commit ends while another thread counts the needs of dirty pages: its blocks move from its
     /// reservation to its pages.
     #[test]
     fn a_commit_that_ends_meanwhile_is_counted() {
         const BLOCKS: u64 = 16384;
         let keeper = keeper_of(BLOCKS);
         let ends = |other: &mut Option<BlockReservation<'_>>| {
-            // As seen just before its pages became dirty.
+            // The count is that from before its pages became dirty.
             drop(other.take());
             0
         };
         let mut other = keeper.try_reserve(1000, || 0, true);
         assert!(other.is_some());
         let all = keeper.try_reserve(BLOCKS, || ends(&mut other), true);
-        assert!(all.is_none(), "a thousand blocks are somebody's");
+        assert!(
+            all.is_none(),
+            "a thousand blocks belong to the other commit"
+        );
         let mut other = keeper.try_reserve(BLOCKS, || 0, true);
         assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
     }
 
-    /// The same for ids, which move from reservations to chunks.
+    /// The same holds for ids, which move from reservations to chunks.
     #[test]
     fn an_id_is_reserved_until_it_is_taken() {
         let keeper = keeper_of(16);
         let free = Cell::new(10);
         let other = keeper.try_reserve_ids(6, || free.get()).unwrap();
         assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
-        // One after the other, while the batch is applied.
+        // The ids are taken one by one while the batch is applied.
         for left in (6..10).rev() {
             free.set(left);
             other.taken();
@@ -633,7 +636,7 @@ mod tests {
         }
         drop(other);
         let ends = |other: IdReservation<'_>| {
-            // As seen just before they were taken.
+            // The count is that from before they were taken.
             drop(other);
             6
         };
@@ -665,7 +668,7 @@ mod tests {
         let all: Vec<Extent> = (0..16384 / UNIT)
             .map(|_| keeper.allocate(&[UNIT]).unwrap()[0])
             .collect();
-        // Half of each page is freed: half of the file is free, and no page fits.
+        // Half of each page is freed. So half of the file is free, but no page fits.
         for extent in &all {
             keeper.free_all([Extent {
                 block: extent.block,

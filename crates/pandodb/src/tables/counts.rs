@@ -81,6 +81,8 @@ impl Drop for TableCount {
 mod tests {
     use super::*;
 
+    /// Counts of different tables do not affect each other, and a freed count is zero when it is
+    /// taken again.
     #[test]
     fn counts_are_apart_and_come_back_as_zero() {
         let home = Arc::new(FreeCounts::default());

@@ -149,8 +149,7 @@ mod tests {
         }
     }
 
-    /// The same for a store that is closed meanwhile: the threads that would end the wait have
-    /// ended.
+    /// The store is closed during the wait, and the threads that would end the wait have ended.
     #[test]
     fn nobody_waits_for_a_store_that_is_closed() {
         let kinds: [fn() -> WaitReason; 3] = [
@@ -168,21 +167,21 @@ mod tests {
             let waits = thread::scope(|scope| {
                 let closing = scope.spawn(|| db.close().unwrap());
                 if turn % 4 < 2 {
-                    // As a caller that has seen the store open, and was delayed.
+                    // The caller saw the store open before, and was delayed.
                     closing.join().unwrap();
                 }
                 engine.register(&kind(), &waker)
             });
             let is_told = !matches!(waits, Ok(false)) || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits forever");
+            assert!(is_told, "turn {turn}: the caller waits forever");
         }
     }
 
-    /// Whoever looked before pages began to wait for room, and registers afterwards, waits for
-    /// something that only room brings: it has to look again, and is refused then.
+    /// A caller checked before pages began to wait for room, and registers afterwards. Only room
+    /// would end its wait, so it must check again, and is then refused.
     #[test]
     fn nobody_waits_for_room_that_was_lost_before_it_registered() {
-        // Too many frames are dirty; the log is full.
+        // In one case too many frames are dirty, and in the other one the log is full.
         for (options, reason) in [
             (
                 Db::builder().frames(128).max_memory(4 << 20),
@@ -206,9 +205,9 @@ mod tests {
             db.checkpoint().unwrap();
             device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
             let shared = db.clone();
-            // Ends when there is room.
+            // The checkpoint ends when there is room.
             let checkpoint = thread::spawn(move || shared.checkpoint());
-            // Deletes are accepted until neither frames nor log take more.
+            // Deletes are accepted until neither the frames nor the log have room for more.
             let refused =
                 (0..40_000).find_map(|number| table.delete_with(&key(number), none).err());
             assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
@@ -221,8 +220,8 @@ mod tests {
         }
     }
 
-    /// Whoever would wait forever gets an error or is woken, even if the engine is poisoned at the
-    /// very moment at which the wait begins.
+    /// A caller that would wait forever gets an error or is woken, even if the engine is poisoned
+    /// at the moment when the wait begins.
     #[test]
     fn nobody_waits_for_a_poisoned_engine() {
         let kinds: [fn() -> WaitReason; 4] = [
@@ -253,7 +252,7 @@ mod tests {
                 engine.register(&kind(), &waker)
             });
             let is_told = waits.is_err() || woken.0.load(Ordering::Acquire);
-            assert!(is_told, "turn {turn}: it waits forever");
+            assert!(is_told, "turn {turn}: the caller waits forever");
         }
     }
 }

@@ -200,6 +200,8 @@ mod tests {
 
     const NEW: Played = Played::Unknown { is_new: true };
 
+    /// A repeated run gets the results of its earlier reads, except values that were too long to
+    /// keep.
     #[test]
     fn a_run_that_is_repeated_gets_what_it_got() {
         let mut log = ReadLog::default();
@@ -230,7 +232,7 @@ mod tests {
         }
         log.rewind();
         assert_eq!(log.play(0, b"a", &mut Vec::new()), Played::Read(true));
-        // From here on the run reads something else.
+        // From here on the run reads other keys.
         assert_eq!(log.play(0, b"b", &mut Vec::new()), NEW);
         log.note(1, 0, b"b", None);
         assert_eq!(log.play(0, b"long", &mut Vec::new()), NEW);

@@ -519,7 +519,7 @@ mod tests {
     use super::{Own, TableChange, WriteSet};
     use crate::tables::state::Tables;
 
-    /// Keys come in order for a while, and then not; some are repeated or removed, and tables are
+    /// Keys come partly in order and partly at random; some are repeated or removed, and tables are
     /// emptied.
     #[test]
     fn a_batch_holds_what_a_map_holds() {

@@ -330,7 +330,7 @@ mod tests {
         let mut locked = stripes.try_lock_all(&held, &mut 0).unwrap();
         assert!(locked.holds(stamp));
         assert_eq!(stripes.stamp(stripe), None);
-        assert!(!stripes.unchanged(stamp), "somebody is about to write");
+        assert!(!stripes.unchanged(stamp), "a writer holds the stripe");
         assert!(stripes.unchanged_held(stamp));
         locked.end_shares();
         locked.stamp_with(Lsn(16));
@@ -343,6 +343,7 @@ mod tests {
         );
     }
 
+    /// If one stripe cannot be locked, the stripes locked before it are released.
     #[test]
     fn a_taken_stripe_leaves_none_locked() {
         let stripes = Stripes::new(1);
@@ -358,6 +359,7 @@ mod tests {
         drop(other);
     }
 
+    /// Shared stripes are released once the log record has its LSN, and written ones stay locked.
     #[test]
     fn what_was_read_is_kept_from_writers_until_the_record_has_its_lsn() {
         let stripes = Stripes::new(1);
@@ -397,7 +399,7 @@ mod tests {
         drop(stripes.try_lock_all(&write, &mut 0).expect("its turn"));
         assert!(stripes.try_lock_all(&share, &mut refusals).is_ok());
         assert_eq!(refusals, 0);
-        // A writer that has given up keeps others away only for a while.
+        // A writer that has given up keeps others out only for a while.
         let reader = stripes.try_lock_all(&share, &mut 0).unwrap();
         assert!(stripes.try_lock_all(&write, &mut 0).is_err());
         drop(reader);

@@ -1,4 +1,4 @@
-//! Reads allocate nothing, neither from memory nor from disk: a counting allocator says so.
+//! Reads allocate neither memory nor disk space. A counting allocator checks that.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
@@ -20,27 +20,27 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// Bytes that are allocated now.
+    /// Returns the number of bytes that are allocated now.
     pub(super) fn bytes(&self) -> u64 {
-        // What is given back is read first: it never runs ahead.
+        // The bytes given back are read first, so that they never exceed the bytes taken.
         let given_back = self.bytes_given_back.load(Ordering::SeqCst);
         self.bytes_taken.load(Ordering::SeqCst) - given_back
     }
 }
 
-// SAFETY: forwards to the system's allocator; the counts are atomic words.
+// SAFETY: all calls go to the system's allocator. The counts are atomic words.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.bytes_taken
             .fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         self.bytes_given_back
             .fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract, and the arguments are passed on unchanged.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -52,13 +52,13 @@ pub(super) static ALLOCATOR: Counting = Counting {
     bytes_given_back: AtomicU64::new(0),
 };
 
-/// Gets of one measurement.
+/// Number of gets in a measurement.
 const GETS: u32 = 100_000;
-/// Keys of a store; each leaf holds three of them, and the pool has room for few leaves.
+/// Number of keys. Each leaf holds three of them, and the pool has room for few leaves.
 const KEYS: u32 = 6_000;
-/// Neighbouring gets lie so many keys apart: no two in a row meet the same leaf.
+/// Distance between the keys of two successive gets, so that they never meet the same leaf.
 const STRIDE: u32 = 7;
-/// Gets before anything is counted: queues and buffers find their size.
+/// Number of gets before counting begins. By then queues and buffers have reached their size.
 const WARM: u32 = 2 * KEYS;
 
 /// How a measurement chooses its keys.
@@ -68,9 +68,9 @@ enum Kind {
     FromDisk,
 }
 
-/// Every other key is too long to lie in a future.
+/// Returns a key. Every other key is too long to be stored in a future.
 fn key_of(number: u32) -> Vec<u8> {
-    // The number comes first: separators are short, and inner nodes stay in memory.
+    // The number comes first, so that separators are short and inner nodes stay in memory.
     let mut key = number.to_be_bytes().to_vec();
     key.resize(if number.is_multiple_of(2) { 16 } else { 100 }, b'k');
     key
@@ -82,7 +82,7 @@ fn value_of(number: u32) -> Vec<u8> {
     value
 }
 
-/// The number that a value was made of.
+/// Returns the number that `value` was made of.
 fn check(value: &[u8]) -> u32 {
     assert_eq!(value.len(), 1000);
     u32::from_le_bytes(value[..4].try_into().unwrap())
@@ -95,7 +95,8 @@ struct Store {
     _place: Option<tempfile::TempDir>,
 }
 
-/// None if the system does not offer this way; it is never another one that is measured.
+/// Returns a filled store on `backend`, or `None` if the system does not offer it. No other backend
+/// is used instead.
 fn filled(backend: IoBackend, frames: usize) -> Option<Store> {
     let options = || {
         Db::builder()
@@ -107,7 +108,7 @@ fn filled(backend: IoBackend, frames: usize) -> Option<Store> {
     let (db, place) = match backend {
         IoBackend::Memory => (options().open_in_memory().unwrap(), None),
         _ => {
-            // Memory where there is some: the disk's speed is not what is measured.
+            // Files lie in memory if possible, since the speed of the disk is not measured.
             let places = [tempfile::tempdir_in("/dev/shm"), tempfile::tempdir()];
             let opened = places.into_iter().flatten().find_map(|place| {
                 let opened = options().open(place.path());
@@ -144,12 +145,12 @@ fn filled(backend: IoBackend, frames: usize) -> Option<Store> {
 }
 
 impl Store {
-    /// The number of the `turn`th get.
+    /// Returns the number of the key of get `turn`.
     fn number(turn: u32) -> u32 {
         (turn * STRIDE) % KEYS
     }
 
-    /// Counts the allocations of `GETS` gets, done by `gets` from a turn to a turn.
+    /// Counts the allocations of `GETS` gets. `gets` performs the gets of a range of turns.
     fn count(&self, kind: Kind, what: &str, mut gets: impl FnMut(u32, u32)) {
         gets(0, WARM);
         let faults = self.db.statistics().get(Ticker::PageReads);
@@ -224,7 +225,7 @@ impl Store {
     }
 }
 
-/// The simplest executor: one future at a time.
+/// Runs one future to its end: the simplest executor.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = thread_waker();

@@ -1,5 +1,5 @@
-//! Rounds of mixed load: after each nothing is taken any more, and memory does not grow. For longer
-//! runs `PANDO_MIXED_SECONDS` says for how long the rounds go on.
+//! Rounds of mixed load: after each round nothing is in use any longer, and memory does not grow.
+//! `PANDO_MIXED_SECONDS` makes the rounds continue for that time.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -15,12 +15,13 @@ use crate::counted::{ALLOCATOR, block_on};
 const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
 };
-/// Keys: many times more than the pool holds.
+/// Number of keys, many times more than the pool holds.
 const KEYS: u32 = 4_000;
 const ROUNDS: u32 = 10;
-/// Rounds before memory is looked at.
+/// Number of rounds before memory is compared.
 const WARM: u32 = 4;
-/// What buffers may still grow by: a page leaked for each operation is a hundred times as much.
+/// The bytes by which buffers may still grow. A page leaked by each operation would be a hundred
+/// times as much.
 const BYTES_MORE: u64 = 192 << 10;
 
 fn key_of(number: u32) -> Vec<u8> {
@@ -40,7 +41,7 @@ fn value_of(number: u32) -> Vec<u8> {
     ]
 }
 
-/// What one thread does in a round.
+/// Does what one thread does in a round.
 fn load(table: &Table, seed: u32) {
     let number = |turn: u32| turn.wrapping_mul(2_654_435_761).wrapping_add(seed * 977) >> 8;
     for turn in 0..150 {
@@ -55,14 +56,14 @@ fn load(table: &Table, seed: u32) {
                 table.get_many_with(&keys, |_, _| ()).unwrap();
             }
             3 => {
-                // One is forgotten, one is ended.
+                // One future is forgotten, and one is run to its end.
                 let mut forgotten = table.get_async(&key_of(at + 7));
                 let mut context = Context::from_waker(Waker::noop());
                 let _: Poll<_> = Pin::new(&mut forgotten).poll(&mut context);
                 block_on(table.get_async(&key)).unwrap();
             }
             4 => {
-                // Some end early, with reads in flight.
+                // Some iterators are dropped early, with reads in flight.
                 let taken = table.range(&key[..]..).take(at as usize % 60).count();
                 assert!(taken < 60);
             }

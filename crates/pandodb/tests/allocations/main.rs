@@ -1,5 +1,5 @@
-//! Runs the count of allocations. A binary of its own, without the harness: the count is of all
-//! threads, the engine's too, and the harness says something now and then.
+//! Runs the count of allocations as a program of its own, without the test harness: all threads are
+//! counted, also those of the engine, and the harness allocates when it prints.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,6 +1,8 @@
-//! A store in a forked child: what is in memory can be read, everything that would need a thread or
-//! a file of the parent fails at once, and the parent notices nothing. A program of its own: a
-//! child has the locks of all directories that are open, for a while.
+//! A store in a forked child: data in memory can be read, every call that needs a thread or a file
+//! of the parent fails at once, and the parent notices nothing.
+//!
+//! These tests are a program of their own because a child briefly shares the locks of all open
+//! directories.
 
 #![expect(unsafe_code, reason = "std does not fork")]
 
@@ -10,21 +12,21 @@ use std::task::{Context, Poll, Waker};
 
 use pandodb::{Db, Durability, Error, WriteOptions, device};
 
-/// Runs `case` in a forked child and says whether it came to its end within half a minute.
+/// Runs `case` in a forked child. Returns whether it succeeded within half a minute.
 fn in_child(case: impl FnOnce()) -> bool {
-    // SAFETY: the child runs `case` and ends without returning. What it calls may allocate: glibc
-    // makes its allocator usable in children.
+    // SAFETY: the child runs `case` and ends without returning. `case` may allocate: glibc makes
+    // its allocator usable in children.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: takes a number; the signal ends a child that hangs.
+        // SAFETY: the call takes a number. Its signal ends a child that hangs.
         unsafe { libc::alarm(30) };
         let is_fine = catch_unwind(AssertUnwindSafe(case)).is_ok();
-        // SAFETY: ends the child at once, without the destructors that belong to the parent.
+        // SAFETY: the call ends the child at once, without destructors that belong to the parent.
         unsafe { libc::_exit(i32::from(!is_fine)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above; `status` has room for the answer.
+    // SAFETY: the call waits for the child made above, and `status` has room for its result.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
@@ -52,7 +54,7 @@ fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
     }
     let last = 39_999_u32.to_be_bytes();
     assert!(table.get(&last).unwrap().is_some());
-    // Far more than fits in memory.
+    // The data are far more than fits in memory.
     let is_cold = |number: &u32| {
         let mut get = pin!(table.get_async(&number.to_be_bytes()));
         let mut context = Context::from_waker(Waker::noop());

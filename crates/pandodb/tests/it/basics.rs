@@ -174,6 +174,8 @@ fn tables_are_created_listed_cleared_and_dropped() {
     });
 }
 
+/// A batch is applied to the current state of its tables, and refused as a whole if one of them is
+/// gone.
 #[test]
 fn a_batch_goes_into_what_its_tables_are_when_it_is_written() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Values in chunks: put, read, changed in part, deleted, recovered; what becomes of their extents.
+//! Values in chunks: they are put, read, changed in part, deleted and recovered, and their extents
+//! are freed.
 
 use std::io::Read;
 
@@ -26,7 +27,7 @@ fn builder() -> pandodb::Builder {
         .chunk_values_over(6000)
 }
 
-/// Bytes that tell where they are and whose.
+/// Returns `bytes` bytes that depend on their position and on `seed`.
 fn value(seed: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![0; bytes];
     Rng::with_seed(seed).fill(&mut value);
@@ -72,7 +73,7 @@ fn values_of_all_lengths_come_back_before_and_after_a_restart() {
         let value = value(seed as u64, bytes);
         table.put(&[seed as u8], &value).unwrap();
         check(&table, &[seed as u8], Some(&value));
-        // Replaced by one of its own kind, then by a short one, then put again.
+        // The value is replaced by a large one, then by a short one, and then put again.
         table
             .put_streamed(&[seed as u8], bytes as u64, &value[..])
             .unwrap();
@@ -108,7 +109,7 @@ fn values_of_all_lengths_come_back_before_and_after_a_restart() {
     assert_eq!(verified(directory.path()).stat.chunks, 0);
 }
 
-/// Runs the same changes on a store and on a vector.
+/// Makes the same changes to a store and to a vector.
 #[test]
 fn parts_of_a_value_are_changed_as_in_a_vector() {
     let directory = tempfile::tempdir().unwrap();
@@ -213,7 +214,7 @@ fn a_slow_reader_sees_the_value_that_it_opened() {
     assert_eq!(verified(directory.path()).stat.chunks, 0);
 }
 
-/// Waits until no more than `most` bytes of the data file are used.
+/// Waits until at most `most` bytes of the data file are in use.
 fn wait_for_use(db: &Db, most: u64) {
     let limit = time::now() + Duration::from_secs(20);
     loop {
@@ -239,7 +240,7 @@ fn a_reader_that_stops_keeps_what_it_reads_and_nothing_else() {
     let mut reader = table.get_reader(b"k").unwrap().unwrap();
     let mut seen = vec![0; 100];
     reader.read_exact(&mut seen).unwrap();
-    // What it reads is changed in part, then as a whole; other values follow, also of other keys.
+    // The value is changed in part and then replaced. Other values follow, also under other keys.
     let part = value(2, CHUNK);
     for chunk in [3, 60, 61, 199] {
         table
@@ -250,7 +251,7 @@ fn a_reader_that_stops_keeps_what_it_reads_and_nothing_else() {
         table.put(b"k", &value(round, BYTES)).unwrap();
         table.put(b"other", &value(round, BYTES)).unwrap();
     }
-    // Two values that are there, and the one that is read.
+    // These are two current values and the one that is being read.
     wait_for_use(&db, 3 * BYTES as u64 + (1 << 20));
     assert!(db.garbage_left());
     reader.read_to_end(&mut seen).unwrap();
@@ -263,7 +264,7 @@ fn a_reader_that_stops_keeps_what_it_reads_and_nothing_else() {
     assert_eq!(verified(directory.path()).damages, []);
 }
 
-/// Rows that wait for one reader are in nobody's way, and go one by one as readers do.
+/// Rows that wait for one reader do not delay others, and each is freed when its reader ends.
 #[test]
 fn each_reader_that_goes_frees_what_only_it_has_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -277,7 +278,7 @@ fn each_reader_that_goes_frees_what_only_it_has_read() {
     }
     table.delete(b"k").unwrap();
     for left in (0..10_u64).rev() {
-        // From both ends.
+        // Readers end from both ends of the list.
         let at = if left % 2 == 0 { 0 } else { readers.len() - 1 };
         let mut reader = readers.remove(at);
         let mut seen = Vec::new();
@@ -335,6 +336,7 @@ fn readers_and_writers_of_one_key_never_mix_values() {
     verified(directory.path());
 }
 
+/// Values that are dropped or refused before they are put free their blocks.
 #[test]
 fn what_is_given_up_leaves_no_blocks_behind() {
     let directory = tempfile::tempdir().unwrap();
@@ -428,7 +430,8 @@ fn a_store_without_room_for_a_value_says_so_and_goes_on() {
     let five = value(5, 5 << 20);
     let refused = table.put(b"big", &value(1, 40 << 20));
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    // Over and over in the space of little more than two: what was replaced is used again.
+    // There is room for little more than two such values, so the blocks of replaced values are used
+    // again.
     for round in 0..12 {
         let put = table.put(b"k", &five);
         assert!(
@@ -445,7 +448,7 @@ fn a_store_without_room_for_a_value_says_so_and_goes_on() {
     assert_eq!(report.damages, []);
 }
 
-/// A transaction with one reactor, parked by this thread.
+/// A transaction and its reactor, parked by this thread.
 struct Loop {
     reactor: Reactor,
     transaction: ValidatedBatch,
@@ -524,8 +527,8 @@ fn drain(mut source: ValueSource) -> Vec<u8> {
     all
 }
 
-/// One thread serves all of them: a value that waits for a checkpoint that waits for room would
-/// keep the others waiting for as long.
+/// One engine thread serves all of these requests. If a value waited for a checkpoint that waits
+/// for room, the others would wait as long.
 #[test]
 fn a_value_that_finds_the_disk_full_does_not_keep_readers_waiting() {
     let device = InjectorDevice::new(MemoryDevice::new(1 << 28).into(), 1);
@@ -599,7 +602,7 @@ fn event_loops_stream_change_and_put_behind_another_head() {
     event_loop.commit();
     check(&table, b"k", Some(&[b"longer head", &bytes[..]].concat()));
 
-    // What was handed over before comes into the middle.
+    // A value that was streamed earlier replaces bytes in the middle.
     let (opened, _) = event_loop.open(&table, b"k");
     let Opened::Large(stream) = opened else {
         panic!("{opened:?}");
@@ -630,7 +633,7 @@ fn event_loops_stream_change_and_put_behind_another_head() {
     assert_eq!(verified(directory.path()).stat.chunks, 26);
 }
 
-/// Has an engine thread make a value of `old` with `new` at `offset`.
+/// Lets an engine thread make a value from `old` with `new` at `offset`.
 fn edited(db: &Db, old: EditOld, offset: u64, new: &[u8]) -> LargeValue {
     let edit = PendingEdit::new(db, old, offset, NewBytes::Bytes(new.to_vec()));
     let waker = pando_sync::thread_waker();
@@ -660,7 +663,8 @@ fn a_transaction_reads_and_changes_the_large_value_that_it_puts() {
     assert_eq!(head, b"head");
     let first = large(opened);
     let kept = ValueSource::new(first.reopen(), 4..u64::MAX);
-    // Changed before it is put, twice; the same chunks behind another head are the same value.
+    // The value is changed twice before it is put. The same chunks with another head count as the
+    // same value.
     for (round, offset) in [(7, 5 * CHUNK as u64), (8, 5 * CHUNK as u64 + 10)] {
         let (opened, _) = event_loop.open(&table, b"k");
         let stream = large(opened);
@@ -687,7 +691,7 @@ fn a_transaction_reads_and_changes_the_large_value_that_it_puts() {
     assert_eq!(verified(directory.path()).stat.chunks, 10);
 }
 
-/// Uses blocks that are free, over and over.
+/// Allocates free blocks over and over.
 fn churn(db: &Db) {
     let table = db.table("churn").unwrap();
     for number in 0..50 {
@@ -724,17 +728,18 @@ fn what_a_value_keeps_of_another_one_can_be_read_after_that_was_replaced() {
         let read = drain(ValueSource::new(stream, head.len() as u64..u64::MAX));
         assert!(read[1..] == expected[1..]);
     }
-    // It is for the value that it was made of.
+    // The value can only replace the value that it was made from.
     let step = event_loop.transaction.try_commit(&mut event_loop.reactor);
     let conflict = Outcome::Conflict { watched: false };
     assert!(matches!(step, Ok(Polled::Ready(outcome)) if outcome == conflict));
 }
 
+/// Compaction does not move chunks that a reader reads by place.
 #[test]
 fn what_is_read_where_it_was_written_is_not_moved() {
     let db = builder().open_in_memory().unwrap();
     let table = db.table("t").unwrap();
-    // They lie in front of the other, which can move when they are gone.
+    // These values lie before the other one, which can move when they are gone.
     for number in 0..16 {
         table.put(&[number], &value(2, 128 * CHUNK)).unwrap();
     }
@@ -765,7 +770,7 @@ fn what_is_read_where_it_was_written_is_not_moved() {
     check(&table, b"k", Some(&bytes));
 }
 
-/// A store over faults over memory.
+/// Returns a device that injects faults over memory.
 fn faulty() -> InjectorDevice<AnyDevice> {
     InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 3)
 }
@@ -786,7 +791,7 @@ fn a_value_of_which_a_part_was_not_written_is_lost_and_its_blocks_are_free() {
         device.fail(plan);
         let failed = writer.write(&bytes[at * CHUNK..(at + 1) * CHUNK]);
         assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
-        // It does not go on without the bytes that are lost.
+        // The writer does not continue without the bytes that are lost.
         let again = writer.write(&bytes[(at + 1) * CHUNK..]);
         assert!(matches!(again, Err(Error::InvalidValue { .. })));
         let finished = writer.finish();
@@ -814,7 +819,7 @@ fn a_value_that_cannot_be_what_its_record_says_is_refused_and_the_store_goes_on(
         db.write(&mut batch, NONE)
     };
     let headed = |head: &[u8]| stream().with_head(head.to_vec()).unwrap();
-    // It keeps chunks of a value that its key does not have, or not any more.
+    // The value keeps chunks of a value that its key does not have, or no longer has.
     for key in [&b"same shape"[..], b"absent"] {
         let refused = put(key, headed(b"head"));
         assert!(
@@ -830,7 +835,7 @@ fn a_value_that_cannot_be_what_its_record_says_is_refused_and_the_store_goes_on(
         "{refused:?}"
     );
     put(b"k", headed(b"head")).unwrap();
-    // Its chunks are another store's.
+    // Its chunks are those of another store.
     let elsewhere = Db::open_device(builder(), MemoryDevice::new(1 << 30).into()).unwrap();
     let refused = put(b"k", pour(&elsewhere, &whole));
     assert!(
@@ -906,7 +911,8 @@ fn ten_thousand_values_on_their_way_keep_to_the_budget() {
         .collect();
     let deadline = time::now() + Duration::from_secs(60);
     let mut last = sources.pop().unwrap();
-    // Chunks that are in memory; those who ask first have their turn.
+    // Returns the number of sources with a chunk in memory. Sources that ask first get a chunk
+    // first.
     let mut loaded = || {
         let mut pieces = sources.iter_mut().map(|source| source.piece(&waker));
         pieces.try_fold(0, |sum, piece| {
@@ -915,22 +921,25 @@ fn ten_thousand_values_on_their_way_keep_to_the_budget() {
     };
     let most = budget / 2 / CHUNK as u64;
     while loaded().unwrap() < most {
-        assert!(time::now() < deadline, "they are not read");
+        assert!(time::now() < deadline, "the chunks are not read");
     }
     for _ in 0..30 {
         assert_eq!(loaded().unwrap(), most);
     }
     assert!(used() <= budget, "{} of {budget}", used());
-    assert!(last.piece(&waker).unwrap().is_empty(), "others came before");
+    assert!(
+        last.piece(&waker).unwrap().is_empty(),
+        "other sources asked before"
+    );
     drop(sources);
     assert!(drain(last) == bytes);
-    // Whoever goes makes room: the last one has its turn as well.
+    // A sink that is dropped makes room, so the last sink has its turn as well.
     let mut last = sinks.pop().unwrap();
     assert_eq!(last.write(&bytes[..100], &waker).unwrap(), 0);
     drop(sinks);
     let mut done = 0;
     while done < bytes.len() {
-        assert!(time::now() < deadline, "its turn does not come");
+        assert!(time::now() < deadline, "the sink gets no turn");
         match last.write(&bytes[done..], &waker).unwrap() {
             0 => thread::park_timeout(Duration::from_millis(10)),
             count => done += count,

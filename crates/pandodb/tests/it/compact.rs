@@ -1,4 +1,4 @@
-//! Compaction: files become small, and nothing else changes.
+//! Compaction makes files small and changes nothing else.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -42,7 +42,7 @@ fn delete(db: &Db, table: &Table, numbers: impl Iterator<Item = u32>) {
     }
 }
 
-/// Bytes that the files take on disk.
+/// Returns the number of bytes that the files take on disk.
 fn disk_bytes(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
     let bytes = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
@@ -68,7 +68,8 @@ fn verify(directory: &Path) {
     verified(directory);
 }
 
-/// As small as `docs` say, for keys and values of so many bytes.
+/// Checks that the files are as small as the documentation says, for keys and values of `bytes`
+/// bytes.
 fn assert_small(directory: &Path, bytes: u64, what: &str) {
     let disk = disk_bytes(directory);
     let list = || {
@@ -81,7 +82,7 @@ fn assert_small(directory: &Path, bytes: u64, what: &str) {
     assert!(disk <= most, "{what}: {disk} of {bytes}: {:?}", list());
 }
 
-/// Ends what runs beside a test, also when that fails.
+/// Stops the threads that run besides a test, also if the test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -115,7 +116,7 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
     let bytes = bytes_of(KEYS / 10);
     assert!(before > 64 * MIB, "{before}");
     assert_small(directory.path(), bytes, "open");
-    // What the file is long beside what a mebibyte of slack and of reserve explain.
+    // The length of the file is bounded, apart from a mebibyte of slack and the reserve.
     let data = report.data_bytes_after;
     assert!(
         data <= bytes * 5 / 4 + 4 * MIB,
@@ -138,7 +139,7 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
     verify(directory.path());
     let db = open();
     check(&db);
-    // Once more finds nothing to do.
+    // A second compaction finds nothing to do.
     let again = compact(&db);
     assert!(again.pages_packed * 8 < data / 4096, "{again:?}");
     assert!(again.pages_moved * 10 < data / 4096, "{again:?}");
@@ -153,10 +154,10 @@ fn a_store_that_lost_most_of_its_keys_becomes_small() {
 #[test]
 fn a_store_is_compacted_while_others_read_and_write() {
     const KEYS: u32 = 400_000;
-    // What changes lies in a few pages: those that are dirty or retired count, too.
+    // The writer changes few pages, since dirty and retired pages count towards the size.
     const OWN: u32 = 200;
     let directory = tempfile::tempdir().unwrap();
-    // A log that writers fill while the sizes are looked at is small, too.
+    // The log is small, too, because writers fill it while the sizes are measured.
     let db = Db::builder()
         .max_memory(16 << 20)
         .log_bytes(4 << 20)
@@ -179,7 +180,7 @@ fn a_store_is_compacted_while_others_read_and_write() {
         });
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // Keys of the writer come and go; the others are there, each once.
+                // The writer's keys are inserted and deleted. All others exist, each once.
                 let count = table.iter().map(Result::unwrap);
                 let count = count.filter(|(key, _)| key[15] == 0).count();
                 assert_eq!(count as u32, KEYS / 10);
@@ -223,7 +224,7 @@ fn large(number: u32) -> Vec<u8> {
     bytes.take(600_000 + number as usize * 977).collect()
 }
 
-/// Values in chunks with small ones between them, scattered over a file.
+/// Puts values in chunks with small values between them, scattered over the file.
 fn fill_large(db: &Db, table: &Table, small: &Table, values: u32) {
     for number in 0..values {
         table.put_with(&key(number), &large(number), NONE).unwrap();
@@ -239,7 +240,7 @@ fn fill_large(db: &Db, table: &Table, small: &Table, values: u32) {
     }
 }
 
-/// Of values in chunks every fifth stays.
+/// Every fifth value in chunks stays.
 #[test]
 fn chunks_move_and_readers_of_them_go_on() {
     const VALUES: u32 = 120;
@@ -261,7 +262,7 @@ fn chunks_move_and_readers_of_them_go_on() {
             _ => assert!(table.delete_with(&key(number), NONE).unwrap()),
         }
     }
-    // What is freed while a reader is there is what came before it: room to move to.
+    // Garbage from before the reader is freed first, which makes room to move chunks to.
     while db.garbage_left() {
         thread::yield_now();
     }
@@ -290,7 +291,7 @@ fn chunks_move_and_readers_of_them_go_on() {
     assert_eq!(old.read_at(0, &mut found).unwrap(), expected.len());
     assert!(
         found == expected,
-        "a value that is gone, of a reader that has it open"
+        "the open reader does not see the deleted value"
     );
     drop(old);
     let last = compact(&db);

@@ -1,4 +1,4 @@
-//! Threads on a pool of 64 frames, with a watchdog on everybody's progress.
+//! Threads on a pool of 64 frames, with a watchdog that checks the progress of all of them.
 
 use fastrand::Rng;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn in_memory() -> Db {
         .unwrap()
 }
 
-/// Fails the test when some thread makes no progress for a long time.
+/// Fails the test if some thread makes no progress for a long time.
 fn watched<R>(progress: &[AtomicU64], work: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn watched<R>(progress: &[AtomicU64], work: impl FnOnce() -> R) -> R {
                     .zip(&last)
                     .any(|(now, last)| now == last && *now < u64::MAX);
                 quiet = if stuck { quiet + 1 } else { 0 };
-                assert!(quiet < 300, "somebody is stuck: {now:?}");
+                assert!(quiet < 300, "a thread is stuck: {now:?}");
                 last = now;
             }
         });
@@ -41,7 +41,7 @@ fn watched<R>(progress: &[AtomicU64], work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Each thread owns its keys and knows what they hold; all share leaves, frames and the log.
+/// Each thread owns its keys and knows their values. All share leaves, frames and the log.
 fn mixed(threads: u64, operations: u64) {
     let directory = tempfile::tempdir().unwrap();
     let db = Db::builder()
@@ -177,7 +177,8 @@ fn nobody_sees_half_a_batch() {
         .unwrap();
     let table = db.table("t").unwrap();
     let keys: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 300]).collect();
-    // More than a leaf between two of them: what lies in one leaf is written under one latch.
+    // There is more than a leaf between two keys, since writes to one leaf are made under one
+    // latch.
     for key in &keys {
         for last in 100..=u8::MAX {
             table.put(&[&key[..], &[last]].concat(), b"").unwrap();
@@ -196,7 +197,8 @@ fn nobody_sees_half_a_batch() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    // Key by key, later keys are never older than earlier ones.
+                    // If keys are read one after the other, later keys are never older than earlier
+                    // ones.
                     let mut newest = 0;
                     for key in &keys {
                         let value = table.get(key).unwrap().unwrap();

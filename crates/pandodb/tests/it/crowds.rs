@@ -1,4 +1,5 @@
-//! Many more threads than the pool has frames for, with batches that touch much more than it has.
+//! Many more threads than the pool has frames, with batches that touch many more pages than it has
+//! frames.
 
 use fastrand::Rng;
 use pando_sync::{Arc, thread};
@@ -9,7 +10,7 @@ use crate::progress::Progress;
 
 const VALUE_BYTES: usize = 400;
 
-/// Keys of the batch that `thread` writes in its `round`.
+/// Returns the keys of the batch that `thread` writes in `round`.
 fn keys_of(thread: u32, round: u32, writes: usize, keys: u32) -> Vec<u32> {
     let mut random = Rng::with_seed(u64::from(thread) << 32 | u64::from(round));
     (0..writes).map(|_| random.u32(..keys)).collect()
@@ -22,7 +23,7 @@ fn value_of(thread: u32, round: u32) -> Vec<u8> {
     value
 }
 
-/// Every value is that of a batch which has its key.
+/// Checks that every value belongs to a batch which has its key.
 fn check(table: &Table, threads: u32, writes: usize, keys: u32) {
     let mut count = 0;
     for entry in table.iter() {
@@ -38,7 +39,7 @@ fn check(table: &Table, threads: u32, writes: usize, keys: u32) {
     assert_eq!(count, keys);
 }
 
-/// `threads` threads commit batches of `writes`, over keys of four times `max_memory`.
+/// Lets `threads` threads commit batches of `writes` keys. All keys take four times `max_memory`.
 fn crowd(threads: u32, max_memory: u64, writes: usize, rounds: u32) {
     let builder = Db::builder().max_memory(max_memory);
     let db = builder

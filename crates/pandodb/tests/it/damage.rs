@@ -1,4 +1,4 @@
-//! Stores with damaged pages that are written to, dropped, opened again: one page is lost, and
+//! Stores with damaged pages are written to, dropped from, and opened again. One page is lost, and
 //! nothing else.
 
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ fn open(device: &FaultyDevice) -> Db {
     open_on(device, options())
 }
 
-/// A closed store with a table `t` of so many rows, each with its number in it.
+/// Returns a closed store with a table `t` of `rows` rows, each with its number in its value.
 fn filled(seed: u64, rows: u32) -> FaultyDevice {
     let device = FaultyDevice::new(seed);
     let db = open(&device);
@@ -39,7 +39,8 @@ fn tree_of(page: &[u8]) -> TreeId {
     TreeId(u32::from_le_bytes(page[8..12].try_into().unwrap()))
 }
 
-/// Blocks of `data` that hold a page of this kind, of a table, in which `text` is.
+/// Returns the blocks of `data` that hold a page of this kind that belongs to a table and contains
+/// `text`.
 fn pages_with(device: &FaultyDevice, kind: PageKind, text: &[u8]) -> Vec<usize> {
     let data = device.snapshot_file("data");
     let holds = |page: &[u8]| {
@@ -55,7 +56,7 @@ fn pages_with(device: &FaultyDevice, kind: PageKind, text: &[u8]) -> Vec<usize> 
     found.map(|(block, _)| block).collect()
 }
 
-/// Damages every page that matches: older images of it, too.
+/// Damages every page that matches, including older images of it.
 fn rot(device: &FaultyDevice, kind: PageKind, text: &[u8]) {
     let blocks = pages_with(device, kind, text);
     assert!(!blocks.is_empty(), "there is such a page");
@@ -64,20 +65,21 @@ fn rot(device: &FaultyDevice, kind: PageKind, text: &[u8]) {
     }
 }
 
-/// The same bits once more.
+/// Flips the same bits once more.
 fn heal(device: &FaultyDevice, kind: PageKind, text: &[u8]) {
     rot(device, kind, text);
 }
 
 fn verify(device: &FaultyDevice) -> VerifyReport {
-    VerifyReport::of_device(&device.clone().into()).expect("it can be verified")
+    VerifyReport::of_device(&device.clone().into()).expect("the store can be verified")
 }
 
 fn is_damage(error: &Error) -> bool {
     matches!(error, Error::CorruptPage { .. })
 }
 
-/// What is not damaged is there, and can be written; the store opens again and again.
+/// Checks that rows which are not lost can be read, that other rows can be written, and that the
+/// store can be opened repeatedly.
 fn goes_on(device: &FaultyDevice, rows: u32, lost: impl Fn(u32) -> bool) {
     for turn in 0..2_u32 {
         let db = open(device);
@@ -92,13 +94,13 @@ fn goes_on(device: &FaultyDevice, rows: u32, lost: impl Fn(u32) -> bool) {
         let other = db.table("other").unwrap();
         other.put(&turn.to_be_bytes(), b"written").unwrap();
         db.checkpoint().unwrap();
-        db.close().expect("it is closed as if nothing was wrong");
+        db.close().expect("the close reports no error");
     }
     let db = open(device);
     assert_eq!(db.table("other").unwrap().iter().count(), 2);
 }
 
-/// The leaves of a batch beyond those that it holds are looked at before it is logged.
+/// Pages that a batch may need besides those it holds are read before the batch is logged.
 #[test]
 fn a_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
     const ROWS: u32 = 6000;
@@ -114,7 +116,10 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
         }
         let refused = db.write(&mut batch, WriteOptions::default()).unwrap_err();
         assert!(is_damage(&refused), "{refused}");
-        assert!(table.get(&key(0)).unwrap().unwrap().len() > 3, "none of it");
+        assert!(
+            table.get(&key(0)).unwrap().unwrap().len() > 3,
+            "no part of the batch was applied"
+        );
         table.put(&key(1), b"others go on").unwrap();
         db.close().unwrap();
     }
@@ -125,11 +130,11 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
     drop((table, db));
     let report = verify(&device);
     assert_eq!((report.writes_aside, report.leaked), (0, 0));
-    // The page, and the count of its table.
+    // One damage is the page, and the other is the count of its table.
     assert_eq!(report.damages.len(), 2, "{:?}", report.damages);
 }
 
-/// The write was logged when its page was sound; the page is not when it is replayed.
+/// The page was sound when the write was logged, and is damaged when the write is replayed.
 #[test]
 fn a_page_that_replay_cannot_read_is_out_of_reach_and_the_write_is_kept() {
     const ROWS: u32 = 3000;
@@ -168,7 +173,7 @@ fn a_page_that_replay_cannot_read_is_out_of_reach_and_the_write_is_kept() {
         }
         for turn in 0..3 {
             if turn == 1 {
-                // It lacks the write all the same.
+                // The healed page still lacks the write.
                 heal(&crashed, kind, &text);
             }
             let report = verify(&crashed);
@@ -183,8 +188,8 @@ fn a_page_that_replay_cannot_read_is_out_of_reach_and_the_write_is_kept() {
     }
 }
 
-/// A long value is replaced whose index page is lost: what only that page names is leaked, and got
-/// back by a compaction.
+/// The index page of a long value is lost, and the value is replaced. Pages that only the index
+/// page names are leaked until a compaction reclaims them.
 #[test]
 fn a_value_whose_pages_are_not_known_can_be_replaced_and_removed() {
     let device = FaultyDevice::new(3);
@@ -224,7 +229,8 @@ fn a_value_whose_pages_are_not_known_can_be_replaced_and_removed() {
     assert_eq!(table.get(&key(2)).unwrap().unwrap(), [9; 100_000]);
 }
 
-/// A leaf, an inner node, or the root of a table that is dropped or emptied cannot be read.
+/// A leaf, an inner node or the root of a table cannot be read, and the table is dropped or
+/// emptied.
 #[test]
 fn a_damaged_table_can_be_dropped() {
     const ROWS: u32 = 9000;
@@ -236,7 +242,7 @@ fn a_damaged_table_can_be_dropped() {
         match (kind, turn) {
             (PageKind::Leaf, _) => rot(&device, kind, &key(4000)),
             (_, 1) => rot(&device, kind, b""),
-            // One of those above the leaves: as a rule not the root.
+            // This is an inner node other than the root, as a rule.
             _ => {
                 let block = pages_with(&device, kind, b"")[0];
                 device.flip_bit("data", (block * PAGE + 2000) as u64, 3);
@@ -267,7 +273,7 @@ fn a_damaged_table_can_be_dropped() {
     }
 }
 
-/// Underfull leaves beside a damaged one stay as they are.
+/// Underfull leaves next to a damaged one stay as they are.
 #[test]
 fn leaves_beside_a_damaged_one_can_become_sparse() {
     const ROWS: u32 = 3000;
@@ -314,7 +320,7 @@ fn a_damaged_leaf_takes_nothing_else_along() {
     goes_on(&device, ROWS, |row| rows.contains(&row));
 }
 
-/// Only what leaves a row among the garbage needs its page.
+/// Only calls that add a row of garbage need the damaged page.
 #[test]
 fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {
     const ROWS: u32 = 300;
@@ -334,7 +340,7 @@ fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),
     });
-    let refused = compacted.expect_err("it does not wait for what cannot be looked at");
+    let refused = compacted.expect_err("the compaction does not wait for rows that cannot be read");
     assert!(is_damage(&refused), "{refused}");
     db.close().unwrap();
     let db = open(&device);

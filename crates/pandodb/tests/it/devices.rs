@@ -1,4 +1,4 @@
-//! The engine over each way to the disk, and over one that fails.
+//! The engine over each I/O back end, and over devices that fail.
 
 use std::task::{Wake, Waker};
 
@@ -21,7 +21,7 @@ const WAYS: [IoBackend; 4] = [
 ];
 const KEYS: u32 = 4000;
 
-/// Far more data than frames.
+/// Returns options with far fewer frames than the data need.
 fn small() -> Builder {
     Db::builder().frames(96).max_memory(4 << 20)
 }
@@ -34,7 +34,7 @@ fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(60)
 }
 
-/// These tests are of reads.
+/// Fills the table without durability, since these tests are about reads.
 fn fill_all(table: &Table) {
     fill(table, 0..KEYS, |number| (key(number), value(number)));
 }
@@ -57,7 +57,7 @@ fn every_way_to_the_disk_keeps_and_finds_the_same() {
         let db = small().io_backend(way).open(directory.path()).unwrap();
         let report = db.report();
         let named = IoBackend::from_name(report.io_backend).unwrap();
-        // What is not what was asked for is told.
+        // If another back end is used than the one asked for, a note says so.
         let told = way == IoBackend::Auto || named == way || !report.io_notes.is_empty();
         assert!(told, "{report:?}");
         let table = db.table("data").unwrap();
@@ -69,6 +69,7 @@ fn every_way_to_the_disk_keeps_and_finds_the_same() {
     }
 }
 
+/// The null device cannot hold a store, so opening one on it is refused.
 #[test]
 fn a_store_keeps_nothing_over_nothing() {
     let error = Db::builder()
@@ -117,7 +118,7 @@ fn stores_of_different_depths_are_used_by_the_same_threads() {
     }
 }
 
-/// A store over faults over a directory.
+/// Returns a device that injects faults over a directory.
 fn faulty(way: IoBackend) -> (tempfile::TempDir, InjectorDevice<AnyDevice>) {
     let directory = tempfile::tempdir().unwrap();
     let device = way.open_device(directory.path(), 4).unwrap();
@@ -156,7 +157,7 @@ fn a_page_that_cannot_be_read_is_an_error_with_its_place() {
                 };
                 assert!(text.contains("page") && text.contains(why), "{text}");
             }
-            // The pages are there again as soon as the device is.
+            // The pages can be read again as soon as the device works.
             device.clear_faults();
             read_all(&table);
         }
@@ -205,7 +206,7 @@ fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
         assert!(matches!(error, Error::Full { .. }), "{error}");
         read_all(&table);
         device.clear_faults();
-        // As soon as the file has grown.
+        // Writes succeed as soon as the file has grown.
         let deadline = time::now() + Duration::from_secs(30);
         while let Err(error) = table.put(b"after", &large) {
             assert!(matches!(error, Error::Full { .. }), "{error}");
@@ -216,8 +217,8 @@ fn a_disk_that_is_full_when_the_file_grows_refuses_writes_and_reads_go_on() {
     }
 }
 
-/// The log gets full before the frames do, and only a checkpoint that cannot be written makes room
-/// in it: puts and deletes are refused like others on a full disk, and do not wait.
+/// The log is full before the frames are dirty, and only a checkpoint that cannot be written would
+/// make room in it. Puts and deletes are refused as on any full disk, and do not wait.
 #[test]
 fn a_log_that_gets_full_while_pages_cannot_be_written_refuses_writes() {
     for file in ["data", "superblock"] {
@@ -251,13 +252,14 @@ fn a_log_that_gets_full_while_pages_cannot_be_written_refuses_writes() {
         let deadline = time::now() + Duration::from_secs(30);
         while let Err(error) = table.put(b"after", b"1") {
             assert!(matches!(error, Error::Full { .. }), "{error}");
-            assert!(time::now() < deadline, "refused for ever");
+            assert!(time::now() < deadline, "writes are refused forever");
             thread::yield_now();
         }
         db.close().unwrap();
     }
 }
 
+/// If no channel can be made, pages are read one by one, and no call fails.
 #[test]
 fn a_ring_that_cannot_be_had_costs_no_call() {
     let (_directory, device) = faulty(IoBackend::Auto);
@@ -269,7 +271,7 @@ fn a_ring_that_cannot_be_had_costs_no_call() {
     read_all(&table);
     let struck = device.faults_struck();
     assert!(struck > 0, "a channel was wanted");
-    // Leaves that lie apart, few of them in memory.
+    // The batches touch distant leaves, of which few are in memory.
     for first in 0..20 {
         let mut batch = Batch::new();
         for number in (first..KEYS).step_by(200) {
@@ -297,7 +299,7 @@ fn a_load_without_a_channel_writes_all() {
     read_all(&table);
 }
 
-/// Those who wait for a channel that others make are told that there is none.
+/// Threads that wait for a channel that others make are told that it cannot be made.
 #[test]
 fn nobody_waits_for_a_channel_that_cannot_be_made() {
     const THREADS: u32 = 48;
@@ -307,7 +309,7 @@ fn nobody_waits_for_a_channel_that_cannot_be_made() {
     let db = Db::open_device(small(), slow.clone().into()).unwrap();
     let table = db.table("data").unwrap();
     fill_all(&table);
-    // It takes a while to find out, and others come meanwhile.
+    // The attempt takes a while, so that other threads wait for it.
     slow.fail(FaultPlan::sticky(
         Operation::Channel,
         "",
@@ -347,7 +349,7 @@ impl Wake for Called {
     }
 }
 
-/// Gets a key as an event loop does: tries again when it is woken, and not before.
+/// Gets a key as an event loop does: it retries when it is woken, and not before.
 fn get_by_loop(reactor: &mut Reactor, table: &Table, key: &[u8]) -> bool {
     let called = WakerArc::new(Called(AtomicU32::new(0)));
     let waker = Waker::from(called.clone());
@@ -365,7 +367,7 @@ fn get_by_loop(reactor: &mut Reactor, table: &Table, key: &[u8]) -> bool {
     }
 }
 
-/// Whoever misses a page and finds no free frame helps to write dirty ones, but not where that
+/// A reader that misses a page and finds no free frame helps to write dirty pages, but not if that
 /// waits for room.
 #[test]
 fn reads_that_need_frames_go_on_while_pages_wait_for_room() {
@@ -376,7 +378,7 @@ fn reads_that_need_frames_go_on_while_pages_wait_for_room() {
 
 fn reads_while_pages_wait(of_loops: bool) {
     const KEYS: u32 = 24_000;
-    // One alone: of several each makes frames for the others.
+    // There is only one loop, since several loops would make frames for each other.
     let readers_max = if of_loops { 1 } else { 12 };
     let device = InjectorDevice::new(MemoryDevice::new(1 << 30).into(), 1);
     let options = Db::builder().frames(2048).max_memory(64 << 20);
@@ -401,7 +403,7 @@ fn reads_while_pages_wait(of_loops: bool) {
     while device.faults_struck() == 0 && time::now() < deadline {
         thread::yield_now();
     }
-    // Whoever writes pages knows by now.
+    // By now every thread that writes pages knows that the disk is full.
     thread::park_timeout(Duration::from_millis(300));
     let readers: Vec<_> = (0..readers_max)
         .map(|reader| {

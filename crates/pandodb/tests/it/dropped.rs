@@ -1,4 +1,4 @@
-//! Tables that go while somebody reads them, and what becomes of their roots.
+//! Tables that are dropped while others read them, and the wiring of their roots.
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
@@ -23,7 +23,7 @@ fn open(directory: &std::path::Path, frames: usize) -> Db {
 }
 
 fn value(number: u32) -> Vec<u8> {
-    // Some are longer than a leaf.
+    // Some values are longer than a leaf.
     number
         .to_be_bytes()
         .repeat(if number % 20 == 3 { 2000 } else { 40 })
@@ -35,7 +35,8 @@ fn fill_all(table: &Table) {
     });
 }
 
-/// What is read is right, or the table is gone. True if it is not gone.
+/// Checks that what was read is right, or that the table is gone. Returns false if the table is
+/// gone.
 fn check_read<T>(result: pandodb::Result<T>, check: impl FnOnce(T)) -> bool {
     match result {
         Ok(read) => check(read),
@@ -74,7 +75,7 @@ fn read_all_ways(table: &Table, number: u32) -> bool {
     ones && many && forward && scans.all(|there| there)
 }
 
-/// Ends the readers, also when a writer panics.
+/// Stops the readers, also if a writer panics.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -87,7 +88,7 @@ impl Drop for StopOnDrop<'_> {
 fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
     let (directory, db) = small(128);
     let (stop, whole) = (AtomicBool::new(false), AtomicU64::new(0));
-    // Odd while the table holds all keys, another number each time.
+    // The state is odd while the table holds all keys, and never repeats.
     let state = AtomicU64::new(0);
     thread::scope(|scope| {
         let read = |reader: u32| {
@@ -103,7 +104,7 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
                     if state.load(Ordering::SeqCst) != before {
                         continue;
                     }
-                    // The same handle until it answers that the table is gone.
+                    // The same handle is used until it reports that the table is gone.
                     while !stop.load(Ordering::Relaxed) && read_all_ways(&table, number % KEYS) {
                         number = number.wrapping_add(31);
                         whole.fetch_add(1, Ordering::Relaxed);
@@ -113,14 +114,14 @@ fn a_table_dropped_under_readers_is_read_as_it_was_or_is_gone() {
         };
         let readers: Vec<_> = (0..8).map(read).collect();
         let _stopping = StopOnDrop(&stop);
-        // Its pages become those of another tree.
+        // The pages of the dropped table become those of another tree.
         let other = db.table("other").unwrap();
         for _ in 0..120 {
             fill_all(&db.table("t").unwrap());
             state.fetch_add(1, Ordering::SeqCst);
             let before = whole.load(Ordering::Relaxed);
             while whole.load(Ordering::Relaxed) == before {
-                // The scope says how one has failed.
+                // The scope reports the failure of a reader.
                 if readers.iter().any(|reader| reader.is_finished()) {
                     return;
                 }
@@ -148,11 +149,11 @@ fn an_iterator_whose_table_is_dropped_ends_with_an_error_also_under_a_new_one_of
     db.drop_table("t").unwrap();
     fill_all(&db.table("t").unwrap());
     let rest = forward.by_ref().take_while(Result::is_ok).count();
-    assert!(rest < KEYS as usize / 2, "what was copied and no more");
-    assert!(forward.next().is_none(), "an error is the end");
+    assert!(rest < KEYS as usize / 2, "only what was copied");
+    assert!(forward.next().is_none(), "an error ends it");
     let rest = back.by_ref().rev().take_while(Result::is_ok).count();
-    assert!(rest < KEYS as usize / 2, "what was copied and no more");
-    assert!(back.next_back().is_none(), "an error is the end");
+    assert!(rest < KEYS as usize / 2, "only what was copied");
+    assert!(back.next_back().is_none(), "an error ends it");
     assert!(matches!(table.get(&[0; 4]), Err(Error::NoSuchTable { .. })));
     let new = db.existing_table("t").unwrap();
     assert_eq!(
@@ -179,7 +180,7 @@ fn roots_are_wired_up_to_the_cap_and_unwired_once_when_their_tables_go() {
             "a quarter of 64"
         );
     }
-    // Tables whose root is not wired are tables like the others.
+    // Tables whose root is not wired work as others do.
     let check = |db: &Db| {
         for name in &names {
             let table = db.existing_table(name).unwrap();
@@ -201,7 +202,7 @@ fn roots_are_wired_up_to_the_cap_and_unwired_once_when_their_tables_go() {
     db.close().unwrap();
 }
 
-/// A drop and an emptying that meet happen one after the other.
+/// A drop and a clear at the same time happen one after the other.
 #[test]
 fn a_table_that_is_emptied_meanwhile_is_dropped() {
     let builder = Db::builder().max_memory(4 << 20);
@@ -220,7 +221,7 @@ fn a_table_that_is_emptied_meanwhile_is_dropped() {
     }
 }
 
-/// Whoever asks for a table gets one, also if others drop what they find under its name.
+/// A caller that asks for a table gets one, even if others drop the table of this name.
 #[test]
 fn a_table_that_others_drop_is_made_again() {
     const DROPS: u32 = 500;

@@ -1,4 +1,4 @@
-//! What a durable store shows is durable: a read waits for the commit that it has seen.
+//! A durable store shows only durable data: a read waits for the commit whose effect it has seen.
 
 use std::ops::Bound;
 use std::task::Waker;
@@ -35,7 +35,7 @@ impl Store {
         Self::new(Db::builder())
     }
 
-    /// A commit whose caller has not waited for the log yet.
+    /// Makes a commit whose caller has not waited for the log.
     fn commit(&mut self, key: &[u8], value: Option<&[u8]>) -> Lsn {
         let mut transaction = ValidatedBatch::new(&self.db);
         match value {
@@ -45,7 +45,7 @@ impl Store {
         loop {
             match transaction.try_commit(&mut self.reactor).unwrap() {
                 Polled::Ready(Outcome::Committed(lsn)) => return lsn.unwrap(),
-                Polled::Ready(Outcome::Conflict { .. }) => unreachable!("nobody else writes"),
+                Polled::Ready(Outcome::Conflict { .. }) => unreachable!("no other thread writes"),
                 Polled::Pending(pending) => {
                     self.reactor.park(pending, &thread_waker()).unwrap();
                     self.reactor.poll().unwrap();
@@ -95,7 +95,7 @@ fn a_read_waits_until_what_it_has_found_is_durable() {
         let lsn = store.commit(b"new", Some(b"2"));
         assert!(
             !store.is_durable(Lsn(lsn.0 - 1)),
-            "{name}: nobody has waited"
+            "{name}: no caller has waited"
         );
         let seen = if name.contains("gone") {
             Lsn(lsn.0 - 48)
@@ -114,7 +114,7 @@ fn a_power_cut_takes_back_nothing_that_was_seen() {
     assert!(store.table.get(b"new").unwrap().is_some());
     store.device.crash_now();
     let device = store.device.after_crash(7, CrashMode::AllLost);
-    // Its threads find that nothing can be written any more.
+    // The store's threads find that nothing can be written any longer.
     drop(store);
     let db = Db::open_device(Db::builder().max_memory(8 << 20), device.into()).unwrap();
     let table = db.table("t").unwrap();
@@ -152,7 +152,7 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     assert_eq!(shown_from, None);
 }
 
-/// The leaf has changed, the value has not.
+/// Another value in the leaf has changed.
 #[test]
 fn a_get_does_not_wait_for_its_neighbours() {
     let mut store = Store::durable();
@@ -170,7 +170,7 @@ fn nobody_waits_for_commits_that_wait_for_nobody() {
     assert!(store.table.get(b"new").unwrap().is_some());
     assert_eq!(store.table.iter().count(), 2);
     assert!(!store.is_durable(newest), "a commit that asks for less");
-    // Of one that waits, and one behind it that does not, the first is waited for.
+    // A commit that waits is followed by one that does not, and the read waits for the former.
     let awaited = store.commit(b"newer", Some(b"3"));
     store.table.put_with(b"newer", b"4", quick).unwrap();
     assert!(store.table.get(b"newer").unwrap().is_some());

@@ -1,5 +1,5 @@
-//! Processes that end while the kernel goes on: what they have written and not synced is read by
-//! the next one, and gone after a power cut.
+//! Processes that end while the kernel keeps running: the next process reads their unsynced writes,
+//! and a power cut loses them.
 
 use pando_sync::thread;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
@@ -32,7 +32,7 @@ fn put_all(db: &Db, value: u8, durability: Durability) -> pandodb::Result<()> {
     Ok(())
 }
 
-/// Cuts the power, looks at what is left, and that each key has `value`.
+/// Cuts the power. Checks that the store is sound, and that each key has `value`.
 fn cut(device: &FaultyDevice, value: u8, what: &str) {
     for mode in MODES {
         let after = device.after_crash(1, mode);
@@ -49,8 +49,8 @@ fn cut(device: &FaultyDevice, value: u8, what: &str) {
     }
 }
 
-/// A store whose process has ended in the sync of a superblock that names other pages than the one
-/// on disk, with as many changes behind it.
+/// Returns a store whose process ended during the sync of a superblock that names other pages than
+/// the one on disk, with many changes after it.
 fn ended_in_superblock_sync(nth: u64) -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device);
@@ -67,7 +67,7 @@ fn ended_in_superblock_sync(nth: u64) -> FaultyDevice {
         while device.faults_struck() == 0 {
             thread::yield_now();
         }
-        // The log has room for all of it: no checkpoint makes any.
+        // The log has room for all of these writes, so none of them waits for the checkpoint.
         let put = put_all(&db, 3, Durability::None).and_then(|()| db.flush());
         device.crash_now();
         put.unwrap();
@@ -95,7 +95,7 @@ fn an_opening_makes_the_checkpoint_durable_that_it_has_read_before_it_writes_any
     }
 }
 
-/// After a sync that failed, pages of the file are clean: no later sync writes them.
+/// After a failed sync the file's pages count as clean, so no later sync writes them.
 #[test]
 fn a_superblock_whose_sync_has_failed_is_written_again() {
     for nth in [1, 2] {
@@ -113,21 +113,21 @@ fn a_superblock_whose_sync_has_failed_is_written_again() {
         ));
         db.checkpoint().unwrap_err();
         drop(db);
-        // Another process, and the same.
+        // The next opening is by another process, and by the same one.
         for next in [device.after_exit(2), device] {
-            // Behind the two writes of what was read.
+            // The crash comes after the two writes of the superblock that was read.
             next.fail(FaultPlan::once(Operation::Write, "", 3, Fault::Crash));
             let seen = next.snapshot_file("superblock");
             try_open(&next).unwrap_err();
             assert_eq!(next.durable_file("superblock")[..4096], seen[..4096]);
             assert_eq!(next.durable_file("superblock")[4096..], seen[..4096]);
-            cut(&next, 2, "behind a sync that failed");
+            cut(&next, 2, "after a failed sync");
         }
     }
 }
 
-/// Without the mark of creation, what a power cut leaves of a creation is no store, and never
-/// becomes one.
+/// If the mark of creation were not durable first, a power cut could leave files that are no store
+/// and never become one.
 #[test]
 fn the_mark_of_creation_is_durable_before_anything_else_is_made() {
     let failed = FaultyDevice::new(1);
@@ -154,7 +154,7 @@ fn the_mark_of_creation_is_durable_before_anything_else_is_made() {
     }
 }
 
-/// A length that is seen and not durable is none that a superblock may name.
+/// A superblock must not name a length of the file that is visible but not durable.
 #[test]
 fn the_length_of_the_data_file_is_made_durable_by_who_opens_it() {
     for seed in 0..8 {

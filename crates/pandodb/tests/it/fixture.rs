@@ -1,5 +1,5 @@
-//! What most tests begin with: a store, keys and values that follow from a number, and waiting for
-//! what the store does on its own.
+//! What most tests begin with: a store, keys and values that depend on a number, and waits for
+//! background work.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use pando_sync::thread;
 use pandodb::device::faulty::FaultyDevice;
 use pandodb::{Batch, Builder, Db, Durability, Table, VerifyReport, WriteOptions};
 
-/// Durable with the next checkpoint.
+/// Writes with these options become durable with the next checkpoint.
 pub(crate) const NONE: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
 };
-/// Writes of a batch that fits into the smallest pools of these tests.
+/// Number of writes of a batch that fits into the smallest pools of these tests.
 const BATCH: usize = 50;
 
-/// A store on `device`, which is looked at and broken under it.
+/// Opens a store on `device`, which the test also inspects and damages.
 pub(crate) fn open_on(device: &FaultyDevice, options: Builder) -> Db {
-    Db::open_device(options, device.clone().into()).expect("it opens")
+    Db::open_device(options, device.clone().into()).expect("the store opens")
 }
 
-/// Puts the pairs of `numbers`, in batches, with no durability.
+/// Puts the pairs of `numbers` in batches, without durability.
 pub(crate) fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     table: &Table,
     numbers: impl IntoIterator<Item = u32>,
@@ -37,33 +37,33 @@ pub(crate) fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     }
 }
 
-/// A key that sorts by its number, and can be found in a page.
+/// Returns a key that sorts by its number, and that can be found in the bytes of a page.
 pub(crate) fn text_key(number: u32) -> Vec<u8> {
     format!("key {number:08}").into_bytes()
 }
 
-/// A key of 16 bytes that sorts by its number.
+/// Returns a key of 16 bytes that sorts by its number.
 pub(crate) fn padded_key(number: u32) -> [u8; 16] {
     let mut key = [b'k'; 16];
     key[..4].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// A key that lies anywhere among others.
+/// Returns a key that sorts at a random place among others.
 pub(crate) fn scattered_key(number: u32) -> [u8; 8] {
     u64::from(number)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .to_be_bytes()
 }
 
-/// Returns when all that was dropped or replaced has been freed.
+/// Waits until all garbage has been freed.
 pub(crate) fn wait_for_garbage(db: &Db) {
     while db.garbage_left() {
         thread::yield_now();
     }
 }
 
-/// What there is in the store at `path`, which is sound.
+/// Verifies the store at `path`, which must be sound. Returns the report.
 #[track_caller]
 pub(crate) fn verified(path: &Path) -> VerifyReport {
     let report = pandodb::verify(path, |_, _| ()).unwrap();

@@ -1,4 +1,4 @@
-//! Gets and commits as futures: all forms, and what becomes of futures that nobody looks after.
+//! Gets and commits as futures, in all forms, including futures that are forgotten or dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -47,7 +47,7 @@ impl Wake for TaskWake {
     }
 }
 
-/// Polls many futures on this thread until all have ended, those first that were woken first.
+/// Polls many futures on this thread until all have ended, in the order in which they were woken.
 fn run_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let woken = Arc::new(Woken {
         queue: Mutex::new(Rank::Caller, (0..futures.len()).collect()),
@@ -77,7 +77,7 @@ fn run_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
 
 fn key_of(number: u32) -> Vec<u8> {
     let mut key = number.to_be_bytes().to_vec();
-    // Some lie in the future, some in a pooled buffer.
+    // Some keys fit in the future, and others need a pooled buffer.
     key.resize(if number.is_multiple_of(2) { 16 } else { 100 }, b'k');
     key
 }
@@ -111,7 +111,7 @@ fn small() -> Place {
     }
 }
 
-/// Waits until nothing is taken any more.
+/// Waits until nothing is in use any longer.
 fn rest(db: &Db) {
     while db.occupancy() != Occupancy::default() {
         thread::yield_now();
@@ -156,7 +156,7 @@ fn a_get_that_is_polled_once_holds_up_nobody() {
                 .iter_mut()
                 .filter_map(|future| poll_once(future).is_pending().then_some(()));
             assert!(pending.count() > 100);
-            // Sleeps with all of them in hand, until the others have done all their work.
+            // The task holds all futures and sleeps until the others have done all their work.
             park_until(db, KEYS);
             drop(futures);
         });
@@ -169,7 +169,7 @@ fn a_get_that_is_polled_once_holds_up_nobody() {
                 .put_with(&key_of(number), &value_of(number), NONE)
                 .unwrap();
         }
-        // Nothing is in flight though the futures are all alive.
+        // No read is in flight although all futures exist.
         rest(db);
         table.put_with(b"done", b"", NONE).unwrap();
         blocker.thread().unpark();
@@ -219,19 +219,20 @@ fn ten_thousand_gets_polled_once_and_forgotten_hold_nothing() {
     }
     assert!(forgotten.len() > 1000, "{}", forgotten.len());
     rest(&place.db);
-    // The whole pool is there for others.
+    // The whole pool is available to others.
     assert_eq!(table.iter().count(), KEYS as usize);
     for number in (0..KEYS).step_by(11) {
         table
             .put_with(&key_of(number), &value_of(number), NONE)
             .unwrap();
     }
-    // And they can still be ended, all at the same time, on 64 frames.
+    // The forgotten futures can still be run to their end, all at once, on 64 frames.
     let ends = run_all(forgotten);
     assert!(ends.into_iter().all(|found| found.unwrap().is_some()));
     rest(&place.db);
 }
 
+/// If the pages of a get are always evicted before the next poll, a helper thread finishes it.
 #[test]
 fn a_get_whose_pages_always_leave_in_time_ends_by_the_helper() {
     let place = small();
@@ -243,15 +244,15 @@ fn a_get_whose_pages_always_leave_in_time_ends_by_the_helper() {
             break value;
         }
         polls += 1;
-        assert!(polls < 100, "it makes no progress");
+        assert!(polls < 100, "no progress");
         rest_of_reads(&place.db);
-        // Everything that it has read is driven out before it may look.
+        // All pages that the get has read are evicted before it is polled again.
         for number in (200..KEYS).step_by(3) {
             table.get_with(&key_of(number), |_| ()).unwrap();
         }
     };
     assert_eq!(value.unwrap(), Some(value_of(5)));
-    assert!(polls >= 16, "{polls}: the pages did not leave");
+    assert!(polls >= 16, "{polls}: the pages were not evicted");
     rest(&place.db);
 }
 
@@ -269,7 +270,7 @@ fn futures_may_be_dropped_or_outlive_table_and_store() {
         for turn in 0..500_u32 {
             let mut future = place.table.get_async(&key_of((turn * 7) % KEYS));
             let _: Poll<_> = poll_once(&mut future);
-            // Every other one goes with its read in flight.
+            // Every other future is dropped with its read in flight.
             if turn.is_multiple_of(2) {
                 futures.push(future);
             }
@@ -286,7 +287,7 @@ fn futures_may_be_dropped_or_outlive_table_and_store() {
             drop(db);
         }
         let pending = futures.into_iter().filter_map(|mut future| {
-            // Those that had ended were taken above.
+            // The futures that had ended were taken above.
             let poll = std::panic::catch_unwind(AssertUnwindSafe(|| poll_once(&mut future)));
             poll.is_ok_and(|poll| poll.is_pending()).then_some(future)
         });
@@ -311,9 +312,9 @@ fn everybody_who_waits_for_a_page_learns_of_its_error() {
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
     let before = db.statistics();
     block_on(table.get_async(&key_of(3))).unwrap_err();
-    // One more may be the maintenance thread's.
+    // One more failure may be that of the maintenance thread.
     let failed = db.statistics().since(&before).get(Ticker::FaultsFailed);
-    assert!(failed <= 2, "it was tried {failed} times");
+    assert!(failed <= 2, "{failed} tries");
     let futures: Vec<_> = (0..20).map(|_| table.get_async(&key_of(3))).collect();
     for end in run_all(futures) {
         let error = end.unwrap_err();
@@ -333,7 +334,7 @@ fn a_closure_that_panics_or_calls_the_store_loses_nothing() {
     let table = &place.table;
     for number in (0..KEYS).step_by(101) {
         let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            // In this call, or in a poll.
+            // The panic happens in this call or in a later poll.
             block_on(table.get_with_async(&key_of(number), |_| panic!("on purpose")))
         }));
         assert!(panicked.is_err());
@@ -383,7 +384,7 @@ fn many_tasks_that_write_the_same_keys_agree_with_a_twin() {
     let (db, table) = (&place.db, &place.table);
     let mut twin: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     for round in 0..5_u32 {
-        // Deletes of the same keys by several tasks: each key that exists is deleted once.
+        // Several tasks delete the same keys, and each existing key is deleted once.
         let keys: Vec<Vec<u8>> = (0..100).map(|at| key_of(at * 29)).collect();
         for key in &keys {
             twin.insert(key.clone(), 0);
@@ -419,7 +420,7 @@ fn futures_of_many_threads_beside_blocking_calls_leave_nothing_behind() {
                     let number = |at: u32| (at * 37 + round * 11 + thread * 700) % KEYS;
                     let gets = (0..32).map(|at| table.get_async(&key_of(number(at))));
                     let mut gets: Vec<_> = gets.collect();
-                    // Some are forgotten.
+                    // Some futures are forgotten.
                     gets.truncate(28);
                     let ended = run_all(gets).into_iter().filter(|end| {
                         let end = end.as_ref().unwrap();

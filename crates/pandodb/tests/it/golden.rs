@@ -1,7 +1,7 @@
-//! Stores as earlier programs left them: each opens, verifies, replays its log and holds all that
-//! was put; and what is no version of ours is refused by name.
+//! Stores that earlier versions wrote: each one opens, verifies, replays its log, and holds
+//! everything that was put. An unknown version is refused by name.
 //!
-//! The files lie in `tests/golden`; its README says how they are made.
+//! The files are in `tests/golden`, whose README says how they are made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::fixture::NONE;
 
 /// The version that this program writes.
 const VERSION: u32 = 1;
-/// All files of a version together, so that the repository stays small.
+/// Limit for all files of a version together, so that the repository stays small.
 const GOLDEN_BYTES_MAX: u64 = 200 << 10;
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
 
-/// How the pages of each store lie on disk.
+/// The names of the stores, each with another layout of pages on disk.
 const SHAPES: [&str; 5] = ["plain", "lz4", "snappy", "zstd", LOADED];
-/// Pages as those of "plain", and a load in the log.
+/// The pages are those of "plain", and the log contains a load.
 const LOADED: &str = "loaded";
 
 fn options(shape: &str) -> Builder {
@@ -49,7 +49,7 @@ fn open(device: &FaultyDevice, options: Builder) -> pandodb::Result<Db> {
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
-/// `bytes` bytes that name `number`, a part of them hard to guess.
+/// Returns `bytes` bytes that contain `number`, some of which do not compress.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut state = number;
     let byte = |at: usize| {
@@ -64,7 +64,7 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(byte).collect()
 }
 
-/// What a store holds, and the writes that bring it there.
+/// The content of a store, and the writes that produce it.
 struct Content<'a> {
     db: &'a Db,
     model: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -95,7 +95,7 @@ impl Content<'_> {
         value[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What is in the checkpoint.
+    /// Makes the writes that are in the checkpoint.
     fn before(&mut self, shape: &str) {
         if shape == LOADED {
             self.put("alpha", "chunks/1", value(3, 130_000));
@@ -105,7 +105,7 @@ impl Content<'_> {
             let bytes = (number * 7 % 300) as usize;
             self.put("alpha", &format!("key{number:05}"), value(number, bytes));
         }
-        // In overflow pages, with an index page, and in chunks.
+        // These values are in overflow pages, with an index page, and in chunks.
         self.put("alpha", "long/1", value(1, 10_000));
         self.put("alpha", "long/2", value(2, 110_000));
         self.put("alpha", "chunks/1", value(3, 150_000));
@@ -118,7 +118,7 @@ impl Content<'_> {
         self.put("gone", "chunks", value(6, 125_000));
     }
 
-    /// What is in the log behind a load, and the load itself.
+    /// Makes a load and the writes that follow it in the log.
     fn load(&mut self) {
         let row = |number: u64| match number {
             70 => (format!("key{number:05}"), value(number, 10_000)),
@@ -136,7 +136,7 @@ impl Content<'_> {
         self.delete("loaded", "key00080");
     }
 
-    /// What is in the log: every operation that there is.
+    /// Makes the writes that are in the log after the checkpoint, with every kind of operation.
     fn behind(&mut self, shape: &str) {
         if shape == LOADED {
             return self.load();
@@ -197,7 +197,7 @@ fn content(db: &Db) -> Content<'_> {
     }
 }
 
-/// A store with a log behind its checkpoint, as a crash leaves it.
+/// Returns a store with a log after its checkpoint, as a crash leaves it.
 fn make(shape: &str) -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device, options(shape)).unwrap();
@@ -210,7 +210,7 @@ fn make(shape: &str) -> FaultyDevice {
     device.after_crash(1, CrashMode::AllLost)
 }
 
-/// What the tables hold in the end: the same writes, done to a store of its own.
+/// Returns the final content of the tables, from the same writes made to another store.
 fn expected(shape: &str) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
     let db = open(&FaultyDevice::new(2), options("plain")).unwrap();
     let mut content = content(&db);
@@ -225,7 +225,7 @@ fn verify(device: &FaultyDevice) -> VerifyReport {
     report
 }
 
-/// Opens, reads all, goes on writing, and opens again.
+/// Opens the store, reads everything, writes to it, and opens it again.
 fn check(device: &FaultyDevice, shape: &str) {
     let report = verify(device);
     assert!(report.stat.log_batches > 100, "{}", report.stat.log_batches);
@@ -246,7 +246,7 @@ fn check(device: &FaultyDevice, shape: &str) {
         content.model.remove("new");
         content.check();
         if life == 0 {
-            // As it was, for the next life.
+            // The value is restored for the next life.
             content.put(
                 "alpha",
                 "chunks/1",
@@ -305,7 +305,7 @@ fn folder(version: u32) -> PathBuf {
     golden.join(format!("v{version}"))
 }
 
-/// Writes the files that are missing, if that is asked for.
+/// Writes the files that are missing, if the environment asks for that.
 fn write_missing(shape: &str) {
     let path = folder(VERSION).join(format!("{shape}.zst"));
     if std::env::var_os("PANDO_WRITE_GOLDEN").is_some() && !path.exists() {
@@ -353,7 +353,7 @@ fn who_opens_a_store_is_told_how_far_the_replay_of_its_log_is() {
     assert!(steps.is_sorted_by_key(|step| step.replayed_bytes));
 }
 
-/// Gives slots another version. The checksum does not cover it.
+/// Sets the version of these slots. The checksum does not cover it.
 fn set_version(device: &FaultyDevice, slots: &[u64], version: u32) {
     for slot in slots {
         device.overwrite("superblock", slot * 4096 + 8, &version.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Limits are named, and said when they are met.
+//! Limits have names, and calls that meet one report it.
 
 use pando_sync::{Arc, thread};
 use pandodb::device::MemoryDevice;
@@ -32,6 +32,7 @@ fn too_long_keys_and_values_are_refused_with_the_limit() {
     assert!(matches!(error, Error::ValueTooLong { .. }), "{error}");
 }
 
+/// The largest plain value with 64 MiB of memory has 4 MiB, and it can be put.
 #[test]
 fn four_mebibytes_fit_a_budget_of_sixty_four() {
     let db = Db::builder().max_memory(64 << 20).open_in_memory().unwrap();
@@ -102,8 +103,8 @@ fn foreign_files_are_not_touched() {
     );
 }
 
-/// A batch of deletes that is larger than what any checkpoint makes room for is refused; smaller
-/// ones are taken, and the room that they leave is its own.
+/// A batch of deletes that is larger than any room that checkpoints make is refused. Smaller
+/// batches are accepted, and may use the room that they free.
 #[test]
 fn a_batch_of_deletes_that_never_fits_is_refused() {
     let device = MemoryDevice::new(24 << 20);
@@ -111,7 +112,7 @@ fn a_batch_of_deletes_that_never_fits_is_refused() {
     let db = Db::open_device(options, device.into()).unwrap();
     let table = db.table("t").unwrap();
     let none = WriteOptions::durability(Durability::None);
-    // Two to a page.
+    // Two entries fit in a page.
     let stored = (0_u32..).find(|number| {
         let put = table.put_with(&number.to_be_bytes(), &[1; 1900], none);
         put.inspect_err(|error| assert!(matches!(error, Error::Full { .. }), "{error}"))
@@ -135,7 +136,7 @@ fn a_batch_of_deletes_that_never_fits_is_refused() {
                 db.write(&mut of(first..first + 100), none).unwrap();
             }
             db.checkpoint().unwrap();
-            // More than the reserve has room for.
+            // These need more than the reserve has room for.
             db.write(&mut of(stored / 2..stored / 2 + 1000), none)
                 .unwrap();
             progress.step();

@@ -16,7 +16,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 fn value(number: u32) -> Vec<u8> {
-    // One in a thousand goes to overflow pages.
+    // One value in a thousand needs overflow pages.
     let bytes = if number % 1000 == 17 { 30_000 } else { 90 };
     vec![number as u8; bytes]
 }
@@ -31,7 +31,7 @@ fn open(path: &Path) -> Db {
     builder().open(path).unwrap()
 }
 
-/// The files of a store as a crash would leave them.
+/// Copies the files of a store, as a crash would leave them.
 fn copy_store(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in std::fs::read_dir(from).unwrap() {
@@ -51,7 +51,7 @@ fn settle(db: &Db) {
     db.checkpoint().unwrap();
 }
 
-/// Blocks that are in use, when nothing waits to be freed.
+/// Returns the number of bytes of blocks in use, once no garbage is left.
 fn used_bytes(db: &Db) -> u64 {
     settle(db);
     let report = db.report();
@@ -72,7 +72,7 @@ fn a_sorted_load_fills_leaves_and_is_durable_on_return() {
     drop(table);
     db.close().unwrap();
     for path in [copy.path(), directory.path()] {
-        // The record of the copy is replayed.
+        // Opening the copy replays the record of the load.
         let db = open(path);
         let table = db.table("t").unwrap();
         for (number, entry) in table.iter().enumerate() {
@@ -90,7 +90,7 @@ fn a_sorted_load_fills_leaves_and_is_durable_on_return() {
     }
 }
 
-/// Values of all lengths, keys up to the longest: a naive twin has the same.
+/// Loads values of all lengths and keys of up to the greatest length, and compares with a map.
 #[test]
 fn what_was_loaded_is_what_a_map_holds() {
     let plain = builder().chunk_size(4096).chunk_values_over(70_000);
@@ -129,7 +129,7 @@ fn what_was_loaded_is_what_a_map_holds() {
         let db = open(directory.path());
         let table = db.table("t").unwrap();
         check(&table, &model);
-        // The tree is one like any other.
+        // The loaded tree can be changed as any other.
         let removed: Vec<Vec<u8>> = model.keys().step_by(3).cloned().collect();
         for key in removed {
             assert!(table.delete(&key).unwrap());
@@ -173,7 +173,7 @@ fn only_an_empty_table_is_loaded_and_only_in_order() {
     for number in 0..5000 {
         loader.put(&key(number), &[1; 20]).unwrap();
     }
-    // Refused, an entry leaves the load as it was.
+    // An entry that is refused leaves the load as it was.
     for wrong in [4999, 0] {
         let refused = loader.put(&key(wrong), &[2; 20]);
         assert!(matches!(refused, Err(Error::NotAscending { entry: 5000 })));
@@ -190,7 +190,7 @@ fn only_an_empty_table_is_loaded_and_only_in_order() {
     assert!(wrong.is_empty());
 }
 
-/// Loads that come to nothing: dropped, or refused in the end.
+/// Loads that are dropped, or refused in the end.
 #[test]
 fn a_load_without_an_end_gives_everything_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -222,7 +222,8 @@ fn a_load_without_an_end_gives_everything_back() {
         assert!(table.is_empty());
         let (used, pages) = (used_bytes(&db), db.report().pages);
         if round < 3 {
-            // What each number of pages takes in mapping and tables is known from here on.
+            // In the first rounds the mapping and the tables may still grow, so only later rounds
+            // are compared.
             before = Some((used, pages));
         } else {
             assert_eq!(before, Some((used, pages)));
@@ -306,7 +307,7 @@ fn a_table_may_be_emptied_during_a_load_and_not_dropped() {
     settle(&db);
 }
 
-/// A write behind the end of a load is lost with it, or there with it.
+/// A write after the end of a load is lost together with the load, or exists together with it.
 #[test]
 fn readers_and_writers_see_the_table_before_or_behind_the_load() {
     let db = builder().open_in_memory().unwrap();
@@ -363,7 +364,7 @@ fn a_load_that_finds_the_disk_full_is_refused_and_the_store_goes_on() {
     }
 }
 
-/// A write of pages fails: whichever it is, no page of it is named by anything.
+/// A write of pages fails. Whichever it is, nothing names any page of the load.
 #[test]
 fn a_page_that_could_not_be_written_ends_the_load() {
     for nth in 1..12 {
@@ -401,7 +402,7 @@ fn a_page_that_could_not_be_written_ends_the_load() {
     }
 }
 
-/// Loads, crashes at each sync, and what is there afterwards.
+/// Crashes at each sync of a load.
 #[test]
 fn a_crash_at_any_sync_leaves_all_of_a_load_or_nothing() {
     let (mut empty, mut whole) = (0, 0);
@@ -417,7 +418,7 @@ fn a_crash_at_any_sync_leaves_all_of_a_load_or_nothing() {
             let result = (|| {
                 let mut loader = table.loader()?;
                 for number in 0..3000 {
-                    // Long ones often come when a leaf is full.
+                    // A long value often comes when a leaf is full.
                     let bytes = if number % 9 == 0 { 5000 } else { 90 };
                     loader.put(&key(number), &vec![number as u8; bytes])?;
                     if number % 500 == 499 {
@@ -425,7 +426,7 @@ fn a_crash_at_any_sync_leaves_all_of_a_load_or_nothing() {
                     }
                 }
                 loader.finish()?;
-                // Behind it in the log.
+                // This write follows the load in the log.
                 table.put(b"zz behind", b"the load")
             })();
             device.crash_now();
@@ -456,7 +457,7 @@ fn a_crash_at_any_sync_leaves_all_of_a_load_or_nothing() {
             break;
         }
     }
-    // The last round ends: there it is whole in every mode.
+    // In the last round the load ends, and then it is whole in every mode.
     assert!(empty > 8 && whole >= 4, "{empty} {whole}");
 }
 
@@ -465,7 +466,7 @@ fn crash_modes() -> [pandodb::device::faulty::CrashMode; 4] {
     [AllLost, AllSurvive, RandomSubset, TornSectors]
 }
 
-/// Batches whose keys lie together, of which some are there already, in two tables.
+/// Batches of neighbouring keys in two tables, some of which exist already.
 #[test]
 fn batches_of_neighbours_count_what_is_new_and_keep_what_is_last() {
     let directory = tempfile::tempdir().unwrap();
@@ -479,7 +480,8 @@ fn batches_of_neighbours_count_what_is_new_and_keep_what_is_last() {
         }
         db.write(&mut batch, WriteOptions::default()).unwrap();
     }
-    // 0, 2, 4 and 6 have all keys of theirs; 7, the last one, those that are even.
+    // Batches 0, 2, 4 and 6 have all keys of their ranges, and batch 7, the last one, has the even
+    // ones.
     let expected: Vec<u32> = (0..4000).chain((4000..4500).step_by(2)).collect();
     drop((left, right));
     db.close().unwrap();
@@ -536,7 +538,7 @@ fn an_entry_that_was_refused_may_be_put_again() {
     ));
     let mut refused = 0;
     for number in 0..ENTRIES {
-        // Most of what is refused are long ones, some pages of which are there already.
+        // Most refused entries are long, and some of their pages are written already.
         let bytes = if number % 2 == 0 { 40_000 } else { 200 };
         while let Err(error) = loader.put(&key(number), &vec![1; bytes]) {
             assert!(matches!(error, Error::Full { .. }), "{error}");
@@ -569,7 +571,8 @@ fn an_entry_that_was_refused_may_be_put_again() {
     assert_eq!(used_bytes(&db), used, "blocks had no owner");
 }
 
-/// A file system that finds room only when it writes: the pages of the run are not lost.
+/// The file system finds that it is full only on a write. The pages that were to be written are not
+/// lost.
 #[test]
 fn a_run_that_found_the_disk_full_is_written_when_there_is_room() {
     const ENTRIES: u32 = 8000;

@@ -1,4 +1,4 @@
-//! The engine through its public API, against naive twins.
+//! The engine through its public API, compared with naive twins.
 
 #![expect(
     clippy::cast_possible_truncation,

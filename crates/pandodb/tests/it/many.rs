@@ -1,5 +1,5 @@
-//! Many keys at once: against single reads, on small pools, with closures that panic or call the
-//! store again, with failing reads.
+//! Reads of many keys at once: compared with single reads, on small pools, with closures that panic
+//! or call the store, and with reads that fail.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +17,7 @@ fn filled(db: &Db, keys: u32) -> Table {
     fill(&table, 0..keys, |number| {
         (number.to_be_bytes(), short(number))
     });
-    // Some long values, in pages of their own.
+    // Some values are long and lie in pages of their own.
     let long = |number: u32| (number.to_be_bytes(), vec![number as u8; 30_000]);
     fill(&table, (0..keys).step_by(501), long);
     db.checkpoint().unwrap();
@@ -35,7 +35,7 @@ fn open(backend: IoBackend, frames: usize, place: &std::path::Path) -> Db {
     }
 }
 
-/// `count` keys, some of which do not exist and some of which come twice.
+/// Returns `count` keys, some of which do not exist and some of which are repeated.
 fn some_keys(seed: u64, count: usize, keys: u32) -> Vec<[u8; 4]> {
     let mut random = Rng::with_seed(seed);
     (0..count)
@@ -142,7 +142,7 @@ fn a_closure_that_panics_loses_nothing_and_one_may_call_the_store() {
         assert!(panicked.is_err());
         assert_eq!(db.occupancy(), Occupancy::default());
     }
-    // Calls from within, three deep.
+    // The closure calls the store again, three levels deep.
     let keys = some_keys(77, 20, 3000);
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let mut inner = 0;
@@ -173,7 +173,7 @@ fn a_read_that_fails_is_an_error_of_the_call_and_leaves_nothing_behind() {
         let error = table.get_many(&keys).unwrap_err();
         assert!(error.to_string().contains("page"), "{error}");
         assert_eq!(db.occupancy(), Occupancy::default());
-        // It was that one read that failed.
+        // Only that one read has failed.
         assert_eq!(table.get_many(&keys).unwrap().len(), keys.len());
     }
     device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));

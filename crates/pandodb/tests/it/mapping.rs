@@ -1,5 +1,5 @@
-//! Merges of the mapping, and the removal of old files, that fail: nothing needs them, so they are
-//! left undone, and the store goes on.
+//! Merges of the mapping and removals of old files that fail: nothing needs them at once, so the
+//! store continues without.
 
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, Create, Device, OpenOptions};
@@ -16,7 +16,7 @@ fn open(device: &FaultyDevice) -> Db {
     open_with(device, 1 << 20)
 }
 
-/// One checkpoint, and a little for it to write.
+/// Writes a checkpoint after a small change.
 fn grow(db: &Db, number: u32) {
     let none = WriteOptions::durability(Durability::None);
     let table = db.table("t").unwrap();
@@ -31,18 +31,18 @@ fn has(device: &FaultyDevice, name: &str) -> bool {
     names.iter().any(|known| known == name)
 }
 
-/// Grows the journal until `enough`.
+/// Lets the journal grow until `enough` returns true.
 fn grow_until(db: &Db, mut enough: impl FnMut() -> bool) {
     for number in 0.. {
         if enough() {
             break;
         }
         grow(db, number);
-        assert!(number < 2000, "it never came to that");
+        assert!(number < 2000, "the condition was never met");
     }
 }
 
-/// A store with a journal that is nearly long enough to be merged.
+/// Returns a store whose journal is nearly long enough to be merged.
 fn nearly_merged() -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device);
@@ -74,7 +74,7 @@ fn fill(db: &Db) -> u32 {
     unreachable!("the disk is never full")
 }
 
-/// The journal grows with each checkpoint, and the disk is full.
+/// The journal grows with each checkpoint while the disk is full.
 #[test]
 fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
     let device = FaultyDevice::new(1);
@@ -84,10 +84,10 @@ fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
     assert!(keys > 5000, "{keys} keys on 32 MiB");
     let free = device.free_bytes().unwrap();
     assert!(free < 1 << 20, "{free} bytes are free on a full disk");
-    // Somebody else takes the rest.
+    // Another program takes the rest of the disk.
     device.set_capacity((32 << 20) - free);
     let table = db.table("t").unwrap();
-    // With a group of 4 KiB for each, journals are used up several times.
+    // Each checkpoint adds a group of 4 KiB, so several journals are used up.
     for number in 0..600_u32 {
         assert!(table.delete(&number.to_be_bytes()).unwrap());
         db.checkpoint().unwrap();
@@ -96,7 +96,7 @@ fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
     drop(table);
     db.close().unwrap();
     for _ in 0..40 {
-        // Each opening writes a checkpoint, and so does each close.
+        // Each opening and each close writes a checkpoint.
         let db = open(&device);
         assert_eq!(db.table("t").unwrap().len(), u64::from(keys) - 600);
         let names = device.list().unwrap();
@@ -112,22 +112,22 @@ fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
     assert!(table.is_empty());
     drop(table);
     db.checkpoint().unwrap();
-    // There is room in the data file.
+    // The data file still has room.
     for number in 0..50 {
         grow(&db, number);
     }
     close(db, &device);
 }
 
-/// The data file has free blocks, but a merge of a mapping with all the pages that fit in them
-/// would have no room.
+/// The data file has free blocks, but there would be no room to merge a mapping with all the pages
+/// that fit in them.
 #[test]
 fn puts_are_refused_before_a_merge_has_no_room() {
     let device = FaultyDevice::new(1);
     device.set_capacity(1 << 40);
     let options = Db::builder().max_memory(8 << 20).log_bytes(8 << 20);
     let options = options.page_size(4096).chunk_values_over(100_000);
-    // An image of a page needs a block or two.
+    // An image of a page needs one block or two.
     let options = options.block_size(512).compression(Compression::Lz4);
     let db = open_on(&device, options);
     let table = db.table("t").unwrap();
@@ -140,10 +140,10 @@ fn puts_are_refused_before_a_merge_has_no_room() {
         assert!(table.delete(&number.to_be_bytes()).unwrap());
     }
     wait_for_garbage(&db);
-    // The second one frees what the first has retired.
+    // The second checkpoint frees what the first one has retired.
     db.checkpoint().unwrap();
     db.checkpoint().unwrap();
-    // Somebody else takes the rest of the disk.
+    // Another program takes the rest of the disk.
     let used = (1 << 40) - device.free_bytes().unwrap();
     device.set_capacity(used);
     let none = WriteOptions::durability(Durability::None);
@@ -159,7 +159,7 @@ fn puts_are_refused_before_a_merge_has_no_room() {
         db.checkpoint().unwrap();
     }
     assert!(!has(&device, "map.1"), "merged");
-    // Deleted keys make room for others.
+    // Deleted keys make room for other keys.
     put(0).unwrap();
     device.set_capacity(1 << 40);
     for number in keys..keys + 20_000 {
@@ -192,7 +192,7 @@ fn a_merge_that_fails_is_left_undone_and_tried_again() {
     ] {
         let device = nearly.after_crash(1, CrashMode::AllSurvive);
         let db = open(&device);
-        // The opening reads and syncs, too.
+        // The opening itself reads and syncs.
         device.fail(FaultPlan::once(operation, prefix, 1, Fault::Io));
         let what = format!("{operation:?} of '{prefix}'");
         grow_until(&db, || device.faults_struck() > 0);

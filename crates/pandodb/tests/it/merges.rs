@@ -1,4 +1,4 @@
-//! Leaves that lose most of their records become fewer, in the background.
+//! Leaves that lose most of their records are merged in the background.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn fill_all(table: &Table) {
     });
 }
 
-/// The leaves of the only table, of a store that verifies.
+/// Returns the leaves of the only table of a store, which must be sound.
 fn leaves(directory: &Path) -> LevelStat {
     let report = verified(directory);
     report.stat.tables[0].tree[0]
@@ -86,6 +86,7 @@ fn a_table_that_loses_nine_keys_of_ten_keeps_few_leaves() {
     delete_most(16 << 20, 1);
 }
 
+/// The table is larger than memory, and several threads delete from it.
 #[test]
 fn so_does_one_that_is_larger_than_memory_with_threads_at_work() {
     delete_most(3 << 20, 3);
@@ -103,7 +104,7 @@ fn leaves_are_merged_while_the_store_is_open() {
     for number in (0..KEYS).filter(|number| !stays(*number)) {
         table.delete_with(&scattered_key(number), NONE).unwrap();
     }
-    // The last few notes may wait for company; the others do not wait for the end.
+    // The last few notes may wait for more notes, but the others do not wait for the close.
     while db.statistics().get(Ticker::PagesMerged) < 100 {
         thread::yield_now();
     }
@@ -116,7 +117,8 @@ fn a_few_underfull_leaves_are_merged_at_close_at_the_latest() {
     let options = Db::builder().max_memory(16 << 20);
     let db = options.open(directory.path()).unwrap();
     let table = db.table("t").unwrap();
-    // Full leaves in order: none is emptied, and there are too few notes to wake anybody.
+    // The leaves are filled in order. None becomes empty, and there are too few notes to wake the
+    // maintenance thread.
     for number in 0..250u32 {
         let key = number.to_be_bytes();
         table.put_with(&key, &[1; 100], NONE).unwrap();
@@ -144,7 +146,7 @@ fn replay_notes_what_the_log_deleted() {
     fill_all(&db.table("t").unwrap());
     db.close().unwrap();
     let before = leaves(directory.path());
-    // The files as they are while it is open are those of a crash: the last superblock, and a log.
+    // While the store is open, its files are as after a crash: the last superblock, and a log.
     let db = open(directory.path());
     let table = db.table("t").unwrap();
     for start in (0..KEYS).step_by(100) {

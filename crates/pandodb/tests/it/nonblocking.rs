@@ -1,4 +1,4 @@
-//! Operations of event loops: cold reads, conflicts, table changes, durability.
+//! Operations of event loops: cold reads, conflicts, changes of tables, and durability.
 
 use std::ops::Bound;
 
@@ -23,7 +23,7 @@ fn wait(reactor: &mut Reactor, pending: Pending, waker: &std::task::Waker) {
     reactor.flush();
     match reactor.completion_fd() {
         None => pando_sync::park(),
-        // Looks again and again, in place of waiting for the descriptor.
+        // This polls repeatedly instead of waiting for the descriptor.
         Some(_) => pando_sync::thread::yield_now(),
     }
     reactor.poll().unwrap();
@@ -140,7 +140,8 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
     for round in 0..20_u8 {
         let key = [b"long".as_slice(), &[round]].concat();
         table.put_with(&key, &vec![round; 90_000], none).unwrap();
-        // Everything else goes through the pool: the long value is cold, its leaf perhaps too.
+        // Everything else passes through the pool, so the long value is cold, and its leaf may be,
+        // too.
         for number in 0..3000_u32 {
             table.get(&number.to_be_bytes()).unwrap();
         }
@@ -152,7 +153,8 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
         if let Polled::Pending(pending) = table.try_get(&key, &mut out, &mut None).unwrap() {
             reactor.park(pending, &waker).unwrap();
         }
-        // Nobody polls: the commit frees pages that are being read for the parked get.
+        // The loop does not poll meanwhile. The commit frees pages that are being read for the
+        // parked get.
         let mut transaction = ValidatedBatch::new(&db);
         transaction.put(&table, &key, b"short").unwrap();
         run(&mut reactor, |reactor| {
@@ -162,7 +164,7 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
     }
 }
 
-/// Some keys are absent, some values are long, some pages are not in memory.
+/// Some keys do not exist, some values are long, and some pages are not in memory.
 #[test]
 fn a_group_is_read_as_far_as_single_reads_would_get() {
     let directory = tempfile::tempdir().unwrap();
@@ -175,7 +177,7 @@ fn a_group_is_read_as_far_as_single_reads_would_get() {
     let (mut together, mut alone, mut out) = (0, 0, Vec::new());
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
     for round in 0..400_u32 {
-        // Neighbours, and keys that lie apart.
+        // The keys are neighbours, or lie apart.
         let step = [1, 2, 211][round as usize % 3];
         let count = round % (Table::GROUP_MAX as u32 + 1);
         let numbers = (0..count).map(|n| (round * 31 + n * step) % 3100);

@@ -1,4 +1,4 @@
-//! Profiles: what single operations say of where they spent their time.
+//! Profiles: single operations report where they spent their time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,7 +34,7 @@ fn a_get_in_memory_goes_down_its_levels_and_waits_for_nothing() {
     table.get(&key).unwrap();
     let (value, profile) = profiled(|| table.get(&key));
     assert_eq!(value.unwrap().unwrap(), [7; 100]);
-    // 3,000 entries of 104 bytes are some 90 leaves, which one node lists.
+    // 3,000 entries of 104 bytes take about 90 leaves, which fit in one inner node.
     assert_eq!((profile.gets(), profile.levels()), (1, 2));
     assert_eq!(waits(&profile), []);
     assert_eq!(profile.busy(), profile.total());
@@ -89,7 +89,7 @@ fn profiles_nest_and_end_with_their_call() {
     let (inner, outer) = profiled(|| {
         get();
         let ((), inner) = profiled(|| (0..3).for_each(|_| get()));
-        // Of another thread: not of this one.
+        // The profile does not include operations of another thread.
         thread::scope(|scope| drop(scope.spawn(get).join()));
         get();
         inner

@@ -1,12 +1,12 @@
-//! Steps of threads that may come to wait for ever: a test of them fails instead of hanging.
+//! Counts steps of threads that might wait forever, so that such a test fails instead of hanging.
 
 use pando_sync::time::{self, Duration};
 use pando_sync::{Condvar, Mutex};
 
-/// Nobody ends anything for as long: all wait for each other.
+/// If no step is done for this long, all threads wait for each other.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Steps that were done, by all threads together.
+/// The number of steps done by all threads together.
 #[derive(Default)]
 pub(crate) struct Progress {
     steps: Mutex<u64>,
@@ -14,14 +14,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Counts one more.
+    /// Counts one more step.
     pub(crate) fn step(&self) {
         *self.steps.lock() += 1;
         self.changed.notify_all();
     }
 
-    /// Returns when `all` steps are done. Fails as soon as nobody does any: threads that wait for
-    /// ever are left behind, so that the test ends.
+    /// Waits until `all` steps are done. Panics if no step is done for a long time; the waiting
+    /// threads are then abandoned, so that the test ends.
     pub(crate) fn wait_for(&self, all: u64) {
         let mut steps = self.steps.lock();
         while *steps < all {

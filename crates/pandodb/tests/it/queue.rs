@@ -1,7 +1,8 @@
-//! A queue: pushes at the tail, pops at the head. Neither the files nor the work of a pop grow.
+//! A queue with pushes at the tail and pops at the head. Neither the files nor the work of a pop
+//! grow.
 //!
-//! `PANDO_QUEUE=10000000 cargo test --release -p pandodb --test it queue -- --nocapture` does it as
-//! often, and says how long pushes and pops took.
+//! `PANDO_QUEUE=10000000 cargo test --release -p pandodb --test it queue -- --nocapture` makes that
+//! many pushes, and prints how long pushes and pops took.
 
 use pando_sync::time;
 use pandodb::statistics::Ticker;
@@ -9,9 +10,9 @@ use pandodb::{Db, Table};
 
 use crate::fixture::{NONE, verified};
 
-/// Entries that wait at a time.
+/// Number of entries in the queue at a time.
 const DEPTH: u64 = 1000;
-/// Parts of a run that are compared.
+/// Number of parts of a run that are compared.
 const PARTS: u64 = 10;
 
 fn push(table: &Table, number: u64) {
@@ -27,7 +28,7 @@ fn pop(table: &Table) -> u64 {
     u64::from_be_bytes(key[..].try_into().unwrap())
 }
 
-/// What a part of a run has used.
+/// What one part of a run used.
 #[derive(Debug)]
 struct Part {
     data_bytes: u64,
@@ -48,7 +49,7 @@ fn run(with_reader: bool) -> Vec<Part> {
     for number in 0..DEPTH {
         push(&table, number);
     }
-    // It has read the first entry, and stands behind it as long as the run takes.
+    // The reader has read the first entry and keeps its place during the whole run.
     let mut reader = table.iter();
     if with_reader {
         assert!(reader.next().is_some());
@@ -74,7 +75,7 @@ fn run(with_reader: bool) -> Vec<Part> {
         });
     }
     if with_reader {
-        // What was waiting when it began is gone; it goes on with what is there now.
+        // The entries from its beginning are gone, and it continues with the current ones.
         let (key, _) = reader
             .find(|entry| entry.as_ref().unwrap().0[..] >= number.to_be_bytes()[..])
             .unwrap()
@@ -115,7 +116,7 @@ fn a_queue_stays_flat_in_size_and_in_work_with_and_without_an_old_reader() {
         );
         assert!(last.pages <= 2 * first.pages.max(1000), "{parts:?}");
         for part in &parts {
-            // Empty leaves at the head are there until the maintenance thread has had its turn.
+            // Empty leaves at the head exist until the maintenance thread has removed them.
             assert!(part.leaves_per_pop < 20.0, "{parts:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! How many pages are read, and that nothing is left over.
+//! The number of pages that are read, and that no read is left over.
 
 use fastrand::Rng;
 use pando_sync::thread;
@@ -9,7 +9,7 @@ use crate::fixture::{fill, padded_key};
 
 const KEYS: u32 = 12_000;
 
-/// A store of 4,000 leaves.
+/// Returns a store with 4,000 leaves.
 fn filled(options: Builder) -> (Db, Table) {
     let db = options.open_in_memory().unwrap();
     let table = fill_all(&db);
@@ -29,7 +29,7 @@ fn options(frames: usize) -> Builder {
     Db::builder().max_memory(64 << 20).frames(frames)
 }
 
-/// A sequence that looks random, the same each time.
+/// Returns a sequence that looks random and is always the same.
 fn numbers(seed: u64) -> impl Iterator<Item = u32> {
     let mut random = Rng::with_seed(seed);
     std::iter::repeat_with(move || random.u32(..KEYS))
@@ -41,7 +41,7 @@ fn counted(db: &Db, gets: impl FnOnce()) -> Totals {
     db.statistics().since(&before)
 }
 
-/// At sixty times the memory, of blocking gets, `get_many` and futures.
+/// The data are sixty times the memory, and are read by blocking gets, `get_many` and futures.
 #[test]
 fn a_get_that_misses_reads_one_page() {
     let (db, table) = filled(options(64));
@@ -87,7 +87,7 @@ fn a_get_that_misses_reads_one_page() {
         assert_eq!(gets, 20_000, "{what}");
         assert!(missed > gets * 9 / 10, "{what}: {missed} misses");
         assert!(missed < gets, "{what}: no hits");
-        // Four threads on so small a pool drive out a page now and then before it is used.
+        // With four threads on so small a pool, a page is sometimes evicted before it is used.
         let allowed = if what == "threads" { 15 } else { 5 };
         assert!(
             reads * 1000 <= missed * (1000 + allowed),
@@ -108,7 +108,7 @@ fn cached_gets_miss_nothing() {
     assert_eq!(counted.get(Ticker::GetsMissed), 0);
 }
 
-/// A store on disk of 4,000 leaves and 128 frames, where reads take their time.
+/// Returns a store on disk with 4,000 leaves, whose reads take time.
 fn on_disk(frames: usize) -> (Db, Table, tempfile::TempDir) {
     let place = tempfile::tempdir().unwrap();
     let options = options(frames).io_backend(IoBackend::Pread);
@@ -121,13 +121,13 @@ fn on_disk(frames: usize) -> (Db, Table, tempfile::TempDir) {
 fn a_scan_from_disk_reads_ahead_and_each_leaf_once() {
     let (db, table, _place) = on_disk(128);
     for backwards in [false, true] {
-        // On a busy machine the scan may be so late that what was read ahead is driven out.
+        // On a busy machine a scan may be so slow that pages it has read ahead are evicted.
         let once = (0..5).any(|_| scan_reads_each_leaf_once(&db, &table, backwards));
         assert!(once, "leaves are read again and again");
     }
 }
 
-/// Scans the table; false if leaves were read more than once.
+/// Scans the table. Returns false if leaves were read more than once.
 fn scan_reads_each_leaf_once(db: &Db, table: &Table, backwards: bool) -> bool {
     let mut iter = table.iter();
     let (mut count, mut depth) = (0, 0);
@@ -161,7 +161,7 @@ fn scan_reads_each_leaf_once(db: &Db, table: &Table, backwards: bool) -> bool {
     while db.occupancy() != Occupancy::default() {
         thread::yield_now();
     }
-    // Inner nodes on top, and what was driven out before it was used.
+    // The bound adds inner nodes, and pages that were evicted before they were used.
     reads <= leaves + leaves / 20 + 40
 }
 
@@ -171,7 +171,7 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
     for turn in 0..20_u32 {
         let start = padded_key(turn * 577);
         let reads = counted(&db, || {
-            // Four leaves, of which two or three are missing.
+            // The range has four leaves, of which two or three are not in memory.
             assert_eq!(table.range(&start[..]..).take(10).count(), 10);
             while db.occupancy() != Occupancy::default() {
                 thread::yield_now();
@@ -179,7 +179,7 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
         });
         let reads = reads.get(Ticker::PageReads);
         assert!(reads <= 16, "{reads} pages");
-        // Its end is known: nothing behind it is read.
+        // The end of the range is known, so nothing after it is read.
         let (start, end) = (padded_key(turn * 577 + 200), padded_key(turn * 577 + 212));
         let reads = counted(&db, || {
             assert_eq!(table.range(&start[..]..&end[..]).count(), 12);

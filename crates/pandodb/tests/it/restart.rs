@@ -1,4 +1,4 @@
-//! What was acknowledged is there after a restart, at every durability, and damage is reported.
+//! Acknowledged writes survive restarts at every durability, and damage is reported.
 
 use pandodb::{Batch, Db, Durability, WriteOptions};
 
@@ -96,7 +96,7 @@ fn verify_needs_no_write_permission_and_sees_a_flipped_bit() {
     assert_eq!(stat.tables[0].entries, 2000);
     let data = directory.path().join("data");
     let mut bytes = std::fs::read(&data).unwrap();
-    // Somewhere in the values of a leaf.
+    // The position is within the values of a leaf.
     let at = bytes
         .windows(64)
         .position(|window| window == [5; 64])

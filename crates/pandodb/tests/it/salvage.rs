@@ -1,5 +1,5 @@
-//! Salvage of stores in which one thing is damaged: whatever is not listed as lost is in the new
-//! store, nothing in it is wrong, and it is sound.
+//! Salvage of stores with a single damage: every row that is not listed as lost is in the new
+//! store, no row in it is wrong, and the new store is sound.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ fn long(number: u32, bytes: usize) -> Vec<u8> {
     mark.bytes().cycle().take(bytes).collect()
 }
 
-/// A closed store with short rows, values in overflow pages with and without index, and in chunks.
+/// Returns a closed store with short rows, with values in overflow pages with and without an index,
+/// and with values in chunks.
 fn filled(seed: u64) -> FaultyDevice {
     let device = FaultyDevice::new(seed);
     let db = open(&device);
@@ -67,7 +68,7 @@ fn content(device: &FaultyDevice) -> Content {
     content
 }
 
-/// Pages of `data` for which `wanted` holds, older images of them, too.
+/// Returns the pages of `data` for which `wanted` returns true, including older images.
 fn pages(device: &FaultyDevice, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
     let data = device.snapshot_file("data");
     let pages = data.chunks_exact(PAGE).enumerate();
@@ -77,7 +78,7 @@ fn pages(device: &FaultyDevice, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
     blocks
 }
 
-/// Files whose names begin with `prefix`.
+/// Returns the names of files that begin with `prefix`.
 fn names(device: &FaultyDevice, prefix: &str) -> Vec<String> {
     let names = AnyDevice::from(device.clone()).list().unwrap();
     names
@@ -105,13 +106,17 @@ fn salvage(device: &FaultyDevice) -> (SalvageReport, FaultyDevice) {
     let new = FaultyDevice::new(77);
     let from = device.clone().into();
     let report = SalvageReport::of_devices(&from, new.clone().into(), options()).unwrap();
-    assert!(before == device.snapshot_file("data"), "it is only read");
+    assert!(
+        before == device.snapshot_file("data"),
+        "salvage only reads the store"
+    );
     let verified = VerifyReport::of_device(&new.clone().into()).unwrap();
     assert_eq!(verified.damages, []);
     (report, new)
 }
 
-/// Everything outside of what is lost is in `new`, and nothing else. Keys that are missing.
+/// Checks that every row of `new` is right, and that all missing rows were reported as lost.
+/// Returns the missing keys.
 fn check(report: &SalvageReport, new: &FaultyDevice, expected: &Content) -> Vec<Vec<u8>> {
     let found = content(new);
     for (place, value) in &found {
@@ -170,7 +175,7 @@ fn a_leaf_takes_its_rows_along() {
     assert!(!report.is_whole());
 }
 
-/// Nothing is missing, but nobody knows that.
+/// No row is missing, but salvage cannot know that.
 #[test]
 fn leaves_below_a_node_that_cannot_be_read_are_found() {
     for level in [1, 2] {
@@ -263,7 +268,7 @@ fn tables_whose_names_are_lost_get_others() {
     );
 }
 
-/// Tables were made in the order t, values, small.
+/// Returns all values in the order in which their tables were created: t, values, small.
 fn expected_in_order_of_trees(content: &Content) -> Vec<&Vec<u8>> {
     let tables = ["t", "values", "small"].into_iter();
     let rows = tables.flat_map(|table| {
@@ -320,7 +325,7 @@ fn pairs_of_a_damaged_group_are_used_where_their_pages_say_the_same() {
     let device = filled(9);
     let expected = content(&device);
     let journal = device.snapshot_file("journal.1");
-    // A page word of the longest group.
+    // Damages a page word in the middle of the longest group.
     let groups = (0..journal.len()).step_by(4096);
     let groups = groups.filter(|at| journal[*at..].starts_with(b"PJNL"));
     let longest = groups.max_by_key(|at| u32_at(&journal, at + 16)).unwrap();
@@ -369,7 +374,7 @@ fn the_log_is_applied_as_far_as_it_can_be_read() {
     }
 }
 
-/// Tables that come and go, loads, values that keep chunks of the one before.
+/// Tables that are created and dropped, loads, and values that keep chunks of their predecessors.
 #[test]
 fn every_operation_of_the_log_is_applied() {
     let device = filled(11);
@@ -406,8 +411,8 @@ fn every_operation_of_the_log_is_applied() {
     assert!(missing.is_empty() && report.batches >= 8);
     let names: Vec<&str> = report.tables.iter().map(|table| &table.name[..]).collect();
     assert_eq!(names, ["fresh", "loaded", "small", "t", "values"]);
-    // What a record keeps of a value that is lost is lost with it; what a record cannot put leaves
-    // nothing older behind.
+    // Chunks that a record keeps from a lost value are lost, too. If a record cannot be applied, no
+    // older value remains.
     for number in [201, 999] {
         let chunk = long(number, 40)[..20].to_vec();
         rot(&crashed, |page| {
@@ -447,7 +452,7 @@ fn writes_that_were_put_aside_are_in_their_tables() {
     let missing = check(&report, &new, &expected);
     assert_eq!(report.writes_aside, 3);
     assert!(missing.contains(&row) && !missing.contains(&key(1500)));
-    // It can be read again: with what was put aside nothing is missing.
+    // The page can be read again. With the writes that were put aside, nothing is missing.
     damage();
     let (report, missing) = salvaged(&crashed, &expected);
     assert!(report.is_whole(), "{report:?}");

@@ -1,8 +1,8 @@
-//! What a full scan beside a hot set costs the hot set.
+//! The cost of a full scan for the hits of a hot set.
 //!
-//! Pages come in new, their first use does not count, and the clock empties what was not used
-//! twice: so what a scan reads leaves before what is used again and again. The number of reads says
-//! that nothing is read for a scan that it has passed already.
+//! The first use of a new page does not count, and the clock evicts pages that were not used twice.
+//! So pages that a scan reads are evicted before pages that are used again and again. The number of
+//! reads shows that no page is read for a scan that has already passed it.
 
 use pandodb::statistics::Ticker;
 use pandodb::{Db, Table};
@@ -10,11 +10,11 @@ use pandodb::{Db, Table};
 use crate::fixture::{fill, padded_key};
 
 const FRAMES: u32 = 1024;
-/// Keys whose records fill a leaf.
+/// Number of keys whose records fill a leaf.
 const LEAF_KEYS: u32 = 3;
-/// Eight times what fits.
+/// Eight times the number of leaves that fit in memory.
 const LEAVES: u32 = 8 * FRAMES;
-/// An eighth of what fits.
+/// An eighth of the number of leaves that fit in memory.
 const HOT_LEAVES: u32 = FRAMES / 8;
 
 fn filled() -> (Db, Table) {
@@ -27,7 +27,7 @@ fn filled() -> (Db, Table) {
     (db, table)
 }
 
-/// Reads one key of the next of the hot leaves, which lie behind `first`.
+/// Reads one key of the next hot leaf. The hot leaves begin at leaf `first`.
 fn get_hot(table: &Table, first: u32, turn: u32) {
     let number = (first + turn % HOT_LEAVES) * LEAF_KEYS;
     assert!(
@@ -38,10 +38,11 @@ fn get_hot(table: &Table, first: u32, turn: u32) {
     );
 }
 
-/// Share of its hits that the hot set loses while everything is scanned once, each of its leaves
-/// being used `uses` times while the scan reads as many leaves as there are frames.
+/// Returns the share of its hits that the hot set loses during one full scan. Each of its leaves is
+/// used `uses` times while the scan reads as many leaves as there are frames.
 fn lost(db: &Db, table: &Table, first: u32, uses: u32, backward: bool) -> f64 {
-    // What the scan comes to first is not in memory: used twice by two scans it would be warm.
+    // This scan of the far half evicts the leaves that the measured scan reads first. If two scans
+    // used them, they would count as warm.
     let middle = padded_key(LEAVES / 2 * LEAF_KEYS);
     let far = match backward {
         false => table.range(&middle[..]..),
@@ -60,7 +61,7 @@ fn lost(db: &Db, table: &Table, first: u32, uses: u32, backward: bool) -> f64 {
     });
     for entry in entries {
         entry.unwrap();
-        // A turn for each so many entries.
+        // There is one use for this many entries of the scan.
         let between = LEAF_KEYS * FRAMES / (HOT_LEAVES * uses);
         if scanned % between == 0 {
             get_hot(table, first, scanned / between);
@@ -80,7 +81,8 @@ fn lost(db: &Db, table: &Table, first: u32, uses: u32, backward: bool) -> f64 {
 #[test]
 fn a_full_scan_costs_a_hot_set_at_most_a_twentieth_of_its_hits() {
     let (db, table) = filled();
-    // In the middle, so that the scan comes to it with frames full of its own pages.
+    // The hot set is in the middle, so that the frames are full of the scan's own pages when the
+    // scan reaches it.
     let first = LEAVES / 2;
     for backward in [false, true] {
         for uses in [2, 4, 8] {

@@ -1,4 +1,4 @@
-//! Transactions of many keys beside writers that never rest.
+//! Transactions of many keys, with writers that never pause.
 
 use pandodb::nonblocking::{Outcome, Reactor, ValidatedBatch};
 use pandodb::{Batch, Db, Durability, Table};
@@ -7,7 +7,7 @@ use crate::fixture::NONE;
 use crate::nonblocking::run;
 
 const KEYS: u32 = 120;
-/// Keys of others: they meet nearly all stripes.
+/// Number of keys of other writers, which meet nearly all stripes.
 const OTHERS: u32 = 40_000;
 const ATTEMPTS_MAX: u32 = 8;
 
@@ -20,7 +20,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        // What the transaction reads fits, what others write does not.
+        // The transaction's pages fit in memory, and those of the other writers do not.
         let builder = Db::builder().max_memory(4 << 20).frames(128);
         let db = builder.durability(Durability::None).open_in_memory();
         let db = db.unwrap();
@@ -37,7 +37,7 @@ impl Place {
         place
     }
 
-    /// All keys of the transaction get the same value, at once.
+    /// Writes the same value to all keys of the transaction at once.
     fn write_own(&mut self) {
         self.round += 1;
         let mut batch = Batch::new();
@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// What the transaction finds at its keys.
+    /// Returns the values that the transaction finds at its keys.
     fn read(&mut self, transaction: &mut ValidatedBatch) -> Vec<Option<u32>> {
         let Self { table, reactor, .. } = self;
         let value_of = |key: u32| {
@@ -80,7 +80,8 @@ impl Place {
     }
 }
 
-/// Runs until it commits; what it has read then, and after how many conflicts.
+/// Repeats the transaction until it commits. Returns what it has read then, and the number of
+/// conflicts.
 fn run_beside(
     place: &mut Place,
     writes: bool,
@@ -107,16 +108,19 @@ fn run_beside(
     panic!("no end after {ATTEMPTS_MAX} conflicts");
 }
 
+/// Writers of other keys in the same stripes cannot delay a transaction forever.
 #[test]
 fn reads_of_keys_that_nobody_writes_end() {
     for writes in [false, true] {
         let mut place = Place::new();
         let (values, conflicts) = run_beside(&mut place, writes, |place| place.write_others());
-        assert!(conflicts > 0, "others have met no stripe");
+        assert!(conflicts > 0, "other writers met no stripe");
         assert_eq!(values, [Some(place.round); KEYS as usize]);
     }
 }
 
+/// A transaction that only reads commits with values of one moment, though its keys are always
+/// written.
 #[test]
 fn reads_of_keys_that_are_always_written_are_of_one_moment() {
     let mut place = Place::new();
@@ -127,6 +131,7 @@ fn reads_of_keys_that_are_always_written_are_of_one_moment() {
     assert_eq!(values, [Some(first); KEYS as usize]);
 }
 
+/// A transaction that writes commits only with the current values of the keys it has read.
 #[test]
 fn a_transaction_that_writes_follows_from_what_there_is() {
     let mut place = Place::new();
@@ -144,7 +149,7 @@ fn a_transaction_that_writes_follows_from_what_there_is() {
     assert_eq!(sum, (6 * KEYS).to_le_bytes());
 }
 
-/// A table that is emptied has no key of before.
+/// A table that was emptied has none of its old keys.
 #[test]
 fn a_table_that_is_emptied_meanwhile_is_a_conflict() {
     let mut place = Place::new();
@@ -159,7 +164,7 @@ fn a_table_that_is_emptied_meanwhile_is_a_conflict() {
     assert_eq!(values, [None; KEYS as usize]);
 }
 
-/// What was read in another way is not known to be what it was.
+/// A value whose first read was not kept may have changed, so it is read again.
 #[test]
 fn a_value_that_is_too_long_to_be_kept_is_read_again() {
     let mut place = Place::new();
@@ -185,8 +190,8 @@ fn a_value_that_is_too_long_to_be_kept_is_read_again() {
     assert_eq!(place.commit(&mut transaction), Outcome::Committed(None));
 }
 
-/// Emptying a table changes no stripe: what was read is of a tree that the table has no more. One
-/// that only reads may have read before that.
+/// Emptying a table changes no stripe, but reads of it are of a tree that the table no longer has.
+/// A transaction that only reads may be placed before that.
 #[test]
 fn a_table_that_is_emptied_is_a_change_whatever_the_stripes_say() {
     let mut place = Place::new();
@@ -194,7 +199,7 @@ fn a_table_that_is_emptied_is_a_change_whatever_the_stripes_say() {
     let (values, conflicts) = run_beside(&mut place, true, |place| {
         turn += 1;
         match turn {
-            // Long enough for a second look.
+            // These are enough attempts for a second look.
             1..5 => place.write_own(),
             5 => place.db.clear_tables(&[&place.table]).unwrap(),
             _ => {}
@@ -203,7 +208,7 @@ fn a_table_that_is_emptied_is_a_change_whatever_the_stripes_say() {
     assert_eq!(
         values,
         vec![None; KEYS as usize],
-        "it has seen what is gone"
+        "the reads saw emptied data"
     );
     assert_eq!(conflicts, 5);
 }
@@ -213,7 +218,7 @@ fn a_batch_whose_job_met_a_conflict_reads_afresh() {
     let mut place = Place::new();
     let other = place.db.table("other").unwrap();
     let mut batch = ValidatedBatch::new(&place.db);
-    // Until a second look has found something else.
+    // This continues until a second look has found a change.
     for _ in 0..ATTEMPTS_MAX {
         batch.begin_again();
         place.read(&mut batch);
@@ -224,7 +229,7 @@ fn a_batch_whose_job_met_a_conflict_reads_afresh() {
     }
     batch.begin_again();
     place.read(&mut batch);
-    // Now an engine thread has to commit it.
+    // Because of this an engine thread must make the commit.
     batch.clear_table(&other);
     place.write_own();
     let outcome = place.commit(&mut batch);

@@ -1,4 +1,5 @@
-//! The order of LSNs is a serial order: whoever has read a value comes before who overwrites it.
+//! The order of LSNs is a serial order: a transaction that has read a value comes before the one
+//! that overwrites it.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +8,17 @@ use pando_sync::{thread, thread_waker};
 use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
 use pandodb::{Db, Table};
 
-/// Commits of the thread that writes what the others read, at least.
+/// Least number of commits of the thread that writes what the others read.
 const OVERWRITES: u64 = 60_000;
-/// Commits of those others, at least: how often they lose against it is the machine's.
+/// Least number of commits of the other threads. How often they lose against the first one depends
+/// on the machine.
 const READS: u64 = 6_000;
 const READERS: u64 = 3;
-/// Tries of a thread, at most: when another one has panicked the rest must end.
+/// Greatest number of tries of a thread, so that the others end if one panics.
 const TRIES: u64 = 2_000_000;
 
-/// Reads `from`, writes what follows from it under `to`; what was read, and the LSN. None after a
-/// conflict.
+/// Reads `from` and writes a value that depends on it to `to`. Returns the value and the LSN, or
+/// `None` after a conflict.
 fn copy(
     transaction: &mut ValidatedBatch,
     reactor: &mut Reactor,

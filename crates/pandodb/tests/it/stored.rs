@@ -1,4 +1,4 @@
-//! How pages lie on disk: compressed or not, in blocks of any size, and what is read of them.
+//! Pages on disk, compressed or not, in blocks of any size, and how much of them is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ fn options() -> Builder {
         .durability(Durability::None)
 }
 
-/// Bytes of which about one in `sparse` is hard to guess.
+/// Returns bytes of which about one in `sparse` does not compress.
 fn value(random: &mut Rng, length: usize, sparse: u64) -> Vec<u8> {
     let mut byte = || match random.u64(..) {
         noise if noise.is_multiple_of(sparse) => (noise >> 8) as u8,
@@ -60,7 +60,7 @@ fn a_device_that_looks_finds_every_read_context_clean() {
     assert_eq!(device.contexts_seen().unclean, 0);
     let again = db.statistics().get(Ticker::ReadContextsMade);
     assert_eq!(again, made, "no context is made once a thread has one");
-    // A read that fails leaves traces, too: the error tells of them, the next read does not.
+    // A failed read also uses the context: its error reports it, and the next read starts clean.
     device.fail(FaultPlan::once(Operation::Read, "data", 1, Fault::Io));
     let failed = (0..20_000_u64).find_map(|key| table.get(&key.to_be_bytes()).err());
     let text = failed.unwrap().to_string();
@@ -133,7 +133,7 @@ fn a_store_of_small_blocks_is_read_where_sectors_are_larger() {
     db.close().unwrap();
 }
 
-/// What pages use, as the open store counts it and as a reader of its files does.
+/// Compares the used space that the open store counts with that which a reader of its files counts.
 fn check_space(db: &Db, device: &FaultyDevice) -> pandodb::StoreStat {
     db.checkpoint().unwrap();
     let report = db.report();
@@ -194,7 +194,7 @@ fn the_space_that_is_kept_equals_what_the_mapping_names() {
     }
 }
 
-/// All page images in a data file, sound ones only: (offset, stored bytes).
+/// Returns all sound page images in a data file, as (offset, stored bytes).
 fn images(data: &[u8], page: usize, block: usize) -> Vec<(usize, Vec<u8>)> {
     let u32_at = |at: usize| u32::from_le_bytes(data[at..at + 4].try_into().unwrap()) as usize;
     let mut found = Vec::new();
@@ -225,7 +225,8 @@ fn no_byte_of_an_earlier_use_reaches_the_data_file() {
             .compression(Compression::Snappy)
     };
     let db = open_on(&device, how());
-    // Frames, image buffers and read buffers are filled with marks; then all of it goes.
+    // Frames, image buffers and read buffers are filled with marks, and then all marked data are
+    // deleted.
     let table = db.table("marks").unwrap();
     for key in 0..400_u64 {
         table
@@ -283,7 +284,7 @@ fn a_compressed_page_that_was_damaged_is_named() {
     drop(table);
     db.close().unwrap();
     let data = device.snapshot_file("data");
-    // All images of each page: which of them counts only the mapping knows.
+    // These are all images of each page; only the mapping knows which of them is current.
     let mut of_page: BTreeMap<u32, Vec<(usize, usize)>> = BTreeMap::new();
     for (at, image) in images(&data, 16384, 4096) {
         let page = u32::from_le_bytes(image[4..8].try_into().unwrap());
@@ -292,7 +293,7 @@ fn a_compressed_page_that_was_damaged_is_named() {
     for (index, (page, places)) in of_page.iter().skip(5).step_by(17).take(8).enumerate() {
         let copy = device.after_crash(1, CrashMode::AllSurvive);
         for (at, length) in places {
-            // In the header, in the compressed bytes, in the padding.
+            // The damage is in the header, in the compressed bytes, or in the padding.
             let offsets = [14, 61, 70, length - 1];
             copy.flip_bit("data", (at + offsets[index % 4]) as u64, 3);
         }

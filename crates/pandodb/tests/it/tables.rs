@@ -1,5 +1,5 @@
-//! Many tables: each takes little, all of them have a share of the memory, and checkpoints tell
-//! only of those that changed.
+//! Many tables: each takes little memory, all together have a share of it, and checkpoints write
+//! only the counts that changed.
 
 use pandodb::device::{AnyDevice, MemoryDevice};
 use pandodb::{Db, Error, VerifyReport};
@@ -13,7 +13,8 @@ fn name(number: usize) -> String {
     format!("table-{number:05}")
 }
 
-/// Tables, each with its number as an entry, until there is no memory for more.
+/// Creates tables, each with its number as an entry, until there is no memory for more. Returns
+/// their number.
 fn fill(db: &Db) -> usize {
     for number in 0.. {
         match db.table(&name(number)) {
@@ -39,7 +40,7 @@ fn tables_fill_their_share_of_the_memory_and_no_more() {
     let of_one = share.used_bytes / count as u64;
     assert!((64..2048).contains(&of_one), "{of_one} bytes a table");
     assert!(share.used_bytes + of_one > share.budget_bytes);
-    // One goes, one comes; and no more than one.
+    // Dropping one table makes room for one table, and no more.
     db.drop_table(&name(3)).unwrap();
     db.table("another-one").unwrap();
     assert!(matches!(db.table("too-many"), Err(Error::Full { .. })));
@@ -51,7 +52,7 @@ fn tables_fill_their_share_of_the_memory_and_no_more() {
         panic!("{error}");
     };
     assert_eq!(option, "max_memory");
-    // It says what would be enough, and that is.
+    // The error says how much memory would be enough, and that is indeed enough.
     let enough: u64 = what
         .strip_suffix(" is enough")
         .and_then(|what| what.rsplit_once(' '))

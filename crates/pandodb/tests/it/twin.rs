@@ -1,4 +1,4 @@
-//! Random histories against a `BTreeMap`, with restarts, tiny pools and every page size.
+//! Random histories compared with a `BTreeMap`, with restarts, tiny pools and every page size.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Random {
 
 type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A few entries from a random key on, in a random direction.
+/// Compares a few entries from a random key on, in a random direction.
 fn compare_range(random: &mut Random, table: &Table, twin: &Twin) {
     let (start, backward) = (random.key(), random.0.bool());
     let take = random.0.usize(..200);
@@ -154,7 +154,7 @@ fn a_history_on_a_small_log() {
     );
 }
 
-/// True where direct I/O takes blocks of 512 bytes.
+/// Returns true if direct I/O accepts blocks of 512 bytes.
 fn has_small_sectors() -> bool {
     let directory = tempfile::tempdir().unwrap();
     match Db::builder().block_size(512).open(directory.path()) {
