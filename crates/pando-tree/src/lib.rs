@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
-//! [`remove_empty`], [`merge`], [`scan`], [`fill`], [`free_tree`], [`summary`].
+//! [`remove_empty`], [`merge`], [`scan`], [`seek`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -38,6 +38,7 @@ pub mod remove_empty;
 pub mod run;
 pub mod scan;
 pub mod scratch;
+pub mod seek;
 mod split;
 pub mod summary;
 #[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
@@ -60,6 +61,7 @@ pub use remove::{LeafFill, Removed};
 pub use run::Run;
 pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
 pub use scratch::Scratch;
+pub use seek::Sought;
 pub use summary::{NodeSummary, OverflowRef};
 pub use tree::Tree;
 pub use value::ValueReader;

@@ -361,7 +361,11 @@ impl Tree {
     }
 }
 
-fn child_towards(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
+pub(crate) fn child_towards(
+    node: &FrameNode<'_>,
+    bound: ScanBound<'_>,
+    direction: Direction,
+) -> usize {
     match (bound, direction) {
         (Bound::Unbounded, Direction::Forward) => 0,
         (Bound::Unbounded, Direction::Backward) => node.count().saturating_sub(1),
@@ -371,7 +375,11 @@ fn child_towards(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Directio
 }
 
 /// Returns the first entry to copy for a forward scan, the one after the last for a backward scan.
-fn edge_in_leaf(node: &FrameNode<'_>, bound: ScanBound<'_>, direction: Direction) -> usize {
+pub(crate) fn edge_in_leaf(
+    node: &FrameNode<'_>,
+    bound: ScanBound<'_>,
+    direction: Direction,
+) -> usize {
     let forward = direction == Direction::Forward;
     let (key, beyond_equal) = match bound {
         Bound::Unbounded => return if forward { 0 } else { node.count() },

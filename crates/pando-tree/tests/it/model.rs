@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use fastrand::Rng;
-use pando_tree::Direction;
+use pando_tree::{Direction, Sought};
 
-use crate::rig::{Rig, Session, check_tree, random_bytes};
+use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -79,6 +79,30 @@ fn compare_scan(rig: &Rig, model: &Model, random: &mut Rng, key: Vec<u8>) {
     );
 }
 
+/// Seeks the neighbour of a bound, also where leaves have become empty.
+fn compare_seek(rig: &Rig, model: &Model, random: &mut Rng, session: &mut Session, key: Vec<u8>) {
+    let start = bound(random, key);
+    let start = start.as_ref().map(Vec::as_slice);
+    let (direction, expected) = if random.bool() {
+        let beyond = (start, Bound::Unbounded);
+        (Direction::Forward, model.range::<[u8], _>(beyond).next())
+    } else {
+        let beyond = (Bound::Unbounded, start);
+        let last = model.range::<[u8], _>(beyond).next_back();
+        (Direction::Backward, last)
+    };
+    let mut sought = Sought::default();
+    let found = retry(|| rig.tree.try_seek(&rig.pool, start, direction, &mut sought));
+    assert_eq!(found.then_some(&sought.key), expected.map(|(key, _)| key));
+    if let Some((key, value)) = expected {
+        let found = match sought.is_long {
+            true => rig.get(session, key),
+            false => Some(&sought.value[..]),
+        };
+        assert_eq!(found, Some(&value[..]), "{direction:?}");
+    }
+}
+
 fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
     let rig = Rig::new(page_bytes, (32 << 20) / page_bytes);
     let key_bytes_max = page_bytes / 4;
@@ -103,6 +127,9 @@ fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
             rig.get(&mut session, &key),
             model.get(&key).map(Vec::as_slice)
         );
+        if step % 10 == 0 {
+            compare_seek(&rig, &model, &mut random, &mut session, key.clone());
+        }
         if step % 100 == 0 {
             compare_scan(&rig, &model, &mut random, key);
         }
