@@ -33,6 +33,8 @@ struct Lists {
 /// Counts and lists of the live epochs.
 #[derive(Debug)]
 pub struct Epochs {
+    /// False for a pool without a device, which has no mapping.
+    has_mapping: bool,
     lists: Mutex<Lists>,
     /// Number of frames dirty in the epoch, by parity. Changed under the frame's exclusive latch.
     dirty: [AtomicU64; 2],
@@ -53,9 +55,10 @@ fn parity(epoch: Epoch) -> usize {
 impl Epochs {
     /// Returns empty lists for the epoch `current`, which is running; all earlier ones are closed.
     /// Panics for epoch 0.
-    pub(crate) fn new(current: Epoch) -> Self {
+    pub(crate) fn new(current: Epoch, has_mapping: bool) -> Self {
         assert!(current.0 > 0, "epoch 0 stands for clean");
         Self {
+            has_mapping,
             lists: Mutex::new(
                 Rank::Leaf,
                 Lists {
@@ -197,8 +200,11 @@ impl Epochs {
         assert!(before > 0, "more images ended than began");
     }
 
-    /// Adds a mapping change to the list of `epoch`.
+    /// Adds a mapping change to the list of `epoch`, unless the pool has no device.
     pub(crate) fn push_pair(&self, epoch: Epoch, page: PageId, stored: Option<StoredPage>) {
+        if !self.has_mapping {
+            return;
+        }
         let mut lists = self.lists.lock();
         assert!(
             epoch == lists.current || epoch.0 + 1 == lists.current.0,

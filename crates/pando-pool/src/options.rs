@@ -42,7 +42,8 @@ pub struct PoolOptions {
     pub frames: usize,
     /// Maximum number of page ids of the store. Each id in use costs 8 bytes of memory.
     pub page_ids_max: usize,
-    /// Number of image buffers, at least 2.
+    /// Number of image buffers, at least 2; 0 for a pool without a device. Pages of such a pool
+    /// stay in their frames until they are freed, and its epoch never ends.
     pub images: usize,
     /// Size of a block in bytes. A stored image has whole blocks. At most a page.
     pub block_bytes: usize,
@@ -61,6 +62,11 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
+    /// Returns whether pages are written to a device.
+    pub(crate) fn has_device(&self) -> bool {
+        self.images > 0
+    }
+
     /// Returns the number of free frames at or below which the cleaner is woken.
     pub(crate) fn free_frames_low(&self) -> usize {
         (self.frames / 64).clamp(4, 1024)

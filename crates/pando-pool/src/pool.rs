@@ -52,7 +52,7 @@ impl Pool {
     /// When the system refuses the memory.
     ///
     /// # Panics
-    /// When there are too few or too many frames, or too few image buffers.
+    /// When there are too few or too many frames, or a single image buffer.
     pub fn new(options: PoolOptions) -> std::io::Result<Self> {
         assert!(
             options.frames >= FRAMES_MIN,
@@ -62,7 +62,10 @@ impl Pool {
             options.frames <= FRAMES_MAX,
             "a pool has at most {FRAMES_MAX} frames"
         );
-        assert!(options.images >= 2, "a pool has at least two image buffers");
+        assert!(
+            options.images != 1,
+            "a pool has at least two image buffers, or none and no device"
+        );
         assert!(
             options.block_bytes > 0
                 && options
@@ -80,7 +83,7 @@ impl Pool {
             headers,
             table: PageTable::new(options.page_ids_max)?,
             page_ids: PageIds::new(options.page_ids_max),
-            epochs: Epochs::new(Epoch(1)),
+            epochs: Epochs::new(Epoch(1), options.has_device()),
             gate: Gate::new(),
             free: FreeFrames::new(options.frames),
             images: Images::new(options.images, options.page_size.bytes()),
