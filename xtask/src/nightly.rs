@@ -9,7 +9,7 @@ use crate::run::{Result, cargo, command, option, output, run, succeeds, target};
 use crate::{audit, mutants};
 
 /// Crates whose threads share memory.
-const CONCURRENT: [&str; 8] = [
+const CONCURRENT: [&str; 9] = [
     "pando-sync",
     "pando-stats",
     "pando-device",
@@ -17,10 +17,17 @@ const CONCURRENT: [&str; 8] = [
     "pando-pool",
     "pando-wal",
     "pando-tree",
+    "pando-versions",
     "pandodb",
 ];
 /// Crates with loom models.
-const MODELLED: [&str; 4] = ["pando-sync", "pando-space", "pando-pool", "pando-wal"];
+const MODELLED: [&str; 5] = [
+    "pando-sync",
+    "pando-space",
+    "pando-pool",
+    "pando-wal",
+    "pando-versions",
+];
 /// Crates with shuttle models.
 const SHUTTLED: [&str; 2] = ["pando-space", "pando-tree"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -93,7 +93,8 @@ pub struct Builder {
     pub(crate) discard: bool,
     /// Bytes of the chunks of new large values; None: a part of `max_memory`.
     pub(crate) chunk_bytes: Option<u64>,
-    /// Longest value, in bytes, that is stored in pages; None: 4 MiB, or what the log buffer allows.
+    /// Longest value, in bytes, that is stored in pages; None: 4 MiB, or what the log buffer has
+    /// room for.
     pub(crate) plain_bytes_max: Option<usize>,
     /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,

@@ -1,0 +1,452 @@
+//! The versions of one store: saving and finding them, and the room for them.
+
+use std::ops::Bound;
+
+use pando_format::cast::usize_of;
+use pando_format::{Compression, Lsn, PageSize, TreeId};
+use pando_pool::pool::FRAMES_MIN;
+use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
+use pando_stats::Statistics;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::gate::{Closed, GateGuard};
+use pando_sync::{Arc, thread};
+use pando_tree::{Direction, Scratch, Sought, Tree, ValueReader};
+
+use crate::before_image::BeforeImage;
+use crate::generations::{Generation, Generations, LIVE_MAX};
+use crate::key::{self, Stem};
+use crate::readers::Readers;
+
+/// Pages of versions are this many times as large as those of the store, so that a record that
+/// fits into a leaf there fits into a leaf here with its longer key.
+const PAGE_FACTOR: usize = 2;
+/// Bytes of the largest page.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
+/// The versions of one store.
+#[derive(Debug)]
+pub struct Versions {
+    pub(crate) pool: Pool,
+    pub(crate) generations: Generations,
+    /// Number of frames that commits have reserved.
+    reserved: AtomicU64,
+    /// Number of frames in use when the newest generation was opened.
+    used_at_open: AtomicU64,
+    /// Longest key, in groups; longer ones are cut.
+    pub(crate) groups_max: usize,
+}
+
+/// Working memory of a thread that saves or finds versions.
+#[derive(Debug, Default)]
+pub struct VersionScratch {
+    pub(crate) stem: Stem,
+    value: Vec<u8>,
+    sought: Sought,
+    /// Where a seek begins.
+    bound: Vec<u8>,
+    tree: Scratch,
+    pub(crate) reader: ValueReader,
+}
+
+/// What [`Versions::find`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// No batch after the snapshot has replaced the value: that of the leaf counts.
+    Unchanged,
+    /// The value at the snapshot.
+    Replaced(BeforeImage<'a>),
+}
+
+/// Frames that a commit has reserved for its versions; given back on drop.
+#[derive(Debug)]
+#[must_use = "it is given back on drop"]
+pub struct VersionRoom<'v> {
+    versions: &'v Versions,
+    frames: u64,
+}
+
+impl VersionRoom<'_> {
+    /// Returns the number of frames.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+}
+
+impl Drop for VersionRoom<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in try_reserve, which then sees the frames as taken.
+        let before = self
+            .versions
+            .reserved
+            .fetch_sub(self.frames, Ordering::Release);
+        assert!(before >= self.frames, "given back more than was reserved");
+    }
+}
+
+impl Versions {
+    /// Makes a store without versions, for a store with pages of `page_size`, that takes at most
+    /// `bytes` of memory, or [`FRAMES_MIN`] pages if that is more. Memory is used once versions
+    /// need it.
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    ///
+    /// # Panics
+    /// When there would be more frames than a pool can have.
+    pub fn new(
+        page_size: PageSize,
+        bytes: u64,
+        statistics: Arc<Statistics>,
+    ) -> std::io::Result<Self> {
+        let page_bytes = (PAGE_FACTOR * page_size.bytes()).min(PAGE_BYTES_MAX);
+        let page_size = PageSize::new(page_bytes).expect("a power of two from 4 to 64 KiB");
+        let frames = usize_of(bytes / page_bytes as u64).max(FRAMES_MIN);
+        let pool = Pool::new(PoolOptions {
+            page_size,
+            frames,
+            page_ids_max: frames,
+            images: 0,
+            block_bytes: page_bytes,
+            compression: Compression::None,
+            prepare_image: pando_tree::prepare_image,
+            check_page: pando_tree::check_page,
+            check_images: CheckImages::Rebuilt,
+            content: Content::Checked,
+            statistics,
+        })?;
+        Ok(Self {
+            pool,
+            generations: Generations::new(),
+            reserved: AtomicU64::new(0),
+            used_at_open: AtomicU64::new(0),
+            groups_max: key::groups_max(page_size.key_bytes_max()),
+        })
+    }
+
+    /// Returns the number of frames.
+    pub fn frames(&self) -> u64 {
+        self.pool.frames() as u64
+    }
+
+    /// Returns the number of frames that have versions.
+    pub fn used(&self) -> u64 {
+        self.frames() - self.pool.free_count() as u64
+    }
+
+    /// Returns the bytes of a frame.
+    pub fn frame_bytes(&self) -> u64 {
+        self.pool.page_size().bytes() as u64
+    }
+
+    /// Returns the gate of the pool, which nobody ever closes.
+    fn enter(&self) -> GateGuard<'_> {
+        self.pool.gate().try_enter().expect("it is never closed")
+    }
+
+    /// Returns the most frames that the versions of a batch can need: `writes` of them, whose keys
+    /// and values have `bytes` together.
+    pub fn frames_for(&self, writes: u64, bytes: u64) -> u64 {
+        // A write splits a leaf once, and once more if writers contend for it. Splits of existing
+        // leaves are bounded by their number, and those of new ones by the bytes: half a page each.
+        let new = bytes.div_ceil(self.frame_bytes() / 4);
+        let leaves = (2 * writes).min(self.used() + new + 1);
+        // Nodes above have two entries at least; a root that is split takes one page more.
+        2 * leaves + 4
+    }
+
+    /// Returns whether that many frames could be reserved if nothing else were.
+    pub fn fits(&self, frames: u64) -> bool {
+        // One root for each generation.
+        frames + LIVE_MAX as u64 <= self.frames()
+    }
+
+    /// Reserves frames for the versions of a batch. None if too few are left.
+    pub fn try_reserve(&self, frames: u64) -> Option<VersionRoom<'_>> {
+        // Acquire: pairs with the Release of the end of a reservation: frames taken under one that
+        // has ended are counted in `used`.
+        let reserved = self.reserved.fetch_add(frames, Ordering::Acquire) + frames;
+        let room = VersionRoom {
+            versions: self,
+            frames,
+        };
+        // A root for the next generation stays free.
+        (reserved + self.used() < self.frames()).then_some(room)
+    }
+
+    /// Returns the number of reserved frames.
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the newest generation has grown enough to be followed by another one.
+    pub fn wants_generation(&self) -> bool {
+        let at_open = self.used_at_open.load(Ordering::Relaxed);
+        self.used().saturating_sub(at_open) > self.frames() / LIVE_MAX as u64
+    }
+
+    /// Opens the next generation. Returns false if there are as many as there can be, or if no
+    /// frame is free: then the newest stays the newest.
+    pub fn open_generation(&self, closed: &Closed<'_>) -> bool {
+        let Some(number) = self.generations.next() else {
+            return false;
+        };
+        let guard = self.enter();
+        let token = self.pool.apply_token(&guard);
+        let Ok(tree) = retried(|| Tree::create(&self.pool, &token, number)) else {
+            return false;
+        };
+        self.used_at_open.store(self.used(), Ordering::Relaxed);
+        self.generations.open(closed, tree);
+        true
+    }
+
+    /// Frees the generations that no snapshot needs: none reads below `horizon`. With the proof
+    /// that the gate is closed also the newest one. One caller at a time. Returns whether it has
+    /// freed any.
+    pub fn drop_unneeded(&self, horizon: Lsn, closed: Option<&Closed<'_>>) -> bool {
+        let mut has_freed = false;
+        while let Some(tree) = self.generations.hide_oldest(horizon, closed) {
+            self.free(tree);
+            has_freed = true;
+        }
+        has_freed
+    }
+
+    fn free(&self, tree: Tree) {
+        let guard = self.enter();
+        let token = self.pool.apply_token(&guard);
+        let mut scratch = Scratch::new();
+        loop {
+            let step = retried(|| tree.try_free_leftmost(&self.pool, &token, &mut scratch));
+            let finished = retried(|| scratch.try_finish(&self.pool, &token));
+            finished.expect("its pages are in memory");
+            if step.expect("its pages are in memory").done {
+                break;
+            }
+        }
+    }
+
+    /// Returns the LSN of the newest version of `key`, whose stem `scratch` has, or an LSN that
+    /// gives the same answer to whether a reader needs another one; LSN 0 if there is none.
+    fn newest_of(
+        &self,
+        key: &[u8],
+        readers: &Readers,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<Lsn> {
+        let span = self.generations.span();
+        for number in (span.first..span.next).rev() {
+            let Some(generation) = self.generations.get(number) else {
+                break;
+            };
+            let largest = generation.largest();
+            if readers.any_from(largest) {
+                // Whatever version it has, somebody reads after that and before the batch.
+                return Ok(largest);
+            }
+            let newest = self.newest_in(generation, key, readers.limit(), scratch);
+            if let Some(lsn) = self.if_live(number, newest)?.flatten() {
+                return Ok(lsn);
+            }
+        }
+        Ok(Lsn(0))
+    }
+
+    /// Returns the LSN of the newest version of `key` in one generation, below `limit`.
+    fn newest_in(
+        &self,
+        generation: Generation<'_>,
+        key: &[u8],
+        limit: Lsn,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<Option<Lsn>> {
+        let VersionScratch {
+            stem,
+            sought,
+            bound,
+            reader,
+            ..
+        } = scratch;
+        stem.at(limit, u32::MAX).clone_into(bound);
+        while generation.tree.try_seek(
+            &self.pool,
+            Bound::Excluded(bound),
+            Direction::Backward,
+            sought,
+        )? {
+            let Some(lsn) = stem.lsn_of(&sought.key) else {
+                break;
+            };
+            if !stem.is_cut || self.is_of(generation, key, sought, reader)? {
+                return Ok(Some(lsn));
+            }
+            std::mem::swap(bound, &mut sought.key);
+        }
+        Ok(None)
+    }
+
+    /// Returns the result of reading generation `number`; None if that was dropped meanwhile: then
+    /// it had no version that counts.
+    pub(crate) fn if_live<T>(&self, number: u32, read: Attempt<T>) -> Attempt<Option<T>> {
+        match read {
+            Err(Restart::Damaged(..)) if number < self.generations.span().first => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// Reads the value of the version that was sought, if it lies in overflow pages.
+    fn complete(
+        &self,
+        generation: Generation<'_>,
+        sought: &mut Sought,
+        reader: &mut ValueReader,
+    ) -> Attempt<()> {
+        if sought.is_long {
+            let value = &mut sought.value;
+            generation
+                .tree
+                .try_get(&self.pool, &sought.key, reader, value)?;
+            sought.is_long = false;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the version that was sought, of a key that was cut, is of `key`.
+    fn is_of(
+        &self,
+        generation: Generation<'_>,
+        key: &[u8],
+        sought: &mut Sought,
+        reader: &mut ValueReader,
+    ) -> Attempt<bool> {
+        self.complete(generation, sought, reader)?;
+        let decoded = BeforeImage::decode(&sought.value, true);
+        Ok(decoded.is_some_and(|(_, whole)| whole == Some(key)))
+    }
+
+    /// Saves what the batch of `readers` is about to replace, if one of the readers still needs it.
+    /// `number` is that of the write in its batch. The caller is inside the gate, alone in writing
+    /// this key, has reserved room, and changes the leaf afterwards. Returns whether it was saved.
+    ///
+    /// # Errors
+    /// [`Restart::Wait`] when there is no frame, although room was reserved.
+    pub fn save(
+        &self,
+        readers: &Readers,
+        (tree, key): (TreeId, &[u8]),
+        number: u32,
+        image: BeforeImage<'_>,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<bool> {
+        scratch.stem.set(tree, key, self.groups_max);
+        let newest = retried(|| self.newest_of(key, readers, scratch))?;
+        if !readers.any_from(newest) {
+            return Ok(false);
+        }
+        let generation = self.generations.newest();
+        let generation = generation.expect("the mode is on: there is a generation");
+        let lsn = readers.limit();
+        generation.raise(lsn);
+        let VersionScratch {
+            stem,
+            value,
+            tree: work,
+            ..
+        } = scratch;
+        image.encode(stem.is_cut.then_some(key), value);
+        let marks = Marks {
+            lsn: Lsn(0),
+            multi_lsn: Lsn(0),
+        };
+        let guard = self.enter();
+        let token = self.pool.apply_token(&guard);
+        let version = stem.at(lsn, number);
+        let tree = generation.tree;
+        let put = retried(|| tree.try_insert(&self.pool, &token, marks, version, value, work));
+        match put {
+            Ok(put) => {
+                assert!(!put.replaced, "a batch replaces a key once");
+                retried(|| work.try_finish(&self.pool, &token))?;
+                Ok(true)
+            }
+            Err(restart) => {
+                retried(|| work.abandon(&self.pool, &token))?;
+                Err(restart)
+            }
+        }
+    }
+
+    /// Finds the value of `key` of `tree` at the snapshot of `lsn`, for a caller that has found a
+    /// later change in its leaf. What it returns counts if the snapshot has not ended since.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`].
+    pub fn find<'s>(
+        &self,
+        (tree, key): (TreeId, &[u8]),
+        lsn: Lsn,
+        scratch: &'s mut VersionScratch,
+    ) -> Attempt<Found<'s>> {
+        scratch.stem.set(tree, key, self.groups_max);
+        let span = self.generations.span();
+        for number in span.first..span.next {
+            let Some(generation) = self.generations.get(number) else {
+                continue;
+            };
+            if generation.largest() <= lsn {
+                continue;
+            }
+            let found = self.find_in(generation, key, lsn, scratch);
+            if self.if_live(number, found)? == Some(true) {
+                let decoded = BeforeImage::decode(&scratch.sought.value, scratch.stem.is_cut);
+                let (image, _) = decoded.ok_or(Restart::Conflict)?;
+                return Ok(Found::Replaced(image));
+            }
+        }
+        Ok(Found::Unchanged)
+    }
+
+    /// Seeks the first version after `lsn` of `key`, whose stem `scratch` has.
+    fn find_in(
+        &self,
+        generation: Generation<'_>,
+        key: &[u8],
+        lsn: Lsn,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<bool> {
+        let VersionScratch {
+            stem,
+            sought,
+            bound,
+            reader,
+            ..
+        } = scratch;
+        stem.at(lsn, u32::MAX).clone_into(bound);
+        while generation.tree.try_seek(
+            &self.pool,
+            Bound::Excluded(bound),
+            Direction::Forward,
+            sought,
+        )? {
+            if stem.lsn_of(&sought.key).is_none() {
+                break;
+            }
+            self.complete(generation, sought, reader)?;
+            if !stem.is_cut || self.is_of(generation, key, sought, reader)? {
+                return Ok(true);
+            }
+            std::mem::swap(bound, &mut sought.key);
+        }
+        Ok(false)
+    }
+}
+
+/// Repeats a step until nobody is in its way.
+fn retried<T>(mut step: impl FnMut() -> Attempt<T>) -> Attempt<T> {
+    loop {
+        match step() {
+            Err(Restart::Conflict) => thread::yield_now(),
+            done => return done,
+        }
+    }
+}
