@@ -39,6 +39,7 @@ impl Engine {
         let mut kept = KeptRows::default();
         // Damage was logged; once is enough.
         let mut damaged = false;
+        let mut poisoned = false;
         if let Err(error) = self.log.prepare_segments() {
             // Not a failure: the log's budget stays what it is, on a full disk, too.
             self.store.space.want(0);
@@ -73,7 +74,10 @@ impl Engine {
                     false
                 }
                 Err(error) => {
-                    self.poison(error);
+                    // Once: it wakes everybody, this thread, too.
+                    if !std::mem::replace(&mut poisoned, true) {
+                        self.poison(error);
+                    }
                     false
                 }
             };

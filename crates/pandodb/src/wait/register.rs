@@ -220,6 +220,24 @@ mod tests {
         }
     }
 
+    /// The maintenance thread has nothing to do then, and does not wake itself again and again.
+    #[test]
+    fn a_poisoned_store_sleeps() {
+        let device = FaultyDevice::new(1);
+        let db = Db::open_device(Db::builder().max_memory(8 << 20), device.into()).unwrap();
+        let engine = db.engine();
+        engine.poison("a test");
+        // It may be on its way: that it sleeps at last is what matters.
+        let is_asleep = (0..200).any(|_| {
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let work = &engine.store.registry.work;
+            work.register(&Waker::from(woken.clone()));
+            thread::park_timeout(pando_sync::time::Duration::from_millis(20));
+            !woken.0.load(Ordering::Acquire)
+        });
+        assert!(is_asleep, "it is woken all the time");
+    }
+
     /// A caller that would wait forever gets an error or is woken, even if the engine is poisoned
     /// at the moment when the wait begins.
     #[test]
