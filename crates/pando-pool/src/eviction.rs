@@ -92,8 +92,10 @@ impl Pool {
         if header.page() == PageId::NONE || header.is_wired() {
             return Passed::Kept;
         }
-        if header.heat() >= HEAT_WARM {
-            header.set_heat(header.heat() - 1);
+        // Read once: other threads pass the frame, too, or give it to another page.
+        let heat = header.heat();
+        if heat >= HEAT_WARM {
+            header.set_heat(heat - 1);
             return Passed::Kept;
         }
         if !header.seems_unpinned() || header.image().is_some() {
