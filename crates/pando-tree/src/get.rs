@@ -5,7 +5,7 @@ use pando_pool::{Attempt, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
 use crate::finger::Finger;
-use crate::leaf::{Leaf, LongValue, Lookup};
+use crate::leaf::{Leaf, LongValue, Lookup, Stored};
 use crate::node::search::Spot;
 use crate::node::view::Node;
 use crate::tree::{FrameNode, Tree, counted};
@@ -71,6 +71,19 @@ impl Tree {
         out.clear();
         let (here, node, spot) = self.find(pool, &mut OptimisticAccess, key)?;
         Leaf { here, node }.read_short(spot, out)
+    }
+
+    /// Replaces `out` by what the leaf has for `key`: the value, or what describes it.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what `out` holds then has no meaning.
+    pub fn try_get_stored(&self, pool: &Pool, key: &[u8], out: &mut Vec<u8>) -> Attempt<Stored> {
+        let mut attempt = || {
+            out.clear();
+            let (here, node, spot) = self.find(pool, &mut OptimisticAccess, key)?;
+            Leaf { here, node }.read_stored(spot, out)
+        };
+        counted(pool, attempt())
     }
 
     /// Looks up whether `key` exists, without its value.

@@ -186,7 +186,7 @@ impl Tree {
             fit @ (Fit::InPlace | Fit::Rebuild) => {
                 let seat = (leaf, is_rightmost);
                 let cut = self.put_in_leaf(token, marks, seat, (fit, spot, record), work)?;
-                if let Some(cut) = cut {
+                if let Some(cut) = cut.filter(|_| !work.is_frugal) {
                     self.part(pool, token, marks, record.key, cut, work);
                 }
                 Ok(Round::Done {

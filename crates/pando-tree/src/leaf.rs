@@ -141,6 +141,27 @@ impl<'p> Leaf<'p> {
         self.contains(spot).map(Some)
     }
 
+    /// Appends what the leaf has for the key at `spot` to `out`.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart::Conflict`] when the leaf has changed: what was appended has no
+    /// meaning.
+    pub(crate) fn read_stored(&self, spot: Spot, out: &mut Vec<u8>) -> Attempt<Stored> {
+        let mut stored = Stored::Absent;
+        if spot.exact {
+            let slot = self.node.slot(spot.index);
+            stored = match (slot.is_chunked(), slot.is_overflow()) {
+                (false, false) => Stored::Value,
+                (false, true) => Stored::Overflow,
+                (true, false) => Stored::Chunks,
+                (true, true) => Stored::ChunksInOverflow,
+            };
+            self.node.append_value(slot, out);
+        }
+        self.here.validate()?;
+        Ok(stored)
+    }
+
     /// What the leaf says of the value at `spot`, for which [`Leaf::read_short`] had no answer: its
     /// overflow header, or, appended to `out`, the blob reference of a value in chunks.
     ///
@@ -160,6 +181,21 @@ impl<'p> Leaf<'p> {
         self.here.validate()?;
         Ok(LongValue::Read(lookup))
     }
+}
+
+/// What a leaf has for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Nothing: the key does not exist.
+    Absent,
+    /// The value itself.
+    Value,
+    /// The overflow header of the value.
+    Overflow,
+    /// The blob reference of a value in chunks.
+    Chunks,
+    /// The overflow header of such a blob reference.
+    ChunksInOverflow,
 }
 
 /// What a leaf says of a value that is not read in one step.

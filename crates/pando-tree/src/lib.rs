@@ -53,7 +53,7 @@ pub use free_tree::FreedStep;
 pub use get::Located;
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
-pub use leaf::Lookup;
+pub use leaf::{Lookup, Stored};
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
 pub use pack::Packed;

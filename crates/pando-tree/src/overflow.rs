@@ -53,7 +53,26 @@ impl OverflowHeader {
         let words = node.words();
         let page_size = PageSize::new(words.len() * 8)?;
         let start = slot.value_start();
-        let sizes = load(words, start);
+        let word = |index| load(words, start + index);
+        Self::of_words(page_size, node.value_bytes(slot), word)
+    }
+
+    /// Reads the overflow header in `bytes`, which a leaf of pages of `page_size` had. Returns
+    /// `None` if it is not valid.
+    pub fn decode(page_size: PageSize, bytes: &[u8]) -> Option<Self> {
+        let word = |index: usize| {
+            let mut word = [0; 8];
+            let bytes = bytes.get(8 * index..).unwrap_or(&[]);
+            let len = bytes.len().min(word.len());
+            word[..len].copy_from_slice(&bytes[..len]);
+            u64::from_le_bytes(word)
+        };
+        Self::of_words(page_size, bytes.len(), word)
+    }
+
+    /// Reads the header of `bytes` bytes, whose words `word` returns.
+    fn of_words(page_size: PageSize, bytes: usize, word: impl Fn(usize) -> u64) -> Option<Self> {
+        let sizes = word(0);
         let value_bytes = (sizes & 0xFFFF_FFFF) as usize;
         let pages = (sizes >> 32) as usize;
         let whole = pages == value_bytes.div_ceil(payload_bytes_max(page_size));
@@ -65,11 +84,11 @@ impl OverflowHeader {
         } else {
             pages.div_ceil(ids_per_index(page_size))
         };
-        if ids_count > IDS_MAX || node.value_bytes(slot) != 8 + 4 * ids_count {
+        if ids_count > IDS_MAX || bytes != 8 + 4 * ids_count {
             return None;
         }
         let ids = std::array::from_fn(|index| {
-            let word = load(words, start + 1 + index / 2);
+            let word = word(1 + index / 2);
             PageId(low_u32(word >> (32 * (index % 2))))
         });
         Some(Self {

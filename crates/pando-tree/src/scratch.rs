@@ -22,6 +22,10 @@ pub struct Scratch {
     pub(crate) old: OldValue,
     /// Pages that nothing names any longer, and that the current apply section still has to free.
     pub(crate) pending_frees: Vec<PageId>,
+    /// Overflow pages of old values are kept, and not freed.
+    keeps_old: bool,
+    /// Overflow pages of old values that nothing names any longer, and that were kept.
+    kept: Vec<PageId>,
     /// Number of values, or parts of trees, that were leaked because the list of their pages was
     /// unreadable.
     pub(crate) leaks: u64,
@@ -90,6 +94,8 @@ pub(crate) struct Work {
     /// A neighbour's key, between which and a new key a separator is chosen.
     pub(crate) key: Vec<u8>,
     pub(crate) nearby: Nearby,
+    /// Leaves are split only when they are full.
+    pub(crate) is_frugal: bool,
     /// The leaf that another thread changed before the current change could.
     pub(crate) lost: Option<PageId>,
 }
@@ -120,9 +126,17 @@ impl Scratch {
         Self::default()
     }
 
+    /// Makes empty buffers for changes that split leaves only when these are full, and not because
+    /// writers contend for them.
+    pub fn frugal() -> Self {
+        let mut scratch = Self::default();
+        scratch.work.is_frugal = true;
+        scratch
+    }
+
     /// Returns whether an apply section may end: no page is staged or still to be freed.
     pub fn is_finished(&self) -> bool {
-        self.pending_frees.is_empty() && self.staged.header().is_empty()
+        self.pending_frees.is_empty() && self.kept.is_empty() && self.staged.header().is_empty()
     }
 
     /// Forgets the leaf of the last insertion, so that the next one may go to another pool.
@@ -151,6 +165,11 @@ impl Scratch {
         std::mem::take(&mut self.old.list)
     }
 
+    /// Gives back what [`Scratch::take_blob_ref`] has returned, to be taken once more.
+    pub fn put_back_blob_ref(&mut self, blob: Vec<u8>) {
+        self.old.list = blob;
+    }
+
     /// Returns whether the change can do without the unreadable `page`, because it is a part of the
     /// value that is replaced or removed. Pages that only `page` names are leaked then.
     #[must_use]
@@ -160,6 +179,18 @@ impl Scratch {
             self.old.lost.push(page);
         }
         is_new
+    }
+
+    /// Chooses whether changes free the overflow pages of the values that they replace or remove,
+    /// or keep them for [`Scratch::take_kept`].
+    pub fn keep_old_pages(&mut self, keep: bool) {
+        self.keeps_old = keep;
+    }
+
+    /// Takes the overflow pages that changes have kept. Nothing names them any longer, and the
+    /// caller frees them.
+    pub fn take_kept(&mut self) -> Vec<PageId> {
+        std::mem::take(&mut self.kept)
     }
 
     /// Returns the number of leaks since the last call.
@@ -174,9 +205,12 @@ impl Scratch {
         self.old.lost.clear();
     }
 
-    /// Frees the old value's pages, which nothing names any longer.
+    /// Frees the old value's pages, which nothing names any longer, or keeps them.
     pub(crate) fn free_old(&mut self, pool: &Pool, token: &ApplyToken<'_>) {
         self.end_old();
+        if self.keeps_old {
+            self.kept.append(&mut self.old.to_free);
+        }
         self.pending_frees.append(&mut self.old.to_free);
         // The caller's try_finish frees what has to wait.
         let _later = self.try_finish(pool, token);

@@ -10,6 +10,7 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 use crate::node::text;
 use crate::node::view::Node;
 use crate::overflow::{OverflowHeader, payload_bytes_max, read_index};
+use crate::tree::Tree;
 use crate::word::load;
 
 /// Maximum number of pages that are requested at once.
@@ -36,6 +37,48 @@ struct Source {
     header: OverflowHeader,
 }
 
+impl Source {
+    fn of_leaf(leaf: &Optimistic<'_>, header: &OverflowHeader) -> Self {
+        Self {
+            leaf: leaf.page(),
+            frame_hint: leaf.hint(),
+            version: leaf.version(),
+            header: *header,
+        }
+    }
+
+    fn of_no_leaf(header: &OverflowHeader) -> Self {
+        Self {
+            leaf: PageId::NONE,
+            frame_hint: 0,
+            version: 0,
+            header: *header,
+        }
+    }
+}
+
+impl Tree {
+    /// Replaces `out` by the value in overflow pages that `header` describes, which a leaf of this
+    /// tree has had: see [`Tree::try_get_stored`]. The caller keeps the pages from being freed, and
+    /// begins with a new `reader`.
+    ///
+    /// # Errors
+    /// As [`Tree::try_get`].
+    pub fn try_get_kept(
+        &self,
+        pool: &Pool,
+        header: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        let decoded = OverflowHeader::decode(pool.page_size(), header);
+        let Some(header) = decoded else {
+            return Err(Restart::Damaged(self.root, "has had no such long value"));
+        };
+        reader.read_kept(pool, self.id, &header, out)
+    }
+}
+
 impl ValueReader {
     /// Makes a reader without buffers.
     pub fn new() -> Self {
@@ -51,13 +94,34 @@ impl ValueReader {
         header: &OverflowHeader,
         out: &mut Vec<u8>,
     ) -> Attempt<()> {
-        self.begin(leaf, header)?;
+        self.begin(Some(leaf), Source::of_leaf(leaf, header))?;
         let result = self
             .read_ids(pool, tree, header)
             .and_then(|()| self.copy_pages(pool, tree, header));
         // An error counts only if the leaf still names these pages.
         leaf.validate()?;
         result?;
+        self.end(header, out);
+        Ok(())
+    }
+
+    /// Replaces `out` by the value that `header` describes, which a leaf has had. Its pages are
+    /// kept by the caller.
+    fn read_kept(
+        &mut self,
+        pool: &Pool,
+        tree: TreeId,
+        header: &OverflowHeader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        self.begin(None, Source::of_no_leaf(header))?;
+        self.read_ids(pool, tree, header)?;
+        self.copy_pages(pool, tree, header)?;
+        self.end(header, out);
+        Ok(())
+    }
+
+    fn end(&mut self, header: &OverflowHeader, out: &mut Vec<u8>) {
         debug_assert_eq!(
             self.buffer.len(),
             header.value_bytes,
@@ -65,25 +129,19 @@ impl ValueReader {
         );
         std::mem::swap(out, &mut self.buffer);
         self.source = None;
-        Ok(())
     }
 
-    fn begin(&mut self, leaf: &Optimistic<'_>, header: &OverflowHeader) -> Attempt<()> {
+    fn begin(&mut self, leaf: Option<&Optimistic<'_>>, source: Source) -> Attempt<()> {
         self.wanted.clear();
-        let source = Source {
-            leaf: leaf.page(),
-            frame_hint: leaf.hint(),
-            version: leaf.version(),
-            header: *header,
-        };
         if self.source != Some(source) {
             // Lengths are trusted from here on.
-            leaf.validate()?;
+            leaf.map_or(Ok(()), Optimistic::validate)?;
             self.source = Some(source);
             self.ids.clear();
             self.pages_copied = 0;
             self.buffer.clear();
-            self.buffer.reserve(header.value_bytes.next_multiple_of(8));
+            self.buffer
+                .reserve(source.header.value_bytes.next_multiple_of(8));
         }
         Ok(())
     }
