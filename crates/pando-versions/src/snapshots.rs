@@ -197,16 +197,21 @@ impl Place {
         }
     }
 
-    /// Replaces the bound of a snapshot that begins by its LSN. Nobody else changes the word of
-    /// such a snapshot.
-    fn set(&self, lsn: Lsn) {
-        let word = Slot::At(lsn).word();
-        match &self.whence {
+    /// Replaces the bound of a snapshot that begins by its LSN, unless others have ended it.
+    fn set(&self, bound: Lsn, lsn: Lsn) {
+        let (from, to) = (Slot::Beginning(bound).word(), Slot::At(lsn).word());
+        let set = |word: &AtomicU64| {
             // Release: a caller that ends the snapshot has its LSN.
-            Whence::Slot(index) => self.line.slots[*index].store(word, Ordering::Release),
-            Whence::Crowd(own) => self
-                .line
-                .change_crowd(|_| own.store(word, Ordering::Release)),
+            let set = word.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
+            let is_ended = |now| Slot::of(now) == Slot::Ended;
+            debug_assert!(
+                set.is_ok() || set.is_err_and(is_ended),
+                "the slot of another"
+            );
+        };
+        match &self.whence {
+            Whence::Slot(index) => set(&self.line.slots[*index]),
+            Whence::Crowd(own) => self.line.change_crowd(|_| set(own)),
         }
     }
 }
@@ -243,7 +248,7 @@ impl Beginning {
     /// When `lsn` is below the bound.
     pub fn at(self, lsn: Lsn) -> Registration {
         assert!(lsn >= self.bound, "{lsn} is below {}", self.bound);
-        self.place.set(lsn);
+        self.place.set(self.bound, lsn);
         Registration {
             place: self.place,
             lsn,
@@ -311,14 +316,24 @@ impl Snapshots {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Makes commits look no longer, unless there is a snapshot. Returns true if they do not.
+    /// Makes commits look no longer, unless there is a snapshot that others have not ended. Returns
+    /// true if they do not.
     pub fn turn_off(&self, _closed: &Closed<'_>) -> bool {
         self.is_on.store(false, Ordering::Relaxed);
         // SeqCst: pairs with the fence in begin; see the module.
         fence(Ordering::SeqCst);
-        let used = !self.is_empty();
-        self.is_on.store(used, Ordering::Relaxed);
-        !used
+        let needed = self.is_needed();
+        self.is_on.store(needed, Ordering::Relaxed);
+        !needed
+    }
+
+    /// Returns whether commits have to save anything for anybody.
+    pub fn is_needed(&self) -> bool {
+        let mut needed = false;
+        for line in self.lines.iter() {
+            line.for_each(|_, _| needed = true);
+        }
+        needed
     }
 
     /// Registers a snapshot that will begin at `bound`, a reserved end of the log, or later. If the
@@ -363,6 +378,27 @@ impl Snapshots {
             if self.lines.iter().any(|line| end_at(line, oldest)) {
                 return Some(oldest);
             }
+        }
+    }
+
+    /// Ends all snapshots that read below `limit`, those that are about to begin, too: for a batch
+    /// at `limit` that cannot save what they read.
+    pub fn end_below(&self, limit: Lsn) {
+        let ended = Slot::Ended.word();
+        let end = |word: &AtomicU64| {
+            let mut now = word.load(Ordering::Acquire);
+            while Slot::of(now).bounds().is_some_and(|(low, _)| low < limit.0) {
+                // Release: as in end_at.
+                let end = word.compare_exchange(now, ended, Ordering::Release, Ordering::Acquire);
+                match end {
+                    Ok(_) => break,
+                    Err(changed) => now = changed,
+                }
+            }
+        };
+        for line in self.lines.iter() {
+            line.slots.iter().for_each(end);
+            line.change_crowd(|crowd| crowd.iter().for_each(|word| end(word)));
         }
     }
 

@@ -44,6 +44,11 @@ impl Model {
     }
 
     fn commit(&self) {
+        self.commit_saving(true);
+    }
+
+    /// Commits. `has_room`: versions are saved; otherwise whoever would need one is ended.
+    fn commit_saving(&self, has_room: bool) {
         let inside = self.inside.lock();
         let old = self.leaf.load(Ordering::Relaxed);
         let lsn = self.reserved.load(Ordering::Relaxed) + 8;
@@ -51,7 +56,10 @@ impl Model {
         if self.snapshots.is_on() {
             let newest = self.versions.lock().last().map_or(0, |version| version.0);
             if self.snapshots.look(Lsn(lsn)).any_from(Lsn(newest)) {
-                self.versions.lock().push((lsn, old));
+                match has_room {
+                    true => self.versions.lock().push((lsn, old)),
+                    false => self.snapshots.end_below(Lsn(lsn)),
+                }
             }
         }
         self.leaf.store(lsn, Ordering::Release);
@@ -122,6 +130,9 @@ fn a_snapshot_without_a_slot_reads_the_value_of_its_lsn() {
     check(3, || {
         let model = Model::new(true);
         let other = model.snapshots.begin(model.reserved_end());
+        let other = other.at(model.reserved_end());
+        // It keeps the slot, and nothing is saved for it.
+        assert_eq!(model.snapshots.end_oldest(), Some(Lsn(8)));
         beside(&model, Model::commit, Model::read);
         drop(other);
     });
@@ -145,19 +156,25 @@ fn a_mode_that_is_turned_off_stays_on_for_who_begins() {
     });
 }
 
-/// A generation that is dropped at the horizon had nothing that the snapshot needs.
+/// A generation that is dropped at the horizon had nothing that the snapshot needs, whoever drops
+/// it.
 #[test]
 fn what_is_dropped_at_the_horizon_is_not_needed() {
-    let commit_and_drop = |model: &Model| {
-        model.commit();
+    let drop_versions = |model: &Model| {
         let horizon = model.snapshots.horizon(|| model.reserved_end());
         model
             .versions
             .lock()
             .retain(|version| version.0 > horizon.0);
     };
-    check(3, move || {
-        beside(&Model::new(true), commit_and_drop, Model::read);
+    check(2, move || {
+        let model = Model::new(true);
+        let dropping = thread::spawn({
+            let model = model.clone();
+            move || drop_versions(&model)
+        });
+        beside(&model, Model::commit, Model::read);
+        dropping.join().expect("it does not panic");
     });
 }
 
@@ -172,5 +189,22 @@ fn a_snapshot_that_was_ended_shows_nothing_that_was_dropped() {
     };
     check(3, move || {
         beside(&Model::new(true), commit_end_and_drop, Model::read);
+    });
+}
+
+/// A commit that cannot save ends whoever would need what it replaces, also while that begins.
+#[test]
+fn a_snapshot_whose_version_is_not_saved_is_ended() {
+    let without_room = |model: &Model| model.commit_saving(false);
+    check(3, move || {
+        beside(&Model::new(true), without_room, Model::read);
+    });
+    check(3, move || {
+        let model = Model::new(true);
+        let other = model.snapshots.begin(model.reserved_end());
+        let other = other.at(model.reserved_end());
+        assert_eq!(model.snapshots.end_oldest(), Some(Lsn(8)));
+        beside(&model, without_room, Model::read);
+        drop(other);
     });
 }

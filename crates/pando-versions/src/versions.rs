@@ -37,7 +37,7 @@ pub struct Versions {
 }
 
 /// Working memory of a thread that saves or finds versions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct VersionScratch {
     pub(crate) stem: Stem,
     value: Vec<u8>,
@@ -46,6 +46,19 @@ pub struct VersionScratch {
     bound: Vec<u8>,
     tree: Scratch,
     pub(crate) reader: ValueReader,
+}
+
+impl Default for VersionScratch {
+    fn default() -> Self {
+        Self {
+            stem: Stem::default(),
+            value: Vec::new(),
+            sought: Sought::default(),
+            bound: Vec::new(),
+            tree: Scratch::frugal(),
+            reader: ValueReader::new(),
+        }
+    }
 }
 
 /// What [`Versions::find`] has found.
@@ -144,13 +157,14 @@ impl Versions {
     }
 
     /// Returns the most frames that the versions of a batch can need: `writes` of them, whose keys
-    /// and values have `bytes` together.
+    /// and values have `bytes` together. Leaves that others add meanwhile are not counted.
     pub fn frames_for(&self, writes: u64, bytes: u64) -> u64 {
-        // A write splits a leaf once, and once more if writers contend for it. Splits of existing
-        // leaves are bounded by their number, and those of new ones by the bytes: half a page each.
+        // A write splits at most one leaf. The leaves that are there can be split once each, and
+        // those that are made have a quarter of a page at least.
         let new = bytes.div_ceil(self.frame_bytes() / 4);
-        let leaves = (2 * writes).min(self.used() + new + 1);
-        // Nodes above have two entries at least; a root that is split takes one page more.
+        let leaves = writes.min(self.used() + new + 1);
+        // A node above takes at least two more children before it is split again. A root that is
+        // split takes one page more.
         2 * leaves + 4
     }
 
@@ -173,9 +187,30 @@ impl Versions {
         (reserved + self.used() < self.frames()).then_some(room)
     }
 
+    /// Returns whether that many frames could be reserved now.
+    pub fn could_reserve(&self, frames: u64) -> bool {
+        self.reserved() + frames + self.used() < self.frames()
+    }
+
+    /// Returns whether that many frames could be reserved if nothing else were reserved.
+    pub fn has_room_besides_reserved(&self, frames: u64) -> bool {
+        frames + self.used() < self.frames()
+    }
+
     /// Returns the number of reserved frames.
     pub fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether there is a generation for commits to put versions into.
+    pub fn has_generation(&self) -> bool {
+        self.generations.newest().is_some()
+    }
+
+    /// Returns whether the newest generation has no versions, or there is none.
+    pub fn is_newest_empty(&self) -> bool {
+        let newest = self.generations.newest();
+        newest.is_none_or(|newest| newest.largest() == Lsn(0))
     }
 
     /// Returns whether the newest generation has grown enough to be followed by another one.
@@ -200,19 +235,32 @@ impl Versions {
         true
     }
 
-    /// Frees the generations that no snapshot needs: none reads below `horizon`. With the proof
-    /// that the gate is closed also the newest one. One caller at a time. Returns whether it has
-    /// freed any.
-    pub fn drop_unneeded(&self, horizon: Lsn, closed: Option<&Closed<'_>>) -> bool {
+    /// Frees the generations that no snapshot needs, but for the newest: none reads below
+    /// `horizon`. One caller at a time. Returns whether it has freed any.
+    pub fn drop_unneeded(&self, horizon: Lsn) -> bool {
         let mut has_freed = false;
-        while let Some(tree) = self.generations.hide_oldest(horizon, closed) {
-            self.free(tree);
+        while let Some(tree) = self.generations.hide_oldest(horizon, None) {
+            self.free_tree(tree);
             has_freed = true;
         }
         has_freed
     }
 
-    fn free(&self, tree: Tree) {
+    /// Hides the generations that no snapshot needs, the newest too, from all that look for
+    /// versions from now on. The caller frees them once it has opened the gate. Callers and those
+    /// of [`Versions::drop_unneeded`] take turns.
+    #[must_use = "they are to be freed"]
+    pub fn hide_unneeded(&self, horizon: Lsn, closed: &Closed<'_>) -> Vec<Tree> {
+        let hide = || self.generations.hide_oldest(horizon, Some(closed));
+        std::iter::from_fn(hide).collect()
+    }
+
+    /// Frees hidden generations.
+    pub fn free(&self, hidden: &[Tree]) {
+        hidden.iter().for_each(|tree| self.free_tree(*tree));
+    }
+
+    fn free_tree(&self, tree: Tree) {
         let guard = self.enter();
         let token = self.pool.apply_token(&guard);
         let mut scratch = Scratch::new();

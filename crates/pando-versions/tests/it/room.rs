@@ -81,7 +81,7 @@ fn the_oldest_snapshot_is_ended_first_and_its_versions_go() {
     assert!(save(2000) && save(4000));
     turn();
     assert!(save(4008) && save(4800));
-    assert!(!versions.drop_unneeded(snapshots.horizon(|| Lsn(5000)), None));
+    assert!(!versions.drop_unneeded(snapshots.horizon(|| Lsn(5000))));
     for (number, ended) in snapshot.iter().enumerate() {
         assert!(!ended.is_ended());
         assert_eq!(snapshots.end_oldest(), Some(ended.lsn()), "{number}");
@@ -89,12 +89,13 @@ fn the_oldest_snapshot_is_ended_first_and_its_versions_go() {
     }
     assert_eq!(snapshots.end_oldest(), None);
     assert!(!save(5600), "nobody reads");
-    assert!(versions.drop_unneeded(snapshots.horizon(|| Lsn(5600)), None));
+    assert!(versions.drop_unneeded(snapshots.horizon(|| Lsn(5600))));
     let closed = gate.close();
-    assert!(!snapshots.turn_off(&closed), "their owners have them");
+    assert!(snapshots.turn_off(&closed), "nothing is saved for them");
+    assert!(!snapshots.is_empty(), "their owners have them");
     drop(snapshot);
-    assert!(snapshots.turn_off(&closed) && snapshots.is_empty());
-    assert!(versions.drop_unneeded(Lsn(5600), Some(&closed)));
+    assert!(snapshots.is_empty());
+    versions.free(&versions.hide_unneeded(Lsn(5600), &closed));
     assert_eq!(versions.used(), 0);
 }
 

@@ -174,7 +174,7 @@ impl Store {
                 self.versions.open_generation(&self.gate.close());
             }
             let horizon = self.snapshots.horizon(|| self.end());
-            self.versions.drop_unneeded(horizon, None);
+            self.versions.drop_unneeded(horizon);
             if self.versions.used() * 2 > self.versions.frames() {
                 self.snapshots.end_oldest();
             }
@@ -182,7 +182,9 @@ impl Store {
                 let closed = self.gate.close();
                 if self.snapshots.is_on() && self.snapshots.turn_off(&closed) {
                     let horizon = self.snapshots.horizon(|| self.end());
-                    self.versions.drop_unneeded(horizon, Some(&closed));
+                    let hidden = self.versions.hide_unneeded(horizon, &closed);
+                    drop(closed);
+                    self.versions.free(&hidden);
                 }
             }
             thread::yield_now();
@@ -232,7 +234,9 @@ fn run(writers: usize, readers: usize, reads: u64) {
     assert!(store.snapshots.is_empty());
     let closed = store.gate.close();
     assert!(store.snapshots.turn_off(&closed));
-    store.versions.drop_unneeded(store.end(), Some(&closed));
+    store
+        .versions
+        .free(&store.versions.hide_unneeded(store.end(), &closed));
     assert_eq!(store.versions.used(), 0, "a frame was lost");
     assert_eq!(store.versions.reserved(), 0);
 }

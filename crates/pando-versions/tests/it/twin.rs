@@ -86,7 +86,7 @@ impl Twin {
         let _none_is_free = random.bool() && self.versions.open_generation(&closed);
         drop(closed);
         let horizon = self.snapshots.horizon(|| self.lsn);
-        self.versions.drop_unneeded(horizon, None);
+        self.versions.drop_unneeded(horizon);
     }
 
     /// Checks every key at `snapshot`, and some ranges.
@@ -196,7 +196,8 @@ fn run(seed: u64, page_bytes: usize, len_max: usize, value_max: usize) {
     drop(open);
     let closed = twin.gate.close();
     assert!(twin.snapshots.turn_off(&closed), "all have ended");
-    twin.versions.drop_unneeded(twin.lsn, Some(&closed));
+    twin.versions
+        .free(&twin.versions.hide_unneeded(twin.lsn, &closed));
     drop(closed);
     assert_eq!(twin.versions.used(), 0, "a frame was lost");
 }
