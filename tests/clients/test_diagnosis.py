@@ -70,8 +70,8 @@ class Diagnosis(ServerTest):
         info = r.info("memory")
         self.assertEqual(info["maxmemory"], 64 << 20)
         self.assertEqual(info["used_memory"], sum(info[f"memory_{part}"] for part in (
-            "frames", "page_table", "log_buffers", "images", "chunk_buffers", "tables", "watches",
-            "cursors", "connections", "statistics")))
+            "frames", "page_table", "log_buffers", "images", "chunk_buffers", "tables", "old_versions",
+            "watches", "cursors", "connections", "statistics")))
 
     def test_info_by_command(self):
         r = self.redis

@@ -6,6 +6,8 @@
 //!       root page (u32).
 //!     * Chunks of a removed value: key = LSN, 255, id of the first chunk (u32, big-endian); value
 //!       = 2, page ids of chunks (u32).
+//!     * Overflow pages of a value that was replaced or removed while a snapshot read it: key =
+//!       LSN, 255, id of the first page (u32, big-endian); value = 3, page ids (u32).
 //!
 //! Trees of users start at [`FIRST_USER_TREE`]. The roots of the system trees are pages 0 and 1.
 
@@ -28,6 +30,7 @@ pub const TABLE_NAME_BYTES_MAX: usize = 255;
 
 const GARBAGE_DROPPED_TREE: u8 = 1;
 const GARBAGE_CHUNKS: u8 = 2;
+const GARBAGE_PAGES: u8 = 3;
 const KEY_OF_CHUNKS: u8 = 0xff;
 /// Maximum number of chunks of one garbage row, which one apply section frees.
 pub const GARBAGE_CHUNKS_MAX: usize = 128;
@@ -80,6 +83,9 @@ pub enum GarbageRow {
     DroppedTree(TreeRow),
     /// Chunks that no leaf names any longer, 1 to [`GARBAGE_CHUNKS_MAX`].
     Chunks(Vec<PageId>),
+    /// Overflow pages that no leaf names any longer, and that a snapshot has kept, 1 to
+    /// [`GARBAGE_CHUNKS_MAX`].
+    Pages(Vec<PageId>),
     /// Pages or chunks of a tree that nothing readable names: see [`crate::lost`].
     Leaked {
         /// The tree.
@@ -94,11 +100,12 @@ pub enum GarbageRow {
 impl GarbageRow {
     /// Returns the value of a row of chunks.
     pub fn encode_chunks(chunks: &[PageId]) -> Vec<u8> {
-        debug_assert!((1..=GARBAGE_CHUNKS_MAX).contains(&chunks.len()));
-        let mut row = Vec::with_capacity(1 + 4 * chunks.len());
-        row.push(GARBAGE_CHUNKS);
-        row.extend(chunks.iter().flat_map(|page| page.0.to_le_bytes()));
-        row
+        encode_ids(GARBAGE_CHUNKS, chunks)
+    }
+
+    /// Returns the value of a row of overflow pages.
+    pub fn encode_pages(pages: &[PageId]) -> Vec<u8> {
+        encode_ids(GARBAGE_PAGES, pages)
     }
 
     /// Reads the value of a row.
@@ -108,13 +115,16 @@ impl GarbageRow {
     pub fn decode(value: &[u8]) -> Result<Self, Damage> {
         match value.split_first() {
             Some((&GARBAGE_DROPPED_TREE, row)) => TreeRow::decode(row).map(Self::DroppedTree),
-            Some((&GARBAGE_CHUNKS, ids))
+            Some((kind @ (&GARBAGE_CHUNKS | &GARBAGE_PAGES), ids))
                 if ids.len().is_multiple_of(4)
                     && (1..=GARBAGE_CHUNKS_MAX).contains(&(ids.len() / 4)) =>
             {
                 let ids = ids.as_chunks::<4>().0.iter();
-                let pages = ids.map(|id| PageId(u32::from_le_bytes(*id)));
-                Ok(Self::Chunks(pages.collect()))
+                let ids = ids.map(|id| PageId(u32::from_le_bytes(*id))).collect();
+                Ok(match *kind {
+                    GARBAGE_CHUNKS => Self::Chunks(ids),
+                    _ => Self::Pages(ids),
+                })
             }
             Some((&GARBAGE_LEAKED, row)) => match decode_leaks(row) {
                 Some((tree, count)) => Ok(Self::Leaked { tree, count }),
@@ -127,6 +137,15 @@ impl GarbageRow {
             ))),
         }
     }
+}
+
+/// Returns the value of a row that lists `ids`.
+fn encode_ids(kind: u8, ids: &[PageId]) -> Vec<u8> {
+    debug_assert!((1..=GARBAGE_CHUNKS_MAX).contains(&ids.len()));
+    let mut row = Vec::with_capacity(1 + 4 * ids.len());
+    row.push(kind);
+    row.extend(ids.iter().flat_map(|page| page.0.to_le_bytes()));
+    row
 }
 
 /// Returns the key of a garbage row. Rows of one batch sort after those of older ones.
@@ -176,7 +195,16 @@ mod tests {
         let chunks: Vec<PageId> = (7..7 + GARBAGE_CHUNKS_MAX as u32).map(PageId).collect();
         let bytes = GarbageRow::encode_chunks(&chunks);
         assert_eq!(GarbageRow::decode(&bytes), Ok(GarbageRow::Chunks(chunks)));
-        for bad in [&bytes[..1], &bytes[..4], &[3, 0, 0, 0, 0][..], &[][..]] {
+        let pages = vec![PageId(3), PageId(9)];
+        let row = GarbageRow::encode_pages(&pages);
+        assert_eq!(GarbageRow::decode(&row), Ok(GarbageRow::Pages(pages)));
+        for bad in [
+            &bytes[..1],
+            &bytes[..4],
+            &[3, 0, 0, 0][..],
+            &[9, 0, 0, 0, 0],
+            &[],
+        ] {
             assert!(GarbageRow::decode(bad).is_err());
         }
         let long = [&bytes[..], &[0; 4]].concat();

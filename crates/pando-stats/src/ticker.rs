@@ -101,6 +101,7 @@ tickers! {
         RestartsDirty "restarts_dirty" "steps" "Steps begun again that had to wait for fewer dirty frames.";
         RestartsPins "restarts_pins" "steps" "Steps begun again that had to wait for a pin share.";
         RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";
+        RestartsVersions "restarts_versions" "steps" "Steps begun again that had to wait for room for values that snapshots still read.";
         RestartsJob "restarts_job" "steps" "Steps that waited for a job of an engine thread.";
         ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
         PinShares "pin_shares" "operations" "Operations that took a pin share to make progress.";

@@ -21,6 +21,7 @@ use crate::state::fetchers::Fetchers;
 use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
 use crate::state::loads::Loads;
+use crate::state::old_versions::OldVersions;
 use crate::state::read_bounds::ReadBounds;
 use crate::state::read_requests::Reads;
 use crate::state::underfull_leaves::UnderfullLeaves;
@@ -67,6 +68,8 @@ pub(crate) struct Engine {
     pub(crate) loads: Loads,
     /// The LSN up to which reads may show what they have found (decision 060).
     pub(crate) read_bounds: ReadBounds,
+    /// Registered snapshots, and the versions that they still read (decision 067).
+    pub(crate) old_versions: OldVersions,
     /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
     /// The store's random key for hashes of keys.
@@ -102,6 +105,7 @@ impl Engine {
     pub(crate) fn new(
         store: Store,
         log: Log<AnyDevice>,
+        old_versions: OldVersions,
         checkpoint: CheckpointState,
         settings: Settings,
         recovered: Recovered,
@@ -130,6 +134,7 @@ impl Engine {
             loads: Loads::new(store.next_tree.load(Ordering::Relaxed)),
             store,
             log,
+            old_versions,
             checkpoint,
             options,
             budget,
@@ -170,12 +175,14 @@ impl Engine {
     pub(crate) fn poison(&self, cause: impl std::fmt::Display) {
         self.store.poison(cause);
         self.log.wake_waiters();
+        self.old_versions.waiters.notify_all();
     }
 
     /// As [`Store::poisoned_by`]; also wakes all waiters of the log.
     pub(crate) fn poisoned_by(&self, cause: &Error) -> Error {
         let error = self.store.poisoned_by(cause);
         self.log.wake_waiters();
+        self.old_versions.waiters.notify_all();
         error
     }
 

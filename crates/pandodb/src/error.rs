@@ -100,6 +100,11 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The store has ended the snapshot, because the memory for values that only snapshots read
+    /// was needed for newer ones. Begin another one.
+    SnapshotEnded,
+    /// A snapshot of one store was asked for a table of another one.
+    OtherStore,
     /// A table that is to be loaded is not empty.
     NotEmpty {
         /// Its name.
@@ -231,6 +236,11 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::SnapshotEnded => f.write_str(
+                "the snapshot was ended: commits needed the memory for what it reads; \
+                 begin another one, or raise max_memory",
+            ),
+            Self::OtherStore => f.write_str("the table belongs to another store"),
             Self::NotEmpty { name } => write!(f, "table '{name}' is not empty"),
             Self::NotAscending { entry } => {
                 write!(

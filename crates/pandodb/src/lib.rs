@@ -29,7 +29,7 @@
 //! reads of a durable store that have found it (see [`Builder::durable_reads`]). Point reads are
 //! linearizable. No reader sees a batch in part, key by key: a read of a leaf that a batch is being
 //! applied to waits until the batch is applied. Iterators return committed entries, each as of some
-//! moment during the iteration: they are not snapshots.
+//! moment during the iteration; a [`Snapshot`] shows all tables as of one moment.
 //!
 //! # Limits
 //!
@@ -84,6 +84,7 @@ mod writes;
 pub use api::batch::Batch;
 pub use api::db::Db;
 pub use api::iter::{Entry, Iter};
+pub use api::snapshot::Snapshot;
 pub use api::table::Table;
 pub use blobs::value::LargeValue;
 pub use commit::steps::Outcome;

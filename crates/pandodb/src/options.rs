@@ -357,6 +357,8 @@ pub(crate) struct Budget {
     pub(crate) segments: u32,
     /// Bytes for what is kept in memory about tables.
     pub(crate) tables_bytes: u64,
+    /// Bytes for old versions that snapshots read; a part of the rest.
+    pub(crate) versions_bytes: u64,
 }
 
 impl Budget {
@@ -401,6 +403,7 @@ impl Budget {
             segment_bytes,
             segments: u32::try_from(segments).expect("LOG_BYTES_MAX bounds them"),
             tables_bytes,
+            versions_bytes: memory / 32,
         }
     }
 }

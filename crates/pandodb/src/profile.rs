@@ -40,6 +40,8 @@ pub enum Wait {
     Pins,
     /// A batch that is being applied.
     Applied,
+    /// Room for values that snapshots still read.
+    Versions,
     /// A job of an engine thread.
     Job,
     /// The log, until the commit is durable.
@@ -48,7 +50,7 @@ pub enum Wait {
 
 impl Wait {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Page,
         Self::Conflict,
         Self::Frames,
@@ -59,6 +61,7 @@ impl Wait {
         Self::Dirty,
         Self::Pins,
         Self::Applied,
+        Self::Versions,
         Self::Job,
         Self::Durable,
     ];
@@ -76,6 +79,7 @@ impl Wait {
             Self::Dirty => "dirty",
             Self::Pins => "pins",
             Self::Applied => "applied",
+            Self::Versions => "versions",
             Self::Job => "job",
             Self::Durable => "durable",
         }

@@ -214,7 +214,7 @@ fn get_cold(place: &Place) -> u64 {
     1
 }
 
-const ENGINE: [Drive; 42] = [
+const ENGINE: [Drive; 43] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -292,6 +292,9 @@ const ENGINE: [Drive; 42] = [
     }),
     ("restarts_applied", warm, |place| {
         register(place, WaitReason::Applied(Lsn(0)))
+    }),
+    ("restarts_versions", warm, |place| {
+        register(place, WaitReason::Versions(1))
     }),
     ("restarts_job", warm, |place| {
         let job = Arc::new(Job::new(WriteSet::default()));

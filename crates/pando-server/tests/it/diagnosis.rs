@@ -170,7 +170,13 @@ fn the_memory_budget_is_shown_part_by_part() {
     assert_eq!(whole, bytes(&after, "maxmemory"));
     let used: u64 = parts
         .iter()
-        .chain(&["watches", "cursors", "connections", "statistics"])
+        .chain(&[
+            "old_versions",
+            "watches",
+            "cursors",
+            "connections",
+            "statistics",
+        ])
         .map(|part| bytes(&after, &format!("memory_{part}")))
         .sum();
     assert_eq!(used, bytes(&after, "used_memory"));

@@ -234,13 +234,14 @@ fn space(figures: &Figures<'_>) -> Panel {
 }
 
 /// Parts of the memory budget: the field of INFO, and its label here.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 11] = [
     ("memory_frames", "frames"),
     ("memory_page_table", "page table"),
     ("memory_log_buffers", "log buffers"),
     ("memory_images", "images"),
     ("memory_chunk_buffers", "large values"),
     ("memory_tables", "tables"),
+    ("memory_old_versions", "snapshots"),
     ("memory_watches", "watched keys"),
     ("memory_cursors", "cursors of SCAN"),
     ("memory_connections", "connections"),

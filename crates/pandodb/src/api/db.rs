@@ -100,6 +100,7 @@ impl Owner {
         engine.store.space.waiters().notify_all();
         engine.store.pool.image_waiters().notify_all();
         engine.log.wake_waiters();
+        engine.old_versions.waiters.notify_all();
         for thread in threads {
             thread.thread().unpark();
             if thread.join().is_err() {

@@ -7,12 +7,17 @@ use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
 use pando_pool::Restart;
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue};
+use pando_sync::Arc;
+use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
 
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
 use crate::read::ahead::{Position, ReadAhead};
+use crate::read::at::unless_ended;
+use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
+use crate::wait::reason::Step;
 
 /// Key and value of an entry.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -23,9 +28,13 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 pub struct Iter<'t> {
     table: Cow<'t, Table>,
+    /// The moment that it shows; None: each leaf as it is when it is read.
+    snapshot: Option<Cow<'t, Snapshot>>,
     front: End,
     back: End,
     done: bool,
+    /// Why it fails before it begins.
+    failed: Option<Error>,
 }
 
 /// One end of the range that is left.
@@ -35,6 +44,9 @@ struct End {
     /// Where the range continues; returned keys are excluded.
     bound: Bound<Vec<u8>>,
     leaf: LeafCopy,
+    /// The records of `leaf` at the snapshot, if they are not those of `leaf`.
+    merged: Option<Box<MergedLeaf>>,
+    is_merged: bool,
     /// Number of the next record in `leaf`; None: the leaf must be loaded.
     next: Option<usize>,
     ahead: ReadAhead,
@@ -46,8 +58,26 @@ impl End {
             direction,
             bound,
             leaf: LeafCopy::new(),
+            merged: None,
+            is_merged: false,
             next: None,
             ahead: ReadAhead::default(),
+        }
+    }
+
+    /// Number of records.
+    fn len(&self) -> usize {
+        match &self.merged {
+            Some(merged) if self.is_merged => merged.len(),
+            _ => self.leaf.len(),
+        }
+    }
+
+    /// Returns record `index` in scan order.
+    fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
+        match &self.merged {
+            Some(merged) if self.is_merged => merged.get(index),
+            _ => self.leaf.get(index),
         }
     }
 }
@@ -67,10 +97,21 @@ impl<'t> Iter<'t> {
         statistics.tick(pando_stats::Ticker::Scans, 1);
         Self {
             table,
+            snapshot: None,
             front: End::new(Direction::Forward, start),
             back: End::new(Direction::Backward, end),
             done: false,
+            failed: None,
         }
+    }
+
+    /// Makes it show the moment of `snapshot`.
+    pub(crate) fn at(mut self, snapshot: Cow<'t, Snapshot>) -> Self {
+        if !Arc::ptr_eq(self.table.db.engine(), snapshot.db().engine()) {
+            self.failed = Some(Error::OtherStore);
+        }
+        self.snapshot = Some(snapshot);
+        self
     }
 
     /// Returns the same iterator with a handle of its own, so that it may outlive the handle that
@@ -79,6 +120,11 @@ impl<'t> Iter<'t> {
         let nothing = |direction| End::new(direction, Bound::Unbounded);
         Iter {
             table: Cow::Owned(Table::clone(&self.table)),
+            snapshot: self
+                .snapshot
+                .take()
+                .map(|snapshot| Cow::Owned(snapshot.into_owned())),
+            failed: self.failed.take(),
             front: std::mem::replace(&mut self.front, nothing(Direction::Forward)),
             back: std::mem::replace(&mut self.back, nothing(Direction::Backward)),
             done: self.done,
@@ -121,6 +167,9 @@ impl<'t> Iter<'t> {
         direction: Direction,
         f: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Option<Result<R>> {
+        if let Some(error) = self.failed.take() {
+            return self.end_with(error);
+        }
         while !self.done {
             let position = match self.find(direction) {
                 Ok(Some(position)) => position,
@@ -132,7 +181,11 @@ impl<'t> Iter<'t> {
                 Direction::Backward => &mut self.back,
             };
             end.next = Some(position + 1);
-            let (key, value) = end.leaf.get(position);
+            // The entry is shown in place, and `end.bound` is changed before: two fields of `end`.
+            let (key, value) = match &end.merged {
+                Some(merged) if end.is_merged => merged.get(position),
+                _ => end.leaf.get(position),
+            };
             debug_assert!(
                 inside(key, &end.bound, direction),
                 "an entry is shown once, and in order"
@@ -140,7 +193,10 @@ impl<'t> Iter<'t> {
             exclude(&mut end.bound, key);
             let long = match value {
                 ScanValue::Inline(value) => return Some(Ok(f(key, value))),
-                ScanValue::Long => self.table.get(key),
+                ScanValue::Long => match &self.snapshot {
+                    Some(snapshot) => snapshot.get(&self.table, key),
+                    None => self.table.get(key),
+                },
             };
             match long {
                 Ok(Some(value)) => return Some(Ok(f(key, &value))),
@@ -165,16 +221,21 @@ impl<'t> Iter<'t> {
             Direction::Backward => (&mut self.back, &self.front),
         };
         let Some(position) = end.next else {
-            load(&self.table, end, &other.bound)?;
+            let snapshot = self.snapshot.as_deref();
+            load(&self.table, snapshot, end, &other.bound)?;
             return Ok(None);
         };
-        if position >= end.leaf.len() {
+        if position >= end.len() {
             match end.leaf.next_bound() {
                 Some(bound) => {
                     debug_assert!(
                         is_behind(bound, &end.bound, direction),
                         "a scan goes forward"
                     );
+                    if let Bound::Included(next) | Bound::Excluded(next) = bound {
+                        // What a snapshot does not show may go on far beyond the range.
+                        self.done = !inside(next, &other.bound, other.direction);
+                    }
                     end.bound = bound.map(<[u8]>::to_vec);
                     end.next = None;
                 }
@@ -182,7 +243,7 @@ impl<'t> Iter<'t> {
             }
             return Ok(None);
         }
-        let (key, _) = end.leaf.get(position);
+        let (key, _) = end.get(position);
         if !inside(key, &other.bound, other.direction) {
             self.done = true;
             return Ok(None);
@@ -228,16 +289,37 @@ fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -
     }
 }
 
+/// Returns the tree that `table` has, or had for `snapshot`.
+fn tree_of(table: &Table, snapshot: Option<&Snapshot>) -> Step<Tree> {
+    let tree = match snapshot {
+        Some(snapshot) => {
+            let tables = &table.db.engine().store.tables;
+            let tree = tables.tree_at(&table.state, snapshot.lsn());
+            unless_ended(snapshot.registration(), Ok(tree))?
+        }
+        None => table.state.tree(),
+    };
+    tree.ok_or_else(|| no_such_table(&table.state))
+}
+
 /// Loads into `end` the leaf where its range continues; `until` is the bound of the other end.
-fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
+fn load(
+    table: &Table,
+    snapshot: Option<&Snapshot>,
+    end: &mut End,
+    until: &Bound<Vec<u8>>,
+) -> Result<()> {
     let engine = table.db.engine();
     let End {
         direction,
         bound,
         leaf,
+        merged,
+        is_merged,
         ahead,
         ..
     } = end;
+    *is_merged = false;
     let position = Position {
         state: &table.state,
         from: bound,
@@ -246,9 +328,7 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
     };
     let mut missed = false;
     let debt = engine.block(|_| {
-        let Some(tree) = table.state.tree() else {
-            return Err(no_such_table(&table.state));
-        };
+        let tree = tree_of(table, snapshot)?;
         let from = position.from.as_ref().map(|key| &key[..]);
         let step = tree.try_scan_leaf(&engine.store.pool, from, *direction, leaf);
         if let Err(Restart::Fault(page)) = step
@@ -257,12 +337,25 @@ fn load(table: &Table, end: &mut End, until: &Bound<Vec<u8>>) -> Result<()> {
             missed = true;
             ahead.missed(engine, position, page);
         }
-        on_tree(&table.state, tree, step)?;
-        engine.check_marks(leaf.marks(), None)
+        let Some(snapshot) = snapshot else {
+            on_tree(&table.state, tree, step)?;
+            return engine.check_marks(leaf.marks(), None);
+        };
+        unless_ended(snapshot.registration(), step)?;
+        let lsn = snapshot.lsn();
+        if leaf.lsn_max() > lsn {
+            let versions = &engine.old_versions.versions;
+            let merged = merged.get_or_insert_default();
+            let step = merged.merge(versions, (tree.id, lsn), (from, *direction), leaf);
+            unless_ended(snapshot.registration(), step)?;
+            *is_merged = true;
+        }
+        Ok(engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None)))
     })?;
     engine.pay(debt)?;
     ahead.loaded(engine, position);
-    if end.leaf.is_empty()
+    if snapshot.is_none()
+        && end.leaf.is_empty()
         && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
             (&end.bound, table.state.tree())
     {
@@ -331,6 +424,29 @@ impl Table {
             None => Bound::Unbounded,
         };
         Iter::new(Cow::Borrowed(self), Bound::Included(prefix.to_vec()), end)
+    }
+}
+
+impl Snapshot {
+    /// Returns the entries of `table` with keys in `range` at this moment, ascending; `rev()` makes
+    /// it descending.
+    pub fn range<'s, 'k>(
+        &'s self,
+        table: &'s Table,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Iter<'s> {
+        table.range(range).at(Cow::Borrowed(self))
+    }
+
+    /// Returns all entries of `table` at this moment, as [`Snapshot::range`].
+    pub fn iter<'s>(&'s self, table: &'s Table) -> Iter<'s> {
+        table.iter().at(Cow::Borrowed(self))
+    }
+
+    /// Returns the entries of `table` whose keys begin with `prefix` at this moment, as
+    /// [`Snapshot::range`].
+    pub fn prefix<'s>(&'s self, table: &'s Table, prefix: &[u8]) -> Iter<'s> {
+        table.prefix(prefix).at(Cow::Borrowed(self))
     }
 }
 

@@ -5,4 +5,5 @@ pub(crate) mod catalogue;
 pub(crate) mod db;
 pub(crate) mod iter;
 pub(crate) mod many;
+pub(crate) mod snapshot;
 pub(crate) mod table;

@@ -5,9 +5,9 @@
 
 use std::ops::Bound;
 
-use pando_format::PageId;
 use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
 use pando_format::lost::decode_aside_key;
+use pando_format::{Lsn, PageId};
 use pando_pool::ApplyToken;
 use pando_stats::Ticker;
 use pando_sync::thread;
@@ -31,7 +31,7 @@ const STEP_PAGES: u64 = 48;
 #[derive(Debug)]
 enum Garbage {
     Tree(Tree),
-    /// Chunks of one row: those to free, and those that are still being read.
+    /// Chunks, or overflow pages, of one row: those to free, and those that are still being read.
     Chunks {
         free: Vec<PageId>,
         read: Vec<PageId>,
@@ -42,7 +42,7 @@ enum Garbage {
 #[derive(Debug)]
 enum Row {
     Free(Garbage),
-    /// It waits for readers that are looking for a blob reference.
+    /// It waits for readers that are looking for a blob reference, or for a snapshot.
     Looked,
     /// It waits for readers of its chunks, or names the tree of a load; both report when it is
     /// garbage.
@@ -52,6 +52,12 @@ enum Row {
 }
 
 impl Engine {
+    /// Returns the LSN below which no snapshot reads, or will read.
+    pub(crate) fn horizon(&self) -> Lsn {
+        let snapshots = &self.old_versions.snapshots;
+        snapshots.horizon(|| self.log.reserved_end())
+    }
+
     /// Tells the maintenance thread that there is new garbage.
     pub(crate) fn garbage_wanted(&self) {
         self.store.registry.want();
@@ -73,7 +79,7 @@ impl Engine {
         }
         let wanted = self.store.registry.wanted();
         self.store.registry.take_released(&mut kept.released);
-        kept.begin(self.log.applied());
+        kept.begin(self.log.applied(), self.horizon());
         for _ in 0..STEPS {
             let Some((key, garbage)) = self.look_for_garbage(kept)? else {
                 self.store.registry.serve(wanted, kept.looked());
@@ -272,7 +278,7 @@ impl Engine {
             let row = found.then(|| leaf.iter().next()).flatten();
             let row = row.filter(|(found, _)| *found == &key[..]);
             let row = row
-                .map(|(key, row)| self.look_at_row(key, row))
+                .map(|(key, row)| self.look_at_row(key, row, kept.horizon()))
                 .transpose()?;
             match row {
                 Some(Row::Free(garbage)) => return Ok(Some((key.to_vec(), garbage))),
@@ -289,7 +295,7 @@ impl Engine {
             // The rows have been read: a reader that registers from here on does not need their
             // chunks.
             for (key, row) in leaf.iter() {
-                match self.look_at_row(key, row)? {
+                match self.look_at_row(key, row, kept.horizon())? {
                     Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
                     Row::Left => kept.leave(key),
                     Row::Looked => kept.leave_looked(key),
@@ -313,7 +319,7 @@ impl Engine {
     }
 
     /// Returns what follows from a row, and from the readers of its chunks.
-    fn look_at_row(&self, key: &[u8], row: ScanValue<'_>) -> Result<Row> {
+    fn look_at_row(&self, key: &[u8], row: ScanValue<'_>, horizon: Lsn) -> Result<Row> {
         let damaged = |what: String| Error::corrupt("garbage table", what);
         if decode_aside_key(key).is_some() {
             return Ok(Row::Note);
@@ -327,12 +333,19 @@ impl Engine {
         if self.loads.owns(lsn, &row) {
             return Ok(Row::Left);
         }
+        if lsn > horizon && !matches!(row, GarbageRow::Leaked { .. } | GarbageRow::Aside) {
+            return Ok(Row::Looked);
+        }
         Ok(match row {
             GarbageRow::DroppedTree(row) => Row::Free(Garbage::Tree(Tree {
                 id: row.tree,
                 root: row.root,
             })),
             GarbageRow::Leaked { .. } | GarbageRow::Aside => Row::Note,
+            GarbageRow::Pages(pages) => Row::Free(Garbage::Chunks {
+                free: pages,
+                read: Vec::new(),
+            }),
             GarbageRow::Chunks(chunks) => {
                 let block = |page| {
                     self.store

@@ -20,6 +20,8 @@ pub(crate) struct KeptRows {
     last: Option<Vec<u8>>,
     /// Everything up to this LSN was applied when this search began.
     applied: Lsn,
+    /// No snapshot reads below this LSN; as of when this search began.
+    horizon: Lsn,
     /// Number of rows that this search has passed over because of looking readers.
     looked: u64,
     /// Keys of rows whose readers have gone.
@@ -27,12 +29,19 @@ pub(crate) struct KeptRows {
 }
 
 impl KeptRows {
-    /// Begins a search; everything up to `applied` is applied.
-    pub(crate) fn begin(&mut self, applied: Lsn) {
+    /// Begins a search; everything up to `applied` is applied, and no snapshot reads below
+    /// `horizon`.
+    pub(crate) fn begin(&mut self, applied: Lsn, horizon: Lsn) {
         assert!(applied >= self.applied, "what was settled is not applied");
         self.last.clone_from(&self.settled);
         self.applied = applied;
+        self.horizon = horizon;
         self.looked = 0;
+    }
+
+    /// No snapshot reads below this LSN.
+    pub(crate) fn horizon(&self) -> Lsn {
+        self.horizon
     }
 
     /// Returns where the search continues.
@@ -88,18 +97,18 @@ mod tests {
     #[test]
     fn a_look_begins_behind_what_was_applied_and_left() {
         let mut kept = KeptRows::default();
-        kept.begin(Lsn(20));
+        kept.begin(Lsn(20), Lsn(20));
         assert_eq!(kept.position(), Bound::Unbounded);
         for lsn in [8, 16, 20, 24] {
             kept.leave(&key(lsn));
             assert_eq!(kept.position(), Bound::Excluded(key(lsn)));
         }
         // There may be another row with LSN 20.
-        kept.begin(Lsn(30));
+        kept.begin(Lsn(30), Lsn(30));
         assert_eq!(kept.position(), Bound::Excluded(key(16)));
         kept.leave(&key(20));
         kept.leave(&key(24));
-        kept.begin(Lsn(30));
+        kept.begin(Lsn(30), Lsn(30));
         assert_eq!(kept.position(), Bound::Excluded(key(24)));
     }
 
@@ -107,18 +116,18 @@ mod tests {
     #[test]
     fn what_waits_for_a_look_is_looked_at_again_with_all_behind_it() {
         let mut kept = KeptRows::default();
-        kept.begin(Lsn(100));
+        kept.begin(Lsn(100), Lsn(100));
         kept.leave(&key(8));
         kept.leave_looked(&key(16));
         kept.leave(&key(24));
         assert_eq!(kept.looked(), 1);
         assert_eq!(kept.position(), Bound::Excluded(key(24)));
-        kept.begin(Lsn(100));
+        kept.begin(Lsn(100), Lsn(100));
         assert_eq!(kept.looked(), 0);
         assert_eq!(kept.position(), Bound::Excluded(key(8)));
         kept.unsettle();
         kept.leave(&key(16));
-        kept.begin(Lsn(100));
+        kept.begin(Lsn(100), Lsn(100));
         assert_eq!(kept.position(), Bound::Unbounded);
     }
 }

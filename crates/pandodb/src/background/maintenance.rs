@@ -5,10 +5,11 @@
 use pando_format::Lsn;
 use pando_pool::{ApplyToken, Attempt, Marks, Restart};
 use pando_sync::held::{Kind, assert_none};
-use pando_sync::{park, thread_waker};
+use pando_sync::{park, thread, thread_waker};
 use pando_tree::{Scratch, Tree};
 
 use crate::background::kept_rows::KeptRows;
+use crate::background::old_versions::{TURN, VersionCare};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::pages::store::pause;
@@ -37,6 +38,7 @@ impl Engine {
     pub(crate) fn run_maintenance(&self) {
         let mut scratch = Scratch::new();
         let mut kept = KeptRows::default();
+        let mut care = VersionCare::default();
         // Damage was logged; once is enough.
         let mut damaged = false;
         let mut poisoned = false;
@@ -53,6 +55,7 @@ impl Engine {
             self.store
                 .space
                 .grow_if_wanted(self.store.committed_blocks());
+            self.care_for_versions(&mut care);
             let wanted = self.store.registry.wanted();
             let worked = self.store.check_poison().and_then(|()| {
                 let leaves = self.tidy_leaves(&mut scratch)?;
@@ -87,11 +90,15 @@ impl Engine {
             let came = !self.underfull_leaves.is_empty() && self.store.check_poison().is_ok()
                 || self.store.registry.is_wanted()
                     && (idle || self.store.registry.wanted() != wanted)
-                || self.store.space.is_wanted();
+                || self.store.space.is_wanted()
+                || self.old_versions.is_wanted();
             if self.store.life.is_ended() || came {
                 continue;
             }
-            park();
+            match self.old_versions.snapshots.is_on() {
+                true => thread::park_timeout(TURN),
+                false => park(),
+            }
         }
     }
 

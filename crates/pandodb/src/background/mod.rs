@@ -3,3 +3,4 @@
 pub(crate) mod garbage;
 pub(crate) mod kept_rows;
 pub(crate) mod maintenance;
+pub(crate) mod old_versions;

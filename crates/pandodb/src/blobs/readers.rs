@@ -246,6 +246,11 @@ impl Registry {
         wanted <= self.served.load(Ordering::Acquire)
     }
 
+    /// Returns true if rows wait for readers that look, or for snapshots.
+    pub(crate) fn keeps_rows(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns true if any rows are left, including those that wait for readers.
     pub(crate) fn is_left(&self) -> bool {
         let is_kept = || {

@@ -39,8 +39,13 @@ pub(crate) struct NewValue<'a> {
 
 impl Store {
     /// Returns the most pages that garbage rows dirty when `writes` values are replaced or removed.
-    pub(crate) fn garbage_pages(&self, writes: u64) -> u64 {
-        let chunks = self.pool.chunks();
+    /// `keeps_pages`: overflow pages may have to be kept for snapshots.
+    pub(crate) fn garbage_pages(&self, writes: u64, keeps_pages: bool) -> u64 {
+        let chunks = match keeps_pages {
+            // Overflow pages get rows, too.
+            true => u64::from(self.pool.page_ids().high_water()),
+            false => self.pool.chunks(),
+        };
         if chunks == 0 {
             return 0;
         }
@@ -155,12 +160,42 @@ impl Store {
         new: Option<&BlobRef>,
         scratch: &mut Scratch,
     ) -> Result<()> {
+        self.enqueue_pages(token, lsn, scratch)?;
         let bytes = scratch.take_blob_ref();
         if bytes.is_empty() {
             return Ok(());
         }
         let enqueued = self.enqueue_blob(token, lsn, &bytes, new, scratch);
         unless_damaged(enqueued, "chunks of a value that is gone are leaked")
+    }
+
+    /// Makes garbage rows for the overflow pages that the last change of `scratch` has kept for
+    /// snapshots.
+    fn enqueue_pages(&self, token: &ApplyToken<'_>, lsn: Lsn, scratch: &mut Scratch) -> Result<()> {
+        let pages = scratch.take_kept();
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // The rows are changes of their own, which leave no blob reference.
+        let blob = scratch.take_blob_ref();
+        let rows = pages.chunks(GARBAGE_CHUNKS_MAX);
+        let enqueued = rows.map(|row| {
+            let marks = Marks {
+                lsn,
+                multi_lsn: Lsn(0),
+            };
+            let key = chunk_garbage_key(lsn, row[0]);
+            let value = GarbageRow::encode_pages(row);
+            let done = self.apply(token, GARBAGE, marks, &key, Some(&value), scratch);
+            done.map(drop)
+        });
+        let enqueued = enqueued.collect::<Result<()>>();
+        scratch.put_back_blob_ref(blob);
+        self.registry.want();
+        unless_damaged(
+            enqueued,
+            "overflow pages of a value that is gone are leaked",
+        )
     }
 
     fn enqueue_blob(

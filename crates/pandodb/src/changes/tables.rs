@@ -14,7 +14,7 @@ use pando_tree::{Scratch, Tree, ValueReader};
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
-use crate::tables::state::{CATALOGUE, GARBAGE, TableState};
+use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch, TableState};
 
 /// One change of a table, as the log describes it.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +31,17 @@ pub(crate) struct Change<'a> {
 
 impl Store {
     /// Applies one change of a table, with the gate closed. `index` distinguishes the changes of
-    /// one batch. `created` is the state to use for a new table; None makes one. Blocks.
+    /// `batch`. `created` is the state to use for a new table; None makes one. Blocks.
     pub(crate) fn apply_change(
         &self,
         token: &ApplyToken<'_>,
         change: Change<'_>,
         created: Option<&Arc<TableState>>,
-        lsn: Lsn,
+        batch: TableBatch,
         index: u32,
         scratch: &mut Scratch,
     ) -> Result<()> {
+        let lsn = batch.lsn;
         let marks = Marks {
             lsn,
             multi_lsn: lsn,
@@ -75,7 +76,7 @@ impl Store {
         let Some(new) = change.new else {
             self.apply(token, CATALOGUE, marks, name, None, scratch)?;
             if let Some(state) = state {
-                self.tables.set_tree(&state, None);
+                self.tables.set_tree(&state, None, batch);
             }
             return Ok(());
         };
@@ -105,7 +106,7 @@ impl Store {
             (None, Some(created)) => created.clone(),
             (None, None) => self.tables.absent(change.name),
         };
-        self.tables.set_tree(&table, Some(row));
+        self.tables.set_tree(&table, Some(row), batch);
         if let Some(filled) = change.filled {
             let entries = i64::try_from(filled.entries).expect("counted, or checked by replay");
             self.tables.add(&table, entries);

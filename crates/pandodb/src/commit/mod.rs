@@ -1,11 +1,13 @@
 //! Commits: turn a set of writes into changed pages. [`steps`] has the order of the steps.
 
+pub(crate) mod before_images;
 pub(crate) mod blobs;
 pub(crate) mod buffers;
 pub(crate) mod delete_room;
 pub(crate) mod leaf_checks;
 pub(crate) mod leaf_pins;
 pub(crate) mod log_room;
+pub(crate) mod page_id_room;
 pub(crate) mod pages;
 pub(crate) mod second_look;
 pub(crate) mod section;

@@ -5,7 +5,8 @@
 //!    the keys that were read.
 //! 3. Enter the gate; check that the tables and all values read are unchanged; append the record.
 //!    From then on others may overwrite what was read.
-//! 4. Apply the record, leaf by leaf.
+//! 4. Save what registered snapshots still read of what the batch replaces (decision 067), and
+//!    apply the record, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock (decision 006).
 //!
 //! Steps 1 to 3 do not block: an attempt that cannot continue gives everything back, and the commit
@@ -19,13 +20,15 @@ use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
+use pando_sync::gate::GateGuard;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
+use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
-use crate::blobs::value::LargeValue;
 use crate::changes::blobs::NewValue;
+use crate::commit::before_images::ReservedVersions;
 use crate::commit::delete_room::DeleteWait;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
@@ -60,6 +63,10 @@ pub(crate) struct CommitScratch {
     stripe_refusals: u32,
     /// What a commit that only deletes waits for on a full disk.
     delete_wait: DeleteWait,
+    /// Working memory for the versions of what the batch replaces.
+    pub(crate) versions: VersionScratch,
+    /// Bytes in leaves that the batch replaces, as an earlier attempt has found.
+    replaced_bytes: Option<u64>,
     /// After a fault: further pages that the batch needs, besides the page of the fault.
     pub(crate) wanted: Vec<PageId>,
 }
@@ -101,6 +108,7 @@ impl CommitScratch {
     pub(crate) fn reset(&mut self) {
         self.ready = false;
         self.checked = 0;
+        self.replaced_bytes = None;
     }
 
     /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
@@ -183,6 +191,8 @@ struct Reserved<'a> {
     garbage: u64,
     _blocks: BlockReservation<'a>,
     ids: IdReservation<'a>,
+    /// Room for the versions of what the batch replaces; None if nobody may need them.
+    versions: Option<ReservedVersions<'a>>,
     // Dropped before the share that allows them.
     _pins: Vec<PagePin<'a>>,
     _share: StepShare<'a>,
@@ -214,14 +224,7 @@ impl Engine {
         let reserved = reserved?;
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
-        if reserved.garbage < self.store.garbage_pages(set.len() as u64) {
-            // Values in chunks were written since the reservation. What the keys hold cannot change
-            // from here on, so a reservation made by the next attempt suffices.
-            return Err(WaitReason::Gate.into());
-        }
-        let Some(guard) = self.store.pool.gate().try_enter() else {
-            return Err(WaitReason::Gate.into());
-        };
+        let (guard, saves) = self.enter(set, &reserved, &mut scratch.replaced_bytes)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either visible here, or comes after this
@@ -255,9 +258,13 @@ impl Engine {
         debug_assert!(self.log.applied() < lsn, "it is applied already");
         locked.end_shares();
         steps.end(CommitStep::Append);
-        let places = (&scratch.order[..], &scratch.fingers[..]);
         let token = self.store.pool.apply_token(&guard);
-        self.apply_batch(&token, set, places, lsn, &reserved.ids, &mut scratch.tree)
+        let places = (&scratch.order[..], &scratch.fingers[..]);
+        let (tree, ids) = (&mut scratch.tree, &reserved.ids);
+        if saves {
+            self.save_replaced(set, places.0, lsn, (&mut scratch.versions, tree));
+        }
+        self.apply_batch(&token, set, places, lsn, ids, tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
         section.check_ids(&reserved.ids);
@@ -279,6 +286,29 @@ impl Engine {
         Ok(Outcome::Committed(Some(lsn)))
     }
 
+    /// Enters the gate, if the reservations still suffice: with the stripes held, what the keys of
+    /// the batch hold cannot change from here on. `replaced_bytes` is what it replaces in leaves,
+    /// if that had to be found out. Returns whether what the batch replaces has to be saved for
+    /// snapshots.
+    fn enter(
+        &self,
+        set: &WriteSet,
+        reserved: &Reserved<'_>,
+        replaced_bytes: &mut Option<u64>,
+    ) -> Step<(GateGuard<'_>, bool)> {
+        if reserved.garbage < self.garbage_pages(set) {
+            // Values in chunks were written since the reservation, or the first snapshot has begun.
+            return Err(WaitReason::Gate.into());
+        }
+        let Some(guard) = self.store.pool.gate().try_enter() else {
+            return Err(WaitReason::Gate.into());
+        };
+        match self.may_save(set, reserved.versions.as_ref(), replaced_bytes) {
+            Some(saves) => Ok((guard, saves)),
+            None => Err(Restart::Conflict.into()),
+        }
+    }
+
     /// Step 1: takes all reservations, and pins leaves, or says what to wait for.
     fn reserve_all(
         &self,
@@ -296,7 +326,7 @@ impl Engine {
             return Err(Error::BatchTooLarge { bytes, limit }.into());
         }
         let log = self.reserve_log(bytes)?;
-        let garbage = self.store.garbage_pages(set.len() as u64);
+        let garbage = self.garbage_pages(set);
         let pages = self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
@@ -317,6 +347,7 @@ impl Engine {
             return Err(WaitReason::Dirty.into());
         }
         let ids = self.reserve_ids(set, urgent)?;
+        let versions = self.reserve_versions(set, scratch.replaced_bytes)?;
         let frames = scratch.order.len() as u64;
         let share = self
             .pin_budget
@@ -345,60 +376,24 @@ impl Engine {
             garbage,
             _blocks: reservation,
             ids,
+            versions,
             _pins: pins,
             _share: share,
         })
     }
 
-    /// Reserves ids for the new chunks of a batch, whose blocks were taken when the chunks were
-    /// written.
-    ///
-    /// # Errors
-    /// [`Error::Full`] when fewer ids are left than all reservations together need.
-    pub(crate) fn reserve_ids(&self, set: &WriteSet, urgent: bool) -> Result<IdReservation<'_>> {
-        self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum(), urgent)
-    }
-
-    /// Reserves `count` page ids, in addition to those of pages whose blocks are reserved. An
-    /// `urgent` caller, a delete, may take ids for which a merge of the mapping has no room.
-    ///
-    /// # Errors
-    /// As [`Engine::reserve_ids`], and when a merge would have no room on a full disk.
-    pub(crate) fn reserve_page_ids(&self, count: u64, urgent: bool) -> Result<IdReservation<'_>> {
-        let reserve = &self.store.mapping_reserve;
-        let ids = self.store.pool.page_ids();
-        let try_reserve = |without_room: u64| {
-            let available = || ids.available().saturating_sub(without_room);
-            self.store.space.try_reserve_ids(count, available)
-        };
-        let without_room = reserve.ids_without_room() * u64::from(!urgent);
-        if let Some(reservation) = try_reserve(without_room) {
-            return Ok(reservation);
-        }
-        if urgent || without_room == 0 {
-            return Err(self.page_ids_error());
-        }
-        // Background work makes room ahead of time; here it was too slow.
-        self.store.keep_mapping_room();
-        match try_reserve(reserve.ids_without_room()) {
-            Some(reservation) => Ok(reservation),
-            None if try_reserve(0).is_none() => Err(self.page_ids_error()),
-            None => Err(Error::Full {
-                what: "there is no room for a mapping of more pages; delete keys or make room"
-                    .into(),
-            }),
-        }
-    }
-
-    /// The error for a store that has run out of page ids.
-    pub(crate) fn page_ids_error(&self) -> Error {
-        let what = format!(
-            "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
-            self.store.pool.page_ids().high_water(),
-            self.options.max_memory,
-            self.options.max_memory * 2
-        );
-        Error::Full { what }
+    /// Saves what snapshots still read of what the writes in `order` replace. If there is such a
+    /// snapshot, `tree` keeps what lies outside of leaves until [`Scratch::keep_old_pages`].
+    fn save_replaced(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        lsn: Lsn,
+        (versions, tree): (&mut VersionScratch, &mut Scratch),
+    ) {
+        let writes = order.iter().map(|at| set.write_at(*at));
+        let writes = writes.map(|(table, key, _)| (&*set.tables[table].state, key));
+        tree.keep_old_pages(self.save_versions(lsn, writes, versions));
     }
 
     /// Step 4: applies the writes in `order`. `ids` are those of the new chunks.
@@ -432,6 +427,7 @@ impl Engine {
             self.apply_one(token, state, marks, (key, value), ids, scratch)?;
             at += 1;
         }
+        scratch.keep_old_pages(false);
         Ok(())
     }
 

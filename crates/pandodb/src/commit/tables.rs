@@ -14,6 +14,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{park, thread_waker};
 use pando_tree::{Scratch, Tree};
+use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
 use crate::changes::tables::Change;
@@ -21,7 +22,7 @@ use crate::commit::delete_room::DeleteWait;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::space::reservations::IdReservation;
-use crate::tables::state::{CATALOGUE, GARBAGE};
+use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch};
 use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::set::{TableChange, Value, WriteSet};
@@ -58,6 +59,20 @@ impl Engine {
 
     /// Commits one batch that changes tables. Blocks.
     fn change_tables(&self, set: &mut WriteSet) -> Result<JobEnd> {
+        let mut replaced_bytes = None;
+        loop {
+            if let Some(end) = self.change_tables_once(set, &mut replaced_bytes)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// As [`Engine::change_tables`]; None if it has to begin again.
+    fn change_tables_once(
+        &self,
+        set: &mut WriteSet,
+        replaced_bytes: &mut Option<u64>,
+    ) -> Result<Option<JobEnd>> {
         self.check_writable()?;
         if set.reads.is_empty() && set.watched.is_empty() {
             set.refresh_trees_of_changes();
@@ -70,7 +85,7 @@ impl Engine {
             .clone()
             .any(|name| self.store.tables.get(name).is_some())
         {
-            return Ok(JobEnd::Conflict { watched: false });
+            return Ok(Some(JobEnd::Conflict { watched: false }));
         }
         self.store.tables.check_room(&mut names)?;
         let new_trees = self.new_trees(set)?;
@@ -82,7 +97,7 @@ impl Engine {
                 limit,
             });
         }
-        let garbage = self.store.garbage_pages(set.len() as u64);
+        let garbage = self.garbage_pages(set);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
@@ -108,12 +123,17 @@ impl Engine {
             }
         })?;
         let ids = self.reserve_ids(set, urgent)?;
+        let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
+        let saves = self.may_save(set, versions.as_ref(), replaced_bytes);
+        if saves.is_none() || garbage < self.garbage_pages(set) {
+            return Ok(None);
+        }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
         // stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
-            return Ok(JobEnd::Conflict { watched });
+            return Ok(Some(JobEnd::Conflict { watched }));
         }
         self.check_empty(set)?;
         let _pinned = self.pin_for_changes(set)?;
@@ -121,10 +141,10 @@ impl Engine {
         let record = (log, &payload[..]);
         let lsn = self.log_and_apply(&token, set, &new_trees, record, &ids, pages)?;
         drop(closed);
-        drop((blocks_reserved, ids));
+        drop((blocks_reserved, ids, versions));
         self.store.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
-        Ok(JobEnd::Committed(lsn))
+        Ok(Some(JobEnd::Committed(lsn)))
     }
 
     /// Appends the record of a batch and applies it. The caller has closed the gate, and has
@@ -316,6 +336,22 @@ impl Engine {
             set.table_changes.len(),
             "each change has its tree, or none"
         );
+        let snapshots = &self.old_versions.snapshots;
+        let batch = match snapshots.is_on() {
+            true => TableBatch {
+                lsn,
+                horizon: snapshots.horizon(|| lsn),
+            },
+            false => TableBatch::unseen(lsn),
+        };
+        if snapshots.is_on() {
+            let writes = set
+                .writes()
+                .filter(|(table, ..)| !set.changes_table(*table));
+            let writes = writes.map(|(table, key, _)| (&*set.tables[table].state, key));
+            let keep = self.save_versions(lsn, writes, &mut VersionScratch::default());
+            scratch.keep_old_pages(keep);
+        }
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
             let old = match change {
@@ -338,7 +374,7 @@ impl Engine {
                 token,
                 change,
                 Some(&table.state),
-                lsn,
+                batch,
                 u32_of_len(index),
                 scratch,
             )?;

@@ -145,7 +145,9 @@ impl<'a> Named<'a> {
                     id: row.tree,
                     root: row.root,
                 })?,
-                GarbageRow::Chunks(chunks) => chunks.iter().for_each(|chunk| named.mark(*chunk)),
+                GarbageRow::Chunks(pages) | GarbageRow::Pages(pages) => {
+                    pages.iter().for_each(|page| named.mark(*page));
+                }
                 GarbageRow::Leaked { .. } | GarbageRow::Aside => {}
             }
         }

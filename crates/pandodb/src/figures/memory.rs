@@ -22,6 +22,8 @@ pub struct MemoryReport {
     pub chunk_buffers: MemoryShare,
     /// What is kept in memory about tables: names, trees and numbers of entries, half a KiB each.
     pub tables: MemoryShare,
+    /// Values that snapshots still read and commits have replaced; a part of the rest.
+    pub old_versions: MemoryShare,
     /// Upper bound of the bytes of counters and histograms; unused ones take no memory.
     pub statistics_bytes: u64,
 }
@@ -40,7 +42,8 @@ impl MemoryReport {
 
     /// Bytes that the parts have taken, without statistics.
     pub fn used_bytes(&self) -> u64 {
-        self.shares().iter().map(|share| share.used_bytes).sum()
+        let shares: u64 = self.shares().iter().map(|share| share.used_bytes).sum();
+        shares + self.old_versions.used_bytes
     }
 
     /// Bytes of the budget that are left to everything else.
@@ -76,6 +79,7 @@ impl Db {
                 used_bytes: engine.incoming.used_bytes() + engine.outgoing.used_bytes(),
             },
             tables: engine.store.tables.memory(),
+            old_versions: engine.old_versions.memory(),
             statistics_bytes: engine.store.statistics.bytes_max() as u64,
         }
     }

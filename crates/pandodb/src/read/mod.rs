@@ -11,9 +11,11 @@
 //! loaded by somebody else, if it cannot be read, or if the store is closed.
 
 pub(crate) mod ahead;
+pub(crate) mod at;
 pub(crate) mod buffers;
 pub(crate) mod debts;
 pub(crate) mod lending;
+pub(crate) mod merged_leaf;
 pub(crate) mod point;
 pub(crate) mod request;
 pub(crate) mod thread;

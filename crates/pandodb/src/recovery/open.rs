@@ -36,6 +36,7 @@ use crate::recovery::replay::{Replay, Replayed};
 use crate::recovery_progress::Meter;
 use crate::space::keeper::SpaceKeeper;
 use crate::state::checkpoint::{CheckpointState, Files};
+use crate::state::old_versions::OldVersions;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// Initial size of the data file.
@@ -301,7 +302,13 @@ fn finish(
         batches: replayed.records,
         bytes: replayed.log_bytes,
     };
-    let engine = Engine::new(store, log, CheckpointState::new(files), settings, recovered);
+    let old_versions = OldVersions::new(
+        store.pool.page_size(),
+        settings.budget.versions_bytes,
+        store.statistics.clone(),
+    )?;
+    let checkpoint = CheckpointState::new(files);
+    let engine = Engine::new(store, log, old_versions, checkpoint, settings, recovered);
     for (tree, key, fill) in replayed.underfull {
         // The maintenance thread does not exist yet; it checks the queue before it sleeps.
         let _wake = engine.underfull_leaves.push(tree, &key, fill);

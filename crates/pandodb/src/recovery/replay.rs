@@ -16,7 +16,7 @@ use crate::changes::tables::Change;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
-use crate::tables::state::TableState;
+use crate::tables::state::{TableBatch, TableState};
 
 /// Result of a replay.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
     fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
         let of_values = bytes / (store.pool.page_size().bytes() / 2);
-        let garbage = store.garbage_pages(operations.into());
+        let garbage = store.garbage_pages(operations.into(), false);
         let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
         store.space.want(pages * u64::from(store.page_blocks()));
         store.space.grow_if_wanted(store.committed_blocks());
@@ -249,7 +249,7 @@ impl<'a> Replay<'a> {
             token,
             change,
             None,
-            lsn,
+            TableBatch::unseen(lsn),
             u32_of_len(index),
             &mut self.scratch,
         )

@@ -37,7 +37,10 @@ impl Loads {
     pub(crate) fn owns(&self, lsn: Lsn, row: &GarbageRow) -> bool {
         match row {
             GarbageRow::DroppedTree(row) => lsn == Lsn(0) && self.is_of_this_life(row.tree),
-            GarbageRow::Chunks(_) | GarbageRow::Leaked { .. } | GarbageRow::Aside => false,
+            GarbageRow::Chunks(_)
+            | GarbageRow::Pages(_)
+            | GarbageRow::Leaked { .. }
+            | GarbageRow::Aside => false,
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod fetchers;
 pub(crate) mod helper;
 pub(crate) mod key_buffers;
 pub(crate) mod loads;
+pub(crate) mod old_versions;
 pub(crate) mod read_bounds;
 pub(crate) mod read_requests;
 pub(crate) mod underfull_leaves;

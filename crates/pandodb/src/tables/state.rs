@@ -11,7 +11,7 @@ use pando_format::cast::low_u32;
 use pando_format::catalogue::{
     CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
 };
-use pando_format::{PageId, TreeId};
+use pando_format::{Lsn, PageId, TreeId};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, RwLock, audit};
 use pando_tree::Tree;
@@ -44,6 +44,35 @@ pub(crate) struct TableState {
     changed: AtomicBool,
     /// Number of entries of the current tree.
     count: TableCount,
+    /// LSN of the batch that has given the table its present tree, or none; 0 if no snapshot reads
+    /// below it. Written while the gate is closed, before `row`.
+    since: AtomicU64,
+}
+
+/// What a table had before a batch changed it, for snapshots that read below that batch.
+#[derive(Debug)]
+struct Earlier {
+    table: Arc<TableState>,
+    /// LSN of the batch.
+    until: Lsn,
+    tree: Option<Tree>,
+}
+
+/// The batch that changes a table as a whole, and who may still read what the table was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableBatch {
+    /// LSN of the batch.
+    pub(crate) lsn: Lsn,
+    /// No snapshot reads below this.
+    pub(crate) horizon: Lsn,
+}
+
+impl TableBatch {
+    /// A batch of `lsn` while there is no snapshot, as in recovery.
+    pub(crate) fn unseen(lsn: Lsn) -> Self {
+        let horizon = Lsn(u64::MAX);
+        Self { lsn, horizon }
+    }
 }
 
 /// Average bytes that the maps, and the allocator's overhead, take per table.
@@ -124,6 +153,37 @@ struct Known {
     by_tree: HashMap<TreeId, Arc<TableState>>,
     /// Bytes of memory that they take.
     bytes: u64,
+    /// What snapshots may still read, ascending by LSN.
+    earlier: Vec<Earlier>,
+}
+
+impl Known {
+    /// Returns the tree that `table` had for a snapshot of `lsn`.
+    fn tree_at(&self, table: &TableState, lsn: Lsn) -> Option<Tree> {
+        let mut earlier = self.earlier.iter();
+        let first = earlier.find(|one| std::ptr::eq(&*one.table, table) && one.until > lsn);
+        first.map_or_else(|| table.tree(), |earlier| earlier.tree)
+    }
+
+    /// Notes what `table` has before `batch` changes it. Returns what no snapshot needs any longer,
+    /// to be dropped when no lock is held.
+    fn keep_tree(&mut self, table: &Arc<TableState>, batch: TableBatch) -> Vec<Earlier> {
+        let TableBatch { lsn, horizon } = batch;
+        let unneeded = |earlier: &Earlier| earlier.until <= horizon;
+        let count = self.earlier.partition_point(unneeded);
+        let unneeded = self.earlier.drain(..count).collect();
+        if lsn > horizon {
+            self.earlier.push(Earlier {
+                table: table.clone(),
+                until: lsn,
+                tree: table.tree(),
+            });
+            // Release: pairs with the Acquire in tree_at, also for a reader that does not see the
+            // row that is set next.
+            table.since.store(lsn.0, Ordering::Release);
+        }
+        unneeded
+    }
 }
 
 /// The tables by name, and by tree for replay.
@@ -157,7 +217,31 @@ impl Tables {
             row: AtomicU64::new(0),
             changed: AtomicBool::new(false),
             count: FreeCounts::take(&self.counts),
+            since: AtomicU64::new(0),
         })
+    }
+
+    /// Returns the tree that `table` had for a snapshot of `lsn`; None if it did not exist.
+    pub(crate) fn tree_at(&self, table: &TableState, lsn: Lsn) -> Option<Tree> {
+        let now = table.tree();
+        // Acquire: a caller that has seen a new row sees the LSN of its batch, too.
+        if table.since.load(Ordering::Acquire) <= lsn.0 {
+            return now;
+        }
+        self.known.read().tree_at(table, lsn)
+    }
+
+    /// Returns the table that was called `name` for a snapshot of `lsn`.
+    pub(crate) fn get_at(&self, name: &str, lsn: Lsn) -> Option<Arc<TableState>> {
+        let known = self.known.read();
+        let now = known.by_name.get(name).map(|named| &named.0);
+        let earlier = known.earlier.iter().map(|earlier| &earlier.table);
+        let mut all = now
+            .into_iter()
+            .chain(earlier)
+            .filter(|table| *table.name == *name);
+        all.find(|table| known.tree_at(table, lsn).is_some())
+            .cloned()
     }
 
     /// Returns the table called `name`.
@@ -169,15 +253,21 @@ impl Tables {
     /// Adds a table of the catalogue; `entries` is its number in the mapping's journal.
     pub(crate) fn load(&self, name: &str, row: TreeRow, entries: i64) {
         let table = self.absent(name);
-        self.set_tree(&table, Some(row));
+        self.set_tree(&table, Some(row), TableBatch::unseen(Lsn(0)));
         table.count.add(entries);
     }
 
     /// Gives the table another tree, which is empty, or none, which removes the table. The gate
     /// must be closed, or this is recovery.
-    pub(crate) fn set_tree(&self, table: &Arc<TableState>, row: Option<TreeRow>) {
+    pub(crate) fn set_tree(
+        &self,
+        table: &Arc<TableState>,
+        row: Option<TreeRow>,
+        batch: TableBatch,
+    ) {
         audit::name("tables", &**table);
         let mut known = self.known.write();
+        let unneeded = known.keep_tree(table, batch);
         if let Some(old) = table.tree() {
             known.by_tree.remove(&old.id);
         }
@@ -204,6 +294,8 @@ impl Tables {
             known.by_tree.len(),
             "a table has one tree"
         );
+        drop(known);
+        drop(unneeded);
     }
 
     /// Adds to the number of entries of `table`. The caller is inside the gate.

@@ -71,6 +71,18 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
     }
 }
 
+impl<P: FnMut(u64, u64)> Walk<'_, P> {
+    /// Notes the overflow pages of a row of the garbage table.
+    pub(crate) fn dead_pages(&mut self, pages: &[PageId]) {
+        for page in pages {
+            let is_page = self.store.pool.is_used(*page) && self.store.pool.chunk(*page).is_none();
+            if self.own(*page, "garbage table") && !is_page {
+                self.damage(page.to_string(), "is to be freed as a page, and is none");
+            }
+        }
+    }
+}
+
 /// Checks the extents that an operation of the log names, and marks them as allocated.
 pub(crate) fn check_extents(store: &Store, lsn: Lsn, operation: &Operation<'_>) -> Result<()> {
     let Operation::PutChunks { value, .. } = operation else {

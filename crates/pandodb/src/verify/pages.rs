@@ -137,6 +137,10 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                         self.dead_chunks(&chunks);
                         continue;
                     }
+                    GarbageRow::Pages(pages) => {
+                        self.dead_pages(&pages);
+                        continue;
+                    }
                     GarbageRow::Leaked { tree, .. } => {
                         self.leaks.insert(tree);
                         continue;

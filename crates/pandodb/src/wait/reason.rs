@@ -44,6 +44,8 @@ pub(crate) enum WaitReason {
     Applied(Lsn),
     /// Until the record of the LSN is durable.
     Durable(Lsn),
+    /// Room for the versions of a batch: this many frames.
+    Versions(u64),
     /// The end of a job of an engine thread.
     Job(Arc<Job>),
 }
@@ -100,6 +102,7 @@ impl WaitReason {
             Self::Dirty => Ticker::RestartsDirty,
             Self::Pins(_) => Ticker::RestartsPins,
             Self::Applied(_) => Ticker::RestartsApplied,
+            Self::Versions(_) => Ticker::RestartsVersions,
             Self::Job(_) => Ticker::RestartsJob,
         })
     }
@@ -117,6 +120,7 @@ impl WaitReason {
             Self::Dirty => Wait::Dirty,
             Self::Pins(_) => Wait::Pins,
             Self::Applied(_) => Wait::Applied,
+            Self::Versions(_) => Wait::Versions,
             Self::Job(_) => Wait::Job,
             Self::Durable(_) => Wait::Durable,
         }

@@ -45,6 +45,37 @@ impl Engine {
         Ok(self.checkpoint.has_finished(asked) || self.store.life.is_checkpoint_stalled())
     }
 
+    /// Registers for room for `bytes` bytes in the log, or for the checkpoint that would make it
+    /// waiting for room.
+    fn register_for_log(&self, bytes: usize, waker: &Waker) -> Result<bool> {
+        self.log.space_waiters().register(waker);
+        self.store.room_waiters.register(waker);
+        self.check_served()?;
+        // The next attempt reports the error.
+        let has_room = !matches!(self.log.try_reserve(bytes), Ok(None));
+        // After the try: room that is made from here on wakes. If only the buffer is full, it needs
+        // a flush and no checkpoint.
+        let is_file_full = !has_room && !self.log.file_has_room(bytes);
+        if is_file_full {
+            self.checkpoint.request();
+        }
+        Ok(has_room || is_file_full && self.store.life.is_checkpoint_stalled())
+    }
+
+    /// Registers for room for versions, and wakes the thread that makes it.
+    fn register_for_versions(&self, frames: u64, waker: &Waker) -> Result<bool> {
+        let old = &self.old_versions;
+        old.waiters.register(waker);
+        self.check_served()?;
+        // If the mode is off, nothing has to be saved.
+        if !old.snapshots.is_on() || old.versions.could_reserve(frames) {
+            return Ok(true);
+        }
+        old.want(frames);
+        self.store.registry.work.notify_all();
+        Ok(false)
+    }
+
     /// Registers `waker` for the end of `reason`. Returns true if there is nothing to wait for, or
     /// no longer: then the caller tries again at once. Never blocks.
     ///
@@ -74,20 +105,7 @@ impl Engine {
                 self.stripes.waiters_of(*stripe).register(waker);
                 self.stripes.looks_free(*stripe, *how)
             }
-            WaitReason::LogSpace(bytes) => {
-                self.log.space_waiters().register(waker);
-                self.store.room_waiters.register(waker);
-                self.check_served()?;
-                // The next attempt reports the error.
-                let has_room = !matches!(self.log.try_reserve(*bytes), Ok(None));
-                // After the try: room that is made from here on wakes. If only the buffer is full,
-                // it needs a flush and no checkpoint.
-                let is_file_full = !has_room && !self.log.file_has_room(*bytes);
-                if is_file_full {
-                    self.checkpoint.request();
-                }
-                has_room || is_file_full && self.store.life.is_checkpoint_stalled()
-            }
+            WaitReason::LogSpace(bytes) => self.register_for_log(*bytes, waker)?,
             WaitReason::Blocks(blocks) => {
                 self.store.space.waiters().register(waker);
                 self.check_served()?;
@@ -122,6 +140,7 @@ impl Engine {
                 self.store.check_poison()?;
                 applied.map_err(|error| self.log_failed(error))?
             }
+            WaitReason::Versions(frames) => self.register_for_versions(*frames, waker)?,
             WaitReason::Durable(lsn) => self.when_durable(*lsn, waker)?,
             WaitReason::Job(job) => job.register(waker),
         })

@@ -36,6 +36,7 @@ mod salvage;
 mod scan_resistance;
 mod second_look;
 mod serial;
+mod snapshots;
 mod stored;
 mod tables;
 mod twin;

@@ -1,0 +1,188 @@
+//! Snapshots: one moment of a store, to read from.
+
+use std::cell::RefCell;
+
+use pando_format::Lsn;
+use pando_sync::Arc;
+use pando_versions::Registration;
+
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::read::at::ReadAt;
+use crate::wait::reason::WaitReason;
+
+thread_local! {
+    /// Working memory of reads at snapshots of this thread.
+    static WORK: RefCell<ReadAt> = RefCell::default();
+}
+
+/// The state of a store after all commits up to [`Snapshot::lsn`], whatever is committed since.
+/// Clones are handles of the same snapshot, which ends with the last of them; iterators count. It
+/// may be used by several threads at once, and keeps the store open.
+///
+/// While a snapshot is open, each commit keeps in memory what it replaces, if the snapshot still
+/// reads it, and dropped tables and replaced long values keep their space on disk. The memory is a
+/// 32nd of `max_memory`. When commits need more, the store ends the oldest snapshots: their reads
+/// return [`Error::SnapshotEnded`] from then on, and never anything wrong.
+///
+/// ```
+/// # fn main() -> Result<(), pandodb::Error> {
+/// let db = pandodb::Db::builder().open_in_memory()?;
+/// let accounts = db.table("accounts")?;
+/// accounts.put(b"alice", b"10")?;
+/// let snapshot = db.snapshot()?;
+/// accounts.put(b"alice", b"0")?;
+/// accounts.put(b"bob", b"10")?;
+/// assert_eq!(snapshot.get(&accounts, b"alice")?.as_deref(), Some(&b"10"[..]));
+/// assert_eq!(snapshot.iter(&accounts).count(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    open: Arc<Open>,
+}
+
+/// What the clones of a snapshot share.
+#[derive(Debug)]
+struct Open {
+    // Ends before the rows of the garbage table are told.
+    registration: Registration,
+    db: RowsAwait,
+}
+
+/// A handle of the store, which has rows of the garbage table looked at on drop: they may have
+/// waited for the snapshot.
+#[derive(Debug)]
+struct RowsAwait(Db);
+
+impl Drop for RowsAwait {
+    fn drop(&mut self) {
+        let registry = &self.0.engine().store.registry;
+        if registry.keeps_rows() {
+            registry.want();
+        }
+    }
+}
+
+impl Db {
+    /// Begins a snapshot: everything that was committed before this call is in it. Blocks until
+    /// batches that are being applied at this moment are applied.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Poisoned`]; [`Error::Full`] if there is no memory for what
+    /// commits replace.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let engine = self.engine();
+        engine.store.check_process()?;
+        if engine.store.life.is_closing() {
+            return Err(Error::Closed);
+        }
+        let snapshots = &engine.old_versions.snapshots;
+        let beginning = snapshots.begin(engine.log.reserved_end());
+        if !snapshots.is_on() {
+            engine.turn_snapshots_on()?;
+        }
+        let registration = beginning.at(engine.log.reserved_end());
+        let lsn = registration.lsn();
+        engine.block(|_| match engine.log.applied() >= lsn {
+            true => Ok(()),
+            false => Err(WaitReason::Applied(lsn).into()),
+        })?;
+        let open = Open {
+            registration,
+            db: RowsAwait(self.clone()),
+        };
+        Ok(Snapshot {
+            open: Arc::new(open),
+        })
+    }
+}
+
+impl Snapshot {
+    /// The LSN that it reads at: it shows the commits up to this one.
+    pub fn lsn(&self) -> Lsn {
+        self.open.registration.lsn()
+    }
+
+    /// The store that it is of.
+    pub fn db(&self) -> &Db {
+        &self.open.db.0
+    }
+
+    /// Returns the table that was called `name` at this moment, even if it has been dropped since.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::SnapshotEnded`].
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let tables = &self.db().engine().store.tables;
+        let found = tables.get_at(name, self.lsn());
+        if self.open.registration.is_ended() {
+            return Err(Error::SnapshotEnded);
+        }
+        match found {
+            Some(state) => Ok(Table {
+                db: self.db().clone(),
+                state,
+            }),
+            None => Err(Error::NoSuchTable {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    pub(crate) fn registration(&self) -> &Registration {
+        &self.open.registration
+    }
+
+    /// Returns the engine of `table`, which is that of the snapshot.
+    fn engine_of<'t>(&self, table: &'t Table) -> Result<&'t Engine> {
+        let engine = table.db.engine();
+        match Arc::ptr_eq(engine, self.db().engine()) {
+            true => Ok(engine),
+            false => Err(Error::OtherStore),
+        }
+    }
+
+    /// Reads `key` of `table` into `out`, which is cleared first; returns true if the key exists at
+    /// this moment. Blocks for pages that are not in memory, and until what it has found is durable
+    /// ([`crate::Builder::durable_reads`]).
+    ///
+    /// # Errors
+    /// [`Error::SnapshotEnded`]; [`Error::NoSuchTable`] for a table that did not exist;
+    /// [`Error::OtherStore`]; [`Error::CorruptPage`] for a damaged page.
+    pub fn get_into(&self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let engine = self.engine_of(table)?;
+        let registration = &self.open.registration;
+        if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
+            return Ok(found);
+        }
+        WORK.with(|work| match work.try_borrow_mut() {
+            Ok(mut work) => engine.read_at(registration, &table.state, key, &mut work, out),
+            // This call is nested in the closure of another one.
+            Err(_) => {
+                let mut work = ReadAt::default();
+                engine.read_at(registration, &table.state, key, &mut work, out)
+            }
+        })
+    }
+
+    /// Returns the value that `key` of `table` has at this moment, if it exists.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`].
+    pub fn get(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    }
+
+    /// True if `key` of `table` exists at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`].
+    pub fn contains(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        self.get_into(table, key, &mut Vec::new())
+    }
+}

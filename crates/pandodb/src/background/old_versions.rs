@@ -1,0 +1,147 @@
+//! Care for old versions: opens generations and frees those that no snapshot needs, makes room for
+//! commits by ending the oldest snapshots, and turns the mode off when nobody reads at a snapshot
+//! any longer (decision 067).
+
+use pando_sync::time::{self, Duration};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+
+/// How long the maintenance thread sleeps at most while the mode is on.
+pub(crate) const TURN: Duration = Duration::from_millis(100);
+/// Number of turns without a snapshot after which the mode is turned off.
+const IDLE_TURNS: u32 = 10;
+
+/// What the maintenance thread remembers of snapshots from turn to turn.
+#[derive(Debug, Default)]
+pub(crate) struct VersionCare {
+    /// When the last turn was.
+    last: Option<time::Instant>,
+    /// Number of turns in a row in which there was no snapshot.
+    idle_turns: u32,
+}
+
+impl VersionCare {
+    /// Returns whether another turn is due.
+    fn is_due(&mut self) -> bool {
+        let now = time::now();
+        let is_due = self
+            .last
+            .is_none_or(|last| now.duration_since(last) >= TURN);
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
+    }
+}
+
+impl Engine {
+    /// Makes commits save what snapshots read, from now on. Closes the gate for a moment. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when no frame for versions is free.
+    pub(crate) fn turn_snapshots_on(&self) -> Result<()> {
+        let old = &self.old_versions;
+        let closed = self.store.pool.gate().close();
+        if old.snapshots.is_on() {
+            return Ok(());
+        }
+        if !old.versions.has_generation() && !old.versions.open_generation(&closed) {
+            let what = "there is no memory for old versions; end snapshots".into();
+            return Err(Error::Full { what });
+        }
+        old.snapshots.turn_on(&closed);
+        Ok(())
+    }
+
+    /// Does what is due. Never blocks for long.
+    pub(crate) fn care_for_versions(&self, care: &mut VersionCare) {
+        let old = &self.old_versions;
+        if !old.snapshots.is_on() {
+            if old.take_wanted() > 0 {
+                old.waiters.notify_all();
+            }
+            return;
+        }
+        if old.versions.wants_generation() {
+            self.open_generation();
+        }
+        self.drop_unneeded();
+        let wanted = old.take_wanted();
+        if wanted > 0 {
+            self.make_version_room(wanted);
+            old.waiters.notify_all();
+        }
+        if !care.is_due() {
+            return;
+        }
+        care.idle_turns = match old.snapshots.is_needed() {
+            true => 0,
+            false => care.idle_turns + 1,
+        };
+        if care.idle_turns >= IDLE_TURNS {
+            care.idle_turns = 0;
+            self.turn_snapshots_off();
+        }
+        if self.store.registry.keeps_rows() {
+            // A snapshot that has ended does not tell: rows are looked at in each turn.
+            self.store.registry.want();
+        }
+    }
+
+    /// Opens a generation, unless the newest is empty.
+    fn open_generation(&self) {
+        let versions = &self.old_versions.versions;
+        if versions.is_newest_empty() {
+            return;
+        }
+        let closed = self.store.pool.gate().close();
+        // If none can be opened, the newest grows on.
+        let _opened = versions.open_generation(&closed);
+    }
+
+    fn drop_unneeded(&self) {
+        let old = &self.old_versions;
+        if old.versions.drop_unneeded(self.horizon()) {
+            old.waiters.notify_all();
+        }
+    }
+
+    /// Ends the oldest snapshots until `frames` frames can be reserved, once others have given back
+    /// what they have reserved now.
+    fn make_version_room(&self, frames: u64) {
+        let old = &self.old_versions;
+        while old.snapshots.is_on() && !old.versions.has_room_besides_reserved(frames) {
+            let fits = old.versions.fits(frames);
+            let Some(lsn) = old.snapshots.end_oldest() else {
+                if old.snapshots.is_needed() && fits {
+                    // Others begin at this moment, and may be ended in the next turn.
+                    return;
+                }
+                self.turn_snapshots_off();
+                return;
+            };
+            tracing::warn!(%lsn, "a snapshot was ended: there is no memory for what it reads");
+            if fits {
+                self.open_generation();
+                self.drop_unneeded();
+            }
+        }
+    }
+
+    /// Turns the mode off and frees all versions, unless somebody reads at a snapshot.
+    fn turn_snapshots_off(&self) {
+        let old = &self.old_versions;
+        let closed = self.store.pool.gate().close();
+        if !old.snapshots.turn_off(&closed) {
+            return;
+        }
+        let hidden = old.versions.hide_unneeded(self.horizon(), &closed);
+        drop(closed);
+        old.versions.free(&hidden);
+        old.waiters.notify_all();
+        if self.store.registry.keeps_rows() {
+            self.store.registry.want();
+        }
+    }
+}

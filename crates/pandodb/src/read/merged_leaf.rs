@@ -1,0 +1,124 @@
+//! The records of a leaf as a snapshot sees them: what the leaf has, and what versions say of the
+//! keys of its range (decision 067).
+
+use std::cmp::Ordering;
+use std::ops::{Bound, Range};
+
+use pando_format::{Lsn, TreeId};
+use pando_pool::Attempt;
+use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
+use pando_versions::{BeforeImage, VersionRange, VersionScratch, Versions};
+
+/// Records in scan order. Buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct MergedLeaf {
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    range: VersionRange,
+    scratch: VersionScratch,
+}
+
+#[derive(Debug)]
+struct Record {
+    key: Range<usize>,
+    /// None for a value that lies outside of leaves.
+    value: Option<Range<usize>>,
+}
+
+impl MergedLeaf {
+    /// Returns the number of records.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns record `index` in scan order, as [`LeafCopy::get`] does.
+    pub(crate) fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
+        let record = &self.records[index];
+        let value = record.value.clone();
+        let value = value.map_or(ScanValue::Long, |value| {
+            ScanValue::Inline(&self.bytes[value])
+        });
+        (&self.bytes[record.key.clone()], value)
+    }
+
+    /// Replaces the records by those of `leaf`, the copy of a leaf of `tree` from `bound` on, as
+    /// they were at `lsn`. What it says counts if the snapshot has not ended since.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub(crate) fn merge(
+        &mut self,
+        versions: &Versions,
+        (tree, lsn): (TreeId, Lsn),
+        (bound, direction): (ScanBound<'_>, Direction),
+        leaf: &LeafCopy,
+    ) -> Attempt<()> {
+        let end = match leaf.next_bound() {
+            None => Bound::Unbounded,
+            Some(Bound::Included(key)) => Bound::Excluded(key),
+            Some(Bound::Excluded(key)) => Bound::Included(key),
+            Some(Bound::Unbounded) => Bound::Unbounded,
+        };
+        let bounds = match direction {
+            Direction::Forward => (bound, end),
+            Direction::Backward => (end, bound),
+        };
+        let mut range = std::mem::take(&mut self.range);
+        let collected = versions.collect(tree, bounds, lsn, &mut range, &mut self.scratch);
+        if collected.is_ok() {
+            self.bytes.clear();
+            self.records.clear();
+            match direction {
+                Direction::Forward => self.fill(range.iter(), direction, leaf),
+                Direction::Backward => self.fill(range.iter().rev(), direction, leaf),
+            }
+        }
+        self.range = range;
+        collected
+    }
+
+    fn fill<'v>(
+        &mut self,
+        versions: impl Iterator<Item = (&'v [u8], BeforeImage<'v>)>,
+        direction: Direction,
+        leaf: &LeafCopy,
+    ) {
+        let order = |one: &[u8], other: &[u8]| match direction {
+            Direction::Forward => one.cmp(other),
+            Direction::Backward => other.cmp(one),
+        };
+        let mut records = leaf.iter().peekable();
+        for (key, image) in versions {
+            while let Some((own, value)) = records.next_if(|(own, _)| order(own, key).is_lt()) {
+                self.push(own, value);
+            }
+            // The version counts, and not what the leaf has.
+            records.next_if(|(own, _)| order(own, key) == Ordering::Equal);
+            match image {
+                BeforeImage::Absent => {}
+                BeforeImage::Bytes(bytes) => self.push(key, ScanValue::Inline(bytes)),
+                BeforeImage::Overflow(_)
+                | BeforeImage::Chunks(_)
+                | BeforeImage::ChunksInOverflow(_) => self.push(key, ScanValue::Long),
+            }
+        }
+        for (key, value) in records {
+            self.push(key, value);
+        }
+    }
+
+    fn push(&mut self, key: &[u8], value: ScanValue<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        let value = match value {
+            ScanValue::Inline(value) => {
+                self.bytes.extend_from_slice(value);
+                Some(middle..self.bytes.len())
+            }
+            ScanValue::Long => None,
+        };
+        let key = start..middle;
+        self.records.push(Record { key, value });
+    }
+}
