@@ -118,11 +118,11 @@ impl Line {
     }
 
     /// Takes a slot, or a place in the crowd, for a snapshot that begins at `bound` or later.
-    fn take(self: &Arc<Self>, bound: Lsn) -> Place {
+    fn take(this: &Arc<Self>, bound: Lsn) -> Place {
         let word = Slot::Beginning(bound).word();
-        let line = self.clone();
+        let line = this.clone();
         for index in 0..SLOTS {
-            let slot = &self.slots[index];
+            let slot = &this.slots[index];
             // Relaxed: the fence in begin orders it.
             let free = slot.load(Ordering::Relaxed) == 0
                 && slot
@@ -134,7 +134,7 @@ impl Line {
             }
         }
         let own = Arc::new(AtomicU64::new(word));
-        self.change_crowd(|crowd| crowd.push(own.clone()));
+        this.change_crowd(|crowd| crowd.push(own.clone()));
         let whence = Whence::Crowd(own);
         Place { line, whence }
     }
@@ -339,7 +339,7 @@ impl Snapshots {
     /// Registers a snapshot that will begin at `bound`, a reserved end of the log, or later. If the
     /// mode is off after this call, the caller turns it on before it reads the LSN.
     pub fn begin(&self, bound: Lsn) -> Beginning {
-        let place = self.lines.here().take(bound);
+        let place = Line::take(self.lines.here(), bound);
         // SeqCst: pairs with the fences of commits, of horizon and of turn_off; see the module.
         fence(Ordering::SeqCst);
         Beginning { place, bound }
