@@ -187,6 +187,12 @@ impl Scratch {
         self.keeps_old = keep;
     }
 
+    /// Returns whether changes have kept overflow pages.
+    #[inline]
+    pub fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Takes the overflow pages that changes have kept. Nothing names them any longer, and the
     /// caller frees them.
     pub fn take_kept(&mut self) -> Vec<PageId> {

@@ -292,7 +292,13 @@ impl Versions {
                 // Whatever version it has, somebody reads after that and before the batch.
                 return Ok(largest);
             }
-            let newest = self.newest_in(generation, key, readers.limit(), scratch);
+            let newest = self.seek(
+                generation,
+                key,
+                readers.limit(),
+                Direction::Backward,
+                scratch,
+            );
             if let Some(lsn) = self.if_live(number, newest)?.flatten() {
                 return Ok(lsn);
             }
@@ -300,12 +306,14 @@ impl Versions {
         Ok(Lsn(0))
     }
 
-    /// Returns the LSN of the newest version of `key` in one generation, below `limit`.
-    fn newest_in(
+    /// Seeks the version of `key`, whose stem `scratch` has, next to `lsn` in `direction`, without
+    /// those of `lsn` itself. Returns its LSN, and leaves its value in `scratch`.
+    fn seek(
         &self,
         generation: Generation<'_>,
         key: &[u8],
-        limit: Lsn,
+        lsn: Lsn,
+        direction: Direction,
         scratch: &mut VersionScratch,
     ) -> Attempt<Option<Lsn>> {
         let VersionScratch {
@@ -315,18 +323,21 @@ impl Versions {
             reader,
             ..
         } = scratch;
-        stem.at(limit, u32::MAX).clone_into(bound);
-        while generation.tree.try_seek(
-            &self.pool,
-            Bound::Excluded(bound),
-            Direction::Backward,
-            sought,
-        )? {
-            let Some(lsn) = stem.lsn_of(&sought.key) else {
+        // Of a key that was cut, the versions of one batch have numbers.
+        let number = match direction {
+            Direction::Forward => u32::MAX,
+            Direction::Backward => 0,
+        };
+        stem.at(lsn, number).clone_into(bound);
+        while generation
+            .tree
+            .try_seek(&self.pool, Bound::Excluded(bound), direction, sought)?
+        {
+            let Some(found) = stem.lsn_of(&sought.key) else {
                 break;
             };
-            if !stem.is_cut || self.is_of(generation, key, sought, reader)? {
-                return Ok(Some(lsn));
+            if self.is_of(generation, key, stem.is_cut, sought, reader)? {
+                return Ok(Some(found));
             }
             std::mem::swap(bound, &mut sought.key);
         }
@@ -342,34 +353,23 @@ impl Versions {
         }
     }
 
-    /// Reads the value of the version that was sought, if it lies in overflow pages.
-    fn complete(
-        &self,
-        generation: Generation<'_>,
-        sought: &mut Sought,
-        reader: &mut ValueReader,
-    ) -> Attempt<()> {
-        if sought.is_long {
-            let value = &mut sought.value;
-            generation
-                .tree
-                .try_get(&self.pool, &sought.key, reader, value)?;
-            sought.is_long = false;
-        }
-        Ok(())
-    }
-
-    /// Returns whether the version that was sought, of a key that was cut, is of `key`.
+    /// Reads the value of the version that was sought, if it lies in overflow pages. Returns
+    /// whether the version is of `key`: if its key was cut, its value says so.
     fn is_of(
         &self,
         generation: Generation<'_>,
         key: &[u8],
+        is_cut: bool,
         sought: &mut Sought,
         reader: &mut ValueReader,
     ) -> Attempt<bool> {
-        self.complete(generation, sought, reader)?;
-        let decoded = BeforeImage::decode(&sought.value, true);
-        Ok(decoded.is_some_and(|(_, whole)| whole == Some(key)))
+        if sought.is_long {
+            let (tree, value) = (generation.tree, &mut sought.value);
+            tree.try_get(&self.pool, &sought.key, reader, value)?;
+            sought.is_long = false;
+        }
+        let whole = || BeforeImage::decode(&sought.value, true).and_then(|(_, whole)| whole);
+        Ok(!is_cut || whole() == Some(key))
     }
 
     /// Saves what the batch of `readers` is about to replace, if one of the readers still needs it.
@@ -444,48 +444,14 @@ impl Versions {
             if generation.largest() <= lsn {
                 continue;
             }
-            let found = self.find_in(generation, key, lsn, scratch);
-            if self.if_live(number, found)? == Some(true) {
+            let found = self.seek(generation, key, lsn, Direction::Forward, scratch);
+            if self.if_live(number, found)?.flatten().is_some() {
                 let decoded = BeforeImage::decode(&scratch.sought.value, scratch.stem.is_cut);
                 let (image, _) = decoded.ok_or(Restart::Conflict)?;
                 return Ok(Found::Replaced(image));
             }
         }
         Ok(Found::Unchanged)
-    }
-
-    /// Seeks the first version after `lsn` of `key`, whose stem `scratch` has.
-    fn find_in(
-        &self,
-        generation: Generation<'_>,
-        key: &[u8],
-        lsn: Lsn,
-        scratch: &mut VersionScratch,
-    ) -> Attempt<bool> {
-        let VersionScratch {
-            stem,
-            sought,
-            bound,
-            reader,
-            ..
-        } = scratch;
-        stem.at(lsn, u32::MAX).clone_into(bound);
-        while generation.tree.try_seek(
-            &self.pool,
-            Bound::Excluded(bound),
-            Direction::Forward,
-            sought,
-        )? {
-            if stem.lsn_of(&sought.key).is_none() {
-                break;
-            }
-            self.complete(generation, sought, reader)?;
-            if !stem.is_cut || self.is_of(generation, key, sought, reader)? {
-                return Ok(true);
-            }
-            std::mem::swap(bound, &mut sought.key);
-        }
-        Ok(false)
     }
 }
 

@@ -2,6 +2,7 @@
 //! commits by ending the oldest snapshots, and turns the mode off when nobody reads at a snapshot
 //! any longer (decision 067).
 
+use pando_format::Lsn;
 use pando_sync::time::{self, Duration};
 
 use crate::engine::Engine;
@@ -19,6 +20,8 @@ pub(crate) struct VersionCare {
     last: Option<time::Instant>,
     /// Number of turns in a row in which there was no snapshot.
     idle_turns: u32,
+    /// The horizon at the last turn.
+    horizon: Lsn,
 }
 
 impl VersionCare {
@@ -83,10 +86,13 @@ impl Engine {
             care.idle_turns = 0;
             self.turn_snapshots_off();
         }
-        if self.store.registry.keeps_rows() {
-            // A snapshot that has ended does not tell: rows are looked at in each turn.
+        let horizon = self.horizon();
+        if horizon > care.horizon && self.store.registry.keeps_rows() {
+            // Snapshots tell when their owners end them, and rows are noted as kept a moment after
+            // they were looked at.
             self.store.registry.want();
         }
+        care.horizon = horizon;
     }
 
     /// Opens a generation, unless the newest is empty.

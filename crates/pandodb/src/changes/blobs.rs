@@ -160,7 +160,9 @@ impl Store {
         new: Option<&BlobRef>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        self.enqueue_pages(token, lsn, scratch)?;
+        if scratch.has_kept() {
+            self.enqueue_pages(token, lsn, scratch)?;
+        }
         let bytes = scratch.take_blob_ref();
         if bytes.is_empty() {
             return Ok(());
@@ -173,9 +175,6 @@ impl Store {
     /// snapshots.
     fn enqueue_pages(&self, token: &ApplyToken<'_>, lsn: Lsn, scratch: &mut Scratch) -> Result<()> {
         let pages = scratch.take_kept();
-        if pages.is_empty() {
-            return Ok(());
-        }
         // The rows are changes of their own, which leave no blob reference.
         let blob = scratch.take_blob_ref();
         let rows = pages.chunks(GARBAGE_CHUNKS_MAX);

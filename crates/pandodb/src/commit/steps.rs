@@ -290,6 +290,7 @@ impl Engine {
     /// the batch hold cannot change from here on. `replaced_bytes` is what it replaces in leaves,
     /// if that had to be found out. Returns whether what the batch replaces has to be saved for
     /// snapshots.
+    #[inline]
     fn enter(
         &self,
         set: &WriteSet,
@@ -347,7 +348,10 @@ impl Engine {
             return Err(WaitReason::Dirty.into());
         }
         let ids = self.reserve_ids(set, urgent)?;
-        let versions = self.reserve_versions(set, scratch.replaced_bytes)?;
+        let versions = match self.old_versions.snapshots.is_on() {
+            true => self.reserve_versions(set, scratch.replaced_bytes)?,
+            false => None,
+        };
         let frames = scratch.order.len() as u64;
         let share = self
             .pin_budget

@@ -23,7 +23,7 @@ use crate::wait::reason::{Step, Unfinished};
 
 /// What a key has at a snapshot.
 #[derive(Debug)]
-pub(crate) enum FoundAt {
+enum FoundAt {
     Nothing,
     /// The value was copied.
     Value,
@@ -34,7 +34,7 @@ pub(crate) enum FoundAt {
 /// Working memory of one read at a snapshot, over all of its attempts.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAt {
-    pub(crate) reader: ValueReader,
+    reader: ValueReader,
     versions: VersionScratch,
     /// What describes a value that a version has.
     header: Vec<u8>,
@@ -49,9 +49,13 @@ enum Elsewhere {
 }
 
 impl Engine {
-    /// Returns whether `key` has not changed after `lsn`, although its leaf has, as far as stamps
-    /// can tell. The leaf has been copied before this call.
-    fn is_unchanged_since(&self, lsn: Lsn, tree: TreeId, key: &[u8], lookup: &Lookup) -> bool {
+    /// Returns whether what was copied from the leaf of `key` is what a snapshot of `lsn` sees, as
+    /// far as marks and stamps can tell.
+    #[inline]
+    fn is_as_of(&self, lsn: Lsn, tree: TreeId, key: &[u8], lookup: &Lookup) -> bool {
+        if lookup.lsn_max <= lsn {
+            return true;
+        }
         let stamp = self.stripes.stamp(self.stripes.of(tree, key));
         lookup.multi_lsn <= lsn && stamp.is_some_and(|stamp| stamp.lsn() <= lsn)
     }
@@ -70,11 +74,9 @@ impl Engine {
         let tree = self.store.tables.tree_at(table, lsn)?;
         let lookup = tree.try_get_short(&self.store.pool, key, out);
         let lookup = lookup.ok().flatten()?;
-        let is_right = lookup.lsn_max <= lsn || self.is_unchanged_since(lsn, tree.id, key, &lookup);
-        if !is_right || self.debt_at(lsn, tree.id, key, &lookup) != Debt::NONE {
-            return None;
-        }
-        if snapshot.is_ended() {
+        let is_shown = self.is_as_of(lsn, tree.id, key, &lookup)
+            && self.debt_at(lsn, tree.id, key, &lookup) == Debt::NONE;
+        if !is_shown || snapshot.is_ended() {
             return None;
         }
         self.store.statistics.tick(Ticker::Gets, 1);
@@ -95,7 +97,7 @@ impl Engine {
     }
 
     /// Makes one attempt to read `key` at `snapshot`. Never blocks.
-    pub(crate) fn try_read_at(
+    fn try_read_at(
         &self,
         snapshot: &Registration,
         table: &TableState,
@@ -125,8 +127,7 @@ impl Engine {
         };
         let lookup = tree.try_get(&self.store.pool, key, &mut work.reader, out)?;
         let debt = self.debt_at(lsn, tree.id, key, &lookup);
-        let is_right = lookup.lsn_max <= lsn || self.is_unchanged_since(lsn, tree.id, key, &lookup);
-        let replaced = match is_right {
+        let replaced = match self.is_as_of(lsn, tree.id, key, &lookup) {
             true => None,
             false => self.find_version(lsn, tree, key, work, out)?,
         };
@@ -189,26 +190,22 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         let found = self.look_at_snapshot(snapshot, table, key, work, out)?;
-        let exists = match found {
-            FoundAt::Nothing => {
-                out.clear();
-                return Ok(false);
-            }
-            FoundAt::Value => true,
+        match found {
+            FoundAt::Nothing => out.clear(),
+            FoundAt::Value => return Ok(true),
             FoundAt::Chunks(blob) => {
                 let read = self.store.read_blob(&blob, out);
-                if snapshot.is_ended() {
-                    return Err(Error::SnapshotEnded);
-                }
-                read?;
-                true
+                return match snapshot.is_ended() {
+                    true => Err(Error::SnapshotEnded),
+                    false => read.map(|()| true),
+                };
             }
-        };
-        Ok(exists)
+        }
+        Ok(false)
     }
 
     /// Finds `key` at `snapshot`, and pays what it owes. Blocks.
-    pub(crate) fn look_at_snapshot(
+    fn look_at_snapshot(
         &self,
         snapshot: &Registration,
         table: &TableState,
