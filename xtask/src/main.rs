@@ -22,7 +22,9 @@ cargo xtask COMMAND
   ci                         all that must hold before a change is merged (.ci/run)
   ci --quick                 format, tidy, clippy, and the tests of the crates that changed since
                              main, or that are not committed there
-  nightly [--minutes N]      what takes longer: sanitizers, seeds, models, fuzzing, mutants
+  nightly [--minutes N] [--only TEXT]
+                             what takes longer: sanitizers, seeds, models, fuzzing, planted bugs;
+                             or the steps whose names contain TEXT
   audit [--cores N | --ablations]
                              cache-line transfers of the engine on N simulated cores, or of the
                              ablations of its reads on 1 to 64

@@ -3,9 +3,10 @@
 //!
 //! A step whose tool is not installed is skipped, and named at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use crate::run::{Result, cargo, command, option, output, run, succeeds, target};
+use crate::run::{Result, cargo, command, output, run, succeeds, target};
 use crate::{audit, mutants};
 
 /// Crates whose threads share memory.
@@ -36,52 +37,95 @@ const SEEDS_PER_MINUTE: u64 = 10;
 /// Number of simulated power cuts per minute.
 const CUTS_PER_MINUTE: u64 = 300;
 
-#[derive(Default)]
+/// The steps that were chosen, and what became of them.
 struct Tally {
+    /// Runs the steps whose names contain this.
+    only: String,
+    /// How many steps have run.
+    ran: usize,
     failed: Vec<String>,
     left_out: Vec<String>,
 }
 
 impl Tally {
-    fn step(&mut self, name: &str, result: Result<()>) {
-        if let Err(error) = result {
-            eprintln!("xtask: {name} failed: {error}");
-            self.failed.push(name.to_owned());
+    fn is_chosen(&self, name: &str) -> bool {
+        name.contains(&self.only)
+    }
+
+    fn step(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
+        if !self.is_chosen(name) {
+            return;
+        }
+        let begun = Instant::now();
+        let result = run();
+        let seconds = begun.elapsed().as_secs();
+        self.ran += 1;
+        match result {
+            Ok(()) => eprintln!("xtask: {name} passed in {seconds} s"),
+            Err(error) => {
+                eprintln!("xtask: {name} failed after {seconds} s: {error}");
+                self.failed.push(name.to_owned());
+            }
         }
     }
 
     fn left_out(&mut self, name: &str, reason: &str) {
-        self.left_out.push(format!("{name} ({reason})"));
+        if self.is_chosen(name) {
+            self.left_out.push(format!("{name} ({reason})"));
+        }
     }
 }
 
-/// Runs the command: all steps, with about `--minutes` for each long one (default 10).
+/// Runs the command: all steps, or those whose names contain the text after `--only`, with about
+/// `--minutes` for each long one (default 10).
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
-    let minutes = match option(arguments, "--minutes", &[])? {
-        None => 10,
-        Some(text) => text
-            .parse::<u64>()
-            .map_err(|error| format!("--minutes {text}: {error}"))?,
+    let (minutes, only) = parse(arguments)?;
+    let mut tally = Tally {
+        only,
+        ran: 0,
+        failed: Vec::new(),
+        left_out: Vec::new(),
     };
-    let mut tally = Tally::default();
-    tally.step("release tests with assertions", release_tests(root));
-    tally.step("simulation", simulation(root, minutes));
-    tally.step("restarts, then power cuts", restarts(root, minutes));
-    tally.step("kill -9", kills(root, minutes));
+    tally.step("release tests with assertions", || release_tests(root));
+    tally.step("simulation", || simulation(root, minutes));
+    tally.step("restarts, then power cuts", || restarts(root, minutes));
+    tally.step("kill -9", || kills(root, minutes));
     full_disk(root, &mut tally);
-    tally.step("loom models", models(root));
+    tally.step("loom models", || loom_models(root));
+    tally.step("shuttle models", || shuttle_models(root));
     sanitizers(root, &mut tally);
     fuzz(root, minutes, &mut tally);
-    tally.step("coherence audit", audit::run_on(root, 64));
-    tally.step("coherence audit of ablations", audit::run_ablations(root));
-    tally.step("mutants", mutants::run_command(root, &[]));
+    tally.step("coherence audit", || audit::run_on(root, 64));
+    tally.step("ablations of the audit", || audit::run_ablations(root));
+    tally.step("planted bugs", || mutants::run_command(root, &[]));
     for step in &tally.left_out {
         eprintln!("xtask: not run: {step}");
+    }
+    if tally.ran == 0 {
+        return Err(format!("no step whose name contains '{}' ran", tally.only));
     }
     match tally.failed.is_empty() {
         true => Ok(()),
         false => Err(format!("failed: {}", tally.failed.join(", "))),
     }
+}
+
+/// Returns the minutes of each long step, and the text that chooses steps.
+fn parse(arguments: &[String]) -> Result<(u64, String)> {
+    let (mut minutes, mut only) = (10, String::new());
+    for pair in arguments.chunks(2) {
+        match pair {
+            [name, value] if name == "--minutes" => {
+                minutes = value
+                    .parse()
+                    .map_err(|error| format!("--minutes {value}: {error}"))?;
+            }
+            [name, value] if name == "--only" => only.clone_from(value),
+            [name, ..] => return Err(format!("unknown option '{name}', or it has no value")),
+            [] => {}
+        }
+    }
+    Ok((minutes, only))
 }
 
 fn release_tests(root: &Path) -> Result<()> {
@@ -111,24 +155,29 @@ fn restarts(root: &Path, minutes: u64) -> Result<()> {
         .env("CARGO_TARGET_DIR", target(root, "nightly")))
 }
 
-/// Kills the server while clients write, and checks what is left.
-fn kills(root: &Path, minutes: u64) -> Result<()> {
+/// The server with assertions. Returns its path.
+fn build_server(root: &Path) -> Result<PathBuf> {
     let results = target(root, "nightly");
-    let assertions = ["--config", "profile.release.debug-assertions=true"];
     run(cargo(root, None)
         .args(["build", "--release", "-p", "pando"])
-        .args(assertions)
+        .args(["--config", "profile.release.debug-assertions=true"])
         .env("CARGO_TARGET_DIR", &results))?;
+    Ok(results.join("release/pando"))
+}
+
+/// Kills the server while clients write, and checks what is left.
+fn kills(root: &Path, minutes: u64) -> Result<()> {
+    let server = build_server(root)?;
     let rounds = (minutes * SEEDS_PER_MINUTE).to_string();
     run(cargo(root, None)
         .args(["run", "--release", "-p", "pando-sim"])
-        .args(assertions)
+        .args(["--config", "profile.release.debug-assertions=true"])
         .args(["--", "kill", "--rounds", &rounds, "--server"])
-        .arg(results.join("release/pando"))
-        .env("CARGO_TARGET_DIR", &results))
+        .arg(server)
+        .env("CARGO_TARGET_DIR", target(root, "nightly")))
 }
 
-/// A disk, and a quota, of 200 MiB on a loop device, with the server that `kills` uses.
+/// A disk, and a quota, of 200 MiB on a loop device.
 fn full_disk(root: &Path, tally: &mut Tally) {
     let is_root = output(command("id", root).arg("-u")).is_ok_and(|id| id.trim() == "0");
     if !is_root {
@@ -139,19 +188,22 @@ fn full_disk(root: &Path, tally: &mut Tally) {
             return tally.left_out("full disk", &format!("there is no {tool}"));
         }
     }
-    let server = target(root, "nightly").join("release/pando");
-    let script = || command("sh", root);
-    let full = run(script().arg("bench/full-disk").arg(&server));
-    tally.step("full disk", full);
-    if !succeeds(command("which", root).arg("mkfs.btrfs")) {
-        return tally.left_out("full quota", "there is no mkfs.btrfs");
+    let script = |options: &[&str]| {
+        let server = build_server(root)?;
+        run(command("sh", root)
+            .arg("bench/full-disk")
+            .args(options)
+            .arg(server))
+    };
+    tally.step("full disk", || script(&[]));
+    match succeeds(command("which", root).arg("mkfs.btrfs")) {
+        true => tally.step("full quota", || script(&["--quota"])),
+        false => tally.left_out("full quota", "there is no mkfs.btrfs"),
     }
-    let full = run(script().args(["bench/full-disk", "--quota"]).arg(&server));
-    tally.step("full quota", full);
 }
 
 /// Loom, with one preemption more than CI allows.
-fn models(root: &Path) -> Result<()> {
+fn loom_models(root: &Path) -> Result<()> {
     for name in MODELLED {
         run(cargo(root, None)
             .args(["test", "--release", "-p", name, "--lib"])
@@ -159,6 +211,10 @@ fn models(root: &Path) -> Result<()> {
             .env("RUSTFLAGS", "--cfg pando_loom")
             .env("LOOM_MAX_PREEMPTIONS", "3"))?;
     }
+    Ok(())
+}
+
+fn shuttle_models(root: &Path) -> Result<()> {
     for name in SHUTTLED {
         run(cargo(root, None)
             .args(["test", "--release", "-p", name, "--test", "shuttle"])
@@ -191,7 +247,7 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             // of scope.
             .env("CFLAGS", "-fno-sanitize=all")
             .env("TSAN_OPTIONS", "halt_on_error=1");
-        tally.step(&format!("{sanitizer} sanitizer"), run(&mut tests));
+        tally.step(&format!("{sanitizer} sanitizer"), || run(&mut tests));
     }
 }
 
@@ -205,7 +261,7 @@ fn fuzz(root: &Path, minutes: u64, tally: &mut Tally) {
     }
     let targets = match output(cargo(&folder, Some("nightly")).args(["fuzz", "list"])) {
         Ok(targets) => targets,
-        Err(error) => return tally.step("fuzzing", Err(error)),
+        Err(error) => return tally.step("fuzzing", || Err(error)),
     };
     let targets: Vec<&str> = targets.split_whitespace().collect();
     let seconds = minutes * 60 / targets.len().max(1) as u64;
@@ -213,6 +269,6 @@ fn fuzz(root: &Path, minutes: u64, tally: &mut Tally) {
         let limit = format!("-max_total_time={seconds}");
         let mut fuzz = cargo(&folder, Some("nightly"));
         fuzz.args(["fuzz", "run", target, "--", &limit]);
-        tally.step(&format!("fuzzing {target}"), run(&mut fuzz));
+        tally.step(&format!("fuzzing {target}"), || run(&mut fuzz));
     }
 }
