@@ -102,7 +102,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
         eprintln!("xtask: not run: {step}");
     }
     if tally.ran == 0 {
-        return Err(format!("no step whose name contains '{}' ran", tally.only));
+        return Err(format!("no step ran whose name contains '{}'", tally.only));
     }
     match tally.failed.is_empty() {
         true => Ok(()),
@@ -227,14 +227,13 @@ fn shuttle_models(root: &Path) -> Result<()> {
 fn sanitizers(root: &Path, tally: &mut Tally) {
     let sysroot = output(command("rustc", root).args(["+nightly", "--print", "sysroot"]));
     let library = |sysroot: String| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library");
-    if !sysroot.map(library).is_ok_and(|library| library.is_dir()) {
-        tally.left_out(
-            "sanitizers",
-            "rustup component add rust-src --toolchain nightly",
-        );
-        return;
-    }
+    let has_source = sysroot.map(library).is_ok_and(|library| library.is_dir());
     for sanitizer in ["thread", "address"] {
+        let name = format!("{sanitizer} sanitizer");
+        if !has_source {
+            tally.left_out(&name, "rustup component add rust-src --toolchain nightly");
+            continue;
+        }
         let mut tests = cargo(root, Some("nightly"));
         tests
             .args(["test", "-Zbuild-std", "--target", TARGET, "--tests"])
@@ -247,7 +246,7 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             // of scope.
             .env("CFLAGS", "-fno-sanitize=all")
             .env("TSAN_OPTIONS", "halt_on_error=1");
-        tally.step(&format!("{sanitizer} sanitizer"), || run(&mut tests));
+        tally.step(&name, || run(&mut tests));
     }
 }
 
