@@ -70,6 +70,22 @@ impl Drop for Closed<'_> {
     }
 }
 
+impl<'a> Closed<'a> {
+    /// Opens the gate for others, and stays inside: nobody enters between the two.
+    pub fn enter(self) -> GateGuard<'a> {
+        let gate = self.gate;
+        let slot = gate.counts.index();
+        // Relaxed: whoever closes the gate next takes the lock that the drop of `self` gives back,
+        // and so sees this count.
+        gate.counts.at(slot).fetch_add(1, Ordering::Relaxed);
+        GateGuard {
+            gate,
+            slot,
+            _held: Held::new(Kind::Gate),
+        }
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::GateGuard<'_> {}
@@ -245,6 +261,35 @@ mod models {
                 words[1].load(Ordering::Relaxed),
                 "a thread is inside"
             );
+            drop(closed);
+            worker.join().unwrap();
+        });
+    }
+
+    /// Whoever closed the gate and stayed inside is waited for by the next who closes it, and sees
+    /// what others have done inside before.
+    #[test]
+    fn a_closer_that_stays_inside_is_waited_for() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.max_branches = 100_000;
+        model.check(|| {
+            let gate = Arc::new(Gate::new());
+            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let worker = thread::spawn({
+                let (gate, words) = (gate.clone(), words.clone());
+                move || {
+                    let closed = gate.close();
+                    words[0].store(1, Ordering::Relaxed);
+                    let guard = closed.enter();
+                    words[1].store(1, Ordering::Relaxed);
+                    drop(guard);
+                }
+            });
+            let closed = gate.close();
+            let first = words[0].load(Ordering::Relaxed);
+            let second = words[1].load(Ordering::Relaxed);
+            assert_eq!(first, second, "a thread is inside");
             drop(closed);
             worker.join().unwrap();
         });

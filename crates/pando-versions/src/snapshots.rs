@@ -279,6 +279,19 @@ impl Registration {
         fence(Ordering::Acquire);
         self.place.word().load(Ordering::Relaxed) & ENDED != 0
     }
+
+    /// Ends it for its owner, who reads no longer: nothing is saved for it from now on.
+    pub fn end(&self) {
+        let (at, ended) = (Slot::At(self.lsn).word(), Slot::Ended.word());
+        let end = |word: &AtomicU64| {
+            // Fails if others have ended it before. Release: as in `end_at`.
+            let _ = word.compare_exchange(at, ended, Ordering::Release, Ordering::Relaxed);
+        };
+        match &self.place.whence {
+            Whence::Slot(index) => end(&self.place.line.slots[*index]),
+            Whence::Crowd(own) => self.place.line.change_crowd(|_| end(own)),
+        }
+    }
 }
 
 /// The registered snapshots of one store.
@@ -334,6 +347,21 @@ impl Snapshots {
             line.for_each(|_, _| needed = true);
         }
         needed
+    }
+
+    /// Returns whether commits may have to save something for somebody but `own`. Also true for a
+    /// snapshot that found no free slot of its core.
+    pub fn is_needed_besides(&self, own: &Registration) -> bool {
+        let Whence::Slot(index) = own.place.whence else {
+            return true;
+        };
+        self.lines.iter().any(|line| {
+            let mut needed = 0;
+            line.for_each(|_, _| needed += 1);
+            let is_here = Arc::ptr_eq(line, &own.place.line);
+            let word = line.slots[index].load(Ordering::Acquire);
+            needed > usize::from(is_here && Slot::of(word).bounds().is_some())
+        })
     }
 
     /// Registers a snapshot that will begin at `bound`, a reserved end of the log, or later. If the
