@@ -103,7 +103,25 @@ pub enum Error {
     /// The store has ended the snapshot, because the memory for values that only snapshots read
     /// was needed for newer ones. Begin another one.
     SnapshotEnded,
-    /// A snapshot of one store was asked for a table of another one.
+    /// Somebody has written what the transaction depends on, since the moment that it reads. It has
+    /// written nothing; run it again from the beginning.
+    Conflict {
+        /// Name of the table.
+        table: String,
+        /// A key that was written; None if the table itself was emptied, dropped or replaced.
+        key: Option<Vec<u8>>,
+        /// How the transaction depends on it.
+        kind: ConflictKind,
+    },
+    /// The function of a transaction has given up ([`Error::aborted`]). Nothing was written.
+    Aborted {
+        /// Why, in its own words.
+        why: String,
+    },
+    /// The savepoint is of another transaction, or was made after one that the transaction has gone
+    /// back to.
+    NoSuchSavepoint,
+    /// A snapshot or a transaction of one store was asked for a table of another one.
     OtherStore,
     /// A table that is to be loaded is not empty.
     NotEmpty {
@@ -133,10 +151,50 @@ pub enum Error {
     Closed,
 }
 
+/// How a transaction depends on a key that somebody else has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConflictKind {
+    /// It writes the key.
+    Written,
+    /// It has read the key.
+    Read,
+    /// It has read a range that the key lies in.
+    Range,
+    /// It has read the table, or writes to it, and that has other contents as a whole now.
+    Table,
+}
+
+impl fmt::Display for ConflictKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Written => "writes it",
+            Self::Read => "has read it",
+            Self::Range => "has read a range around it",
+            Self::Table => "depends on it",
+        })
+    }
+}
+
 impl Error {
-    /// True if the same call may succeed later, once there is room again.
+    /// Returns the error with which a function ends its transaction, for a reason of its own: see
+    /// [`Db::transact`](crate::Db::transact).
+    pub fn aborted(why: impl fmt::Display) -> Self {
+        Self::Aborted {
+            why: why.to_string(),
+        }
+    }
+
+    /// True if the same may succeed later: a write once there is room again, or a transaction that
+    /// is run again from its beginning.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Full { .. })
+        matches!(self, Self::Full { .. }) || self.is_conflict()
+    }
+
+    /// True if a transaction, or the reads of a snapshot, may succeed when they are run again from
+    /// the beginning, at once.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. } | Self::SnapshotEnded)
     }
 
     /// True if something on disk is damaged or cannot be read.
@@ -193,15 +251,7 @@ impl fmt::Display for Error {
                 "{} is in use by another process; stop it, or choose another directory",
                 directory.display()
             ),
-            Self::CorruptPage { page, extent, what } => match extent {
-                Some(extent) => write!(
-                    f,
-                    "{page} at blocks {}..{} is damaged: {what}",
-                    extent.block,
-                    u64::from(extent.block) + u64::from(extent.blocks)
-                ),
-                None => write!(f, "{page} is damaged: {what}"),
-            },
+            Self::CorruptPage { page, extent, what } => write_page(f, *page, *extent, what),
             Self::Corrupt { place, what } => write!(f, "{place} is damaged: {what}"),
             Self::Version { found, known } => write_version(f, *found, *known),
             Self::Full { what } => write!(f, "no room for writes: {what}"),
@@ -240,6 +290,11 @@ impl fmt::Display for Error {
                 "the snapshot was ended: commits needed the memory for what it reads; \
                  begin another one, or raise max_memory",
             ),
+            Self::Conflict { table, key, kind } => write_conflict(f, table, key.as_deref(), *kind),
+            Self::Aborted { why } => write!(f, "the transaction gave up: {why}"),
+            Self::NoSuchSavepoint => f.write_str(
+                "the savepoint is of another transaction, or later than one that was gone back to",
+            ),
             Self::OtherStore => f.write_str("the table belongs to another store"),
             Self::NotEmpty { name } => write!(f, "table '{name}' is not empty"),
             Self::NotAscending { entry } => {
@@ -253,6 +308,39 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store was closed"),
         }
+    }
+}
+
+fn write_conflict(
+    f: &mut fmt::Formatter<'_>,
+    table: &str,
+    key: Option<&[u8]>,
+    kind: ConflictKind,
+) -> fmt::Result {
+    match key {
+        Some(key) => write!(f, "key {} of table '{table}'", key.escape_ascii())?,
+        None => write!(f, "table '{table}'")?,
+    }
+    write!(
+        f,
+        " was changed since the transaction began, which {kind}; run it again"
+    )
+}
+
+fn write_page(
+    f: &mut fmt::Formatter<'_>,
+    page: PageId,
+    extent: Option<Extent>,
+    what: &str,
+) -> fmt::Result {
+    match extent {
+        Some(extent) => write!(
+            f,
+            "{page} at blocks {}..{} is damaged: {what}",
+            extent.block,
+            u64::from(extent.block) + u64::from(extent.blocks)
+        ),
+        None => write!(f, "{page} is damaged: {what}"),
     }
 }
 

@@ -12,6 +12,8 @@ use pando_sync::{Arc, Mutex, Rank, time};
 use pando_wal::Acknowledge;
 
 use crate::commit::buffers::Own;
+use crate::commit::check::Check;
+use crate::commit::state_check::StateCheck;
 use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
@@ -232,15 +234,21 @@ impl Db {
     /// and the commit runs again.
     pub(crate) fn commit(&self, set: &mut WriteSet, options: WriteOptions) -> Result<()> {
         loop {
-            match self.commit_once(set, options)? {
+            match self.commit_once(set, options, None)? {
                 Outcome::Committed(_) => return Ok(()),
                 Outcome::Conflict { .. } => set.refresh_trees()?,
             }
         }
     }
 
-    /// Tries to commit once; blocks for everything but conflicts.
-    pub(crate) fn commit_once(&self, set: &mut WriteSet, options: WriteOptions) -> Result<Outcome> {
+    /// Tries to commit once, with the check of a transaction if it is one; blocks for everything
+    /// but conflicts.
+    pub(crate) fn commit_once(
+        &self,
+        set: &mut WriteSet,
+        options: WriteOptions,
+        mut check: Option<&mut StateCheck<'_>>,
+    ) -> Result<Outcome> {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
         set.durability = options.durability;
@@ -248,7 +256,8 @@ impl Db {
         let mut scratch = Own::<CommitScratch>::take();
         let scratch = &mut *scratch;
         let outcome = engine.block(|blocked| {
-            let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), None);
+            let check = check.as_deref_mut().map_or(Check::Stamps, Check::State);
+            let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), check);
             blocked.wanted.append(&mut scratch.wanted);
             outcome
         })?;

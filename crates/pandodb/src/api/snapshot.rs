@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use pando_format::Lsn;
 use pando_sync::Arc;
+use pando_tree::Tree;
 use pando_versions::Registration;
 
 use crate::api::db::Db;
@@ -129,6 +130,22 @@ impl Snapshot {
             }),
             None => Err(Error::NoSuchTable {
                 name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Returns the tree that `table` has at this moment.
+    pub(crate) fn tree_of(&self, table: &Table) -> Result<Tree> {
+        let tree = self
+            .engine_of(table)?
+            .store
+            .tables
+            .tree_at(&table.state, self.lsn());
+        match tree {
+            _ if self.open.registration.is_ended() => Err(Error::SnapshotEnded),
+            Some(tree) => Ok(tree),
+            None => Err(Error::NoSuchTable {
+                name: table.state.name.to_string(),
             }),
         }
     }

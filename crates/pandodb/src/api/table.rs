@@ -130,7 +130,7 @@ impl Table {
             }
             let table = set.table(&self.state);
             set.write(table, key, None);
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
                 return Ok(true);
             }
         }
@@ -213,7 +213,7 @@ impl Table {
                 Change::Put(new) => set.write(table, key, Some(&new)),
                 Change::Delete => set.write(table, key, None),
             }
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
                 return Ok(());
             }
         }

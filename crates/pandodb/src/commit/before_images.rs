@@ -10,7 +10,7 @@ use pando_format::Lsn;
 use pando_pool::Restart;
 use pando_sync::WaitList;
 use pando_tree::Stored;
-use pando_versions::{BeforeImage, Readers, VersionRoom, VersionScratch};
+use pando_versions::{BeforeImage, Readers, Registration, VersionRoom, VersionScratch};
 
 use crate::changes::aside::READS_MAX;
 use crate::engine::Engine;
@@ -27,7 +27,8 @@ pub(crate) struct ReservedVersions<'a> {
     /// Bytes in leaves that the batch may replace.
     bytes: u64,
     // Given back before waiters are woken.
-    _room: VersionRoom<'a>,
+    /// None if nobody but the transaction that commits reads at a snapshot.
+    room: Option<VersionRoom<'a>>,
     _wake: WakeWaiters<'a>,
 }
 
@@ -49,11 +50,14 @@ impl Engine {
     }
 
     /// Reserves room for the versions of what a batch replaces; None if the mode is off. `measured`
-    /// is what the batch was found to replace, in bytes; None if that was not found out yet.
+    /// is what the batch was found to replace, in bytes; None if that was not found out yet. A
+    /// large transaction that commits, and reads at the only snapshot there is, which is `own`,
+    /// needs no room: else it could take so much that its own snapshot were ended for it.
     pub(crate) fn reserve_versions(
         &self,
         set: &WriteSet,
         measured: Option<u64>,
+        own: Option<&Registration>,
     ) -> Step<Option<ReservedVersions<'_>>> {
         let old = &self.old_versions;
         if !old.snapshots.is_on() {
@@ -61,7 +65,15 @@ impl Engine {
         }
         let most = self.most_replaced(set);
         let frames = self.version_frames(set, most);
-        let (bytes, frames) = match (old.is_little(frames), measured.unwrap_or(0)) {
+        let is_little = old.is_little(frames);
+        if !is_little && own.is_some_and(|own| !old.snapshots.is_needed_besides(own)) {
+            return Ok(Some(ReservedVersions {
+                bytes: most,
+                room: None,
+                _wake: WakeWaiters(&old.waiters),
+            }));
+        }
+        let (bytes, frames) = match (is_little, measured.unwrap_or(0)) {
             (true, _) => (most, frames),
             (false, measured) => (measured, self.version_frames(set, measured)),
         };
@@ -70,7 +82,7 @@ impl Engine {
         };
         Ok(Some(ReservedVersions {
             bytes,
-            _room: room,
+            room: Some(room),
             _wake: WakeWaiters(&old.waiters),
         }))
     }
@@ -89,20 +101,28 @@ impl Engine {
     /// Returns whether the batch has to save what it replaces, as far as somebody reads it; None if
     /// it has to reserve anew, since what it has reserved is too little: `measured` says how much
     /// it replaces. The caller holds the stripes of the batch and is inside the gate, or has closed
-    /// it.
+    /// it. `own` as for [`Engine::reserve_versions`].
     #[inline]
     pub(crate) fn may_save(
         &self,
         set: &WriteSet,
         reserved: Option<&ReservedVersions<'_>>,
+        own: Option<&Registration>,
         measured: &mut Option<u64>,
     ) -> Option<bool> {
-        if !self.old_versions.snapshots.is_on() {
+        let snapshots = &self.old_versions.snapshots;
+        if !snapshots.is_on() {
             return Some(false);
         }
         // Nothing is reserved if the first snapshot has begun since then.
-        self.has_version_room(set, reserved?, measured)
-            .then_some(true)
+        let reserved = reserved?;
+        let has_room = match (&reserved.room, own) {
+            // If another one begins from here on, and before the record has its LSN, what it reads
+            // is saved if there is room, and else it is ended.
+            (None, Some(own)) => !snapshots.is_needed_besides(own),
+            _ => self.has_version_room(set, reserved, measured),
+        };
+        has_room.then_some(true)
     }
 
     /// Returns whether what is reserved suffices.

@@ -3,6 +3,7 @@
 pub(crate) mod before_images;
 pub(crate) mod blobs;
 pub(crate) mod buffers;
+pub(crate) mod check;
 pub(crate) mod delete_room;
 pub(crate) mod leaf_checks;
 pub(crate) mod leaf_pins;
@@ -11,5 +12,6 @@ pub(crate) mod page_id_room;
 pub(crate) mod pages;
 pub(crate) mod second_look;
 pub(crate) mod section;
+pub(crate) mod state_check;
 pub(crate) mod steps;
 pub(crate) mod tables;

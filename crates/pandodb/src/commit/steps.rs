@@ -20,15 +20,16 @@ use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
-use pando_sync::gate::GateGuard;
+use pando_sync::gate::{Closed, GateGuard};
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
-use pando_versions::VersionScratch;
+use pando_versions::{Registration, VersionScratch};
 use pando_wal::LogReservation;
 
 use crate::changes::blobs::NewValue;
 use crate::commit::before_images::ReservedVersions;
+use crate::commit::check::Check;
 use crate::commit::delete_room::DeleteWait;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
@@ -113,7 +114,7 @@ impl CommitScratch {
 
     /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
     fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
-        let reads = set.reads.len() + set.watched.len();
+        let reads = set.reads.len() + set.shares.len() + set.watched.len();
         if self.ready && self.reads == reads {
             return Ok(());
         }
@@ -165,6 +166,8 @@ impl CommitScratch {
         let read = set.reads.iter().chain(watched);
         self.stripes
             .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+        self.stripes
+            .extend(set.shares.iter().copied().map(Wanted::share));
         Wanted::arrange(&mut self.stripes);
         assert!(
             self.stripes.len() <= set.len() + reads,
@@ -198,44 +201,62 @@ struct Reserved<'a> {
     _share: StepShare<'a>,
 }
 
+/// How a commit is inside the gate.
+enum Entered<'a> {
+    Open(GateGuard<'a>),
+    Closed(Closed<'a>),
+}
+
+impl<'a> Entered<'a> {
+    /// Opens the gate for others, if it is closed, and stays inside.
+    fn open(self) -> GateGuard<'a> {
+        match self {
+            Self::Open(guard) => guard,
+            Self::Closed(closed) => closed.enter(),
+        }
+    }
+}
+
 impl Engine {
     /// Makes one attempt to commit `set`, which must not change a table as a whole (see `tables`
     /// for that). After a conflict, `set` may still name trees that its tables no longer have, and
     /// `scratch` what was derived from them: the caller refreshes both.
     ///
     /// `lent` is the number of frames that the operation lends to this step, if it has a pin share.
-    /// `look` checks the values themselves if the stamps say that they may have changed.
+    /// `check` says how its reads are checked.
+    ///
+    /// Does not block, but for one case: the commit of a transaction that has read ranges, or very
+    /// many keys, closes the gate, and waits for those that are inside.
     pub(crate) fn try_commit(
         &self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
         lent: Option<u64>,
-        look: Option<&mut SecondLook<'_>>,
+        mut check: Check<'_, '_>,
     ) -> Step<Outcome> {
         if set.is_read_only() {
-            return self.validate_reads(set, scratch, look);
+            return self.validate_reads(set, scratch, check.look());
         }
         let begun = Sampled::Writes.is_due().then(time::now);
         let mut steps = Steps::new(begun);
         self.check_writable()?;
         scratch.prepare(self, set)?;
-        let reserved = self.reserve_all(set, scratch, lent);
+        let own = check.state().map(|check| check.snapshot());
+        let reserved = self.reserve_all(set, scratch, lent, own);
         steps.end(CommitStep::Prepare);
         let reserved = reserved?;
+        // Before the stripes: nobody waits for the gate with stripes in hand.
+        let closes = check.state().is_some_and(|check| check.closes_gate());
+        let closed = closes.then(|| self.store.pool.gate().close());
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
-        let (guard, saves) = self.enter(set, &reserved, &mut scratch.replaced_bytes)?;
+        let replaced = &mut scratch.replaced_bytes;
+        let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either visible here, or comes after this
         // one.
-        let unchanged = |stamp| {
-            assert!(locked.holds(stamp), "the stripe of a read is not held");
-            self.stripes.unchanged_held(stamp)
-        };
-        if let Some(watched) = set.changed(unchanged)
-            && (watched || self.look_again(set, &locked, look)? != Seen::Same)
-        {
+        if let Some(watched) = self.find_conflict(set, &locked, &mut check)? {
             self.store.statistics.tick(Ticker::CommitConflicts, 1);
             return Ok(Outcome::Conflict { watched });
         }
@@ -248,6 +269,10 @@ impl Engine {
         self.name_chunks(set)?;
         debug_assert!(self.holds_stripes(set, &locked), "its stripes are held");
         debug_assert!(set.trees_unchanged(), "the record names other trees");
+        if let Some(own) = own {
+            // It is not needed any longer: this commit need not save anything for itself.
+            own.end();
+        }
         section.begin_changes();
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);
@@ -257,6 +282,7 @@ impl Engine {
         self.checkpoint.assert_behind(lsn);
         debug_assert!(self.log.applied() < lsn, "it is applied already");
         locked.end_shares();
+        let guard = entered.open();
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
         let places = (&scratch.order[..], &scratch.fingers[..]);
@@ -288,24 +314,31 @@ impl Engine {
 
     /// Enters the gate, if the reservations still suffice: with the stripes held, what the keys of
     /// the batch hold cannot change from here on. `replaced_bytes` is what it replaces in leaves,
-    /// if that had to be found out. Returns whether what the batch replaces has to be saved for
-    /// snapshots.
+    /// if that had to be found out. `closed` if the caller has closed the gate; `own` is the
+    /// snapshot of the transaction that commits. Returns whether what the batch replaces has to be
+    /// saved for snapshots.
     #[inline]
-    fn enter(
-        &self,
+    fn enter<'a>(
+        &'a self,
         set: &WriteSet,
         reserved: &Reserved<'_>,
+        closed: Option<Closed<'a>>,
+        own: Option<&Registration>,
         replaced_bytes: &mut Option<u64>,
-    ) -> Step<(GateGuard<'_>, bool)> {
+    ) -> Step<(Entered<'a>, bool)> {
         if reserved.garbage < self.garbage_pages(set) {
             // Values in chunks were written since the reservation, or the first snapshot has begun.
             return Err(WaitReason::Gate.into());
         }
-        let Some(guard) = self.store.pool.gate().try_enter() else {
-            return Err(WaitReason::Gate.into());
+        let entered = match closed {
+            Some(closed) => Entered::Closed(closed),
+            None => match self.store.pool.gate().try_enter() {
+                Some(guard) => Entered::Open(guard),
+                None => return Err(WaitReason::Gate.into()),
+            },
         };
-        match self.may_save(set, reserved.versions.as_ref(), replaced_bytes) {
-            Some(saves) => Ok((guard, saves)),
+        match self.may_save(set, reserved.versions.as_ref(), own, replaced_bytes) {
+            Some(saves) => Ok((entered, saves)),
             None => Err(Restart::Conflict.into()),
         }
     }
@@ -316,6 +349,7 @@ impl Engine {
         set: &WriteSet,
         scratch: &mut CommitScratch,
         lent: Option<u64>,
+        own: Option<&Registration>,
     ) -> Step<Reserved<'_>> {
         if !self.underfull_leaves.has_room() {
             self.store.space.growth.notify_all();
@@ -349,7 +383,7 @@ impl Engine {
         }
         let ids = self.reserve_ids(set, urgent)?;
         let versions = match self.old_versions.snapshots.is_on() {
-            true => self.reserve_versions(set, scratch.replaced_bytes)?,
+            true => self.reserve_versions(set, scratch.replaced_bytes, own)?,
             false => None,
         };
         let frames = scratch.order.len() as u64;
@@ -532,16 +566,6 @@ impl Engine {
         }
         self.store.statistics.tick(Ticker::CommitConflicts, 1);
         Ok(Outcome::Conflict { watched })
-    }
-
-    /// Compares the values read with the current ones, if the caller passed a second look.
-    fn look_again(
-        &self,
-        set: &WriteSet,
-        locked: &Locked<'_>,
-        look: Option<&mut SecondLook<'_>>,
-    ) -> Step<Seen> {
-        look.map_or(Ok(Seen::Unknown), |look| look.run(self, set, locked))
     }
 
     /// Returns true if the batch holds the stripes of all its keys exclusively.

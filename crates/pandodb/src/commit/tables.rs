@@ -123,10 +123,10 @@ impl Engine {
             }
         })?;
         let ids = self.reserve_ids(set, urgent)?;
-        let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes))?;
+        let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
-        let saves = self.may_save(set, versions.as_ref(), replaced_bytes);
+        let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
         if saves.is_none() || garbage < self.garbage_pages(set) {
             return Ok(None);
         }

@@ -7,6 +7,7 @@ use pando_tree::{Tree, ValueReader};
 
 use crate::api::db::Db;
 use crate::api::table::Table;
+use crate::commit::check::Check;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::Shared;
@@ -300,7 +301,11 @@ impl ValidatedBatch {
         } = self;
         let mut look = SecondLook::new(log, reader);
         let looks = self.conflicts >= CONFLICTS_MAX;
-        let step = engine.try_commit(set, scratch, None, looks.then_some(&mut look));
+        let check = match looks {
+            true => Check::Look(&mut look),
+            false => Check::Stamps,
+        };
+        let step = engine.try_commit(set, scratch, None, check);
         let looked = look.end();
         set.debt.add(looked.debt);
         for (place, stamp) in looked.fresh {

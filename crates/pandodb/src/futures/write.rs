@@ -12,6 +12,7 @@ use pando_wal::Acknowledge;
 use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::table::Table;
+use crate::commit::check::Check;
 use crate::commit::steps::{CommitScratch, Outcome};
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
@@ -71,7 +72,7 @@ impl Work {
             self.scratch.reset();
             self.looked = true;
         }
-        match engine.try_commit(&self.set, &mut self.scratch, lent, None)? {
+        match engine.try_commit(&self.set, &mut self.scratch, lent, Check::Stamps)? {
             Outcome::Committed(lsn) => Ok(Some(End { lsn, existed: true })),
             Outcome::Conflict { .. } => {
                 self.looked = false;

@@ -205,7 +205,7 @@ impl Table {
                 Changed::Value(value) => set.write(table, key, Some(&value)),
                 Changed::Chunks(value) => set.write_large(table, key, value),
             }
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options)? {
+            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
                 return Ok(len);
             }
         }

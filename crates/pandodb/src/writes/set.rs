@@ -15,7 +15,8 @@ use crate::options::Durability;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::writes::stripes::Stamp;
+use crate::writes::journal::{Journal, Undo};
+use crate::writes::stripes::{Stamp, StripeIndex};
 
 /// Beyond this many writes, keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
@@ -92,8 +93,12 @@ pub(crate) struct WriteSet {
     pub(crate) table_changes: Vec<(usize, TableChange)>,
     /// Stamps from before each read.
     pub(crate) reads: Vec<Stamp>,
+    /// Stripes of keys that a transaction has read, to be shared until the record has its LSN.
+    pub(crate) shares: Vec<StripeIndex>,
     /// Watched keys: the table, the tree that it had, and the stamp of the key.
     pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
+    /// What a transaction with savepoints needs to go back.
+    journal: Journal<Change>,
     /// What the reads owe: the LSN that must be durable before they may be shown (decision 060).
     pub(crate) debt: Debt,
     /// The durability that the caller asks for; None for that of the store.
@@ -106,6 +111,14 @@ pub(crate) struct BatchTable {
     pub(crate) state: Arc<TableState>,
     /// None if the table was dropped then.
     pub(crate) tree: Option<Tree>,
+}
+
+/// A state of a write set, to go back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Number of steps in the journal.
+    steps: usize,
+    bytes: usize,
 }
 
 /// What a batch knows of a key.
@@ -130,7 +143,9 @@ impl Default for WriteSet {
             hasher: rapidhash::fast::RandomState::default(),
             table_changes: Vec::new(),
             reads: Vec::new(),
+            shares: Vec::new(),
             watched: Vec::new(),
+            journal: Journal::default(),
             debt: Debt::NONE,
             durability: None,
         }
@@ -145,6 +160,7 @@ impl WriteSet {
         }
         self.forget_writes();
         self.reads.clear();
+        self.shares.clear();
         self.debt = Debt::NONE;
     }
 
@@ -165,6 +181,7 @@ impl WriteSet {
         self.index.clear();
         self.table_changes.clear();
         self.watched.clear();
+        self.journal.clear();
     }
 
     /// Returns true if nothing is written.
@@ -347,7 +364,8 @@ impl WriteSet {
     /// Adds a write, or replaces the earlier one to the same key.
     fn note(&mut self, table: usize, key: &[u8], change: Change) {
         if let Some(known) = self.find(table, key) {
-            self.writes[known].change = change;
+            let old = std::mem::replace(&mut self.writes[known].change, change);
+            self.journal.replaced(known, old);
             return;
         }
         let was_ascending = self.is_ascending;
@@ -356,6 +374,7 @@ impl WriteSet {
         }
         let key = self.append(key);
         self.writes.push(Write { table, key, change });
+        self.journal.added();
         let count = self.writes.len();
         if self.is_ascending || count <= SCANNED_MAX {
             return;
@@ -369,10 +388,32 @@ impl WriteSet {
 
     /// Forgets the writes to a table, and notes that it is changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
+        assert!(!self.journal.is_kept(), "a transaction changes no tables");
         self.writes.retain(|write| write.table != table);
         self.index_all();
         self.table_changes.retain(|(known, _)| *known != table);
         self.table_changes.push((table, change));
+    }
+
+    /// Returns the state of the set, for [`WriteSet::go_back`].
+    pub(crate) fn mark(&mut self) -> Mark {
+        Mark {
+            steps: self.journal.keep(),
+            bytes: self.bytes.len(),
+        }
+    }
+
+    /// Forgets all writes since `mark`, which must not be later than another mark that the set went
+    /// back to.
+    pub(crate) fn go_back(&mut self, mark: Mark) {
+        while let Some(undo) = self.journal.pop_beyond(mark.steps) {
+            match undo {
+                Undo::Replaced(position, old) => self.writes[position].change = old,
+                Undo::Added => drop(self.writes.pop()),
+            }
+        }
+        self.bytes.truncate(mark.bytes);
+        self.index_all();
     }
 
     /// Returns what the batch itself has done to a key.
@@ -516,7 +557,7 @@ impl WriteSet {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Own, TableChange, WriteSet};
+    use super::{Own, TableChange, Value, WriteSet};
     use crate::tables::state::Tables;
 
     /// Keys come partly in order and partly at random; some are repeated or removed, and tables are
@@ -570,6 +611,59 @@ mod tests {
                         Own::Unknown => None,
                     };
                     assert_eq!(own, model.get(&(table, key)).copied(), "{round} {number}");
+                }
+            }
+        }
+    }
+
+    fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+        let writes = set.writes().map(|(_, key, value)| {
+            let value = value.map(|value| match value {
+                Value::Bytes(bytes) => bytes.to_vec(),
+                Value::Chunks(_) => unreachable!("none was written"),
+            });
+            (key.to_vec(), value)
+        });
+        writes.collect()
+    }
+
+    /// Goes back to any of the marks that are left, with keys in order and at random.
+    #[test]
+    fn a_set_goes_back_to_what_it_was() {
+        let tables = Tables::new(0);
+        let state = tables.absent("t");
+        let mut random = fastrand::Rng::with_seed(5);
+        for round in 0..300_usize {
+            let mut set = WriteSet::default();
+            let table = set.table(&state);
+            let mut states = Vec::new();
+            for step in 0..120_u8 {
+                match random.u8(..10) {
+                    0 => {
+                        let mark = set.mark();
+                        states.push((mark, contents(&set)));
+                    }
+                    1 if !states.is_empty() => {
+                        let to = random.usize(..states.len());
+                        states.truncate(to + 1);
+                        set.go_back(states[to].0);
+                        assert_eq!(contents(&set), states[to].1, "{round} {step}");
+                    }
+                    choice => {
+                        let key = if round % 2 == 0 {
+                            step
+                        } else {
+                            random.u8(..40)
+                        };
+                        let value = [step; 9];
+                        let value = (choice > 3).then_some(&value[..usize::from(choice)]);
+                        set.write(table, &[key], value);
+                        let own = set.own(table, &[key]);
+                        assert!(matches!(
+                            (own, value),
+                            (Own::Value(_), Some(_)) | (Own::Gone, None)
+                        ));
+                    }
                 }
             }
         }

@@ -1,0 +1,205 @@
+//! The check of a transaction that has read at a snapshot: nobody may have written since what the
+//! transaction depends on (decision 068).
+//!
+//! A key whose stripe has no later stamp than the snapshot was not written since. Otherwise the
+//! versions decide: each commit after the snapshot has saved what it has replaced, as long as the
+//! snapshot is registered, before it gave its stripes back. So with the stripe of a key held, the
+//! answer is exact. Nothing is saved for a snapshot that the store has ended; then a later stamp
+//! counts as a conflict, and so does every range.
+//!
+//! No stripe stands for a range. A transaction that has read ranges closes the gate: nobody is
+//! between the append of a record and the save of what it replaces, and nobody appends, until the
+//! transaction has its LSN.
+
+use std::ops::Bound;
+
+use pando_format::TreeId;
+use pando_versions::{Found, Registration, VersionRange, VersionScratch};
+
+use crate::engine::Engine;
+use crate::error::{ConflictKind, Error};
+use crate::tables::state::TableState;
+use crate::wait::reason::Step;
+use crate::writes::read_set::{ReadSet, Span};
+use crate::writes::set::WriteSet;
+
+/// With more keys than this, closing the gate costs others less than the stripes of all keys.
+const SHARES_MAX: usize = 1024;
+
+/// What the commit of one transaction checks.
+#[derive(Debug)]
+pub(crate) struct StateCheck<'t> {
+    snapshot: &'t Registration,
+    /// None if only what is written counts: level Snapshot.
+    reads: Option<&'t ReadSet>,
+    scratch: VersionScratch,
+    range: VersionRange,
+    /// What was found.
+    conflict: Option<Error>,
+}
+
+impl<'t> StateCheck<'t> {
+    /// Checks the reads of a serializable transaction.
+    pub(crate) fn of_reads(snapshot: &'t Registration, reads: &'t ReadSet) -> Self {
+        Self::new(snapshot, Some(reads))
+    }
+
+    /// Checks that nobody has written what the transaction writes.
+    pub(crate) fn of_writes(snapshot: &'t Registration) -> Self {
+        Self::new(snapshot, None)
+    }
+
+    fn new(snapshot: &'t Registration, reads: Option<&'t ReadSet>) -> Self {
+        Self {
+            snapshot,
+            reads,
+            scratch: VersionScratch::default(),
+            range: VersionRange::default(),
+            conflict: None,
+        }
+    }
+
+    /// The snapshot that the transaction has read.
+    pub(crate) fn snapshot(&self) -> &'t Registration {
+        self.snapshot
+    }
+
+    /// Takes the conflict that a check has found.
+    pub(crate) fn take_conflict(&mut self) -> Option<Error> {
+        self.conflict.take()
+    }
+
+    /// Returns whether the commit has to close the gate.
+    pub(crate) fn closes_gate(&self) -> bool {
+        let keys = self.reads.map_or(Some(0), ReadSet::count_of_keys);
+        keys.is_none_or(|keys| keys > SHARES_MAX)
+    }
+
+    /// Notes the stripes that `set` has to share until its record has its LSN.
+    pub(crate) fn share_stripes(&self, engine: &Engine, set: &mut WriteSet) {
+        set.shares.clear();
+        let Some(reads) = self.reads.filter(|_| !self.closes_gate()) else {
+            return;
+        };
+        for table in reads.tables() {
+            for span in table.spans() {
+                if let Span::Key(key) = span {
+                    set.shares.push(engine.stripes.of(table.tree.id, key));
+                }
+            }
+        }
+    }
+
+    /// Returns whether somebody has written what the transaction depends on. What it says may
+    /// change until the stripes of all keys are held and, with ranges, the gate is closed; a
+    /// conflict stays one.
+    pub(crate) fn finds_conflict(&mut self, engine: &Engine, set: &WriteSet) -> Step<bool> {
+        self.conflict = match self.reads {
+            Some(reads) => self.look_at_reads(engine, reads)?,
+            None => self.look_at_writes(engine, set)?,
+        };
+        Ok(self.conflict.is_some())
+    }
+
+    fn look_at_reads(&mut self, engine: &Engine, reads: &ReadSet) -> Step<Option<Error>> {
+        for table in reads.tables() {
+            let state = &*table.state;
+            if state.tree() != Some(table.tree) {
+                return Ok(Some(conflict(state, None, ConflictKind::Table)));
+            }
+            for span in table.spans() {
+                let tree = table.tree.id;
+                let found = match span {
+                    Span::Key(key) => self.look_at_key(engine, (tree, key))?,
+                    Span::Range(low, high) => self.look_at_range(engine, tree, (low, high))?,
+                };
+                let kind = match span {
+                    Span::Key(_) => ConflictKind::Read,
+                    Span::Range(..) => ConflictKind::Range,
+                };
+                match found {
+                    Since::Unchanged => {}
+                    Since::Written(key) => return Ok(Some(conflict(state, Some(key), kind))),
+                    Since::Unknown => return Ok(Some(Error::SnapshotEnded)),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn look_at_writes(&mut self, engine: &Engine, set: &WriteSet) -> Step<Option<Error>> {
+        for (table, key, _) in set.writes() {
+            let state = &*set.tables[table].state;
+            let then = engine.store.tables.tree_at(state, self.snapshot.lsn());
+            if self.snapshot.is_ended() {
+                return Ok(Some(Error::SnapshotEnded));
+            }
+            let Some(tree) = then.filter(|_| then == state.tree()) else {
+                return Ok(Some(conflict(state, None, ConflictKind::Table)));
+            };
+            match self.look_at_key(engine, (tree.id, key))? {
+                Since::Unchanged => {}
+                Since::Written(key) => {
+                    return Ok(Some(conflict(state, Some(key), ConflictKind::Written)));
+                }
+                Since::Unknown => return Ok(Some(Error::SnapshotEnded)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn look_at_key(&mut self, engine: &Engine, (tree, key): (TreeId, &[u8])) -> Step<Since> {
+        let lsn = self.snapshot.lsn();
+        let stripe = engine.stripes.of(tree, key);
+        if engine.stripes.stamp_held(stripe).lsn() <= lsn {
+            return Ok(Since::Unchanged);
+        }
+        let versions = &engine.old_versions.versions;
+        let found = versions.find((tree, key), lsn, &mut self.scratch);
+        if self.snapshot.is_ended() {
+            return Ok(Since::Unknown);
+        }
+        Ok(match found? {
+            Found::Unchanged => Since::Unchanged,
+            Found::Replaced(_) => Since::Written(key.to_vec()),
+        })
+    }
+
+    fn look_at_range(
+        &mut self,
+        engine: &Engine,
+        tree: TreeId,
+        (low, high): (&[u8], Option<&[u8]>),
+    ) -> Step<Since> {
+        let bounds = (
+            Bound::Included(low),
+            high.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let lsn = self.snapshot.lsn();
+        let versions = &engine.old_versions.versions;
+        let found = versions.collect(tree, bounds, lsn, &mut self.range, &mut self.scratch);
+        if self.snapshot.is_ended() {
+            return Ok(Since::Unknown);
+        }
+        found?;
+        let first = self.range.iter().next();
+        Ok(first.map_or(Since::Unchanged, |(key, _)| Since::Written(key.to_vec())))
+    }
+}
+
+/// What has become of a key or a range since the snapshot.
+enum Since {
+    Unchanged,
+    /// This key was written.
+    Written(Vec<u8>),
+    /// The snapshot was ended, so nobody knows.
+    Unknown,
+}
+
+fn conflict(table: &TableState, key: Option<Vec<u8>>, kind: ConflictKind) -> Error {
+    Error::Conflict {
+        table: table.name.to_string(),
+        key,
+        kind,
+    }
+}

@@ -1,0 +1,276 @@
+//! A transaction: its snapshot, its writes and what it has read.
+
+use pando_format::Lsn;
+use pando_stats::Ticker;
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicU64, Ordering};
+
+use crate::api::db::Db;
+use crate::api::snapshot::Snapshot;
+use crate::api::table::Table;
+use crate::commit::state_check::StateCheck;
+use crate::commit::steps::Outcome;
+use crate::error::{Error, Result};
+use crate::transaction::options::{Isolation, TransactionOptions};
+use crate::writes::read_set::ReadSet;
+use crate::writes::set::{Mark, Own, WriteSet};
+
+/// Number of the next savepoint of any transaction.
+static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
+
+/// Reads and writes that are committed together, or not at all. Reads see the transaction's own
+/// writes; nobody else sees them before the commit. Dropping it rolls it back.
+///
+/// The moment that it reads is that of its first read. While it is open, the store keeps what it
+/// reads as for a [`Snapshot`], and may end it for lack of memory: then its reads return
+/// [`Error::SnapshotEnded`], and it has to be run again. [`Db::transact`] does that, and also runs
+/// it again after a conflict. The writes are in memory until the commit, and
+/// [`Error::BatchTooLarge`] limits them as it does for a [`crate::Batch`].
+///
+/// ```
+/// # fn main() -> Result<(), pandodb::Error> {
+/// # let db = pandodb::Db::builder().open_in_memory()?;
+/// let accounts = db.table("accounts")?;
+/// accounts.put(b"alice", b"10")?;
+/// let mut transaction = db.begin(pandodb::TransactionOptions::default())?;
+/// let alice = transaction.get(&accounts, b"alice")?;
+/// transaction.put(&accounts, b"bob", &alice.unwrap_or_default())?;
+/// transaction.delete(&accounts, b"alice")?;
+/// transaction.commit()?;
+/// assert_eq!(accounts.get(b"bob")?.as_deref(), Some(&b"10"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) db: Db,
+    options: TransactionOptions,
+    /// Taken by the first read, unless each read sees a moment of its own.
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) set: WriteSet,
+    pub(crate) reads: ReadSet,
+    /// The savepoints to which it can go back, with their numbers, ascending.
+    savepoints: Vec<(u64, Mark)>,
+}
+
+/// A state of a transaction's writes: see [`Transaction::savepoint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Savepoint {
+    number: u64,
+}
+
+impl Db {
+    /// Begins a transaction. Reads nothing, and takes no snapshot yet.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn begin(&self, options: TransactionOptions) -> Result<Transaction> {
+        self.engine().store.check_process()?;
+        if self.engine().store.life.is_closing() {
+            return Err(Error::Closed);
+        }
+        Ok(Transaction {
+            db: self.clone(),
+            options,
+            snapshot: None,
+            set: WriteSet::default(),
+            reads: ReadSet::new(options.read_set_bytes),
+            savepoints: Vec::new(),
+        })
+    }
+}
+
+impl Transaction {
+    /// The isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.options.isolation
+    }
+
+    /// The LSN of the moment that it reads; None before the first read, and at
+    /// [`Isolation::ReadCommitted`].
+    pub fn snapshot_lsn(&self) -> Option<Lsn> {
+        self.snapshot.as_ref().map(Snapshot::lsn)
+    }
+
+    /// Returns whether it remembers what it reads.
+    pub(crate) fn remembers_reads(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
+    }
+
+    /// Takes the snapshot, if this is the first read. Blocks as [`Db::snapshot`].
+    pub(crate) fn take_snapshot(&mut self) -> Result<()> {
+        if self.snapshot.is_none() && self.options.isolation != Isolation::ReadCommitted {
+            self.snapshot = Some(self.db.snapshot()?);
+        }
+        Ok(())
+    }
+
+    /// Checks that `table` is of this store.
+    pub(crate) fn check_store(&self, table: &Table) -> Result<()> {
+        match Arc::ptr_eq(table.db.engine(), self.db.engine()) {
+            true => Ok(()),
+            false => Err(Error::OtherStore),
+        }
+    }
+
+    /// Reads `key` of `table` into `out`, which is cleared first; returns true if it exists. Blocks
+    /// as [`Snapshot::get_into`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`]. What an error says was not read, and the transaction goes on.
+    pub fn get_into(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        self.check_store(table)?;
+        let index = self.set.table(&table.state);
+        match self.set.own(index, key) {
+            Own::Value(value) => {
+                value.clone_into(out);
+                return Ok(true);
+            }
+            Own::Gone => {
+                out.clear();
+                return Ok(false);
+            }
+            Own::Large(_) => return Err(Error::InChunks),
+            Own::Unknown => {}
+        }
+        self.take_snapshot()?;
+        let Some(snapshot) = &self.snapshot else {
+            return table.get_into(key, out);
+        };
+        let found = snapshot.get_into(table, key, out)?;
+        if self.remembers_reads() {
+            let tree = snapshot.tree_of(table)?;
+            self.reads.add_key((&table.state, tree), key);
+        }
+        Ok(found)
+    }
+
+    /// Returns the value of `key` of `table`, if it exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_into`].
+    pub fn get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    }
+
+    /// True if `key` of `table` exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_into`].
+    pub fn contains(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
+        self.get_into(table, key, &mut Vec::new())
+    }
+
+    /// Sets `key` of `table` to `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::OtherStore`].
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(table, key, Some(value))
+    }
+
+    /// Removes `key` of `table`, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        self.write(table, key, None)
+    }
+
+    fn write(&mut self, table: &Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.check_store(table)?;
+        self.db.engine().check_key(key)?;
+        let index = self.set.table(&table.state);
+        self.set.write(index, key, value);
+        Ok(())
+    }
+
+    /// Number of keys that it writes.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// True if it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_read_only()
+    }
+
+    /// Returns a savepoint: [`Transaction::rollback_to`] makes the writes what they are now.
+    pub fn savepoint(&mut self) -> Savepoint {
+        // Relaxed: only that it is another number each time matters.
+        let number = NEXT_SAVEPOINT.fetch_add(1, Ordering::Relaxed);
+        self.savepoints.push((number, self.set.mark()));
+        Savepoint { number }
+    }
+
+    /// Forgets the writes since `savepoint`, and the later savepoints. It may be gone back to
+    /// again. What was read since counts as read.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSavepoint`].
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let known = self
+            .savepoints
+            .binary_search_by_key(&savepoint.number, |(number, _)| *number);
+        let place = known.map_err(|_| Error::NoSuchSavepoint)?;
+        self.savepoints.truncate(place + 1);
+        self.set.go_back(self.savepoints[place].1);
+        Ok(())
+    }
+
+    /// Forgets all writes, as dropping it does.
+    pub fn rollback(self) {}
+
+    /// Commits the writes. Returns the LSN of the commit; None if there was nothing to write.
+    /// Blocks as [`Db::write`].
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::SnapshotEnded`]: run the transaction again. Otherwise as
+    /// [`Db::write`]. Nothing was written, except as said there.
+    pub fn commit(mut self) -> Result<Option<Lsn>> {
+        if self.set.is_read_only() {
+            return Ok(None);
+        }
+        self.reads.settle();
+        let reads = self.remembers_reads().then_some(&self.reads);
+        let reads = reads.filter(|reads| !reads.is_empty());
+        let registration = self.snapshot.as_ref().map(Snapshot::registration);
+        let mut check = match (registration, reads) {
+            (Some(snapshot), Some(reads)) => Some(StateCheck::of_reads(snapshot, reads)),
+            (Some(snapshot), None) if !self.remembers_reads() => {
+                Some(StateCheck::of_writes(snapshot))
+            }
+            // It has read nothing but what it has written itself.
+            (Some(_) | None, _) => None,
+        };
+        let engine = self.db.engine();
+        if let Some(check) = &mut check {
+            if check.closes_gate() {
+                // Without the gate: most conflicts are found here, and hold up nobody else.
+                engine.block(|_| check.finds_conflict(engine, &self.set))?;
+                if let Some(conflict) = check.take_conflict() {
+                    engine.store.statistics.tick(Ticker::CommitConflicts, 1);
+                    return Err(conflict);
+                }
+            }
+            check.share_stripes(engine, &mut self.set);
+        }
+        loop {
+            let set = &mut self.set;
+            match self
+                .db
+                .commit_once(set, self.options.write, check.as_mut())?
+            {
+                Outcome::Committed(lsn) => return Ok(lsn),
+                Outcome::Conflict { .. } => {
+                    if let Some(conflict) = check.as_mut().and_then(StateCheck::take_conflict) {
+                        return Err(conflict);
+                    }
+                    // A table that it writes to was emptied: what it has not read does not matter.
+                    set.refresh_trees()?;
+                }
+            }
+        }
+    }
+}

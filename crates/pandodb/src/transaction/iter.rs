@@ -1,0 +1,222 @@
+//! Ranges of a transaction: what is stored, with its own writes on top.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::{Bound, RangeBounds};
+
+use crate::api::iter::{Entry, Iter};
+use crate::api::table::Table;
+use crate::error::{Error, Result};
+use crate::transaction::handle::Transaction;
+use crate::writes::read_set::ReadSet;
+use crate::writes::set::{Value, WriteSet};
+
+/// The entries of a range, as a transaction sees them; made by [`Transaction::range`]. What it has
+/// returned was read, with all that lies between, and nothing else: ten entries of a million
+/// protect a transaction from changes up to the tenth.
+#[derive(Debug)]
+pub struct TransactionIter<'t> {
+    stored: Iter<'t>,
+    set: &'t WriteSet,
+    /// None if the transaction does not remember what it reads.
+    reads: Option<&'t mut ReadSet>,
+    /// Positions of the transaction's own writes that are left in the range, by key.
+    own: VecDeque<usize>,
+    /// The next stored entry at each end, if it was taken already.
+    front: Option<Entry>,
+    back: Option<Entry>,
+    /// Why it fails before it begins.
+    failed: Option<Error>,
+}
+
+impl Transaction {
+    /// Returns the entries of `table` with keys in `range`, ascending; `rev()` makes it descending.
+    pub fn range<'t, 'k>(
+        &'t mut self,
+        table: &'t Table,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> TransactionIter<'t> {
+        let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        let bounds = (own(range.start_bound()), own(range.end_bound()));
+        let begun = self.begin_range(table, &bounds);
+        let table_index = self.set.table(&table.state);
+        let Self {
+            snapshot,
+            set,
+            reads,
+            ..
+        } = self;
+        let (low, high) = bounds;
+        let within = |key: &[u8]| {
+            let bounds = (
+                low.as_ref().map(|low| &low[..]),
+                high.as_ref().map(|high| &high[..]),
+            );
+            RangeBounds::<[u8]>::contains(&bounds, key)
+        };
+        let mut own: Vec<usize> = (0..set.len())
+            .filter(|at| {
+                let (of, key, _) = set.write_at(*at);
+                of == table_index && within(key)
+            })
+            .collect();
+        own.sort_unstable_by(|one, other| set.write_at(*one).1.cmp(set.write_at(*other).1));
+        let stored = Iter::new(Cow::Borrowed(table), low, high);
+        let (remembers, failed) = match begun {
+            Ok(remembers) => (remembers, None),
+            Err(error) => (false, Some(error)),
+        };
+        TransactionIter {
+            stored: match snapshot {
+                Some(snapshot) => stored.at(Cow::Borrowed(snapshot)),
+                None => stored,
+            },
+            set,
+            reads: remembers.then_some(reads),
+            own: own.into(),
+            front: None,
+            back: None,
+            failed,
+        }
+    }
+
+    /// Returns all entries of `table`, as [`Transaction::range`].
+    pub fn iter<'t>(&'t mut self, table: &'t Table) -> TransactionIter<'t> {
+        self.range(table, ..)
+    }
+
+    /// Takes the snapshot, and has the range noted. Returns whether what is read is remembered.
+    fn begin_range(
+        &mut self,
+        table: &Table,
+        (low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    ) -> Result<bool> {
+        self.check_store(table)?;
+        self.take_snapshot()?;
+        let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) else {
+            return Ok(false);
+        };
+        let tree = snapshot.tree_of(table)?;
+        self.reads
+            .begin_range((&table.state, tree), low.clone(), high.clone());
+        Ok(true)
+    }
+}
+
+/// Which of the two next entries comes first, or whether both are of one key.
+enum Next {
+    Stored,
+    Own,
+    Both,
+    None,
+}
+
+impl TransactionIter<'_> {
+    fn own_at(&self, at: usize) -> (&[u8], Option<Value<'_>>) {
+        let (_, key, value) = self.set.write_at(at);
+        (key, value)
+    }
+
+    /// Compares the next stored entry with the next own write, at one end.
+    fn compare(&self, stored: Option<&Entry>, own: Option<usize>, is_forward: bool) -> Next {
+        let (stored, own) = match (stored, own) {
+            (None, None) => return Next::None,
+            (Some(_), None) => return Next::Stored,
+            (None, Some(_)) => return Next::Own,
+            (Some((key, _)), Some(own)) => (&key[..], self.own_at(own).0),
+        };
+        match stored.cmp(own) {
+            Ordering::Equal => Next::Both,
+            Ordering::Less if is_forward => Next::Stored,
+            Ordering::Greater if !is_forward => Next::Stored,
+            Ordering::Less | Ordering::Greater => Next::Own,
+        }
+    }
+
+    /// Returns the next entry at the front, or at the back.
+    fn step(&mut self, is_forward: bool) -> Result<Option<Entry>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
+            self.look_ahead(is_forward)?;
+            let (stored, own) = match is_forward {
+                true => (self.front.as_ref(), self.own.front()),
+                false => (self.back.as_ref(), self.own.back()),
+            };
+            let next = self.compare(stored, own.copied(), is_forward);
+            let stored = match (&next, is_forward) {
+                (Next::Own | Next::None, _) => None,
+                (_, true) => self.front.take(),
+                (_, false) => self.back.take(),
+            };
+            let own = match (&next, is_forward) {
+                (Next::Stored | Next::None, _) => None,
+                (_, true) => self.own.pop_front(),
+                (_, false) => self.own.pop_back(),
+            };
+            let entry = match own {
+                None => stored,
+                Some(own) => match self.own_at(own) {
+                    (key, Some(Value::Bytes(value))) => Some((key.to_vec(), value.to_vec())),
+                    (_, Some(Value::Chunks(_))) => return Err(Error::InChunks),
+                    (key, None) => {
+                        let key = key.to_vec();
+                        self.note(&key, is_forward);
+                        continue;
+                    }
+                },
+            };
+            match &entry {
+                Some((key, _)) => self.note(key, is_forward),
+                None => {
+                    if let Some(reads) = &mut self.reads {
+                        reads.pass_all();
+                    }
+                }
+            }
+            return Ok(entry);
+        }
+    }
+
+    /// Takes the next stored entry at one end, unless that was done before. The two ends may meet:
+    /// the last entry is then what the other end has taken.
+    fn look_ahead(&mut self, is_forward: bool) -> Result<()> {
+        let (own, other) = match is_forward {
+            true => (&mut self.front, &mut self.back),
+            false => (&mut self.back, &mut self.front),
+        };
+        if own.is_none() {
+            let next = match is_forward {
+                true => self.stored.next(),
+                false => self.stored.next_back(),
+            };
+            *own = next.transpose()?.or_else(|| other.take());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, key: &[u8], is_forward: bool) {
+        if let Some(reads) = &mut self.reads {
+            match is_forward {
+                true => reads.pass_front(key),
+                false => reads.pass_back(key),
+            }
+        }
+    }
+}
+
+impl Iterator for TransactionIter<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        self.step(true).transpose()
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Result<Entry>> {
+        self.step(false).transpose()
+    }
+}

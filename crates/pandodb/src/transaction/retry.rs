@@ -1,0 +1,85 @@
+//! Runs a function as a transaction until its commit meets no conflict.
+
+use pando_sync::thread;
+use pando_sync::time::Duration;
+
+use crate::api::db::Db;
+use crate::error::Result;
+use crate::transaction::handle::Transaction;
+use crate::transaction::options::TransactionOptions;
+
+/// The pause after the second conflict; twice as long after each further one.
+const PAUSE_LEAST: Duration = Duration::from_micros(50);
+/// The longest pause.
+const PAUSE_MOST: Duration = Duration::from_millis(10);
+
+impl Db {
+    /// Runs `f` as a serializable transaction, commits it, and returns what `f` has returned. After
+    /// a conflict it is run again from the beginning, with a new transaction, after a pause that
+    /// grows up to 10 ms: so `f` may run often, and whatever else it does, it does each time. An
+    /// error of `f` ends the transaction without a commit; [`crate::Error::aborted`] makes one for
+    /// reasons of its own.
+    ///
+    /// Beside others who keep changing what `f` reads, faster than it runs, there may be any number
+    /// of conflicts: nothing gives a transaction precedence yet.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), pandodb::Error> {
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let (people, by_city) = (db.table("people")?, db.table("by city")?);
+    /// // A secondary index that is always right, whoever else writes.
+    /// let moved = |person: &[u8], city: &[u8]| {
+    ///     db.transact(|transaction| {
+    ///         if let Some(old) = transaction.get(&people, person)? {
+    ///             transaction.delete(&by_city, &[&old[..], b"/", person].concat())?;
+    ///         }
+    ///         transaction.put(&people, person, city)?;
+    ///         transaction.put(&by_city, &[city, b"/", person].concat(), b"")
+    ///     })
+    /// };
+    /// moved(b"alice", b"Rome")?;
+    /// moved(b"alice", b"Oslo")?;
+    /// let keys = by_city.iter().map(|entry| Ok(entry?.0));
+    /// let keys: Vec<Vec<u8>> = keys.collect::<Result<_, pandodb::Error>>()?;
+    /// assert_eq!(keys, [b"Oslo/alice"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `f`, and of [`Transaction::commit`] except conflicts.
+    pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(TransactionOptions::default(), f)
+    }
+
+    /// As [`Db::transact`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_with<T>(
+        &self,
+        options: TransactionOptions,
+        mut f: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut conflicts = 0;
+        loop {
+            let mut transaction = self.begin(options)?;
+            let done = f(&mut transaction);
+            match done.and_then(|value| transaction.commit().map(|_| value)) {
+                Err(error) if error.is_conflict() => {}
+                ended => return ended,
+            }
+            pause(conflicts);
+            conflicts += 1;
+        }
+    }
+}
+
+/// Pauses after a conflict, with `conflicts` before it.
+fn pause(conflicts: u32) {
+    let Some(doubled) = conflicts.checked_sub(1) else {
+        return thread::yield_now();
+    };
+    let pause = PAUSE_LEAST * (1 << doubled.min(8));
+    thread::park_timeout(pause.min(PAUSE_MOST));
+}
