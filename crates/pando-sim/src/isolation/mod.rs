@@ -1,7 +1,7 @@
 //! Finds anomalies in recorded histories of transactions: a pure library.
 //!
-//! Nothing of the product is checked with it yet: it is here for the transactions to come, and is
-//! itself checked with histories by hand and at random, and with bugs planted in it.
+//! `tests/it/isolation.rs` records such histories of the library. The checker is itself checked
+//! with histories by hand and at random, and with bugs planted in it.
 //!
 //! ```text
 //!   History ---> Index ---> reads (own ones taken off) ---> visible    G1a, G1b, unwritten

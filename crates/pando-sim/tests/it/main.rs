@@ -13,6 +13,7 @@ mod damage;
 mod discards;
 mod faults;
 mod growth;
+mod isolation;
 mod large;
 mod linear;
 mod merge;

@@ -31,8 +31,8 @@ impl Batch {
         self.set.write(table, key, None);
     }
 
-    /// Reads `key` as it would be after the batch: from the batch's own writes first, then from the
-    /// table.
+    /// Reads `key` as it would be after the batch, which does not notice if it changes before the
+    /// commit: [`Db::transact`] does. Looks at the batch's own writes first, then at the table.
     ///
     /// # Errors
     /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`].

@@ -1,0 +1,278 @@
+//! Histories of transactions at all levels, judged by the isolation checker: many open at the same
+//! time in one thread, step by step, which a seed repeats exactly; and in threads.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use pando_sim::isolation::{Bounds, History, Key, Level, Operation, Transaction as Record, check};
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::thread;
+use pandodb::{Db, Error, Isolation, Table, Transaction, TransactionOptions};
+
+use crate::number;
+
+/// Keys of each table.
+const KEYS: u8 = 12;
+
+/// What the transactions of one history share.
+struct Store {
+    db: Db,
+    /// Values that are written and deleted; `ids` names them.
+    registers: [Table; 2],
+    /// Lists that are appended to.
+    lists: Table,
+    clock: AtomicU64,
+    ids: AtomicU64,
+}
+
+/// A transaction that is open.
+struct Open {
+    transaction: Transaction,
+    record: Record,
+    /// Steps that are left before its end.
+    steps: u32,
+}
+
+impl Store {
+    fn new(max_memory: u64) -> Self {
+        let options = Db::builder().max_memory(max_memory).page_size(4096);
+        let db = options.open_in_memory().unwrap();
+        let table = |name| db.table(name).unwrap();
+        Self {
+            registers: [table("0"), table("1")],
+            lists: table("lists"),
+            db,
+            clock: AtomicU64::new(1),
+            ids: AtomicU64::new(1),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Returns a number that names a transaction, a value or an element.
+    fn next(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn begin(&self, client: u64, random: &mut Rng) -> Open {
+        let (isolation, level) = match random.u8(..4) {
+            0 => (Isolation::ReadCommitted, Level::ReadCommitted),
+            1 => (Isolation::Snapshot, Level::Snapshot),
+            _ => (Isolation::Serializable, Level::Serializable),
+        };
+        let mut record = Record::new(self.next()).client(client).level(level);
+        record.invoked = self.now();
+        let options = TransactionOptions::default()
+            .isolation(isolation)
+            .read_set_bytes(if random.bool() { 1 << 20 } else { 200 });
+        Open {
+            transaction: self.db.begin(options).unwrap(),
+            record,
+            steps: random.u32(1..8),
+        }
+    }
+
+    /// Makes one random step of a transaction. Returns false if it has failed and must end.
+    fn step(&self, open: &mut Open, random: &mut Rng) -> pandodb::Result<()> {
+        let Open {
+            transaction,
+            record,
+            ..
+        } = open;
+        let which = random.usize(..2);
+        let table = &self.registers[which];
+        let bytes = [random.u8(..KEYS)];
+        let key = Key::new(which.to_string(), bytes);
+        let operation = match random.u8(..10) {
+            0..3 => {
+                let found = transaction.get(table, &bytes)?;
+                Operation::Read(key, found.as_deref().map(of_bytes))
+            }
+            3..5 => {
+                let value = self.next();
+                transaction.put(table, &bytes, &value.to_be_bytes())?;
+                Operation::Write(key, value)
+            }
+            5 => {
+                transaction.delete(table, &bytes)?;
+                Operation::Delete(key)
+            }
+            6 | 7 => range(transaction, table, which, random)?,
+            // At a level that loses updates, elements would be lost.
+            _ if transaction.isolation() == Isolation::ReadCommitted => return Ok(()),
+            choice => {
+                let key = Key::new("lists", bytes);
+                let list = transaction.get(&self.lists, &bytes)?.unwrap_or_default();
+                let elements = list.chunks(8).map(of_bytes).collect();
+                record
+                    .operations
+                    .push(Operation::ReadList(key.clone(), elements));
+                if choice == 8 {
+                    return Ok(());
+                }
+                let element = self.next();
+                let list = [&list[..], &element.to_be_bytes()].concat();
+                transaction.put(&self.lists, &bytes, &list)?;
+                Operation::Append(key, element)
+            }
+        };
+        record.operations.push(operation);
+        Ok(())
+    }
+
+    /// Ends a transaction: commits it, or rolls it back.
+    fn end(&self, open: Open, commits: bool) -> Record {
+        let Open {
+            transaction,
+            mut record,
+            ..
+        } = open;
+        record.snapshot_lsn = transaction.snapshot_lsn().map(|lsn| lsn.0);
+        let committed = match commits {
+            true => transaction.commit(),
+            false => Err(Error::aborted("at random")),
+        };
+        record.completed = Some(self.now());
+        match committed {
+            Ok(lsn) => {
+                record.commit_lsn = lsn.map(|lsn| lsn.0);
+                record
+            }
+            Err(Error::Conflict { .. } | Error::SnapshotEnded | Error::Aborted { .. }) => {
+                record.aborted()
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn of_bytes(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+/// Reads a part of a table, or as much as there is of it.
+fn range(
+    transaction: &mut Transaction,
+    table: &Table,
+    which: usize,
+    random: &mut Rng,
+) -> pandodb::Result<Operation> {
+    let from = [random.u8(..KEYS)];
+    let most = random.usize(1..=usize::from(KEYS));
+    let range = transaction.range(table, &from[..]..);
+    let rows = range.take(most).collect::<pandodb::Result<Vec<_>>>()?;
+    let to = match rows.last() {
+        Some((last, _)) if rows.len() == most => Some([&last[..], &[0]].concat()),
+        _ => None,
+    };
+    let bounds = Bounds {
+        table: which.to_string(),
+        from: from.to_vec(),
+        to,
+    };
+    let row =
+        |(key, value): (Vec<u8>, Vec<u8>)| (Key::new(which.to_string(), key), of_bytes(&value));
+    Ok(Operation::ReadRange(
+        bounds,
+        rows.into_iter().map(row).collect(),
+    ))
+}
+
+/// Checks a history, and returns how many transactions of it are committed.
+fn judge(records: Vec<Record>, seed: u64) -> usize {
+    let mut anomalies = BTreeMap::new();
+    let history = History {
+        transactions: records,
+    };
+    let report = check(&history, Level::Serializable)
+        .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    for anomaly in &report.allowed {
+        *anomalies.entry(anomaly.kind.name()).or_insert(0_u32) += 1;
+    }
+    println!(
+        "seed {seed}: {} of {} committed, {} dependencies, {anomalies:?}",
+        report.committed,
+        history.transactions.len(),
+        report.dependencies
+    );
+    report.committed
+}
+
+/// Up to eight open transactions take steps in turn, by chance.
+#[test]
+fn interleaved_transactions_keep_what_their_levels_promise() {
+    let seeds = number("PANDO_SEEDS", 4);
+    for seed in 0..seeds {
+        let mut random = Rng::with_seed(seed);
+        let store = Store::new(32 << 20);
+        let mut open: Vec<Open> = Vec::new();
+        let mut records = Vec::new();
+        while records.len() < 3000 {
+            if open.len() < random.usize(1..=8) {
+                open.push(store.begin(seed, &mut random));
+                // Each is a client of its own: they overlap.
+                let last = open.last_mut().unwrap();
+                last.record.client = last.record.id;
+            }
+            let at = random.usize(..open.len());
+            let is_over = open[at].steps == 0;
+            if !is_over {
+                open[at].steps -= 1;
+                let step = store.step(&mut open[at], &mut random);
+                assert!(step.is_ok(), "seed {seed}: {step:?}");
+                continue;
+            }
+            let commits = random.u8(..10) > 0;
+            records.push(store.end(open.swap_remove(at), commits));
+            if random.u32(..100) == 0 {
+                // Other work that changes leaves and no keys.
+                store.db.checkpoint().unwrap();
+            }
+        }
+        let committed = judge(records, seed);
+        assert!((1000..2900).contains(&committed), "{committed} committed");
+    }
+}
+
+/// The same in threads, with so little memory that snapshots are ended.
+#[test]
+fn transactions_of_threads_keep_what_their_levels_promise() {
+    let seeds = number("PANDO_SEEDS", 4);
+    for seed in 0..seeds {
+        let store = Store::new(2 << 20);
+        let records: Vec<Record> = thread::scope(|scope| {
+            let run = |client: u64| {
+                let store = &store;
+                move || {
+                    let mut random = Rng::with_seed(seed * 1000 + client);
+                    let mut records = Vec::new();
+                    for _ in 0..400 {
+                        let mut open = store.begin(client, &mut random);
+                        let mut is_ended = false;
+                        while open.steps > 0 && !is_ended {
+                            open.steps -= 1;
+                            is_ended = match store.step(&mut open, &mut random) {
+                                Ok(()) => false,
+                                Err(Error::SnapshotEnded) => true,
+                                Err(other) => panic!("{other}"),
+                            };
+                            if random.u8(..4) == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                        let commits = !is_ended && random.u8(..10) > 0;
+                        records.push(store.end(open, commits));
+                    }
+                    records
+                }
+            };
+            let threads: Vec<_> = (0..6).map(|client| scope.spawn(run(client))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+            joined.flatten().collect()
+        });
+        let committed = judge(records, seed);
+        assert!(committed > 600, "{committed} committed");
+    }
+}
