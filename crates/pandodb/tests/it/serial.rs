@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{thread, thread_waker};
 use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
-use pandodb::{Db, Table};
+use pandodb::{Db, Error, Table, TransactionOptions};
 
 /// Least number of commits of the thread that writes what the others read.
 const OVERWRITES: u64 = 60_000;
@@ -55,8 +55,72 @@ fn copy(
     }
 }
 
+/// As [`copy`], by a transaction that reads a key, or a range that has this key only.
+fn copy_in_transaction(
+    db: &Db,
+    table: &Table,
+    (from, to): (&[u8], &[u8]),
+    step: u64,
+    by_range: bool,
+) -> Option<(u64, u64)> {
+    let mut transaction = db.begin(TransactionOptions::default()).unwrap();
+    let value = match by_range {
+        true => {
+            transaction
+                .range(table, from..=from)
+                .next()
+                .unwrap()
+                .unwrap()
+                .1
+        }
+        false => transaction.get(table, from).unwrap().unwrap(),
+    };
+    let read = u64::from_le_bytes(value[..].try_into().unwrap());
+    transaction
+        .put(table, to, &(read + step).to_le_bytes())
+        .unwrap();
+    match transaction.commit() {
+        Ok(lsn) => Some((read, lsn.unwrap().0)),
+        Err(Error::Conflict { .. }) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
 #[test]
 fn the_order_of_the_log_is_a_serial_order() {
+    check_order(|db| {
+        let mut reactor = Reactor::new(db, thread_waker()).unwrap();
+        let mut transaction = ValidatedBatch::new(db);
+        move |_: &Db, table: &Table, places: (&[u8], &[u8]), step| {
+            copy(&mut transaction, &mut reactor, table, places, step)
+        }
+    });
+}
+
+#[test]
+fn so_it_is_for_transactions_that_read_keys() {
+    check_order(|_| {
+        |db: &Db, table: &Table, places: (&[u8], &[u8]), step| {
+            copy_in_transaction(db, table, places, step, false)
+        }
+    });
+}
+
+#[test]
+fn so_it_is_for_transactions_that_read_ranges() {
+    check_order(|_| {
+        |db: &Db, table: &Table, places: (&[u8], &[u8]), step| {
+            copy_in_transaction(db, table, places, step, true)
+        }
+    });
+}
+
+/// Has some threads copy what another one overwrites, each with what `begin` makes for it, and
+/// checks that each copy comes before what has replaced the value that it has read.
+fn check_order<C>(begin: impl Fn(&Db) -> C + Sync)
+where
+    C: FnMut(&Db, &Table, (&[u8], &[u8]), u64) -> Option<(u64, u64)>,
+{
     let db = Db::builder()
         .max_memory(32 << 20)
         .durability(pandodb::Durability::None)
@@ -68,14 +132,13 @@ fn the_order_of_the_log_is_a_serial_order() {
     let enough =
         || written.load(Ordering::Relaxed) >= OVERWRITES && read.load(Ordering::Relaxed) >= READS;
     let commit_all = |from: &[u8], to: &[u8], step: u64| {
-        let mut reactor = Reactor::new(&db, thread_waker()).unwrap();
-        let mut transaction = ValidatedBatch::new(&db);
+        let mut copy = begin(&db);
         let mut commits = Vec::new();
         for _ in 0..TRIES {
             if enough() {
                 break;
             }
-            let done = copy(&mut transaction, &mut reactor, &table, (from, to), step);
+            let done = copy(&db, &table, (from, to), step);
             if let Some(commit) = done {
                 commits.push(commit);
                 let count = if step > 0 { &written } else { &read };
