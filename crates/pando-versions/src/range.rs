@@ -1,6 +1,6 @@
 //! The versions of a range of keys, for a scan at a snapshot.
 
-use std::ops::{Bound, Range};
+use std::ops::{Bound, ControlFlow, Range};
 
 use pando_format::{Lsn, TreeId};
 use pando_pool::{Attempt, Restart};
@@ -71,7 +71,29 @@ impl Versions {
             };
             if generation.largest() > lsn {
                 let noted = (range.bytes.len(), range.entries.len());
-                let read = self.collect_in(generation, tree, (low, high), lsn, range, scratch);
+                let VersionRange {
+                    bytes,
+                    entries,
+                    leaf,
+                } = &mut *range;
+                let walk = Walk {
+                    tree,
+                    bounds: (low, high),
+                    lsn,
+                };
+                let note = |version: Version<'_>| {
+                    let start = bytes.len();
+                    bytes.extend_from_slice(version.key);
+                    let middle = bytes.len();
+                    bytes.extend_from_slice(version.record);
+                    entries.push(Entry {
+                        key: start..middle,
+                        value: middle..bytes.len(),
+                        is_cut: version.is_cut,
+                    });
+                    ControlFlow::Continue(())
+                };
+                let read = self.walk_in(generation, walk, leaf, scratch, note);
                 if self.if_live(number, read)?.is_none() {
                     range.bytes.truncate(noted.0);
                     range.entries.truncate(noted.1);
@@ -86,26 +108,64 @@ impl Versions {
         Ok(())
     }
 
-    fn collect_in(
+    /// Returns a key of `tree` within `bounds` that has a version after `lsn`, if there is one: a
+    /// batch after `lsn` has written it, while a snapshot before that was registered.
+    ///
+    /// # Errors
+    /// As [`Versions::find`].
+    pub fn first_since(
+        &self,
+        tree: TreeId,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        lsn: Lsn,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<Option<Vec<u8>>> {
+        let mut leaf = LeafCopy::new();
+        let mut first = None;
+        let span = self.generations.span();
+        for number in span.first..span.next {
+            let Some(generation) = self.generations.get(number) else {
+                continue;
+            };
+            if generation.largest() <= lsn {
+                continue;
+            }
+            let walk = Walk { tree, bounds, lsn };
+            let note = |version: Version<'_>| {
+                first = Some(version.key.to_vec());
+                ControlFlow::Break(())
+            };
+            let read = self.walk_in(generation, walk, &mut leaf, scratch, note);
+            // One that was dropped meanwhile had no version that counts.
+            match self.if_live(number, read)? {
+                Some(()) if first.is_some() => break,
+                Some(()) => {}
+                None => first = None,
+            }
+        }
+        Ok(first)
+    }
+
+    /// Calls `f` with the versions that `walk` is about, ascending, until it breaks off.
+    fn walk_in(
         &self,
         generation: Generation<'_>,
-        tree: TreeId,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
-        lsn: Lsn,
-        range: &mut VersionRange,
+        walk: Walk<'_>,
+        leaf: &mut LeafCopy,
         scratch: &mut VersionScratch,
+        mut f: impl FnMut(Version<'_>) -> ControlFlow<()>,
     ) -> Attempt<()> {
+        let Walk {
+            tree,
+            bounds: (low, high),
+            lsn,
+        } = walk;
         let first = match low {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
         scratch.stem.set(tree, first, self.groups_max);
         let mut from = Bound::Included(scratch.stem.bytes().to_vec());
-        let VersionRange {
-            bytes,
-            entries,
-            leaf,
-        } = range;
         let mut key = Vec::new();
         let mut value = Vec::new();
         loop {
@@ -137,15 +197,14 @@ impl Versions {
                 if decoded.lsn <= lsn || is_below(whole, low) {
                     continue;
                 }
-                let start = bytes.len();
-                bytes.extend_from_slice(whole);
-                let middle = bytes.len();
-                bytes.extend_from_slice(record);
-                entries.push(Entry {
-                    key: start..middle,
-                    value: middle..bytes.len(),
+                let version = Version {
+                    key: whole,
+                    record,
                     is_cut: decoded.is_cut,
-                });
+                };
+                if f(version).is_break() {
+                    return Ok(());
+                }
             }
             match leaf.next_bound() {
                 Some(next) => from = next.map(<[u8]>::to_vec),
@@ -153,6 +212,21 @@ impl Versions {
             }
         }
     }
+}
+
+/// The versions of a range that are after `lsn`.
+#[derive(Debug, Clone, Copy)]
+struct Walk<'w> {
+    tree: TreeId,
+    bounds: (Bound<&'w [u8]>, Bound<&'w [u8]>),
+    lsn: Lsn,
+}
+
+/// One of them.
+struct Version<'v> {
+    key: &'v [u8],
+    record: &'v [u8],
+    is_cut: bool,
 }
 
 /// Returns whether `key` is before all keys of a range that begins at `low`.

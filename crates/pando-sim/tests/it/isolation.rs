@@ -1,10 +1,10 @@
 //! Histories of transactions at all levels, judged by the isolation checker: many open at the same
 //! time in one thread, step by step, which a seed repeats exactly; and in threads.
 
-use std::collections::BTreeMap;
-
 use fastrand::Rng;
-use pando_sim::isolation::{Bounds, History, Key, Level, Operation, Transaction as Record, check};
+use pando_sim::isolation::{
+    Bounds, History, Key, Kind, Level, Operation, Report, Transaction as Record, check,
+};
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pandodb::{Db, Error, Isolation, Table, Transaction, TransactionOptions};
@@ -180,24 +180,12 @@ fn range(
     ))
 }
 
-/// Checks a history, and returns how many transactions of it are committed.
-fn judge(records: Vec<Record>, seed: u64) -> usize {
-    let mut anomalies = BTreeMap::new();
+/// Checks a history.
+fn judge(records: Vec<Record>, seed: u64) -> Report {
     let history = History {
         transactions: records,
     };
-    let report = check(&history, Level::Serializable)
-        .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
-    for anomaly in &report.allowed {
-        *anomalies.entry(anomaly.kind.name()).or_insert(0_u32) += 1;
-    }
-    println!(
-        "seed {seed}: {} of {} committed, {} dependencies, {anomalies:?}",
-        report.committed,
-        history.transactions.len(),
-        report.dependencies
-    );
-    report.committed
+    check(&history, Level::Serializable).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"))
 }
 
 /// Up to eight open transactions take steps in turn, by chance.
@@ -231,8 +219,12 @@ fn interleaved_transactions_keep_what_their_levels_promise() {
                 store.db.checkpoint().unwrap();
             }
         }
-        let committed = judge(records, seed);
+        let report = judge(records, seed);
+        let committed = report.committed;
         assert!((1000..2900).contains(&committed), "{committed} committed");
+        // Lower levels allow some, and so many transactions at once meet them.
+        let has_met = |kind| report.allowed.iter().any(|anomaly| anomaly.kind == kind);
+        assert!(has_met(Kind::G2Item) && has_met(Kind::GSingle));
     }
 }
 
@@ -272,7 +264,7 @@ fn transactions_of_threads_keep_what_their_levels_promise() {
             let joined = threads.into_iter().map(|thread| thread.join().unwrap());
             joined.flatten().collect()
         });
-        let committed = judge(records, seed);
+        let committed = judge(records, seed).committed;
         assert!(committed > 600, "{committed} committed");
     }
 }

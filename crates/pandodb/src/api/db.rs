@@ -256,6 +256,9 @@ impl Db {
         let mut scratch = Own::<CommitScratch>::take();
         let scratch = &mut *scratch;
         let outcome = engine.block(|blocked| {
+            if check.as_mut().is_some_and(|check| check.is_doomed()) {
+                return Ok(Outcome::Conflict { watched: false });
+            }
             let check = check.as_deref_mut().map_or(Check::Stamps, Check::State);
             let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), check);
             blocked.wanted.append(&mut scratch.wanted);

@@ -27,9 +27,29 @@ pub(crate) struct ReservedVersions<'a> {
     /// Bytes in leaves that the batch may replace.
     bytes: u64,
     // Given back before waiters are woken.
-    /// None if nobody but the transaction that commits reads at a snapshot.
-    room: Option<VersionRoom<'a>>,
+    room: Room<'a>,
     _wake: WakeWaiters<'a>,
+}
+
+/// Where the versions of a batch go.
+#[derive(Debug)]
+enum Room<'a> {
+    Reserved {
+        _frames: VersionRoom<'a>,
+    },
+    /// Nowhere: nobody but the transaction that commits reads at a snapshot.
+    Alone,
+    /// Nowhere: a large transaction ends all snapshots, with the gate closed. If it waited for room
+    /// as others do, its own snapshot might be ended for it.
+    EndsOthers,
+}
+
+impl ReservedVersions<'_> {
+    /// Returns whether the commit closes the gate, and ends all snapshots once it has checked what
+    /// it has read.
+    pub(crate) fn ends_others(&self) -> bool {
+        matches!(self.room, Room::EndsOthers)
+    }
 }
 
 /// Wakes commits that wait for room for versions, on drop.
@@ -50,9 +70,8 @@ impl Engine {
     }
 
     /// Reserves room for the versions of what a batch replaces; None if the mode is off. `measured`
-    /// is what the batch was found to replace, in bytes; None if that was not found out yet. A
-    /// large transaction that commits, and reads at the only snapshot there is, which is `own`,
-    /// needs no room: else it could take so much that its own snapshot were ended for it.
+    /// is what the batch was found to replace, in bytes; None if that was not found out yet. `own`
+    /// is the snapshot of the transaction that commits; a large transaction does not wait for room.
     pub(crate) fn reserve_versions(
         &self,
         set: &WriteSet,
@@ -66,23 +85,20 @@ impl Engine {
         let most = self.most_replaced(set);
         let frames = self.version_frames(set, most);
         let is_little = old.is_little(frames);
-        if !is_little && own.is_some_and(|own| !old.snapshots.is_needed_besides(own)) {
-            return Ok(Some(ReservedVersions {
-                bytes: most,
-                room: None,
-                _wake: WakeWaiters(&old.waiters),
-            }));
-        }
         let (bytes, frames) = match (is_little, measured.unwrap_or(0)) {
             (true, _) => (most, frames),
             (false, measured) => (measured, self.version_frames(set, measured)),
         };
-        let Some(room) = old.versions.try_reserve(frames) else {
-            return Err(WaitReason::Versions(frames).into());
+        let own = own.filter(|_| !is_little);
+        let room = match old.versions.try_reserve(frames) {
+            Some(_frames) => Room::Reserved { _frames },
+            None if own.is_some_and(|own| !old.snapshots.is_needed_besides(own)) => Room::Alone,
+            None if own.is_some() => Room::EndsOthers,
+            None => return Err(WaitReason::Versions(frames).into()),
         };
         Ok(Some(ReservedVersions {
             bytes,
-            room: Some(room),
+            room,
             _wake: WakeWaiters(&old.waiters),
         }))
     }
@@ -116,11 +132,12 @@ impl Engine {
         }
         // Nothing is reserved if the first snapshot has begun since then.
         let reserved = reserved?;
-        let has_room = match (&reserved.room, own) {
+        let has_room = match &reserved.room {
             // If another one begins from here on, and before the record has its LSN, what it reads
             // is saved if there is room, and else it is ended.
-            (None, Some(own)) => !snapshots.is_needed_besides(own),
-            _ => self.has_version_room(set, reserved, measured),
+            Room::Alone => own.is_some_and(|own| !snapshots.is_needed_besides(own)),
+            Room::EndsOthers => true,
+            Room::Reserved { .. } => self.has_version_room(set, reserved, measured),
         };
         has_room.then_some(true)
     }

@@ -5,6 +5,7 @@ pub(crate) mod blobs;
 pub(crate) mod buffers;
 pub(crate) mod check;
 pub(crate) mod delete_room;
+pub(crate) mod entered;
 pub(crate) mod leaf_checks;
 pub(crate) mod leaf_pins;
 pub(crate) mod log_room;

@@ -4,8 +4,8 @@
 //! A key whose stripe has no later stamp than the snapshot was not written since. Otherwise the
 //! versions decide: each commit after the snapshot has saved what it has replaced, as long as the
 //! snapshot is registered, before it gave its stripes back. So with the stripe of a key held, the
-//! answer is exact. Nothing is saved for a snapshot that the store has ended; then a later stamp
-//! counts as a conflict, and so does every range.
+//! answer is exact. Nothing is saved for a snapshot that the store has ended. Then a later stamp
+//! counts as a conflict, and so does every range, and everything that is written at level Snapshot.
 //!
 //! No stripe stands for a range. A transaction that has read ranges closes the gate: nobody is
 //! between the append of a record and the save of what it replaces, and nobody appends, until the
@@ -13,8 +13,8 @@
 
 use std::ops::Bound;
 
-use pando_format::TreeId;
-use pando_versions::{Found, Registration, VersionRange, VersionScratch};
+use pando_format::{Lsn, TreeId};
+use pando_versions::{Found, Registration, VersionScratch};
 
 use crate::engine::Engine;
 use crate::error::{ConflictKind, Error};
@@ -32,8 +32,9 @@ pub(crate) struct StateCheck<'t> {
     snapshot: &'t Registration,
     /// None if only what is written counts: level Snapshot.
     reads: Option<&'t ReadSet>,
+    /// All batches up to this LSN were applied before the first check, which has found no conflict.
+    checked: Lsn,
     scratch: VersionScratch,
-    range: VersionRange,
     /// What was found.
     conflict: Option<Error>,
 }
@@ -53,8 +54,8 @@ impl<'t> StateCheck<'t> {
         Self {
             snapshot,
             reads,
+            checked: snapshot.lsn(),
             scratch: VersionScratch::default(),
-            range: VersionRange::default(),
             conflict: None,
         }
     }
@@ -67,6 +68,16 @@ impl<'t> StateCheck<'t> {
     /// Takes the conflict that a check has found.
     pub(crate) fn take_conflict(&mut self) -> Option<Error> {
         self.conflict.take()
+    }
+
+    /// Returns whether the commit cannot succeed, since its snapshot was ended.
+    pub(crate) fn is_doomed(&mut self) -> bool {
+        let has_ranges = |reads: &ReadSet| reads.count_of_keys().is_none();
+        let is_doomed = self.snapshot.is_ended() && self.reads.is_none_or(has_ranges);
+        if is_doomed {
+            self.conflict = Some(Error::SnapshotEnded);
+        }
+        is_doomed
     }
 
     /// Returns whether the commit has to close the gate.
@@ -94,10 +105,14 @@ impl<'t> StateCheck<'t> {
     /// change until the stripes of all keys are held and, with ranges, the gate is closed; a
     /// conflict stays one.
     pub(crate) fn finds_conflict(&mut self, engine: &Engine, set: &WriteSet) -> Step<bool> {
+        // What is applied now has saved what it has replaced, before anything is looked at below.
+        let begun = engine.log.applied();
         self.conflict = match self.reads {
             Some(reads) => self.look_at_reads(engine, reads)?,
             None => self.look_at_writes(engine, set)?,
         };
+        // The next check need not look at what this one has seen.
+        self.checked = self.checked.max(begun);
         Ok(self.conflict.is_some())
     }
 
@@ -149,7 +164,7 @@ impl<'t> StateCheck<'t> {
     }
 
     fn look_at_key(&mut self, engine: &Engine, (tree, key): (TreeId, &[u8])) -> Step<Since> {
-        let lsn = self.snapshot.lsn();
+        let lsn = self.checked;
         let stripe = engine.stripes.of(tree, key);
         if engine.stripes.stamp_held(stripe).lsn() <= lsn {
             return Ok(Since::Unchanged);
@@ -175,15 +190,12 @@ impl<'t> StateCheck<'t> {
             Bound::Included(low),
             high.map_or(Bound::Unbounded, Bound::Excluded),
         );
-        let lsn = self.snapshot.lsn();
         let versions = &engine.old_versions.versions;
-        let found = versions.collect(tree, bounds, lsn, &mut self.range, &mut self.scratch);
+        let found = versions.first_since(tree, bounds, self.checked, &mut self.scratch);
         if self.snapshot.is_ended() {
             return Ok(Since::Unknown);
         }
-        found?;
-        let first = self.range.iter().next();
-        Ok(first.map_or(Since::Unchanged, |(key, _)| Since::Written(key.to_vec())))
+        Ok(found?.map_or(Since::Unchanged, Since::Written))
     }
 }
 

@@ -20,7 +20,7 @@ use pando_format::log::{BatchWriter, RecordKind};
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
-use pando_sync::gate::{Closed, GateGuard};
+use pando_sync::gate::Closed;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
 use pando_tree::{Finger, LeafFill, Scratch};
@@ -31,6 +31,7 @@ use crate::changes::blobs::NewValue;
 use crate::commit::before_images::ReservedVersions;
 use crate::commit::check::Check;
 use crate::commit::delete_room::DeleteWait;
+use crate::commit::entered::Entered;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -201,19 +202,11 @@ struct Reserved<'a> {
     _share: StepShare<'a>,
 }
 
-/// How a commit is inside the gate.
-enum Entered<'a> {
-    Open(GateGuard<'a>),
-    Closed(Closed<'a>),
-}
-
-impl<'a> Entered<'a> {
-    /// Opens the gate for others, if it is closed, and stays inside.
-    fn open(self) -> GateGuard<'a> {
-        match self {
-            Self::Open(guard) => guard,
-            Self::Closed(closed) => closed.enter(),
-        }
+impl Reserved<'_> {
+    /// Returns whether the commit ends all snapshots.
+    fn ends_others(&self) -> bool {
+        let versions = self.versions.as_ref();
+        versions.is_some_and(ReservedVersions::ends_others)
     }
 }
 
@@ -246,7 +239,8 @@ impl Engine {
         steps.end(CommitStep::Prepare);
         let reserved = reserved?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
-        let closes = check.state().is_some_and(|check| check.closes_gate());
+        let ends_others = reserved.ends_others();
+        let closes = ends_others || check.state().is_some_and(|check| check.closes_gate());
         let closed = closes.then(|| self.store.pool.gate().close());
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
@@ -269,10 +263,7 @@ impl Engine {
         self.name_chunks(set)?;
         debug_assert!(self.holds_stripes(set, &locked), "its stripes are held");
         debug_assert!(set.trees_unchanged(), "the record names other trees");
-        if let Some(own) = own {
-            // It is not needed any longer: this commit need not save anything for itself.
-            own.end();
-        }
+        self.end_snapshots(own, ends_others);
         section.begin_changes();
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);

@@ -1,5 +1,7 @@
 //! A transaction: its snapshot, its writes and what it has read.
 
+use std::collections::BTreeSet;
+
 use pando_format::Lsn;
 use pando_stats::Ticker;
 use pando_sync::Arc;
@@ -10,7 +12,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::state_check::StateCheck;
 use crate::commit::steps::Outcome;
-use crate::error::{Error, Result};
+use crate::error::{ConflictKind, Error, Result};
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::{Mark, Own, WriteSet};
@@ -24,8 +26,8 @@ static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 /// The moment that it reads is that of its first read. While it is open, the store keeps what it
 /// reads as for a [`Snapshot`], and may end it for lack of memory: then its reads return
 /// [`Error::SnapshotEnded`], and it has to be run again. [`Db::transact`] does that, and also runs
-/// it again after a conflict. The writes are in memory until the commit, and
-/// [`Error::BatchTooLarge`] limits them as it does for a [`crate::Batch`].
+/// it again after a conflict. The writes are in memory until the commit, beside `max_memory`; the
+/// commit fails with [`Error::BatchTooLarge`] for too many, as that of a [`crate::Batch`] does.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -49,6 +51,9 @@ pub struct Transaction {
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) set: WriteSet,
     pub(crate) reads: ReadSet,
+    /// The keys that it writes, by table: of the writes before `ordered`. Used by ranges.
+    pub(crate) own_keys: BTreeSet<(usize, Vec<u8>)>,
+    pub(crate) ordered: usize,
     /// The savepoints to which it can go back, with their numbers, ascending.
     savepoints: Vec<(u64, Mark)>,
 }
@@ -63,7 +68,7 @@ impl Db {
     /// Begins a transaction. Reads nothing, and takes no snapshot yet.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`Error::Closed`]; [`Error::Io`] in a process that was forked from the one with the store.
     pub fn begin(&self, options: TransactionOptions) -> Result<Transaction> {
         self.engine().store.check_process()?;
         if self.engine().store.life.is_closing() {
@@ -75,6 +80,8 @@ impl Db {
             snapshot: None,
             set: WriteSet::default(),
             reads: ReadSet::new(options.read_set_bytes),
+            own_keys: BTreeSet::new(),
+            ordered: 0,
             savepoints: Vec::new(),
         })
     }
@@ -90,6 +97,25 @@ impl Transaction {
     /// [`Isolation::ReadCommitted`].
     pub fn snapshot_lsn(&self) -> Option<Lsn> {
         self.snapshot.as_ref().map(Snapshot::lsn)
+    }
+
+    /// Returns whether the store has ended its snapshot.
+    pub(crate) fn is_ended(&self) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.is_some_and(|snapshot| snapshot.registration().is_ended())
+    }
+
+    /// Returns `error`; a conflict if that says that `table` did not exist, and it does now: it was
+    /// made after the moment that the transaction reads.
+    pub(crate) fn unless_made_since(&self, table: &Table, error: Error) -> Error {
+        match error {
+            Error::NoSuchTable { name } if table.state.tree().is_some() => Error::Conflict {
+                table: name,
+                key: None,
+                kind: ConflictKind::Table,
+            },
+            other => other,
+        }
     }
 
     /// Returns whether it remembers what it reads.
@@ -117,7 +143,8 @@ impl Transaction {
     /// as [`Snapshot::get_into`].
     ///
     /// # Errors
-    /// As [`Snapshot::get_into`]. What an error says was not read, and the transaction goes on.
+    /// As [`Snapshot::get_into`]; [`Error::Conflict`] for a table that was made after the moment
+    /// that the transaction reads. What an error says was not read, and the transaction goes on.
     pub fn get_into(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         self.check_store(table)?;
         let index = self.set.table(&table.state);
@@ -137,7 +164,9 @@ impl Transaction {
         let Some(snapshot) = &self.snapshot else {
             return table.get_into(key, out);
         };
-        let found = snapshot.get_into(table, key, out)?;
+        let found = snapshot
+            .get_into(table, key, out)
+            .map_err(|error| self.unless_made_since(table, error))?;
         if self.remembers_reads() {
             let tree = snapshot.tree_of(table)?;
             self.reads.add_key((&table.state, tree), key);
@@ -216,6 +245,10 @@ impl Transaction {
         let place = known.map_err(|_| Error::NoSuchSavepoint)?;
         self.savepoints.truncate(place + 1);
         self.set.go_back(self.savepoints[place].1);
+        if self.set.len() < self.ordered {
+            self.own_keys.clear();
+            self.ordered = 0;
+        }
         Ok(())
     }
 
@@ -233,17 +266,16 @@ impl Transaction {
             return Ok(None);
         }
         self.reads.settle();
-        let reads = self.remembers_reads().then_some(&self.reads);
-        let reads = reads.filter(|reads| !reads.is_empty());
-        let registration = self.snapshot.as_ref().map(Snapshot::registration);
-        let mut check = match (registration, reads) {
-            (Some(snapshot), Some(reads)) => Some(StateCheck::of_reads(snapshot, reads)),
-            (Some(snapshot), None) if !self.remembers_reads() => {
-                Some(StateCheck::of_writes(snapshot))
-            }
-            // It has read nothing but what it has written itself.
-            (Some(_) | None, _) => None,
-        };
+        if self.remembers_reads() && self.reads.is_empty() {
+            // It depends on nothing. Else the commit would save for it what it replaces.
+            self.snapshot = None;
+        }
+        let (remembers, reads) = (self.remembers_reads(), &self.reads);
+        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
+        let mut check = snapshot.map(|snapshot| match remembers {
+            true => StateCheck::of_reads(snapshot, reads),
+            false => StateCheck::of_writes(snapshot),
+        });
         let engine = self.db.engine();
         if let Some(check) = &mut check {
             if check.closes_gate() {

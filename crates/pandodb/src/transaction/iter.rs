@@ -28,6 +28,8 @@ pub struct TransactionIter<'t> {
     back: Option<Entry>,
     /// Why it fails before it begins.
     failed: Option<Error>,
+    /// It has come to its end, or failed.
+    is_over: bool,
 }
 
 impl Transaction {
@@ -40,7 +42,10 @@ impl Transaction {
         let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
         let bounds = (own(range.start_bound()), own(range.end_bound()));
         let begun = self.begin_range(table, &bounds);
-        let table_index = self.set.table(&table.state);
+        let own = match begun {
+            Ok(_) => self.own_writes(table, &bounds),
+            Err(_) => VecDeque::new(),
+        };
         let Self {
             snapshot,
             set,
@@ -48,20 +53,6 @@ impl Transaction {
             ..
         } = self;
         let (low, high) = bounds;
-        let within = |key: &[u8]| {
-            let bounds = (
-                low.as_ref().map(|low| &low[..]),
-                high.as_ref().map(|high| &high[..]),
-            );
-            RangeBounds::<[u8]>::contains(&bounds, key)
-        };
-        let mut own: Vec<usize> = (0..set.len())
-            .filter(|at| {
-                let (of, key, _) = set.write_at(*at);
-                of == table_index && within(key)
-            })
-            .collect();
-        own.sort_unstable_by(|one, other| set.write_at(*one).1.cmp(set.write_at(*other).1));
         let stored = Iter::new(Cow::Borrowed(table), low, high);
         let (remembers, failed) = match begun {
             Ok(remembers) => (remembers, None),
@@ -74,11 +65,44 @@ impl Transaction {
             },
             set,
             reads: remembers.then_some(reads),
-            own: own.into(),
+            own,
             front: None,
             back: None,
             failed,
+            is_over: false,
         }
+    }
+
+    /// Returns the positions of its own writes in a range of `table`, by key.
+    fn own_writes(
+        &mut self,
+        table: &Table,
+        (low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    ) -> VecDeque<usize> {
+        let table = self.set.table(&table.state);
+        for at in self.ordered..self.set.len() {
+            let (of, key, _) = self.set.write_at(at);
+            self.own_keys.insert((of, key.to_vec()));
+        }
+        self.ordered = self.set.len();
+        let low = match low {
+            Bound::Included(key) => Bound::Included((table, key.clone())),
+            Bound::Excluded(key) => Bound::Excluded((table, key.clone())),
+            Bound::Unbounded => Bound::Included((table, Vec::new())),
+        };
+        let is_within = |key: &[u8]| match high {
+            Bound::Included(high) => key <= &high[..],
+            Bound::Excluded(high) => key < &high[..],
+            Bound::Unbounded => true,
+        };
+        let from_low = self.own_keys.range((low, Bound::Unbounded));
+        from_low
+            .take_while(|(of, key)| *of == table && is_within(key))
+            .map(|(of, key)| {
+                let position = self.set.position_of(*of, key);
+                position.expect("the set has each key that it has had before")
+            })
+            .collect()
     }
 
     /// Returns all entries of `table`, as [`Transaction::range`].
@@ -97,7 +121,9 @@ impl Transaction {
         let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) else {
             return Ok(false);
         };
-        let tree = snapshot.tree_of(table)?;
+        let tree = snapshot
+            .tree_of(table)
+            .map_err(|error| self.unless_made_since(table, error))?;
         self.reads
             .begin_range((&table.state, tree), low.clone(), high.clone());
         Ok(true)
@@ -134,11 +160,20 @@ impl TransactionIter<'_> {
         }
     }
 
-    /// Returns the next entry at the front, or at the back.
-    fn step(&mut self, is_forward: bool) -> Result<Option<Entry>> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
+    /// Returns the next entry at the front, or at the back; after an error none.
+    fn step(&mut self, is_forward: bool) -> Option<Result<Entry>> {
+        if self.is_over {
+            return None;
         }
+        let entry = match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.next_entry(is_forward),
+        };
+        self.is_over = !matches!(entry, Ok(Some(_)));
+        entry.transpose()
+    }
+
+    fn next_entry(&mut self, is_forward: bool) -> Result<Option<Entry>> {
         loop {
             self.look_ahead(is_forward)?;
             let (stored, own) = match is_forward {
@@ -211,12 +246,12 @@ impl Iterator for TransactionIter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
-        self.step(true).transpose()
+        self.step(true)
     }
 }
 
 impl DoubleEndedIterator for TransactionIter<'_> {
     fn next_back(&mut self) -> Option<Result<Entry>> {
-        self.step(false).transpose()
+        self.step(false)
     }
 }

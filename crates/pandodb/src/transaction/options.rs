@@ -7,13 +7,14 @@ const READ_SET_BYTES: usize = 1 << 20;
 
 /// What a transaction is protected from. The anomalies are those of Adya ("Weak Consistency: A
 /// Generalized Theory and Optimistic Implementations for Distributed Transactions", 1999). No
-/// transaction of any level sees what is not committed, or a part of a batch or of another
-/// transaction.
+/// transaction of any level sees what is not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// Each read sees what is committed when it is made, and a commit never conflicts. G0 and G1 do
-    /// not happen. Lost updates, read skew and phantoms do.
+    /// Each read sees what is committed when it is made, and a commit never conflicts. A range
+    /// shows each leaf as it is when the range comes there, so it may show the later part of a
+    /// batch without the earlier one. G0 and G1 do not happen. Lost updates, read skew and phantoms
+    /// do.
     ReadCommitted,
     /// All reads see one moment, with the transaction's own writes on top: what was committed
     /// before the first read, or some of what was committed during it. The commit fails if somebody
@@ -24,7 +25,7 @@ pub enum Isolation {
     /// which is in keeping with real time. All reads see one moment, as with
     /// [`Isolation::Snapshot`]. The commit fails if somebody has written since into something that
     /// the transaction has read: a key, or a range as far as it was read. Writes without reads
-    /// never fail.
+    /// never conflict.
     #[default]
     Serializable,
 }
@@ -66,7 +67,8 @@ impl TransactionOptions {
 
     /// Sets how many bytes a serializable transaction uses to remember what it has read, 1 MiB
     /// unless set. A transaction that reads more remembers ranges that have neighbouring keys
-    /// between them: then a write to a key that it has not read may be a conflict, too.
+    /// between them: then a write to a key that it has not read may be a conflict, too, and if such
+    /// a key is written all the time, every repetition may meet one.
     #[must_use]
     pub fn read_set_bytes(mut self, bytes: usize) -> Self {
         self.read_set_bytes = bytes;

@@ -1,15 +1,21 @@
 //! Runs a function as a transaction until its commit meets no conflict.
 
+use std::hash::BuildHasher;
+
+use pando_format::cast::u32_of;
 use pando_sync::thread;
-use pando_sync::time::Duration;
+use pando_sync::time::{self, Duration};
+use rapidhash::fast::RandomState;
 
 use crate::api::db::Db;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
 
 /// The pause after the second conflict; twice as long after each further one.
 const PAUSE_LEAST: Duration = Duration::from_micros(50);
+/// A transaction with as many conflicts is worth a line in the log.
+const CONFLICTS_MANY: u32 = 100;
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_millis(10);
 
@@ -17,11 +23,12 @@ impl Db {
     /// Runs `f` as a serializable transaction, commits it, and returns what `f` has returned. After
     /// a conflict it is run again from the beginning, with a new transaction, after a pause that
     /// grows up to 10 ms: so `f` may run often, and whatever else it does, it does each time. An
-    /// error of `f` ends the transaction without a commit; [`crate::Error::aborted`] makes one for
-    /// reasons of its own.
+    /// error of `f` ends the transaction without a commit; [`Error::aborted`] makes one for reasons
+    /// of its own.
     ///
     /// Beside others who keep changing what `f` reads, faster than it runs, there may be any number
-    /// of conflicts: nothing gives a transaction precedence yet.
+    /// of conflicts: nothing gives a transaction precedence yet. Nor does it ever end if `f` itself
+    /// changes what it reads in another way, by a [`crate::Table`] or another transaction.
     ///
     /// ```
     /// # fn main() -> Result<(), pandodb::Error> {
@@ -64,22 +71,33 @@ impl Db {
         let mut conflicts = 0;
         loop {
             let mut transaction = self.begin(options)?;
-            let done = f(&mut transaction);
-            match done.and_then(|value| transaction.commit().map(|_| value)) {
-                Err(error) if error.is_conflict() => {}
-                ended => return ended,
+            match f(&mut transaction) {
+                Ok(value) => match transaction.commit() {
+                    Ok(_) => return Ok(value),
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => return Err(error),
+                },
+                Err(Error::Conflict { .. }) => {}
+                // Another snapshot that `f` reads stays ended, however often it is run.
+                Err(Error::SnapshotEnded) if transaction.is_ended() => {}
+                Err(error) => return Err(error),
             }
             pause(conflicts);
             conflicts += 1;
+            if conflicts == CONFLICTS_MANY {
+                tracing::warn!(conflicts, "a transaction meets conflicts again and again");
+            }
         }
     }
 }
 
-/// Pauses after a conflict, with `conflicts` before it.
+/// Pauses after a conflict, with `conflicts` before it: at random for a half to all of a time that
+/// doubles, so that two do not meet again and again.
 fn pause(conflicts: u32) {
     let Some(doubled) = conflicts.checked_sub(1) else {
         return thread::yield_now();
     };
-    let pause = PAUSE_LEAST * (1 << doubled.min(8));
-    thread::park_timeout(pause.min(PAUSE_MOST));
+    let pause = (PAUSE_LEAST * (1 << doubled.min(8))).min(PAUSE_MOST);
+    let random = RandomState::default().hash_one(time::now()) % 128;
+    thread::park_timeout(pause * (128 + u32_of(random)) / 256);
 }

@@ -217,8 +217,13 @@ impl ReadSet {
             Bound::Excluded(key) => End::Before(key),
             Bound::Unbounded => End::Unbounded,
         };
-        if matches!(&end, End::Before(end) if *end <= start) {
-            return;
+        if let End::Before(end) = &end {
+            if *end <= start {
+                return;
+            }
+            if *end == successor(&start) {
+                return self.add_key((state, tree), &start);
+            }
         }
         let table = self.table(state, tree);
         self.bytes = self.tables[table].insert(start, end, self.bytes);

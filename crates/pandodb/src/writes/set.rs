@@ -272,16 +272,37 @@ impl WriteSet {
 
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
+        let known = self.find(table, key);
         let change = match value {
             Some(value) => {
                 self.stored_bytes_max = self.stored_bytes_max.max(value.len());
-                Change::Put {
-                    value: self.append(value),
-                }
+                let place = known.and_then(|known| self.place_for(known, value.len()));
+                let place = place.unwrap_or_else(|| {
+                    let start = self.bytes.len();
+                    self.bytes.resize(start + value.len(), 0);
+                    start..start + value.len()
+                });
+                self.bytes[place.clone()].copy_from_slice(value);
+                Change::Put { value: place }
             }
             None => Change::Delete,
         };
-        self.note(table, key, change);
+        self.note_at(known, table, key, change);
+    }
+
+    /// Returns where the value of a known write lies, if it may be overwritten with `bytes` bytes.
+    fn place_for(&self, known: usize, bytes: usize) -> Option<Range<usize>> {
+        match &self.writes[known].change {
+            Change::Put { value } if bytes <= value.len() && !self.journal.is_kept() => {
+                Some(value.start..value.start + bytes)
+            }
+            Change::Put { .. } | Change::PutLarge(_) | Change::Delete => None,
+        }
+    }
+
+    /// Returns the position of the write to a key.
+    pub(crate) fn position_of(&self, table: usize, key: &[u8]) -> Option<usize> {
+        self.find(table, key)
     }
 
     /// Sets a key to a value in chunks. Replaces an earlier write to the key.
@@ -363,7 +384,12 @@ impl WriteSet {
 
     /// Adds a write, or replaces the earlier one to the same key.
     fn note(&mut self, table: usize, key: &[u8], change: Change) {
-        if let Some(known) = self.find(table, key) {
+        self.note_at(self.find(table, key), table, key, change);
+    }
+
+    /// As [`WriteSet::note`], with the position of the earlier write.
+    fn note_at(&mut self, known: Option<usize>, table: usize, key: &[u8], change: Change) {
+        if let Some(known) = known {
             let old = std::mem::replace(&mut self.writes[known].change, change);
             self.journal.replaced(known, old);
             return;
@@ -625,6 +651,21 @@ mod tests {
             (key.to_vec(), value)
         });
         writes.collect()
+    }
+
+    /// A key that is written again and again takes the memory of its longest value.
+    #[test]
+    fn a_value_that_is_replaced_takes_no_more_memory() {
+        let tables = Tables::new(0);
+        let state = tables.absent("t");
+        let mut set = WriteSet::default();
+        let table = set.table(&state);
+        for round in 0..100_u8 {
+            let value = vec![round; 100 - usize::from(round)];
+            set.write(table, b"key", Some(&value));
+            assert!(matches!(set.own(table, b"key"), Own::Value(own) if own == value));
+        }
+        assert_eq!(set.bytes.len(), 103);
     }
 
     /// Goes back to any of the marks that are left, with keys in order and at random.

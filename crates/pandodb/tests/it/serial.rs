@@ -66,12 +66,11 @@ fn copy_in_transaction(
     let mut transaction = db.begin(TransactionOptions::default()).unwrap();
     let value = match by_range {
         true => {
-            transaction
-                .range(table, from..=from)
-                .next()
-                .unwrap()
-                .unwrap()
-                .1
+            let end = [from, &[1]].concat();
+            let mut range = transaction.range(table, from..&end[..]);
+            let (_, value) = range.next().unwrap().unwrap();
+            assert!(range.next().is_none());
+            value
         }
         false => transaction.get(table, from).unwrap().unwrap(),
     };

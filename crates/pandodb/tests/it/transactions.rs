@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use fastrand::Rng;
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pandodb::{
     Batch, ConflictKind, Db, Error, Isolation, Table, Transaction, TransactionOptions, WriteOptions,
@@ -251,10 +252,9 @@ fn tables_that_change_as_a_whole_conflict() {
     let mut late = begin(&db);
     late.get(&table, b"k").unwrap();
     let new = db.table("new").unwrap();
-    assert!(matches!(
-        late.get(&new, b"k"),
-        Err(Error::NoSuchTable { .. })
-    ));
+    let (of_get, of_range) = (late.get(&new, b"k"), late.iter(&new).next().unwrap());
+    assert_eq!(conflict_of(of_get), (None, ConflictKind::Table));
+    assert_eq!(conflict_of(of_range), (None, ConflictKind::Table));
     let mut dropped = begin(&db);
     dropped.put(&new, b"k", b"v").unwrap();
     db.drop_table("new").unwrap();
@@ -291,6 +291,81 @@ fn a_transaction_larger_than_the_room_for_versions_commits() {
             }
         }
     }
+}
+
+/// Two threads that empty large tables of their own, beside snapshots that come and go: each run
+/// that is repeated was repeated for somebody who went on.
+#[test]
+fn large_transactions_beside_others_end() {
+    let options = Db::builder().max_memory(16 << 20).page_size(4096);
+    let db = options.open_in_memory().unwrap();
+    let names = ["one", "two"];
+    for name in names {
+        let table = db.table(name).unwrap();
+        fill(&table, 0..10_000, |number| (number.to_be_bytes(), [7; 100]));
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let snapshots: Vec<_> = (0..3).map(|_| db.snapshot().unwrap()).collect();
+                let table = db.table("one").unwrap();
+                for snapshot in snapshots {
+                    match snapshot.contains(&table, b"k") {
+                        Ok(_) | Err(Error::SnapshotEnded) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        });
+        let emptiers = names.map(|name| {
+            let db = &db;
+            scope.spawn(move || {
+                let table = db.table(name).unwrap();
+                let mut runs = 0;
+                let emptied = db.transact(|transaction| {
+                    runs += 1;
+                    assert!(runs < 50, "it is repeated again and again");
+                    let keys = transaction.iter(&table).map(|entry| Ok(entry?.0));
+                    let keys: Vec<Vec<u8>> = keys.collect::<pandodb::Result<_>>()?;
+                    for key in &keys {
+                        transaction.delete(&table, key)?;
+                    }
+                    Ok(keys.len())
+                });
+                assert_eq!(emptied.unwrap(), 10_000);
+            })
+        });
+        let ended = emptiers.map(thread::ScopedJoinHandle::join);
+        is_over.store(true, Ordering::Relaxed);
+        readers.join().unwrap();
+        for emptier in ended {
+            emptier.unwrap();
+        }
+    });
+    for name in names {
+        assert_eq!(db.table(name).unwrap().iter().count(), 0);
+    }
+}
+
+/// A function that reads a snapshot of its own, which is ended, gets that error back instead of
+/// being run for ever.
+#[test]
+fn a_snapshot_that_ended_elsewhere_is_no_reason_to_repeat() {
+    let options = Db::builder().max_memory(16 << 20).page_size(4096);
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..20_000, |number| (number.to_be_bytes(), [7; 100]));
+    let snapshot = db.snapshot().unwrap();
+    fill(&table, 0..20_000, |number| (number.to_be_bytes(), [8; 100]));
+    let mut runs = 0;
+    let read = db.transact(|transaction| {
+        runs += 1;
+        transaction.get(&table, b"k")?;
+        snapshot.get(&table, b"k")
+    });
+    assert!(matches!(read, Err(Error::SnapshotEnded)), "{read:?}");
+    assert_eq!(runs, 1);
 }
 
 /// With more reads than it may remember, a transaction conflicts too often and never too rarely.
@@ -419,8 +494,11 @@ fn errors_of_transactions_name_what_is_wrong() {
     assert!(is_other(transaction.put(&of_other, b"k", b"v")));
     assert!(is_other(transaction.delete(&of_other, b"k")));
     assert!(is_other(transaction.get(&of_other, b"k").map(drop)));
-    let entry = transaction.iter(&of_other).next().unwrap();
-    assert!(is_other(entry.map(drop)));
+    of_other.put(b"k", b"v").unwrap();
+    let mut range = transaction.iter(&of_other);
+    assert!(is_other(range.next().unwrap().map(drop)));
+    assert!(range.next().is_none(), "it is over");
+    drop(range);
     let long = vec![1; db.key_bytes_max() + 1];
     let put = transaction.put(&table, &long, b"v");
     assert!(matches!(put, Err(Error::KeyTooLong { .. })), "{put:?}");
