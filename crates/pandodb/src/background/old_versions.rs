@@ -3,6 +3,7 @@
 //! any longer (decision 067).
 
 use pando_format::Lsn;
+use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
 use crate::engine::Engine;
@@ -10,6 +11,11 @@ use crate::error::{Error, Result};
 
 /// How long the maintenance thread sleeps at most while the mode is on.
 pub(crate) const TURN: Duration = Duration::from_millis(100);
+/// How long the oldest snapshot must have been the oldest before it is ended for lack of room:
+/// shorter ones end by themselves, transactions above all.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// How long the maintenance thread sleeps meanwhile.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Number of turns without a snapshot after which the mode is turned off.
 const IDLE_TURNS: u32 = 10;
 
@@ -22,6 +28,8 @@ pub(crate) struct VersionCare {
     idle_turns: u32,
     /// The horizon at the last turn.
     horizon: Lsn,
+    /// The horizon when room was short, and when that was seen first.
+    short: Option<(Lsn, time::Instant)>,
 }
 
 impl VersionCare {
@@ -35,6 +43,19 @@ impl VersionCare {
             self.last = Some(now);
         }
         is_due
+    }
+
+    /// Returns whether room that is short now may come by itself: the horizon has moved a short
+    /// time ago.
+    fn may_come(&mut self, horizon: Lsn) -> bool {
+        let now = time::now();
+        match self.short {
+            Some((known, since)) if known == horizon => now.duration_since(since) < PATIENCE,
+            _ => {
+                self.short = Some((horizon, now));
+                true
+            }
+        }
     }
 }
 
@@ -72,7 +93,7 @@ impl Engine {
         self.drop_unneeded();
         let wanted = old.take_wanted();
         if wanted > 0 {
-            self.make_version_room(wanted);
+            self.make_version_room(wanted, care);
             old.waiters.notify_all();
         }
         if !care.is_due() {
@@ -115,10 +136,18 @@ impl Engine {
 
     /// Ends the oldest snapshots until `frames` frames can be reserved, once others have given back
     /// what they have reserved now.
-    fn make_version_room(&self, frames: u64) {
+    fn make_version_room(&self, frames: u64, care: &mut VersionCare) {
         let old = &self.old_versions;
         while old.snapshots.is_on() && !old.versions.has_room_besides_reserved(frames) {
             let fits = old.versions.fits(frames);
+            if fits && care.may_come(self.horizon()) {
+                // What is saved from now on goes into another generation, so that this one goes
+                // once the snapshots of now have ended.
+                self.open_generation();
+                self.drop_unneeded();
+                old.want(frames);
+                return thread::park_timeout(PAUSE);
+            }
             let Some(lsn) = old.snapshots.end_oldest() else {
                 if old.snapshots.is_needed() && fits {
                     // Others begin at this moment, and may be ended in the next turn.
