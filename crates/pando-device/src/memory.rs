@@ -374,15 +374,15 @@ impl File for MemoryFile {
 const AHEAD_BYTES: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum Access {
     Read,
     Write,
 }
 
 /// A request that waits for the next one.
 #[derive(Debug)]
-struct Request {
-    direction: Direction,
+struct MemoryRequest {
+    direction: Access,
     file: MemoryFile,
     offset: u64,
     buffer: IoBuf,
@@ -394,7 +394,7 @@ struct Request {
 #[derive(Debug)]
 pub struct MemoryChannel {
     done: WakerArc<Completions>,
-    kept: Option<Request>,
+    kept: Option<MemoryRequest>,
     depth: usize,
     in_flight: usize,
 }
@@ -415,12 +415,12 @@ impl MemoryFile {
 }
 
 impl MemoryChannel {
-    fn submit(&mut self, request: Request) -> std::result::Result<(), IoBuf> {
+    fn submit(&mut self, request: MemoryRequest) -> std::result::Result<(), IoBuf> {
         if self.in_flight >= self.depth {
             return Err(request.buffer);
         }
         self.in_flight += 1;
-        if request.direction == Direction::Read {
+        if request.direction == Access::Read {
             request.file.expect_read(request.offset);
         }
         if let Some(before) = self.kept.replace(request) {
@@ -429,8 +429,8 @@ impl MemoryChannel {
         Ok(())
     }
 
-    fn serve(&self, request: Request) {
-        let Request {
+    fn serve(&self, request: MemoryRequest) {
+        let MemoryRequest {
             direction,
             file,
             offset,
@@ -438,8 +438,8 @@ impl MemoryChannel {
             tag,
         } = request;
         let result = match direction {
-            Direction::Read => file.read_at(&mut buffer, offset),
-            Direction::Write => file.write_at(&buffer, offset),
+            Access::Read => file.read_at(&mut buffer, offset),
+            Access::Write => file.write_at(&buffer, offset),
         };
         // Before the completion is visible, so that a caller that has seen the last one may close
         // everything.
@@ -462,8 +462,8 @@ impl Channel for MemoryChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        self.submit(Request {
-            direction: Direction::Read,
+        self.submit(MemoryRequest {
+            direction: Access::Read,
             file: file.clone(),
             offset,
             buffer,
@@ -478,8 +478,8 @@ impl Channel for MemoryChannel {
         buffer: IoBuf,
         tag: u64,
     ) -> std::result::Result<(), IoBuf> {
-        self.submit(Request {
-            direction: Direction::Write,
+        self.submit(MemoryRequest {
+            direction: Access::Write,
             file: file.clone(),
             offset,
             buffer,

@@ -26,7 +26,7 @@ enum Direction {
 
 /// A read or write that waits for a thread.
 #[derive(Debug)]
-struct Request {
+struct ThreadRequest {
     direction: Direction,
     file: DirectoryFile,
     offset: u64,
@@ -36,8 +36,8 @@ struct Request {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    requests: VecDeque<Request>,
+struct ThreadQueue {
+    requests: VecDeque<ThreadRequest>,
     /// Number of threads that wait for a request.
     idle: usize,
     stopping: bool,
@@ -47,7 +47,7 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct Requests {
-    queue: Mutex<Queue>,
+    queue: Mutex<ThreadQueue>,
     /// Notified when `queue` gets a request, or the pool stops.
     filled: Condvar,
 }
@@ -141,7 +141,7 @@ impl Drop for PreadChannel {
 }
 
 impl Requests {
-    fn push(&self, request: Request) {
+    fn push(&self, request: ThreadRequest) {
         let mut queue = self.queue.lock();
         queue.requests.push_back(request);
         let idle = queue.idle > 0;
@@ -170,7 +170,7 @@ impl Requests {
     }
 }
 
-impl Request {
+impl ThreadRequest {
     fn perform(self) {
         let Self {
             direction,
@@ -230,7 +230,7 @@ impl PreadChannel {
             return Err(buffer);
         }
         self.in_flight += 1;
-        self.pool.requests.push(Request {
+        self.pool.requests.push(ThreadRequest {
             direction,
             file: file.clone(),
             offset,

@@ -2,8 +2,8 @@
 //!
 //! This crate defines the layout of all files of a store; `docs/format.md` documents it byte by
 //! byte. Bytes from a disk are untrusted: every decoder returns [`Damage`] for bytes that it cannot
-//! accept, and never panics. The version is [`VERSION`]: a change of the written bytes, or of their
-//! meaning, needs a new number, and golden files for it.
+//! accept, and never panics. The version is [`VERSION`]: a change that older programs would read
+//! wrongly needs a new number, and golden files for it.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
 //! [`catalogue`], [`chunks`], [`log`], [`checksum`]; [`cast`] has the conversions between widths of

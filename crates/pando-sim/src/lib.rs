@@ -21,7 +21,7 @@
 //! | [`full_together`] | threads that find a disk full at the same moment                      |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
-//! | [`isolation`] | anomalies in histories of transactions, for those to come             |
+//! | [`isolation`] | anomalies in histories of transactions                                |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
 //! | [`watchdog`] | ends a process that hangs                                                  |
 

@@ -101,7 +101,7 @@ enum End {
 /// What is known of a store: the commits of the last process that had it open, on top of what that
 /// process found.
 #[derive(Debug)]
-struct Known {
+struct KnownStore {
     run: Run,
     /// Some process has had it open.
     existed: bool,
@@ -166,7 +166,7 @@ impl Machine {
 
     fn all(&mut self) -> Result<()> {
         let mut device = FaultyDevice::new(self.case.seed);
-        let mut known = Known {
+        let mut known = KnownStore {
             run: untouched(&vec![State::default(); self.plan().threads]),
             existed: false,
         };
@@ -192,7 +192,7 @@ impl Machine {
     }
 
     /// Runs one process on `device`; returns what the next one finds.
-    fn process(&mut self, device: &FaultyDevice, known: &mut Known) -> Result<FaultyDevice> {
+    fn process(&mut self, device: &FaultyDevice, known: &mut KnownStore) -> Result<FaultyDevice> {
         let end = match self.random.below(8) {
             0..4 => End::Opening,
             4..7 => End::Working,
@@ -255,7 +255,13 @@ impl Machine {
     }
 
     /// Checks what the process has found, and works on top of it.
-    fn work(&mut self, device: &FaultyDevice, db: Db, known: &mut Known, end: End) -> Result<()> {
+    fn work(
+        &mut self,
+        device: &FaultyDevice,
+        db: Db,
+        known: &mut KnownStore,
+        end: End,
+    ) -> Result<()> {
         let found = store::read_all(&db, known.run.histories.len())?;
         history::check(&known.run.histories, &known.run.synced, &found)
             .map_err(|failure| failure.within("behind a restart"))?;
@@ -290,7 +296,7 @@ impl Machine {
     }
 
     /// Opens and checks what a power cut has left; returns what exists.
-    fn recover(&mut self, device: &FaultyDevice, known: &Known) -> Result<Vec<State>> {
+    fn recover(&mut self, device: &FaultyDevice, known: &KnownStore) -> Result<Vec<State>> {
         if known.existed {
             store::verify(device).map_err(|failure| failure.within("before recovery"))?;
         }

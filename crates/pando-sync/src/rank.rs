@@ -33,19 +33,19 @@ pub enum Rank {
     LogTail,
     /// 5: batches that are appended and not yet applied.
     AppliedQueue,
-    /// 6: the length of the data file.
+    /// 6: the length of the data file (`sizing` of pandodb's `SpaceKeeper`).
     FileLength,
-    /// 6: the files that are kept for the next merge of the mapping.
+    /// 6: the files that are kept for the next merge of the mapping (`MappingReserve`).
     MappingReserve,
-    /// 6: the discarded parts of the data file.
+    /// 6: the discarded parts of the data file (`Discards`).
     Discards,
-    /// 6: where the lowest free places may be.
+    /// 6: where the lowest free places may be (`low_cursor` of `SpaceKeeper`).
     LowCursor,
-    /// 6: the number of blocks.
+    /// 6: the number of blocks (`resizing` of pando-space's `Space`).
     SpaceResizing,
-    /// 6: a core's magazine of extents, while it is filled or emptied.
+    /// 6: a core's magazine of extents, while it is filled or emptied (`Magazine`).
     MagazineFilling,
-    /// 6: one group of blocks.
+    /// 6: the free blocks of one group (`Slot::group` of `Space`).
     BlockGroup,
     /// 7: images of pages whose writes have begun.
     StartedImages,

@@ -40,7 +40,7 @@ pub enum Fate {
 
 /// Progress of one key.
 #[derive(Debug, Clone, Copy)]
-enum Way<'p> {
+enum KeyProgress<'p> {
     /// The next step goes to a child of this node. True when no node of the child's level lies to
     /// the right of it.
     Child(Optimistic<'p>, Down, bool),
@@ -83,10 +83,12 @@ impl Tree {
         let ways = self.descend_group(pool, keys);
         for ((finger, way), _) in fingers.iter_mut().zip(ways).zip(keys) {
             let found = match way {
-                Way::Leaf(leaf, _, is_rightmost) => Ok(Finger::at(*self, leaf, is_rightmost)),
+                KeyProgress::Leaf(leaf, _, is_rightmost) => {
+                    Ok(Finger::at(*self, leaf, is_rightmost))
+                }
                 // Cannot be: each node is one level below the one before.
-                Way::Child(..) => Err(Restart::Conflict),
-                Way::Over(restart) => Err(restart),
+                KeyProgress::Child(..) => Err(Restart::Conflict),
+                KeyProgress::Over(restart) => Err(restart),
             };
             *finger = counted(pool, found);
         }
@@ -94,9 +96,9 @@ impl Tree {
     }
 
     /// Descends to the leaf of each key. Elements after the last key have no meaning.
-    fn descend_group<'p>(&self, pool: &'p Pool, keys: &[&[u8]]) -> [Way<'p>; GROUP_MAX] {
+    fn descend_group<'p>(&self, pool: &'p Pool, keys: &[&[u8]]) -> [KeyProgress<'p>; GROUP_MAX] {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
-        let mut all = [Way::Over(Restart::Conflict); GROUP_MAX];
+        let mut all = [KeyProgress::Over(Restart::Conflict); GROUP_MAX];
         let ways = &mut all[..keys.len()];
         let root = self.root(pool, &mut OptimisticAccess);
         for (way, key) in ways.iter_mut().zip(keys) {
@@ -105,7 +107,7 @@ impl Tree {
         for _ in 0..LEVEL_MAX {
             let mut any = false;
             for (way, key) in ways.iter_mut().zip(keys) {
-                if let Way::Child(parent, down, is_last) = *way {
+                if let KeyProgress::Child(parent, down, is_last) = *way {
                     any = true;
                     let child = acquire_child(pool, &mut OptimisticAccess, parent, down);
                     let level = Some(down.level());
@@ -131,32 +133,36 @@ impl Tree {
         level: Option<u8>,
         key: &[u8],
         is_last: bool,
-    ) -> Attempt<Way<'p>> {
+    ) -> Attempt<KeyProgress<'p>> {
         let node = self.node_at(here, level)?;
         if node.level() == 0 {
             here.touch();
             let candidate = ask_for_record(here, &node, key);
-            return Ok(Way::Leaf(here, candidate, is_last));
+            return Ok(KeyProgress::Leaf(here, candidate, is_last));
         }
         here.touch_inner();
         let index = node.child_for(key);
         let down = Down::to(&node, index);
         down.prefetch(pool);
-        Ok(Way::Child(here, down, is_last && index + 1 == node.count()))
+        Ok(KeyProgress::Child(
+            here,
+            down,
+            is_last && index + 1 == node.count(),
+        ))
     }
 }
 
-fn over(way: Attempt<Way<'_>>) -> Way<'_> {
-    way.unwrap_or_else(Way::Over)
+fn over(way: Attempt<KeyProgress<'_>>) -> KeyProgress<'_> {
+    way.unwrap_or_else(KeyProgress::Over)
 }
 
 /// Takes the last step of a key: reads its record.
-fn read(way: Way<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
+fn read(way: KeyProgress<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
     let (leaf, candidate) = match way {
-        Way::Leaf(leaf, candidate, _) => (leaf, candidate),
+        KeyProgress::Leaf(leaf, candidate, _) => (leaf, candidate),
         // Cannot be: each node is one level below the one before.
-        Way::Child(..) => return Err(Restart::Conflict),
-        Way::Over(restart) => return Err(restart),
+        KeyProgress::Child(..) => return Err(Restart::Conflict),
+        KeyProgress::Over(restart) => return Err(restart),
     };
     let leaf = Leaf::at(leaf);
     let spot = leaf.node.find_at(candidate, key);

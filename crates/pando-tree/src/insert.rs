@@ -34,11 +34,11 @@ struct Seat<'p> {
     spot: Spot,
     /// No leaf lies to the right of this one.
     is_rightmost: bool,
-    way: Way<'p>,
+    way: LeafFoundBy<'p>,
 }
 
 /// How the leaf was found.
-enum Way<'p> {
+enum LeafFoundBy<'p> {
     /// By the finger of the last change.
     Near,
     /// By a descent: the parent of the leaf and the leaf's index there, None if the leaf is the
@@ -172,14 +172,16 @@ impl Tree {
         if is_last && leaf.is_full(record) {
             work.nearby.finger = Finger::default();
             match way {
-                Way::Near => return self.insert_once(pool, token, marks, record, work, old),
-                Way::Down(Some(parent)) => {
+                LeafFoundBy::Near => {
+                    return self.insert_once(pool, token, marks, record, work, old);
+                }
+                LeafFoundBy::Down(Some(parent)) => {
                     let seat = (leaf.here, parent);
                     let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
                     return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
                 }
                 // The root is a leaf: it is split into two leaves.
-                Way::Down(None) => {}
+                LeafFoundBy::Down(None) => {}
             }
         }
         match leaf.fit(spot, record, &mut work.list)? {
@@ -197,7 +199,7 @@ impl Tree {
                 // A torn list would be split at a meaningless place.
                 leaf.here.validate()?;
                 work.nearby.finger = Finger::default();
-                let Way::Down(parent) = way else {
+                let LeafFoundBy::Down(parent) = way else {
                     // Tries again with a descent, since a split needs the parent.
                     return self.insert_once(pool, token, marks, record, work, old);
                 };
@@ -256,7 +258,7 @@ impl Tree {
             leaf,
             spot,
             is_rightmost: nearby.finger.is_rightmost(),
-            way: Way::Near,
+            way: LeafFoundBy::Near,
         })
     }
 
@@ -276,7 +278,7 @@ impl Tree {
             leaf,
             spot: leaf.find(key),
             is_rightmost,
-            way: Way::Down(parent),
+            way: LeafFoundBy::Down(parent),
         })
     }
 

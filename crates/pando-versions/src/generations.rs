@@ -21,7 +21,7 @@ pub(crate) const LIVE_MAX: usize = 8;
 
 /// The place of one generation, used again by every eighth.
 #[derive(Debug, Default)]
-struct Place {
+struct GenerationPlace {
     /// Tree id (high half), which is the generation's number, and root page.
     tree: AtomicU64,
     /// Largest LSN of its versions, raised before a version is put.
@@ -64,7 +64,7 @@ pub(crate) struct Generations {
     /// First and next number, in the high and the low half. `next` grows while the gate is closed,
     /// `first` whenever the oldest is dropped, by one thread at a time.
     span: AtomicU64,
-    places: [Place; LIVE_MAX],
+    places: [GenerationPlace; LIVE_MAX],
 }
 
 fn pack(span: Span) -> u64 {
@@ -75,11 +75,11 @@ impl Generations {
     pub(crate) fn new() -> Self {
         Self {
             span: AtomicU64::new(pack(Span { first: 1, next: 1 })),
-            places: std::array::from_fn(|_| Place::default()),
+            places: std::array::from_fn(|_| GenerationPlace::default()),
         }
     }
 
-    fn place(&self, number: u32) -> &Place {
+    fn place(&self, number: u32) -> &GenerationPlace {
         &self.places[number as usize % LIVE_MAX]
     }
 

@@ -27,10 +27,11 @@
 //!
 //! A commit is applied before it is durable; its acknowledgement waits for durability, and so do
 //! reads of a durable store that have found it (see [`Builder::durable_reads`]). Point reads are
-//! linearizable. No reader sees a batch in part, key by key: a read of a leaf that a batch is being
-//! applied to waits until the batch is applied. Iterators return committed entries, each as of some
-//! moment during the iteration; a [`Snapshot`] shows all tables as of one moment. A [`Transaction`]
-//! reads such a moment, and commits only if what it has read is still so ([`Isolation`]).
+//! linearizable: a read of a leaf that a batch is being applied to waits until the batch is
+//! applied, so whoever has seen one write of a batch sees the others from then on. Iterators return
+//! committed entries, each as of some moment during the iteration, and may so show a batch in part;
+//! a [`Snapshot`] shows all tables as of one moment. A [`Transaction`] reads such a moment, too,
+//! and by default commits only if what it has read is still so ([`Isolation`]).
 //!
 //! # Limits
 //!

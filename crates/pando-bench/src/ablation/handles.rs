@@ -78,14 +78,14 @@ impl Handles {
 }
 
 /// The reads of one thread.
-struct Reads<'a> {
+struct HandleReads<'a> {
     handles: &'a Handles,
     blocks: u64,
     buffer: IoBuf,
     random: Random,
 }
 
-impl Calls for Reads<'_> {
+impl Calls for HandleReads<'_> {
     fn call(&mut self, _limit: u64) -> Result<Option<Done>> {
         let offset = self.random.below(self.blocks) * self.buffer.len() as u64;
         self.handles.read(&mut self.buffer, offset)?;
@@ -150,7 +150,7 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
             call_ops: 1,
         };
         let make = |thread: usize| {
-            Ok(Reads {
+            Ok(HandleReads {
                 handles: &handles[index],
                 blocks: below.blocks(),
                 buffer: IoBuf::new(below.block_bytes),

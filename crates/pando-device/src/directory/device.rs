@@ -53,11 +53,11 @@ impl Default for DirectoryOptions {
 /// A directory of the file system.
 #[derive(Debug, Clone)]
 pub struct DirectoryDevice {
-    inner: Arc<Inner>,
+    inner: Arc<DirectoryInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DirectoryInner {
     directory: PathBuf,
     read_only: bool,
     strict: bool,
@@ -110,7 +110,7 @@ impl DirectoryDevice {
         let notes = Notes::new(options.backend.unwrap_or(Backend::Uring));
         let fork = Arc::new(ForkGuard::new());
         let device = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DirectoryInner {
                 directory,
                 read_only: options.read_only,
                 strict: options.strict && options.backend.is_some(),

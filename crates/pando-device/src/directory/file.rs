@@ -27,11 +27,11 @@ pub(crate) const RETRIES_MAX: u32 = 1000;
 /// An open file of a directory.
 #[derive(Debug, Clone)]
 pub struct DirectoryFile {
-    inner: Arc<Inner>,
+    inner: Arc<FileInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct FileInner {
     file: fs::File,
     name: String,
     /// 1 unless `direct`.
@@ -82,7 +82,7 @@ impl DirectoryFile {
             alignment = direct_alignment;
         }
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(FileInner {
                 file,
                 name: name.to_owned(),
                 direct: alignment != 1,

@@ -18,7 +18,7 @@ use crate::faulty::plan::{Fault, Operation};
 
 /// A request while the inner channel has it.
 #[derive(Debug)]
-struct Request {
+struct InjectedRequest {
     tag: u64,
     /// The error with which it ends instead of success.
     error: Option<Error>,
@@ -32,7 +32,7 @@ pub struct InjectorChannel<C> {
     inner: C,
     depth: usize,
     notify: Waker,
-    slots: Vec<Option<Request>>,
+    slots: Vec<Option<InjectedRequest>>,
     free: Vec<usize>,
     /// Completions that are held back, each for a number of reaps.
     late: Vec<(u32, Completion)>,
@@ -83,7 +83,7 @@ impl<C: Channel> InjectorChannel<C> {
         } else {
             Operation::Read
         };
-        let mut request = Request {
+        let mut request = InjectedRequest {
             tag,
             error: None,
             delay: file.injector.delay(),

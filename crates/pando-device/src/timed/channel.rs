@@ -15,7 +15,7 @@ use crate::device::{Channel, Completion};
 
 /// A request while the inner channel has it.
 #[derive(Debug, Clone, Copy)]
-struct Request {
+struct TimedRequest {
     tag: u64,
     measure: Measure,
     begun: Instant,
@@ -26,7 +26,7 @@ struct Request {
 pub struct TimedChannel<C> {
     inner: C,
     statistics: Arc<Statistics>,
-    slots: Vec<Option<Request>>,
+    slots: Vec<Option<TimedRequest>>,
     free: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ impl<C: Channel> TimedChannel<C> {
             self.free.push(slot);
             return Err(buffer);
         }
-        self.slots[slot] = Some(Request {
+        self.slots[slot] = Some(TimedRequest {
             tag,
             measure,
             begun,

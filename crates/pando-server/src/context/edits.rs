@@ -39,7 +39,7 @@ struct Edit {
     old: Old,
     offset: u64,
     new_bytes: u64,
-    state: State,
+    state: EditState,
 }
 
 /// Identifies the old value, to detect that it has changed.
@@ -50,7 +50,7 @@ enum Old {
 }
 
 #[derive(Debug)]
-enum State {
+enum EditState {
     Pending(PendingEdit),
     Done(LargeValue),
 }
@@ -97,14 +97,14 @@ impl Edits {
                 old,
                 offset: source.offset,
                 new_bytes,
-                state: State::Pending(edit),
+                state: EditState::Pending(edit),
             });
         }
         let edit = &mut self.list[place];
-        if let State::Pending(pending) = &edit.state {
+        if let EditState::Pending(pending) = &edit.state {
             match pending.poll(waker) {
                 Poll::Pending => return Err(Interrupted::Wait),
-                Poll::Ready(Ok(value)) => edit.state = State::Done(value),
+                Poll::Ready(Ok(value)) => edit.state = EditState::Done(value),
                 Poll::Ready(Err(error)) => {
                     self.list.truncate(place);
                     return Err(Interrupted::Engine(error));
@@ -112,8 +112,8 @@ impl Edits {
             }
         }
         match &edit.state {
-            State::Done(value) => Ok(value.clone()),
-            State::Pending(_) => unreachable!("it has ended"),
+            EditState::Done(value) => Ok(value.clone()),
+            EditState::Pending(_) => unreachable!("it has ended"),
         }
     }
 }

@@ -34,11 +34,11 @@ pub(crate) struct SlowCommand {
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     /// Guarded by its lock, held for an insertion or a copy.
-    state: Mutex<State>,
+    state: Mutex<LogEntries>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogEntries {
     /// The newest first.
     entries: VecDeque<SlowCommand>,
     next: i64,

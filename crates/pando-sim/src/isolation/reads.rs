@@ -28,7 +28,7 @@ pub(super) struct Observation<'h> {
 
 /// What a transaction knows of a key so far.
 #[derive(Debug, Default)]
-struct Known<'h> {
+struct KeyState<'h> {
     own: Option<Option<u64>>,
     own_list: Vec<u64>,
     seen: Option<Seen<'h>>,
@@ -37,7 +37,7 @@ struct Known<'h> {
 struct Walk<'a, 'h> {
     index: &'a Index<'h>,
     transaction: usize,
-    known: HashMap<usize, Known<'h>>,
+    known: HashMap<usize, KeyState<'h>>,
     observations: Vec<Observation<'h>>,
     anomalies: Vec<Anomaly>,
 }
@@ -81,7 +81,7 @@ impl<'h> Walk<'_, 'h> {
         }
     }
 
-    fn knows(&mut self, key: usize) -> &mut Known<'h> {
+    fn knows(&mut self, key: usize) -> &mut KeyState<'h> {
         self.known.entry(key).or_default()
     }
 

@@ -30,8 +30,8 @@ pub struct Iter<'t> {
     table: Cow<'t, Table>,
     /// The moment that it shows; None: each leaf as it is when it is read.
     snapshot: Option<Cow<'t, Snapshot>>,
-    front: End,
-    back: End,
+    front: RangeEnd,
+    back: RangeEnd,
     done: bool,
     /// Why it fails before it begins.
     failed: Option<Error>,
@@ -39,7 +39,7 @@ pub struct Iter<'t> {
 
 /// One end of the range that is left.
 #[derive(Debug)]
-struct End {
+struct RangeEnd {
     direction: Direction,
     /// Where the range continues; returned keys are excluded.
     bound: Bound<Vec<u8>>,
@@ -52,7 +52,7 @@ struct End {
     ahead: ReadAhead,
 }
 
-impl End {
+impl RangeEnd {
     fn new(direction: Direction, bound: Bound<Vec<u8>>) -> Self {
         Self {
             direction,
@@ -98,8 +98,8 @@ impl<'t> Iter<'t> {
         Self {
             table,
             snapshot: None,
-            front: End::new(Direction::Forward, start),
-            back: End::new(Direction::Backward, end),
+            front: RangeEnd::new(Direction::Forward, start),
+            back: RangeEnd::new(Direction::Backward, end),
             done: false,
             failed: None,
         }
@@ -117,7 +117,7 @@ impl<'t> Iter<'t> {
     /// Returns the same iterator with a handle of its own, so that it may outlive the handle that
     /// it was made from. Writes a cache line that all cores share.
     pub fn into_owned(mut self) -> Iter<'static> {
-        let nothing = |direction| End::new(direction, Bound::Unbounded);
+        let nothing = |direction| RangeEnd::new(direction, Bound::Unbounded);
         Iter {
             table: Cow::Owned(Table::clone(&self.table)),
             snapshot: self
@@ -306,11 +306,11 @@ fn tree_of(table: &Table, snapshot: Option<&Snapshot>) -> Step<Tree> {
 fn load(
     table: &Table,
     snapshot: Option<&Snapshot>,
-    end: &mut End,
+    end: &mut RangeEnd,
     until: &Bound<Vec<u8>>,
 ) -> Result<()> {
     let engine = table.db.engine();
-    let End {
+    let RangeEnd {
         direction,
         bound,
         leaf,

@@ -61,7 +61,7 @@ struct Scratch {
     first: Vec<u32>,
     /// Faults of this run so far.
     faults: usize,
-    found: Vec<Found>,
+    found: Vec<ReadKey>,
     /// Values of `found`, concatenated.
     values: Vec<u8>,
     /// Buffers of single reads.
@@ -73,7 +73,7 @@ struct Scratch {
 
 /// A key whose read is done.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct ReadKey {
     key: u32,
     /// Where its value begins in `values`.
     start: usize,
@@ -133,7 +133,7 @@ impl Scratch {
         if found {
             self.values.extend_from_slice(&self.value);
         }
-        self.found.push(Found {
+        self.found.push(ReadKey {
             key,
             start,
             bytes: found.then_some(self.value.len()),
@@ -260,7 +260,7 @@ impl Gathering<'_> {
                     self.scratch.debt.add(debt);
                     self.gets += 1;
                     let bytes = lookup.found.then_some(bytes);
-                    self.scratch.found.push(Found { key, start, bytes });
+                    self.scratch.found.push(ReadKey { key, start, bytes });
                 }
                 Err(Unfinished::Wait(_)) => self.scratch.later.push(key),
                 Err(Unfinished::Error(error)) => return Err(error),

@@ -18,12 +18,12 @@ const SHARE: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct ChunkRoom {
     bytes_max: u64,
-    state: Mutex<State>,
+    state: Mutex<RoomState>,
 }
 
 /// Guarded by `ChunkRoom::state`.
 #[derive(Debug, Default)]
-struct State {
+struct RoomState {
     /// Bytes of the buffers whose turn it is.
     used: u64,
     /// Bytes of the buffers that do not wait.
@@ -40,7 +40,7 @@ struct Waiting {
     waker: Waker,
 }
 
-impl State {
+impl RoomState {
     /// Admits waiting turns from the first on, as long as they fit, and returns their wakers. If
     /// nobody else has a turn, the first is admitted whatever the size of its buffer.
     fn admit(&mut self, bytes_max: u64) -> Vec<Waker> {

@@ -3,7 +3,7 @@
 //! 1. Close the gate; C is the reserved end of the log; take the table counts; begin the next
 //!    epoch; open the gate.
 //! 2. Write every page that was dirty in the old epoch, until none is dirty and none is in flight.
-//! 3. Append the old epoch's mapping changes to the journal; sync the data file, the journal, and
+//! 3. Sync the data file; append the old epoch's mapping changes to the journal and sync it; sync
 //!    the log up to C.
 //! 4. Write the superblock, one slot after the other.
 //! 5. Free the extents that only earlier checkpoints used; drop log segments below C.

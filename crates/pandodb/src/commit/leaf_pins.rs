@@ -20,7 +20,7 @@ const WANTED_MAX: usize = 64;
 const APART: u32 = 2;
 
 /// The leaves found so far.
-struct Found<'a, 'w> {
+struct FoundLeaves<'a, 'w> {
     pins: Vec<PagePin<'a>>,
     /// Leaf that was pinned last.
     last: Finger,
@@ -48,7 +48,7 @@ impl Engine {
         wanted.clear();
         fingers.clear();
         let order = &order[..most.min(order.len())];
-        let mut found = Found {
+        let mut found = FoundLeaves {
             pins: Vec::with_capacity(order.len().min(GROUP_MAX)),
             last: Finger::default(),
             fingers,
@@ -116,7 +116,7 @@ impl Engine {
         table: usize,
         tree: Tree,
         keys: &[&[u8]],
-        found: &mut Found<'a, '_>,
+        found: &mut FoundLeaves<'a, '_>,
     ) -> Step<usize> {
         let alone = |key| -> Attempt<Finger> {
             let located = tree.try_locate(&self.store.pool, key);
@@ -164,7 +164,7 @@ impl Engine {
     }
 }
 
-impl Found<'_, '_> {
+impl FoundLeaves<'_, '_> {
     /// Notes a missing page.
     fn miss(&mut self, page: PageId) {
         if self.missing.is_none() {

@@ -9,10 +9,13 @@
 //!    apply the record, leaf by leaf.
 //! 5. Stamp the stripes, mark the LSN applied, leave the gate, unlock (decision 006).
 //!
-//! Steps 1 to 3 do not block: an attempt that cannot continue gives everything back, and the commit
-//! starts again once it can get what it lacked. (One exception: for a value that keeps chunks of an
-//! old one, step 3 reads the blob reference of the old one, whose overflow pages may have left
-//! memory.) Step 4 may wait for a page, a frame or an image buffer, but for nothing that anybody
+//! Up to the append the steps do not block: an attempt that cannot continue gives everything back,
+//! and the commit starts again once it can get what it lacked. There are two exceptions. For a
+//! value that keeps chunks of an old one, step 3 reads the blob reference of the old one, whose
+//! overflow pages may have left memory. And a transaction that has read ranges closes the gate,
+//! before it takes its stripes, and waits for those inside.
+//!
+//! Step 4 may wait for a page, a frame or an image buffer, but for nothing that anybody
 //! inside the gate holds. Nothing is undone after the append: an error poisons the engine.
 
 use pando_format::cast::{i64_of_len, usize_of};

@@ -122,14 +122,14 @@ pub(crate) struct MappingReserve {
     device: AnyDevice,
     /// Number of page ids that the page table has.
     ids_max: u64,
-    state: Mutex<State>,
+    state: Mutex<ReserveState>,
     /// Number of page ids that must not be given out, since a mapping with them has no room.
     /// Written under `state`.
     ids_without_room: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReserveState {
     /// Number of the next mapping; 0 as long as the store is being opened.
     number: u64,
     /// The base of the present mapping.
@@ -140,7 +140,7 @@ struct State {
     owed: u64,
 }
 
-impl State {
+impl ReserveState {
     /// Number of pages for which this merge and the one after it have room.
     fn pages(&self, tables: u64) -> u64 {
         let (Some(present), Some(next)) = (&self.present, &self.next) else {
@@ -174,7 +174,7 @@ impl MappingReserve {
         Self {
             device,
             ids_max,
-            state: Mutex::new(Rank::MappingReserve, State::default()),
+            state: Mutex::new(Rank::MappingReserve, ReserveState::default()),
             ids_without_room: AtomicU64::new(ids_max),
         }
     }
@@ -209,7 +209,7 @@ impl MappingReserve {
         extended
     }
 
-    fn extend_locked(&self, state: &mut State, size: MappingSize) -> Result<()> {
+    fn extend_locked(&self, state: &mut ReserveState, size: MappingSize) -> Result<()> {
         if state.number == 0 {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl MappingReserve {
     }
 
     /// Updates the number of ids.
-    fn count(&self, state: &State, size: MappingSize) {
+    fn count(&self, state: &ReserveState, size: MappingSize) {
         let room = state.pages(size.tables).saturating_sub(MARGIN_PAGES);
         let without = match room < size.pages {
             true => self.ids_max,

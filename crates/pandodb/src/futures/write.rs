@@ -37,7 +37,7 @@ struct Work {
 
 /// How a batch ended.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct CommitEnd {
     /// The LSN to wait for in the log, if the caller wants that: of the batch, or of what it has
     /// read.
     lsn: Option<Lsn>,
@@ -55,14 +55,14 @@ impl Work {
 
     /// Makes one attempt; `lent` as in [`Engine::try_commit`]. Returns `None` if something has
     /// changed in between: another attempt makes sense at once.
-    fn step(&mut self, engine: &Engine, lent: Option<u64>) -> Step<Option<End>> {
+    fn step(&mut self, engine: &Engine, lent: Option<u64>) -> Step<Option<CommitEnd>> {
         if let Some((state, key)) = &self.look
             && !self.looked
         {
             let found = engine.try_contains_stamped(state, key.bytes(), &mut self.set)?;
             let set = &mut self.set;
             if !found {
-                return Ok(Some(End {
+                return Ok(Some(CommitEnd {
                     lsn: set.debt.lsn(),
                     existed: false,
                 }));
@@ -73,7 +73,7 @@ impl Work {
             self.looked = true;
         }
         match engine.try_commit(&self.set, &mut self.scratch, lent, Check::Stamps)? {
-            Outcome::Committed(lsn) => Ok(Some(End { lsn, existed: true })),
+            Outcome::Committed(lsn) => Ok(Some(CommitEnd { lsn, existed: true })),
             Outcome::Conflict { .. } => {
                 self.looked = false;
                 if self.look.is_none() {
@@ -86,7 +86,7 @@ impl Work {
     }
 
     /// Runs it to its end. Blocks.
-    fn run(mut self, engine: &Engine) -> Result<End> {
+    fn run(mut self, engine: &Engine) -> Result<CommitEnd> {
         loop {
             let end = engine.block(|blocked| {
                 let writes = self.set.len().max(1);
@@ -105,21 +105,21 @@ impl Work {
     clippy::large_enum_variant,
     reason = "an operation has one of these: a box would only add an allocation"
 )]
-/// Phases of a pending write, in order: either [`Phase::Commit`] alone or the helper commits.
+/// Phases of a pending write, in order: either [`CommitPhase::Commit`] alone or the helper commits.
 #[derive(Debug)]
-enum Phase {
+enum CommitPhase {
     Commit(Work),
     /// The helper has it.
-    Helped(Arc<Answer<End>>),
+    Helped(Arc<Answer<CommitEnd>>),
     /// Committed; the future waits for the log.
-    Durable(End),
+    Durable(CommitEnd),
     Ended,
 }
 
 #[derive(Debug)]
 struct PendingWrite {
     engine: Shared,
-    phase: Phase,
+    phase: CommitPhase,
     waits: Waits,
     /// The future ends when the commit is durable, and not before.
     durable: bool,
@@ -130,7 +130,7 @@ impl PendingWrite {
         let engine = db.engine().clone();
         work.set.durability = options.durability;
         Self {
-            phase: Phase::Commit(work),
+            phase: CommitPhase::Commit(work),
             waits: Waits::default(),
             durable: engine.acknowledge(options.durability) == Acknowledge::WhenDurable,
             engine,
@@ -141,7 +141,7 @@ impl PendingWrite {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<bool>> {
         let result = self.poll_phases(waker);
         if result.is_ready() {
-            self.phase = Phase::Ended;
+            self.phase = CommitPhase::Ended;
         }
         result
     }
@@ -153,7 +153,7 @@ impl PendingWrite {
         }
         for _ in 0..TURNS_MAX {
             let end = match &mut self.phase {
-                Phase::Commit(work) => {
+                CommitPhase::Commit(work) => {
                     let is_long = work
                         .set
                         .first_longer(self.engine.plain_bytes_max())
@@ -174,7 +174,7 @@ impl PendingWrite {
                                 work.scratch.reset();
                                 work.run(engine)
                             });
-                            self.phase = Phase::Helped(answer);
+                            self.phase = CommitPhase::Helped(answer);
                             continue;
                         }
                     }
@@ -192,23 +192,23 @@ impl PendingWrite {
                         }
                     }
                 }
-                Phase::Helped(answer) => match answer.poll(waker)? {
+                CommitPhase::Helped(answer) => match answer.poll(waker)? {
                     Poll::Ready(end) => end,
                     Poll::Pending => return Poll::Pending,
                 },
-                Phase::Durable(end) => {
+                CommitPhase::Durable(end) => {
                     let lsn = end.lsn.expect("only what was written waits for the log");
                     if self.engine.when_durable(lsn, waker)? {
                         return Poll::Ready(Ok(end.existed));
                     }
                     return Poll::Pending;
                 }
-                Phase::Ended => panic!("a future ends once"),
+                CommitPhase::Ended => panic!("a future ends once"),
             };
             if end.lsn.is_none() || !self.durable {
                 return Poll::Ready(Ok(end.existed));
             }
-            self.phase = Phase::Durable(end);
+            self.phase = CommitPhase::Durable(end);
         }
         waker.wake_by_ref();
         Poll::Pending

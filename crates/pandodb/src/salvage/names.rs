@@ -38,7 +38,7 @@ impl Names {
     /// Reads both system trees as far as possible; adds damage to `report`.
     pub(super) fn read(walker: &mut Walker<'_>, report: &mut SalvageReport) -> Result<Self> {
         let (tables, is_whole) = tables(walker, report)?;
-        let garbage = Garbage::read(walker, report)?;
+        let garbage = GarbageRows::read(walker, report)?;
         let mut nameless = Vec::new();
         if !is_whole {
             let named: BTreeSet<TreeId> = tables.iter().map(|(_, tree)| tree.id).collect();
@@ -110,14 +110,14 @@ fn told(report: &mut SalvageReport, place: &str, gaps: &[Gap], cost: &str) {
 
 /// Rows of the garbage table.
 #[derive(Default)]
-struct Garbage {
+struct GarbageRows {
     /// Trees that are being freed, or were being filled by a load.
     gone: BTreeSet<TreeId>,
     /// Pieces of writes that were put aside, by LSN and number of the write.
     pieces: BTreeMap<(Lsn, u32), BTreeMap<u16, Vec<u8>>>,
 }
 
-impl Garbage {
+impl GarbageRows {
     fn read(walker: &mut Walker<'_>, report: &mut SalvageReport) -> Result<Self> {
         let mut garbage = Self::default();
         let mut lost = Vec::new();

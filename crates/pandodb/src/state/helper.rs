@@ -13,12 +13,12 @@ type Task<C> = Box<dyn FnOnce(&C) + Send>;
 /// Queue of operations for a helper thread, which runs them with a `C`.
 pub(crate) struct Helper<C> {
     /// Tasks that have not begun.
-    queue: Mutex<Queue<C>>,
+    queue: Mutex<HelperQueue<C>>,
     /// Where the helper thread waits for work.
     wanted: WaitList,
 }
 
-struct Queue<C> {
+struct HelperQueue<C> {
     tasks: VecDeque<Task<C>>,
     /// The thread is running a task that it has taken from `tasks`.
     running: bool,
@@ -27,7 +27,7 @@ struct Queue<C> {
 
 impl<C> Default for Helper<C> {
     fn default() -> Self {
-        let queue = Queue {
+        let queue = HelperQueue {
             tasks: VecDeque::new(),
             running: false,
             closed: false,

@@ -131,7 +131,7 @@ impl Transaction {
 }
 
 /// Which of the two next entries comes first, or whether both are of one key.
-enum Next {
+enum Foremost {
     Stored,
     Own,
     Both,
@@ -145,18 +145,18 @@ impl TransactionIter<'_> {
     }
 
     /// Compares the next stored entry with the next own write, at one end.
-    fn compare(&self, stored: Option<&Entry>, own: Option<usize>, is_forward: bool) -> Next {
+    fn compare(&self, stored: Option<&Entry>, own: Option<usize>, is_forward: bool) -> Foremost {
         let (stored, own) = match (stored, own) {
-            (None, None) => return Next::None,
-            (Some(_), None) => return Next::Stored,
-            (None, Some(_)) => return Next::Own,
+            (None, None) => return Foremost::None,
+            (Some(_), None) => return Foremost::Stored,
+            (None, Some(_)) => return Foremost::Own,
             (Some((key, _)), Some(own)) => (&key[..], self.own_at(own).0),
         };
         match stored.cmp(own) {
-            Ordering::Equal => Next::Both,
-            Ordering::Less if is_forward => Next::Stored,
-            Ordering::Greater if !is_forward => Next::Stored,
-            Ordering::Less | Ordering::Greater => Next::Own,
+            Ordering::Equal => Foremost::Both,
+            Ordering::Less if is_forward => Foremost::Stored,
+            Ordering::Greater if !is_forward => Foremost::Stored,
+            Ordering::Less | Ordering::Greater => Foremost::Own,
         }
     }
 
@@ -182,12 +182,12 @@ impl TransactionIter<'_> {
             };
             let next = self.compare(stored, own.copied(), is_forward);
             let stored = match (&next, is_forward) {
-                (Next::Own | Next::None, _) => None,
+                (Foremost::Own | Foremost::None, _) => None,
                 (_, true) => self.front.take(),
                 (_, false) => self.back.take(),
             };
             let own = match (&next, is_forward) {
-                (Next::Stored | Next::None, _) => None,
+                (Foremost::Stored | Foremost::None, _) => None,
                 (_, true) => self.own.pop_front(),
                 (_, false) => self.own.pop_back(),
             };

@@ -16,8 +16,8 @@ pub enum Isolation {
     /// batch without the earlier one. G0 and G1 do not happen. Lost updates, read skew and phantoms
     /// do.
     ReadCommitted,
-    /// All reads see one moment, with the transaction's own writes on top: what was committed
-    /// before the first read, or some of what was committed during it. The commit fails if somebody
+    /// All reads see one moment, with the transaction's own writes on top: a moment during the
+    /// first read, so that everything committed before that is seen. The commit fails if somebody
     /// has written since a key that the transaction writes. Lost updates and read skew (G-single)
     /// do not happen. Write skew (G2) does.
     Snapshot,

@@ -84,13 +84,13 @@ impl Job {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// Jobs that nobody has taken yet.
-    queue: Mutex<Queue>,
+    queue: Mutex<JobQueue>,
     /// Wakes the engine thread that does the jobs.
     pub(crate) wanted: WaitList,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Arc<Job>>,
     closed: bool,
 }

@@ -36,12 +36,12 @@ pub(crate) struct TableReads {
     pub(crate) tree: Tree,
     /// By the least key of each span. They neither overlap nor touch, except that single keys may
     /// touch others.
-    spans: BTreeMap<Vec<u8>, End>,
+    spans: BTreeMap<Vec<u8>, SpanEnd>,
 }
 
 /// Where a span ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum End {
+enum SpanEnd {
     /// It has only the key that it begins with.
     Key,
     /// It has the keys below this one.
@@ -50,7 +50,7 @@ enum End {
     Unbounded,
 }
 
-impl End {
+impl SpanEnd {
     fn bytes(&self) -> usize {
         match self {
             Self::Key | Self::Unbounded => 0,
@@ -130,7 +130,7 @@ impl ReadSet {
         if before.is_some_and(|(start, end)| end.has(start, key)) {
             return;
         }
-        spans.insert(key.to_vec(), End::Key);
+        spans.insert(key.to_vec(), SpanEnd::Key);
         self.bytes += key.len() + SPAN_BYTES;
         self.join_beyond_limit();
     }
@@ -213,11 +213,11 @@ impl ReadSet {
             Bound::Unbounded => Vec::new(),
         };
         let end = match high {
-            Bound::Included(key) => End::Before(successor(&key)),
-            Bound::Excluded(key) => End::Before(key),
-            Bound::Unbounded => End::Unbounded,
+            Bound::Included(key) => SpanEnd::Before(successor(&key)),
+            Bound::Excluded(key) => SpanEnd::Before(key),
+            Bound::Unbounded => SpanEnd::Unbounded,
         };
-        if let End::Before(end) = &end {
+        if let SpanEnd::Before(end) = &end {
             if *end <= start {
                 return;
             }
@@ -269,8 +269,8 @@ impl ReadSet {
         let mut count = 0;
         for end in self.tables().iter().flat_map(|table| table.spans.values()) {
             match end {
-                End::Key => count += 1,
-                End::Before(_) | End::Unbounded => return None,
+                SpanEnd::Key => count += 1,
+                SpanEnd::Before(_) | SpanEnd::Unbounded => return None,
             }
         }
         Some(count)
@@ -281,20 +281,20 @@ impl TableReads {
     /// Returns the spans, ascending.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Span<'_>> {
         self.spans.iter().map(|(start, end)| match end {
-            End::Key => Span::Key(start),
-            End::Before(end) => Span::Range(start, Some(end)),
-            End::Unbounded => Span::Range(start, None),
+            SpanEnd::Key => Span::Key(start),
+            SpanEnd::Before(end) => Span::Range(start, Some(end)),
+            SpanEnd::Unbounded => Span::Range(start, None),
         })
     }
 
     /// Inserts a range, and joins it with those that it meets. `bytes` is what the whole set takes;
     /// returns what it takes then.
-    fn insert(&mut self, mut start: Vec<u8>, mut end: End, mut bytes: usize) -> usize {
+    fn insert(&mut self, mut start: Vec<u8>, mut end: SpanEnd, mut bytes: usize) -> usize {
         let up_to = (Bound::Unbounded, Bound::Included(&start[..]));
         let before = self.spans.range::<[u8], _>(up_to).next_back();
-        let meets = |(from, to): (&Vec<u8>, &End)| match to.clone().of_range(from) {
-            End::Before(to) => to >= start,
-            End::Unbounded | End::Key => true,
+        let meets = |(from, to): (&Vec<u8>, &SpanEnd)| match to.clone().of_range(from) {
+            SpanEnd::Before(to) => to >= start,
+            SpanEnd::Unbounded | SpanEnd::Key => true,
         };
         if let Some((from, _)) = before.filter(|span| meets(*span)) {
             start = from.clone();
@@ -303,7 +303,7 @@ impl TableReads {
             let from_start = (Bound::Included(&start[..]), Bound::Unbounded);
             let next = self.spans.range::<[u8], _>(from_start).next();
             let Some((from, _)) = next else { break };
-            if matches!(&end, End::Before(end) if end < from) {
+            if matches!(&end, SpanEnd::Before(end) if end < from) {
                 break;
             }
             let from = from.clone();
@@ -446,7 +446,7 @@ mod tests {
     }
 
     fn count_bytes(table: &TableReads) -> usize {
-        let of_span = |(start, end): (&Vec<u8>, &End)| start.len() + end.bytes() + SPAN_BYTES;
+        let of_span = |(start, end): (&Vec<u8>, &SpanEnd)| start.len() + end.bytes() + SPAN_BYTES;
         table.spans.iter().map(of_span).sum()
     }
 }
