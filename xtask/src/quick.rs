@@ -11,11 +11,13 @@ use crate::tidy;
 const TRUNKS: [&str; 2] = ["main", "origin/main"];
 
 /// Integration tests of `pandodb` that take more than half of the time of all. `.ci/run` runs them.
-const LEFT_OUT: [&str; 5] = [
+const LEFT_OUT: [&str; 7] = [
     "crowds::a_thousand_threads_commit_batches_with_16_mib",
     "crowds::many_threads_commit_batches_with_8_mib",
     "compact::a_store_is_compacted_while_others_read_and_write",
     "compact::a_store_that_lost_most_of_its_keys_becomes_small",
+    "exits::the_mark_of_creation_is_durable_before_anything_else_is_made",
+    "golden::a_store_of_another_version_is_refused_by_name_and_left_alone",
     "load::a_crash_at_any_sync_leaves_all_of_a_load_or_nothing",
 ];
 
