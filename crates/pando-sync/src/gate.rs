@@ -235,56 +235,20 @@ mod models {
     use super::*;
     use crate::Arc;
 
-    /// While the gate is closed no thread is inside, and the closer sees everything done inside
-    /// before.
-    #[test]
-    fn closing_waits_for_everybody_inside() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.max_branches = 100_000;
-        model.check(|| {
-            let gate = Arc::new(Gate::new());
-            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-            let worker = thread::spawn({
-                let (gate, words) = (gate.clone(), words.clone());
-                move || {
-                    if let Some(_guard) = gate.try_enter() {
-                        words[0].store(1, Ordering::Relaxed);
-                        words[1].store(1, Ordering::Relaxed);
-                    }
-                }
-            });
-            let closed = gate.close();
-            let first = words[0].load(Ordering::Relaxed);
-            assert_eq!(
-                first,
-                words[1].load(Ordering::Relaxed),
-                "a thread is inside"
-            );
-            drop(closed);
-            worker.join().unwrap();
-        });
-    }
+    type Words = [AtomicU64; 2];
 
-    /// Whoever closed the gate and stayed inside is waited for by the next who closes it, and sees
-    /// what others have done inside before.
-    #[test]
-    fn a_closer_that_stays_inside_is_waited_for() {
+    /// Has one thread run `change`, which changes both words while nobody else may look, and looks
+    /// at them with the gate closed.
+    fn check(change: impl Fn(&Gate, &Words) + Copy + Send + Sync + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.max_branches = 100_000;
-        model.check(|| {
+        model.check(move || {
             let gate = Arc::new(Gate::new());
-            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let words: Arc<Words> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             let worker = thread::spawn({
                 let (gate, words) = (gate.clone(), words.clone());
-                move || {
-                    let closed = gate.close();
-                    words[0].store(1, Ordering::Relaxed);
-                    let guard = closed.enter();
-                    words[1].store(1, Ordering::Relaxed);
-                    drop(guard);
-                }
+                move || change(&gate, &words)
             });
             let closed = gate.close();
             let first = words[0].load(Ordering::Relaxed);
@@ -292,6 +256,30 @@ mod models {
             assert_eq!(first, second, "a thread is inside");
             drop(closed);
             worker.join().unwrap();
+        });
+    }
+
+    /// While the gate is closed no thread is inside, and the closer sees everything done inside
+    /// before.
+    #[test]
+    fn closing_waits_for_everybody_inside() {
+        check(|gate, words| {
+            if let Some(_guard) = gate.try_enter() {
+                words[0].store(1, Ordering::Relaxed);
+                words[1].store(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Whoever closed the gate and stayed inside is waited for by the next who closes it.
+    #[test]
+    fn a_closer_that_stays_inside_is_waited_for() {
+        check(|gate, words| {
+            let closed = gate.close();
+            words[0].store(1, Ordering::Relaxed);
+            let guard = closed.enter();
+            words[1].store(1, Ordering::Relaxed);
+            drop(guard);
         });
     }
 }

@@ -64,40 +64,34 @@ impl Versions {
         scratch: &mut VersionScratch,
     ) -> Attempt<()> {
         range.clear();
-        let span = self.generations.span();
-        for number in span.first..span.next {
-            let Some(generation) = self.generations.get(number) else {
-                continue;
+        let walk = Walk {
+            tree,
+            bounds: (low, high),
+            lsn,
+        };
+        for (number, generation) in self.generations_after(lsn) {
+            let noted = (range.bytes.len(), range.entries.len());
+            let VersionRange {
+                bytes,
+                entries,
+                leaf,
+            } = &mut *range;
+            let note = |version: Version<'_>| {
+                let start = bytes.len();
+                bytes.extend_from_slice(version.key);
+                let middle = bytes.len();
+                bytes.extend_from_slice(version.record);
+                entries.push(Entry {
+                    key: start..middle,
+                    value: middle..bytes.len(),
+                    is_cut: version.is_cut,
+                });
+                ControlFlow::Continue(())
             };
-            if generation.largest() > lsn {
-                let noted = (range.bytes.len(), range.entries.len());
-                let VersionRange {
-                    bytes,
-                    entries,
-                    leaf,
-                } = &mut *range;
-                let walk = Walk {
-                    tree,
-                    bounds: (low, high),
-                    lsn,
-                };
-                let note = |version: Version<'_>| {
-                    let start = bytes.len();
-                    bytes.extend_from_slice(version.key);
-                    let middle = bytes.len();
-                    bytes.extend_from_slice(version.record);
-                    entries.push(Entry {
-                        key: start..middle,
-                        value: middle..bytes.len(),
-                        is_cut: version.is_cut,
-                    });
-                    ControlFlow::Continue(())
-                };
-                let read = self.walk_in(generation, walk, leaf, scratch, note);
-                if self.if_live(number, read)?.is_none() {
-                    range.bytes.truncate(noted.0);
-                    range.entries.truncate(noted.1);
-                }
+            let read = self.walk_in(generation, walk, leaf, scratch, note);
+            if self.if_live(number, read)?.is_none() {
+                range.bytes.truncate(noted.0);
+                range.entries.truncate(noted.1);
             }
         }
         let VersionRange { bytes, entries, .. } = range;
@@ -120,30 +114,22 @@ impl Versions {
         lsn: Lsn,
         scratch: &mut VersionScratch,
     ) -> Attempt<Option<Vec<u8>>> {
+        let walk = Walk { tree, bounds, lsn };
         let mut leaf = LeafCopy::new();
-        let mut first = None;
-        let span = self.generations.span();
-        for number in span.first..span.next {
-            let Some(generation) = self.generations.get(number) else {
-                continue;
-            };
-            if generation.largest() <= lsn {
-                continue;
-            }
-            let walk = Walk { tree, bounds, lsn };
+        for (number, generation) in self.generations_after(lsn) {
+            let mut first = None;
             let note = |version: Version<'_>| {
                 first = Some(version.key.to_vec());
                 ControlFlow::Break(())
             };
             let read = self.walk_in(generation, walk, &mut leaf, scratch, note);
             // One that was dropped meanwhile had no version that counts.
-            match self.if_live(number, read)? {
-                Some(()) if first.is_some() => break,
-                Some(()) => {}
-                None => first = None,
+            let is_live = self.if_live(number, read)?.is_some();
+            if is_live && first.is_some() {
+                return Ok(first);
             }
         }
-        Ok(first)
+        Ok(None)
     }
 
     /// Calls `f` with the versions that `walk` is about, ascending, until it breaks off.
@@ -214,7 +200,7 @@ impl Versions {
     }
 }
 
-/// The versions of a range that are after `lsn`.
+/// What to walk over: the versions of a range that are after `lsn`.
 #[derive(Debug, Clone, Copy)]
 struct Walk<'w> {
     tree: TreeId,

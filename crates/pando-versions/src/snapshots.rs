@@ -282,15 +282,11 @@ impl Registration {
 
     /// Ends it for its owner, who reads no longer: nothing is saved for it from now on.
     pub fn end(&self) {
-        let (at, ended) = (Slot::At(self.lsn).word(), Slot::Ended.word());
-        let end = |word: &AtomicU64| {
-            // Fails if others have ended it before. Release: as in `end_at`.
-            let _ = word.compare_exchange(at, ended, Ordering::Release, Ordering::Relaxed);
+        // False if others have ended it before.
+        let _is_ended_now = match &self.place.whence {
+            Whence::Slot(index) => end_word(&self.place.line.slots[*index], self.lsn),
+            Whence::Crowd(own) => self.place.line.change_crowd(|_| end_word(own, self.lsn)),
         };
-        match &self.place.whence {
-            Whence::Slot(index) => end(&self.place.line.slots[*index]),
-            Whence::Crowd(own) => self.place.line.change_crowd(|_| end(own)),
-        }
     }
 }
 
@@ -463,11 +459,14 @@ impl Snapshots {
 
 /// Ends one snapshot of `line` that reads at `lsn`. Returns false if there is none.
 fn end_at(line: &Line, lsn: Lsn) -> bool {
+    let end = |word: &AtomicU64| end_word(word, lsn);
+    line.slots.iter().any(end) || line.change_crowd(|crowd| crowd.iter().any(|word| end(word)))
+}
+
+/// Ends the snapshot of `word`, if it reads at `lsn`.
+fn end_word(word: &AtomicU64, lsn: Lsn) -> bool {
     let (at, ended) = (Slot::At(lsn).word(), Slot::Ended.word());
     // Release: pairs with the Acquire in is_ended, through whatever is done after the end.
-    let end = |word: &AtomicU64| {
-        word.compare_exchange(at, ended, Ordering::Release, Ordering::Relaxed)
-            .is_ok()
-    };
-    line.slots.iter().any(end) || line.change_crowd(|crowd| crowd.iter().any(|word| end(word)))
+    word.compare_exchange(at, ended, Ordering::Release, Ordering::Relaxed)
+        .is_ok()
 }

@@ -344,6 +344,20 @@ impl Versions {
         Ok(None)
     }
 
+    /// Returns the generations that may have versions after `lsn`, with their numbers, the oldest
+    /// first.
+    pub(crate) fn generations_after(
+        &self,
+        lsn: Lsn,
+    ) -> impl Iterator<Item = (u32, Generation<'_>)> {
+        let span = self.generations.span();
+        let all = (span.first..span.next).filter_map(|number| {
+            let generation = self.generations.get(number)?;
+            Some((number, generation))
+        });
+        all.filter(move |(_, generation)| generation.largest() > lsn)
+    }
+
     /// Returns the result of reading generation `number`; None if that was dropped meanwhile: then
     /// it had no version that counts.
     pub(crate) fn if_live<T>(&self, number: u32, read: Attempt<T>) -> Attempt<Option<T>> {
@@ -436,14 +450,7 @@ impl Versions {
         scratch: &'s mut VersionScratch,
     ) -> Attempt<Found<'s>> {
         scratch.stem.set(tree, key, self.groups_max);
-        let span = self.generations.span();
-        for number in span.first..span.next {
-            let Some(generation) = self.generations.get(number) else {
-                continue;
-            };
-            if generation.largest() <= lsn {
-                continue;
-            }
+        for (number, generation) in self.generations_after(lsn) {
             let found = self.seek(generation, key, lsn, Direction::Forward, scratch);
             if self.if_live(number, found)?.flatten().is_some() {
                 let decoded = BeforeImage::decode(&scratch.sought.value, scratch.stem.is_cut);

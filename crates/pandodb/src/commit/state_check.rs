@@ -32,6 +32,8 @@ pub(crate) struct StateCheck<'t> {
     snapshot: &'t Registration,
     /// None if only what is written counts: level Snapshot.
     reads: Option<&'t ReadSet>,
+    /// Number of keys that were read; None if ranges were, too.
+    keys: Option<usize>,
     /// All batches up to this LSN were applied before the first check, which has found no conflict.
     checked: Lsn,
     scratch: VersionScratch,
@@ -54,6 +56,7 @@ impl<'t> StateCheck<'t> {
         Self {
             snapshot,
             reads,
+            keys: reads.map_or(Some(0), ReadSet::count_of_keys),
             checked: snapshot.lsn(),
             scratch: VersionScratch::default(),
             conflict: None,
@@ -72,8 +75,8 @@ impl<'t> StateCheck<'t> {
 
     /// Returns whether the commit cannot succeed, since its snapshot was ended.
     pub(crate) fn is_doomed(&mut self) -> bool {
-        let has_ranges = |reads: &ReadSet| reads.count_of_keys().is_none();
-        let is_doomed = self.snapshot.is_ended() && self.reads.is_none_or(has_ranges);
+        let needs_versions = self.reads.is_none() || self.keys.is_none();
+        let is_doomed = needs_versions && self.snapshot.is_ended();
         if is_doomed {
             self.conflict = Some(Error::SnapshotEnded);
         }
@@ -82,8 +85,7 @@ impl<'t> StateCheck<'t> {
 
     /// Returns whether the commit has to close the gate.
     pub(crate) fn closes_gate(&self) -> bool {
-        let keys = self.reads.map_or(Some(0), ReadSet::count_of_keys);
-        keys.is_none_or(|keys| keys > SHARES_MAX)
+        self.keys.is_none_or(|keys| keys > SHARES_MAX)
     }
 
     /// Notes the stripes that `set` has to share until its record has its LSN.

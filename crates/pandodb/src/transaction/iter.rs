@@ -99,7 +99,7 @@ impl Transaction {
         from_low
             .take_while(|(of, key)| *of == table && is_within(key))
             .map(|(of, key)| {
-                let position = self.set.position_of(*of, key);
+                let position = self.set.find(*of, key);
                 position.expect("the set has each key that it has had before")
             })
             .collect()

@@ -21,6 +21,9 @@ use crate::writes::stripes::{Stamp, StripeIndex};
 /// Beyond this many writes, keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
 
+/// Replaced values of a set take at most this many bytes, or half of all.
+const REPLACED_BYTES_MAX: usize = 64 << 10;
+
 /// What a batch does to one key.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
@@ -79,6 +82,8 @@ pub(crate) struct WriteSet {
     writes: Vec<Write>,
     /// Keys and values of `writes`.
     bytes: Vec<u8>,
+    /// Bytes of values in `bytes` that later writes have replaced, and no savepoint needs.
+    replaced_bytes: usize,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
     /// True if some values are, or were, in chunks.
@@ -136,6 +141,7 @@ impl Default for WriteSet {
             last_table: None,
             writes: Vec::new(),
             bytes: Vec::new(),
+            replaced_bytes: 0,
             stored_bytes_max: 0,
             has_large: false,
             is_ascending: true,
@@ -175,6 +181,7 @@ impl WriteSet {
     pub(crate) fn forget_writes(&mut self) {
         self.writes.clear();
         self.bytes.clear();
+        self.replaced_bytes = 0;
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.is_ascending = true;
@@ -219,7 +226,7 @@ impl WriteSet {
     }
 
     /// Returns the position of the write to a key.
-    fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
+    pub(crate) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
         let is_it = |write: &Write| self.compare(write, table, key).is_eq();
         if self.is_ascending {
             return match self.writes.last() {
@@ -272,37 +279,34 @@ impl WriteSet {
 
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
-        let known = self.find(table, key);
         let change = match value {
             Some(value) => {
                 self.stored_bytes_max = self.stored_bytes_max.max(value.len());
-                let place = known.and_then(|known| self.place_for(known, value.len()));
-                let place = place.unwrap_or_else(|| {
-                    let start = self.bytes.len();
-                    self.bytes.resize(start + value.len(), 0);
-                    start..start + value.len()
-                });
-                self.bytes[place.clone()].copy_from_slice(value);
-                Change::Put { value: place }
+                Change::Put {
+                    value: self.append(value),
+                }
             }
             None => Change::Delete,
         };
-        self.note_at(known, table, key, change);
+        self.note(table, key, change);
     }
 
-    /// Returns where the value of a known write lies, if it may be overwritten with `bytes` bytes.
-    fn place_for(&self, known: usize, bytes: usize) -> Option<Range<usize>> {
-        match &self.writes[known].change {
-            Change::Put { value } if bytes <= value.len() && !self.journal.is_kept() => {
-                Some(value.start..value.start + bytes)
+    /// Drops the values that later writes have replaced. Not while there is a savepoint.
+    fn drop_replaced(&mut self) {
+        let mut bytes = Vec::new();
+        let mut keep = |range: &mut Range<usize>| {
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.bytes[range.clone()]);
+            *range = start..bytes.len();
+        };
+        for write in &mut self.writes {
+            keep(&mut write.key);
+            if let Change::Put { value } = &mut write.change {
+                keep(value);
             }
-            Change::Put { .. } | Change::PutLarge(_) | Change::Delete => None,
         }
-    }
-
-    /// Returns the position of the write to a key.
-    pub(crate) fn position_of(&self, table: usize, key: &[u8]) -> Option<usize> {
-        self.find(table, key)
+        self.bytes = bytes;
+        self.replaced_bytes = 0;
     }
 
     /// Sets a key to a value in chunks. Replaces an earlier write to the key.
@@ -384,14 +388,16 @@ impl WriteSet {
 
     /// Adds a write, or replaces the earlier one to the same key.
     fn note(&mut self, table: usize, key: &[u8], change: Change) {
-        self.note_at(self.find(table, key), table, key, change);
-    }
-
-    /// As [`WriteSet::note`], with the position of the earlier write.
-    fn note_at(&mut self, known: Option<usize>, table: usize, key: &[u8], change: Change) {
-        if let Some(known) = known {
+        if let Some(known) = self.find(table, key) {
             let old = std::mem::replace(&mut self.writes[known].change, change);
-            self.journal.replaced(known, old);
+            if self.journal.is_kept() {
+                self.journal.replaced(known, old);
+            } else if let Change::Put { value } = old {
+                self.replaced_bytes += value.len();
+                if self.replaced_bytes > REPLACED_BYTES_MAX.max(self.bytes.len() / 2) {
+                    self.drop_replaced();
+                }
+            }
             return;
         }
         let was_ascending = self.is_ascending;
@@ -653,19 +659,23 @@ mod tests {
         writes.collect()
     }
 
-    /// A key that is written again and again takes the memory of its longest value.
+    /// Keys that are written again and again do not take more and more memory.
     #[test]
-    fn a_value_that_is_replaced_takes_no_more_memory() {
+    fn replaced_values_are_dropped() {
         let tables = Tables::new(0);
         let state = tables.absent("t");
+        let mut random = fastrand::Rng::with_seed(7);
         let mut set = WriteSet::default();
         let table = set.table(&state);
-        for round in 0..100_u8 {
-            let value = vec![round; 100 - usize::from(round)];
-            set.write(table, b"key", Some(&value));
-            assert!(matches!(set.own(table, b"key"), Own::Value(own) if own == value));
+        let mut model = BTreeMap::new();
+        for _ in 0..20_000 {
+            let key = vec![random.u8(..100)];
+            let value = vec![random.u8(..); random.usize(..1000)];
+            set.write(table, &key, Some(&value));
+            model.insert(key, Some(value));
+            assert!(set.bytes.len() < 400_000);
         }
-        assert_eq!(set.bytes.len(), 103);
+        assert_eq!(contents(&set), model);
     }
 
     /// Goes back to any of the marks that are left, with keys in order and at random.

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use pando_sync::thread;
-use pando_sync::time::Duration;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
 use pandodb::{Db, IoBackend, Occupancy, Table};
@@ -25,7 +24,7 @@ fn filled(db: &Db, keys: u32) -> Table {
     // The maintenance thread reads the garbage table once after the store was opened, perhaps only
     // now. A test that lets a read fail must not meet that one.
     while db.garbage_left() {
-        thread::sleep(Duration::from_millis(1));
+        thread::yield_now();
     }
     table
 }

@@ -261,6 +261,16 @@ fn tables_that_change_as_a_whole_conflict() {
     assert!(matches!(dropped.commit(), Err(Error::NoSuchTable { .. })));
 }
 
+/// Deletes what a table has, and returns how many keys that were.
+fn delete_all(transaction: &mut Transaction, table: &Table) -> pandodb::Result<usize> {
+    let keys = transaction.iter(table).map(|entry| Ok(entry?.0));
+    let keys: Vec<Vec<u8>> = keys.collect::<pandodb::Result<_>>()?;
+    for key in &keys {
+        transaction.delete(table, key)?;
+    }
+    Ok(keys.len())
+}
+
 /// A transaction that replaces far more than the memory for old versions holds, with the only
 /// snapshot in the store; and again beside a snapshot, which is ended for it.
 #[test]
@@ -274,12 +284,7 @@ fn a_transaction_larger_than_the_room_for_versions_commits() {
         let mut runs = 0;
         let deleted = db.transact(|transaction| {
             runs += 1;
-            let keys = transaction.iter(&table).map(|entry| Ok(entry?.0));
-            let keys: Vec<Vec<u8>> = keys.collect::<pandodb::Result<_>>()?;
-            for key in &keys {
-                transaction.delete(&table, key)?;
-            }
-            Ok(keys.len())
+            delete_all(transaction, &table)
         });
         assert_eq!(deleted.unwrap(), 20_000);
         assert_eq!(table.iter().count(), 0);
@@ -326,12 +331,7 @@ fn large_transactions_beside_others_end() {
                 let emptied = db.transact(|transaction| {
                     runs += 1;
                     assert!(runs < 50, "it is repeated again and again");
-                    let keys = transaction.iter(&table).map(|entry| Ok(entry?.0));
-                    let keys: Vec<Vec<u8>> = keys.collect::<pandodb::Result<_>>()?;
-                    for key in &keys {
-                        transaction.delete(&table, key)?;
-                    }
-                    Ok(keys.len())
+                    delete_all(transaction, &table)
                 });
                 assert_eq!(emptied.unwrap(), 10_000);
             })
