@@ -101,6 +101,9 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let mut mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
     mutants.sort_by_key(|mutant| (&mutant.flags, &mutant.test, &mutant.file));
     let mutants = part.of(&mutants);
+    if mutants.is_empty() {
+        return Err(format!("no planted bug has `{only}` in its file or its test").into());
+    }
     if arguments.iter().any(|argument| argument == "--list") {
         for mutant in mutants {
             eprintln!("{}: {:?} -> {:?}", mutant.file, mutant.old, mutant.new);

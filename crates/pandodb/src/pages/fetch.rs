@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::pages::fetcher::reap_own;
 use crate::pages::read_context::ReadContext;
 use crate::pages::store::{SLEEP, SPIN_TURNS, Store, pause, ticker_of};
-use crate::pages::writeback::OnFullDisk;
 
 /// Faults of one step after which it helps with write-back.
 const FAULTS_BEFORE_HELP: u32 = 8;
@@ -73,8 +72,10 @@ impl Store {
             }
             Restart::Wait(resource @ (Resource::Frames | Resource::Images)) => {
                 self.statistics.tick(ticker_of(resource), 1);
-                self.check_poison()?;
-                if self.write_back_once(OnFullDisk::HandOver)? == 0 {
+                if resource == Resource::Images {
+                    self.check_poison()?;
+                }
+                if self.help_with_frames()? == 0 {
                     self.pool.work().notify_all();
                     pause(turns);
                 }
@@ -90,7 +91,7 @@ impl Store {
                 if turns.is_multiple_of(FAULTS_BEFORE_HELP) {
                     // With few clean frames, one page evicts the other: make more clean frames.
                     // While a store is being opened, nobody else does.
-                    self.write_back_once(OnFullDisk::HandOver)?;
+                    self.help_with_frames()?;
                 }
                 self.fetch(page)?;
             }

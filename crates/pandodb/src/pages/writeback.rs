@@ -18,6 +18,9 @@ use crate::pages::store::Store;
 
 /// Images of one batch.
 const BATCH_IMAGES: usize = 64;
+/// Sweeps over all frames before a read of a poisoned store gives up: one cools each page a little,
+/// and others may have pinned what is clean for a moment.
+const SWEEPS_MAX: u32 = 64;
 /// Images of one batch of a checkpoint. Each write ends in an interrupt, which stops the call of
 /// another thread for a moment: so the writes are few and long.
 const CHECKPOINT_IMAGES: usize = 256;
@@ -85,6 +88,39 @@ impl Store {
         let written = images.len();
         self.write_images(images, on_full)?;
         Ok(emptied + written)
+    }
+
+    /// As [`Store::write_back_once`], for an operation that lacks a frame. A read does not fail
+    /// because a page of somebody else cannot be written: once the store is poisoned, only clean
+    /// pages are evicted.
+    pub(crate) fn help_with_frames(&self) -> Result<usize> {
+        let is_readable = || self.life.is_poisoned() && self.life.is_serving();
+        if !is_readable() {
+            match self.write_back_once(OnFullDisk::HandOver) {
+                Err(_) if is_readable() => {}
+                helped => return helped,
+            }
+        }
+        self.evict_clean()?;
+        Ok(1)
+    }
+
+    /// For reads of a poisoned store, whose dirty pages are not written any longer: evicts clean
+    /// pages, unless a frame is free already.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if no frame became free: perhaps none ever does.
+    pub(crate) fn evict_clean(&self) -> Result<()> {
+        for _ in 0..SWEEPS_MAX {
+            let frames = self.pool.frames();
+            if self.pool.free_count() > 0
+                || self.pool.sweep(frames, BATCH_IMAGES, &mut Vec::new()) > 0
+            {
+                return Ok(());
+            }
+            thread::yield_now();
+        }
+        self.check_poison()
     }
 
     /// Writes all pages that are dirty in `epoch`, in one pass over all frames. Returns the number

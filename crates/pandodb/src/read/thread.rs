@@ -126,9 +126,9 @@ impl ReadThread<'_> {
             Ok(Started::Reading(_) | Started::Loading) => {}
             Ok(Started::Done) => engine.store.end_request(page, None),
             Ok(Started::Refused(Restart::Conflict) | Started::Crowded) => return false,
-            Ok(Started::Refused(_)) => match engine.store.check_poison() {
+            Ok(Started::Refused(_)) if !engine.store.life.is_poisoned() => return false,
+            Ok(Started::Refused(_)) => match engine.store.evict_clean() {
                 Ok(()) => return false,
-                // Dirty pages are not written any longer, so perhaps no frame ever becomes free.
                 Err(error) => engine.store.end_request(page, Some(error)),
             },
             // The error is posted, and all that wait were woken.

@@ -29,6 +29,10 @@ impl Engine {
             true => self.store.pool.image_waiters().register(waker),
             false => self.store.pool.frame_waiters().register(waker),
         }
+        if self.store.life.is_poisoned() && !is_image {
+            self.store.evict_clean()?;
+            return Ok(true);
+        }
         self.store.check_poison()?;
         self.store.pool.work().notify_all();
         Ok(match is_image {

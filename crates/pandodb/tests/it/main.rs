@@ -28,6 +28,7 @@ mod many;
 mod mapping;
 mod merges;
 mod nonblocking;
+mod poisoned;
 mod profile;
 mod progress;
 mod queue;
