@@ -102,7 +102,9 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     mutants.sort_by_key(|mutant| (&mutant.flags, &mutant.test, &mutant.file));
     let mutants = part.of(&mutants);
     if mutants.is_empty() {
-        return Err(format!("no planted bug has `{only}` in its file or its test").into());
+        return Err(format!(
+            "no planted bug has `{only}` in its file or its test"
+        ));
     }
     if arguments.iter().any(|argument| argument == "--list") {
         for mutant in mutants {

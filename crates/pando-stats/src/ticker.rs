@@ -91,6 +91,8 @@ tickers! {
         ScanLeaves "scan_leaves" "leaves" "Leaves copied by scans.";
         Commits "commits" "batches" "Batches committed.";
         CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
+        Deadlocks "deadlocks" "transactions" "Transactions and commits ended since they waited for locks in a circle.";
+        LockTimeouts "lock_timeouts" "operations" "Operations ended since another transaction had locked a key for too long.";
         RestartsConflict "restarts_conflict" "steps" "Steps begun again since a page was latched or changed.";
         RestartsFrames "restarts_frames" "steps" "Steps begun again that had to wait for a free frame.";
         RestartsImages "restarts_images" "steps" "Steps begun again that had to wait for an image buffer.";
@@ -102,6 +104,7 @@ tickers! {
         RestartsPins "restarts_pins" "steps" "Steps begun again that had to wait for a pin share.";
         RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";
         RestartsVersions "restarts_versions" "steps" "Steps begun again that had to wait for room for values that snapshots still read.";
+        RestartsLock "restarts_lock" "steps" "Steps begun again that had to wait for a lock of a transaction.";
         RestartsJob "restarts_job" "steps" "Steps that waited for a job of an engine thread.";
         ReadContextsMade "read_contexts_made" "contexts" "Read contexts made: one for each thread that reads.";
         PinShares "pin_shares" "operations" "Operations that took a pin share to make progress.";

@@ -25,6 +25,10 @@ pub enum Rank {
     GateClosing,
     /// 3: the reads in flight of an event loop; tried inside the gate.
     Reads,
+    /// 4: waits for locks of transactions, while one begins.
+    LockGraph,
+    /// 4: the locks of some stripes (`LockTable` of pandodb).
+    LockShard,
     /// 5: a sync of the data file.
     DataSync,
     /// 5: log files that are being made.

@@ -5,7 +5,7 @@
 //! ```text
 //!  63            8 7        3 2          1               0
 //! +---------------+----------+----------+---------------+-----------+
-//! | stamp         | holders  | reserved | writer waits  | exclusive |
+//! | stamp         | holders  | marked   | writer waits  | exclusive |
 //! +---------------+----------+----------+---------------+-----------+
 //! ```
 //!
@@ -17,6 +17,7 @@
 //! | exclusive: a larger stamp | [`StampLock::set`] |
 //! | exclusive: nobody | [`StampLock::release_exclusive`] |
 //! | shared: one less | [`StampLock::release_shared`] |
+//! | any: marked, or not | [`StampLock::mark`], [`StampLock::unmark`] |
 //!
 //! # The ordering argument
 //!
@@ -32,12 +33,16 @@
 //! the word, and no share is given until the writer has taken the lock. But that writer may have
 //! given up: a reader that was refused often enough while nobody held the lock takes a share
 //! anyway, clears "writer waits", and wakes all waiters.
+//!
+//! The mark tells whoever takes the lock exclusively to look for more elsewhere, under locks of
+//! other kinds. It is a bit of the same word: of a mark and an exclusive taking one comes first, so
+//! either the writer sees the mark, or whoever has set it sees, and can wait for, the writer.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 
 const EXCLUSIVE: u64 = 1;
 const WRITER_WAITS: u64 = 1 << 1;
-/// Bit 2 is reserved.
+const MARKED: u64 = 1 << 2;
 const SHARED_SHIFT: u32 = 3;
 const SHARED_ONE: u64 = 1 << SHARED_SHIFT;
 const SHARED: u64 = (1 << STAMP_SHIFT) - SHARED_ONE;
@@ -45,7 +50,7 @@ const STAMP_SHIFT: u32 = 8;
 /// Maximum stamp.
 pub const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
 
-const _: () = assert!(EXCLUSIVE | WRITER_WAITS | 1 << 2 | SHARED == (1 << STAMP_SHIFT) - 1);
+const _: () = assert!(EXCLUSIVE | WRITER_WAITS | MARKED | SHARED == (1 << STAMP_SHIFT) - 1);
 
 /// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +112,34 @@ impl StampLock {
         self.0.load(Ordering::Relaxed) & SHARED != 0
     }
 
-    /// Tries to take the lock exclusively. If sharers prevent that, sets "writer waits".
-    pub fn try_exclusive(&self) -> bool {
+    /// Marks the lock, whoever holds it.
+    pub fn mark(&self) {
+        // AcqRel: pairs with the Acquire of later writers, and with the Releases of earlier ones.
+        self.0.fetch_or(MARKED, Ordering::AcqRel);
+    }
+
+    /// Takes the mark away.
+    pub fn unmark(&self) {
+        self.0.fetch_and(!MARKED, Ordering::Release);
+    }
+
+    /// Returns whether no writer holds the lock. If so, what the last one has changed can be seen.
+    pub fn has_no_writer(&self) -> bool {
+        // Acquire: pairs with the Release in release_exclusive.
+        self.0.load(Ordering::Acquire) & EXCLUSIVE == 0
+    }
+
+    /// Tries to take the lock exclusively: returns whether it is marked. If sharers prevent that,
+    /// sets "writer waits".
+    ///
+    /// # Errors
+    /// [`Refused::Held`].
+    #[inline]
+    pub fn try_exclusive(&self) -> Result<bool, Refused> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             if seen & EXCLUSIVE != 0 {
-                return false;
+                return Err(Refused::Held);
             }
             let refused = seen & SHARED != 0;
             let new = match refused {
@@ -120,14 +147,15 @@ impl StampLock {
                 false => (seen & !WRITER_WAITS) | EXCLUSIVE,
             };
             if new == seen {
-                return false;
+                return Err(Refused::Held);
             }
             // Acquire: pairs with the Releases of both kinds of holder.
             let swap =
                 self.0
                     .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
             match swap {
-                Ok(_) => return !refused,
+                Ok(_) if refused => return Err(Refused::Held),
+                Ok(_) => return Ok(seen & MARKED != 0),
                 Err(now) => seen = now,
             }
         }
@@ -243,11 +271,11 @@ mod tests {
     #[test]
     fn one_writer_or_many_readers_hold_it() {
         let lock = StampLock::new();
-        assert!(lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Ok(false));
         assert_eq!(lock.stamp(), None);
         assert!(!lock.is_unchanged(0), "a writer holds the lock");
         assert!(lock.has_stamp(0));
-        assert!(!lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Err(Refused::Held));
         assert_eq!(lock.try_shared(true), Err(Refused::Held));
         lock.set(7);
         lock.set(5);
@@ -266,18 +294,18 @@ mod tests {
         assert!(lock.release_shared(), "the 32nd reader is woken");
         assert!((0..29).all(|_| !lock.release_shared()));
         assert!(!lock.release_shared(), "no thread waits");
-        assert!(lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Ok(false));
     }
 
     #[test]
     fn a_writer_that_waits_is_let_in_before_more_readers() {
         let lock = StampLock::new();
         lock.try_shared(true).unwrap();
-        assert!(!lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Err(Refused::Held));
         assert_eq!(lock.try_shared(true), Err(Refused::Held));
         assert!(lock.release_shared(), "the writer is woken");
         assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
-        assert!(lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Ok(false));
         lock.release_exclusive();
         lock.try_shared(true).expect("the writer no longer waits");
     }
@@ -286,7 +314,7 @@ mod tests {
     fn a_writer_that_has_given_up_keeps_nobody_away() {
         let lock = StampLock::new();
         lock.try_shared(true).unwrap();
-        assert!(!lock.try_exclusive());
+        assert_eq!(lock.try_exclusive(), Err(Refused::Held));
         assert!(lock.release_shared());
         assert_eq!(lock.try_shared(true), Err(Refused::WriterWaits));
         lock.try_shared(false)
@@ -308,6 +336,8 @@ mod models {
         waiters: WaitList,
         /// The order of operations. In the log a mutex determines it; here it is a counter.
         order: AtomicU64,
+        /// What the lock guards; changed by a load and a store.
+        value: AtomicU64,
     }
 
     impl Place {
@@ -328,7 +358,7 @@ mod models {
         }
 
         fn write(&self) -> Option<u64> {
-            self.lock.try_exclusive().then(|| {
+            self.lock.try_exclusive().ok().map(|_| {
                 let place = self.next();
                 self.lock.set(place);
                 self.lock.release_exclusive();
@@ -372,6 +402,39 @@ mod models {
                 let newest = writes.iter().rev().find(|write| **write < at);
                 assert_eq!(read, newest.copied().unwrap_or(0), "{writes:?}, {at}");
             }
+        });
+    }
+
+    /// Whoever has marked the lock, and has seen it without a writer since, is alone with what the
+    /// lock guards: a writer that sees the mark leaves it alone.
+    #[test]
+    fn nobody_writes_what_was_marked() {
+        model().check(|| {
+            let place = Arc::new(Place::default());
+            let writer = thread::spawn({
+                let place = place.clone();
+                move || {
+                    for _ in 0..2 {
+                        if let Ok(is_marked) = place.lock.try_exclusive() {
+                            if !is_marked {
+                                let value = place.value.load(Ordering::Relaxed);
+                                place.value.store(value + 1, Ordering::Relaxed);
+                            }
+                            place.lock.release_exclusive();
+                        }
+                    }
+                }
+            });
+            place.lock.mark();
+            while !place.lock.has_no_writer() {
+                thread::yield_now();
+            }
+            let value = place.value.load(Ordering::Relaxed);
+            place.value.store(value + 10, Ordering::Relaxed);
+            place.lock.unmark();
+            writer.join().unwrap();
+            let value = place.value.load(Ordering::Relaxed);
+            assert!((10..=12).contains(&value), "{value}: a change was lost");
         });
     }
 

@@ -12,6 +12,7 @@ use pando_wal::Log;
 
 use crate::blobs::room::ChunkRoom;
 use crate::error::{Error, Result};
+use crate::locks::LockTable;
 use crate::options::{Budget, Builder};
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
@@ -38,10 +39,12 @@ pub(crate) struct Engine {
     pub(crate) apply_sections: ApplySections,
     /// Locks and stamps of keys, by hash.
     pub(crate) stripes: Stripes,
+    /// Locks of keys and tables that transactions hold (decision 069).
+    pub(crate) locks: Arc<LockTable>,
     /// Limits how many frames operations pin at the same time.
     pub(crate) pin_budget: PinBudget,
     /// Batches that change tables, for the tables thread.
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: Arc<Jobs>,
     /// Leaves for the maintenance thread to remove or merge.
     pub(crate) underfull_leaves: UnderfullLeaves,
     /// The requests for checkpoints, and the files that a checkpoint changes.
@@ -119,8 +122,9 @@ impl Engine {
         Self {
             apply_sections: ApplySections::default(),
             stripes: Stripes::new(hash_key[0]),
+            locks: Arc::default(),
             pin_budget: PinBudget::new(store.pool.frames()),
-            jobs: Jobs::default(),
+            jobs: Arc::default(),
             underfull_leaves: UnderfullLeaves::default(),
             read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
             compacting: Mutex::new(Rank::Compacting, ()),
@@ -150,7 +154,8 @@ impl Engine {
         audit::name("log", &self.log);
         audit::name("checkpoint", &self.checkpoint);
         audit::name("pin budget", &self.pin_budget);
-        audit::name("jobs", &self.jobs);
+        audit::name("jobs", &*self.jobs);
+        audit::name("locks", &*self.locks);
         audit::name("reads", &self.reads);
         audit::name("pool", &self.store.pool);
         audit::name("space", &*self.store.space);

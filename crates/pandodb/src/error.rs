@@ -113,6 +113,22 @@ pub enum Error {
         /// How the transaction depends on it.
         kind: ConflictKind,
     },
+    /// The transaction, and others, waited for each other's locks: it is the one that gives up. It
+    /// holds no locks any longer, and has written nothing; run it again from the beginning.
+    Deadlock {
+        /// Name of the table of the lock that it waited for.
+        table: String,
+        /// The key that it waited for; None for the table as a whole.
+        key: Option<Vec<u8>>,
+    },
+    /// Somebody else has locked the key for longer than the caller waits
+    /// ([`Builder::lock_timeout`](crate::Builder::lock_timeout)). Nothing was written.
+    LockTimeout {
+        /// Name of the table.
+        table: String,
+        /// The key; None for the table as a whole.
+        key: Option<Vec<u8>>,
+    },
     /// The function of a transaction has given up ([`Error::aborted`]). Nothing was written.
     Aborted {
         /// Why, in its own words.
@@ -188,13 +204,16 @@ impl Error {
     /// True if the same may succeed later: a write once there is room again, or a transaction that
     /// is run again from its beginning.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Full { .. }) || self.is_conflict()
+        matches!(self, Self::Full { .. } | Self::LockTimeout { .. }) || self.is_conflict()
     }
 
     /// True if a transaction, or the reads of a snapshot, may succeed when they are run again from
     /// the beginning, at once.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Conflict { .. } | Self::SnapshotEnded)
+        matches!(
+            self,
+            Self::Conflict { .. } | Self::SnapshotEnded | Self::Deadlock { .. }
+        )
     }
 
     /// True if something on disk is damaged or cannot be read.
@@ -290,7 +309,9 @@ impl fmt::Display for Error {
                 "the snapshot was ended: commits needed the memory for what it reads; \
                  begin another one, or raise max_memory",
             ),
-            Self::Conflict { table, key, kind } => write_conflict(f, table, key.as_deref(), *kind),
+            Self::Conflict { table, key, .. }
+            | Self::Deadlock { table, key }
+            | Self::LockTimeout { table, key } => write_lost(f, self, table, key.as_deref()),
             Self::Aborted { why } => write!(f, "the transaction gave up: {why}"),
             Self::NoSuchSavepoint => f.write_str(
                 "the savepoint is of another transaction, or later than one that was gone back to",
@@ -311,20 +332,27 @@ impl fmt::Display for Error {
     }
 }
 
-fn write_conflict(
+/// Writes what came between a transaction and others.
+fn write_lost(
     f: &mut fmt::Formatter<'_>,
+    error: &Error,
     table: &str,
     key: Option<&[u8]>,
-    kind: ConflictKind,
 ) -> fmt::Result {
     match key {
-        Some(key) => write!(f, "key {} of table '{table}'", key.escape_ascii())?,
-        None => write!(f, "table '{table}'")?,
+        Some(key) => write!(f, "key {} of table '{table}' ", key.escape_ascii())?,
+        None => write!(f, "table '{table}' ")?,
     }
-    write!(
-        f,
-        " was changed since the transaction began, which {kind}; run it again"
-    )
+    match error {
+        Error::Conflict { kind, .. } => write!(
+            f,
+            "was changed since the transaction began, which {kind}; run it again"
+        ),
+        Error::Deadlock { .. } => f.write_str(
+            "is locked by a transaction that waits for this one; this one gave up: run it again",
+        ),
+        _ => f.write_str("is locked by a transaction; try again later"),
+    }
 }
 
 fn write_page(

@@ -64,6 +64,7 @@ mod files;
 pub mod futures;
 mod io_backend;
 mod load;
+mod locks;
 mod memory_share;
 pub mod nonblocking;
 mod options;

@@ -78,6 +78,8 @@ pub struct Builder {
     pub(crate) durable_reads: bool,
     /// Interval of [`Durability::Periodic`].
     pub(crate) periodic: Duration,
+    /// How long a write waits for a lock of a transaction.
+    pub(crate) lock_timeout: Duration,
     pub(crate) io_backend: IoBackend,
     /// Most reads in flight of one event loop; at least 1.
     pub(crate) queue_depth: usize,
@@ -114,6 +116,7 @@ impl Default for Builder {
             durability: Durability::Durable,
             durable_reads: true,
             periodic: Duration::from_millis(1000),
+            lock_timeout: Duration::from_secs(1),
             io_backend: IoBackend::Auto,
             queue_depth: 128,
             completion_threads: 16,
@@ -186,6 +189,15 @@ impl Builder {
     #[must_use]
     pub fn periodic(mut self, interval: Duration) -> Self {
         self.periodic = interval;
+        self
+    }
+
+    /// How long a write, or a transaction that does not say itself, waits for a key that another
+    /// transaction has locked: default one second. Then it fails with
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout). Reads never wait for locks.
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
         self
     }
 

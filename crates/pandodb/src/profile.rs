@@ -42,6 +42,8 @@ pub enum Wait {
     Applied,
     /// Room for values that snapshots still read.
     Versions,
+    /// A lock of a key or a table that a transaction holds.
+    Lock,
     /// A job of an engine thread.
     Job,
     /// The log, until the commit is durable.
@@ -50,7 +52,7 @@ pub enum Wait {
 
 impl Wait {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Page,
         Self::Conflict,
         Self::Frames,
@@ -62,6 +64,7 @@ impl Wait {
         Self::Pins,
         Self::Applied,
         Self::Versions,
+        Self::Lock,
         Self::Job,
         Self::Durable,
     ];
@@ -80,6 +83,7 @@ impl Wait {
             Self::Pins => "pins",
             Self::Applied => "applied",
             Self::Versions => "versions",
+            Self::Lock => "lock",
             Self::Job => "job",
             Self::Durable => "durable",
         }

@@ -13,11 +13,13 @@ use pando_format::{Extent, FrameIndex, Lsn, PageId};
 use pando_pool::{Resource, Restart};
 use pando_space::{Space, SpaceOptions};
 use pando_stats::{Layer, Measure, Statistics, Ticker, Totals};
+use pando_sync::time::Duration;
 use pando_sync::{Arc, thread, time};
 use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
 use crate::commit::steps::Outcome;
 use crate::error::Error;
+use crate::locks::{Asked, LockName, LockOwner, Mode};
 use crate::nonblocking::{Polled, Reactor, ValidatedBatch};
 use crate::pages::read_context::ReadContext;
 use crate::pages::writeback::OnFullDisk;
@@ -27,7 +29,7 @@ use crate::wait::reason::WaitReason;
 use crate::writes::jobs::Job;
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::StripeUse;
-use crate::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
+use crate::{Batch, Builder, Compression, Db, Durability, Table, TransactionOptions, WriteOptions};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -214,7 +216,7 @@ fn get_cold(place: &Place) -> u64 {
     1
 }
 
-const ENGINE: [Drive; 43] = [
+const ENGINE: [Drive; 46] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -259,6 +261,28 @@ const ENGINE: [Drive; 43] = [
         3
     }),
     ("commit_conflicts", warm, conflict),
+    ("deadlocks", warm, |place| {
+        let begin = || place.db.begin(TransactionOptions::default()).unwrap();
+        let (mut old, mut young) = (begin(), begin());
+        old.lock(&place.table, &[b"a"]).unwrap();
+        young.lock(&place.table, &[b"b"]).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| old.lock(&place.table, &[b"b"]).unwrap());
+            while ticks(&place.db, Ticker::RestartsLock) == 0 {
+                thread::yield_now();
+            }
+            young.lock(&place.table, &[b"a"]).unwrap_err();
+        });
+        1
+    }),
+    ("lock_timeouts", warm, |place| {
+        let mut holder = place.db.begin(TransactionOptions::default()).unwrap();
+        holder.lock(&place.table, &[b"a"]).unwrap();
+        let options = TransactionOptions::default().lock_timeout(Duration::from_millis(1));
+        let mut late = place.db.begin(options).unwrap();
+        late.lock(&place.table, &[b"a"]).unwrap_err();
+        1
+    }),
     ("restarts_conflict", warm, |place| {
         serve(place, Restart::Conflict) + register(place, WaitReason::Restart(Restart::Conflict))
     }),
@@ -295,6 +319,20 @@ const ENGINE: [Drive; 43] = [
     }),
     ("restarts_versions", warm, |place| {
         register(place, WaitReason::Versions(1))
+    }),
+    ("restarts_lock", warm, |place| {
+        let engine = place.db.engine();
+        let (mut holder, mut second) =
+            (engine.lock_owner(None, None), engine.lock_owner(None, None));
+        let ask = |owner: &mut LockOwner| {
+            let mode = Mode::Exclusive { at_most: None };
+            owner.ask((0, &LockName::Turn), mode, "", || ()).unwrap()
+        };
+        assert!(matches!(ask(&mut holder), Asked::Granted));
+        let Asked::Waits(wait) = ask(&mut second) else {
+            panic!("it is held")
+        };
+        register(place, WaitReason::Lock(wait))
     }),
     ("restarts_job", warm, |place| {
         let job = Arc::new(Job::new(WriteSet::default()));
@@ -607,7 +645,7 @@ fn shrink(place: &Place, keeps: fn(u32) -> bool, is_enough: fn([u64; 2]) -> bool
         if is_enough(gone) && before - left == gone[0] + gone[1] {
             return gone;
         }
-        let is_late = begun.elapsed() > time::Duration::from_secs(20);
+        let is_late = begun.elapsed() > Duration::from_secs(20);
         assert!(!is_late, "{gone:?}, {left} of {before} left");
         thread::yield_now();
     }

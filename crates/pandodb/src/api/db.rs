@@ -13,11 +13,13 @@ use pando_wal::Acknowledge;
 
 use crate::commit::buffers::Own;
 use crate::commit::check::Check;
+use crate::commit::scratch::CommitScratch;
 use crate::commit::state_check::StateCheck;
-use crate::commit::steps::{CommitScratch, Outcome};
+use crate::commit::steps::Outcome;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
+use crate::locks::LockOwner;
 use crate::options::{Builder, Durability, WriteOptions};
 use crate::state::checkpoint_progress::CheckpointProgress;
 use crate::state::read_bounds::Debt;
@@ -94,6 +96,7 @@ impl Owner {
         engine.reads.close();
         engine.jobs.close();
         engine.jobs.wanted.notify_all();
+        engine.locks.wake_all();
         engine.checkpoint.stop();
         engine.store.pool.work().notify_all();
         engine.store.space.growth.notify_all();
@@ -247,14 +250,39 @@ impl Db {
         &self,
         set: &mut WriteSet,
         options: WriteOptions,
+        check: Option<&mut StateCheck<'_>>,
+    ) -> Result<Outcome> {
+        let mut scratch = Own::<CommitScratch>::take();
+        self.commit_once_in(&mut scratch, set, options, check)
+    }
+
+    /// As [`Db::commit_once`], for a transaction with locks: they are given back as
+    /// [`Engine::try_commit`] says.
+    pub(crate) fn commit_once_with(
+        &self,
+        owner: &mut Option<Box<LockOwner>>,
+        set: &mut WriteSet,
+        options: WriteOptions,
+        check: Option<&mut StateCheck<'_>>,
+    ) -> Result<Outcome> {
+        let mut scratch = Own::<CommitScratch>::take();
+        scratch.locks.owner = owner.take();
+        let outcome = self.commit_once_in(&mut scratch, set, options, check);
+        *owner = scratch.locks.owner.take();
+        outcome
+    }
+
+    fn commit_once_in(
+        &self,
+        scratch: &mut CommitScratch,
+        set: &mut WriteSet,
+        options: WriteOptions,
         mut check: Option<&mut StateCheck<'_>>,
     ) -> Result<Outcome> {
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
         set.durability = options.durability;
         Engine::spill(engine, set)?;
-        let mut scratch = Own::<CommitScratch>::take();
-        let scratch = &mut *scratch;
         let outcome = engine.block(|blocked| {
             if check.as_mut().is_some_and(|check| check.is_doomed()) {
                 return Ok(Outcome::Conflict { watched: false });

@@ -56,6 +56,7 @@ impl Engine {
                 .space
                 .grow_if_wanted(self.store.committed_blocks());
             self.care_for_versions(&mut care);
+            self.locks.care();
             let wanted = self.store.registry.wanted();
             let worked = self.store.check_poison().and_then(|()| {
                 let leaves = self.tidy_leaves(&mut scratch)?;
@@ -95,7 +96,7 @@ impl Engine {
             if self.store.life.is_ended() || came {
                 continue;
             }
-            match self.old_versions.snapshots.is_on() {
+            match self.locks.watch() || self.old_versions.snapshots.is_on() {
                 true => thread::park_timeout(TURN),
                 false => park(),
             }

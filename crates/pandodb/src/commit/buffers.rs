@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use crate::commit::steps::CommitScratch;
+use crate::commit::scratch::CommitScratch;
 use crate::writes::set::WriteSet;
 
 /// A buffer that is larger than this is given back to the system.

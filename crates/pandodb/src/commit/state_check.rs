@@ -165,6 +165,28 @@ impl<'t> StateCheck<'t> {
         Ok(None)
     }
 
+    /// Checks that nobody has written a key since. The key is locked, so that nobody else writes
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::SnapshotEnded`].
+    pub(crate) fn check_key(
+        &mut self,
+        engine: &Engine,
+        state: &TableState,
+        (tree, key): (TreeId, &[u8]),
+    ) -> Step<()> {
+        let then = engine.store.tables.tree_at(state, self.snapshot.lsn());
+        if !self.snapshot.is_ended() && then.map(|then| then.id) != Some(tree) {
+            return Err(conflict(state, None, ConflictKind::Table).into());
+        }
+        match self.look_at_key(engine, (tree, key))? {
+            Since::Unchanged => Ok(()),
+            Since::Written(key) => Err(conflict(state, Some(key), ConflictKind::Written).into()),
+            Since::Unknown => Err(Error::SnapshotEnded.into()),
+        }
+    }
+
     fn look_at_key(&mut self, engine: &Engine, (tree, key): (TreeId, &[u8])) -> Step<Since> {
         let lsn = self.checked;
         let stripe = engine.stripes.of(tree, key);

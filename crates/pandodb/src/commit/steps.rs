@@ -19,7 +19,7 @@
 //! inside the gate holds. Nothing is undone after the append: an error poisons the engine.
 
 use pando_format::cast::{i64_of_len, usize_of};
-use pando_format::log::{BatchWriter, RecordKind};
+use pando_format::log::RecordKind;
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
@@ -33,48 +33,18 @@ use pando_wal::LogReservation;
 use crate::changes::blobs::NewValue;
 use crate::commit::before_images::ReservedVersions;
 use crate::commit::check::Check;
-use crate::commit::delete_room::DeleteWait;
 use crate::commit::entered::Entered;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::profile::{CommitStep, Steps};
 use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, WaitReason};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
-
-/// Working memory of one commit over all of its attempts, reused by the next commit.
-#[derive(Debug, Default)]
-pub(crate) struct CommitScratch {
-    /// Positions of the writes in the set, ordered by tree and key.
-    order: Vec<usize>,
-    stripes: Vec<Wanted>,
-    payload: BatchWriter,
-    /// True if `order`, `stripes` and `payload` match the write set.
-    ready: bool,
-    /// Number of reads and watches of the set when `ready` was set.
-    reads: usize,
-    /// Working memory of the tree, with what a change has left to finish.
-    pub(crate) tree: Scratch,
-    /// Where the leaves of the first writes are, indexed like `order`.
-    fingers: Vec<Finger>,
-    /// How often the pin budget refused a share.
-    refusals: u32,
-    /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
-    checked: usize,
-    /// How often the commit gave way to a writer waiting for a stripe.
-    stripe_refusals: u32,
-    /// What a commit that only deletes waits for on a full disk.
-    delete_wait: DeleteWait,
-    /// Working memory for the versions of what the batch replaces.
-    pub(crate) versions: VersionScratch,
-    /// Bytes in leaves that the batch replaces, as an earlier attempt has found.
-    replaced_bytes: Option<u64>,
-    /// After a fault: further pages that the batch needs, besides the page of the fault.
-    pub(crate) wanted: Vec<PageId>,
-}
 
 /// How a commit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,97 +58,12 @@ pub enum Outcome {
     },
 }
 
-impl CommitScratch {
-    /// Empties it for another batch. Returns false if it has grown beyond `bytes_max`, or if a
-    /// change was left unfinished: then it must not be kept.
-    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
-        self.reset();
-        self.refusals = 0;
-        self.stripe_refusals = 0;
-        self.delete_wait = DeleteWait::default();
-        self.wanted.clear();
-        self.tree.forget_leaf();
-        let of_writes = self.order.capacity() * size_of::<usize>()
-            + self.fingers.capacity() * size_of::<Finger>();
-        self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
-    }
-
-    /// Prepares it for another batch.
-    pub(crate) fn begin_anew(&mut self) {
-        self.reset();
-        self.delete_wait = DeleteWait::default();
-    }
-
-    /// The write set has changed: what was derived from it has to be made again.
-    pub(crate) fn reset(&mut self) {
-        self.ready = false;
-        self.checked = 0;
-        self.replaced_bytes = None;
-    }
-
-    /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
-    fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
-        let reads = set.reads.len() + set.shares.len() + set.watched.len();
-        if self.ready && self.reads == reads {
-            return Ok(());
-        }
-        set.check_tables()?;
-        let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
-        let place_of = |at: usize| {
-            let (table, key, _) = set.write_at(at);
-            (tree_of(table), key)
-        };
-        self.checked = 0;
-        self.order.clear();
-        self.order.extend(0..set.len());
-        self.order
-            .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
-        // Fingers, runs and replay proceed from one key to the next; a key that occurred twice
-        // would be applied in an undefined order.
-        let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
-        debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
-        self.stripes.clear();
-        self.payload.clear();
-        if set.len() > 1 {
-            self.payload.set_multi_leaf();
-        }
-        for at in &self.order {
-            let (table, key, value) = set.write_at(*at);
-            engine.check_key(key)?;
-            let stripe = engine.stripes.of(tree_of(table), key);
-            self.stripes.push(Wanted::write(stripe));
-            match value {
-                Some(Value::Bytes(value)) => {
-                    let limit = engine.plain_bytes_max();
-                    if value.len() > limit {
-                        return Err(Error::ValueTooLong {
-                            bytes: value.len(),
-                            limit,
-                        });
-                    }
-                    self.payload.put(tree_of(table), key, value);
-                }
-                Some(Value::Chunks(value)) => {
-                    value.append_to(&mut self.payload, tree_of(table), key);
-                }
-                None => self.payload.delete(tree_of(table), key),
-            }
-        }
-        let operations = self.payload.operations() as usize;
-        assert_eq!(operations, set.len(), "the record has each write once");
-        let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
-        let read = set.reads.iter().chain(watched);
-        self.stripes
-            .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
-        self.stripes
-            .extend(set.shares.iter().copied().map(Wanted::share));
-        Wanted::arrange(&mut self.stripes);
-        assert!(
-            self.stripes.len() <= set.len() + reads,
-            "a stripe that belongs to no read or write"
-        );
-        (self.ready, self.reads) = (true, reads);
-        Ok(())
+/// Gives back the locks of a commit that has ended with `step`.
+fn end_locks(locks: &mut CommitLocks, step: &Step<Outcome>) {
+    match step {
+        Err(Unfinished::Wait(_)) => {}
+        Ok(Outcome::Conflict { .. }) => locks.end_passes(),
+        Ok(Outcome::Committed(_)) | Err(Unfinished::Error(_)) => locks.end(),
     }
 }
 
@@ -219,7 +104,8 @@ impl Engine {
     /// `scratch` what was derived from them: the caller refreshes both.
     ///
     /// `lent` is the number of frames that the operation lends to this step, if it has a pin share.
-    /// `check` says how its reads are checked.
+    /// `check` says how its reads are checked. The locks of `scratch.locks` are given back after a
+    /// commit, and after an error.
     ///
     /// Does not block, but for one case: the commit of a transaction that has read ranges, or very
     /// many keys, closes the gate, and waits for those that are inside.
@@ -229,6 +115,32 @@ impl Engine {
         scratch: &mut CommitScratch,
         lent: Option<u64>,
         mut check: Check<'_, '_>,
+    ) -> Step<Outcome> {
+        if !scratch.locks.are_none() {
+            self.look_at_wait(&mut scratch.locks)?;
+        }
+        loop {
+            let step = self.attempt_commit(set, scratch, lent, &mut check);
+            if scratch.locks.are_none() {
+                return step;
+            }
+            match scratch.locks.met.take() {
+                Some(met) => self.wait_for_met(&mut scratch.locks, &met)?,
+                None => {
+                    end_locks(&mut scratch.locks, &step);
+                    return step;
+                }
+            }
+        }
+    }
+
+    /// As [`Engine::try_commit`], until it meets a lock: then `scratch.locks` says which.
+    fn attempt_commit(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+        check: &mut Check<'_, '_>,
     ) -> Step<Outcome> {
         if set.is_read_only() {
             return self.validate_reads(set, scratch, check.look());
@@ -249,11 +161,12 @@ impl Engine {
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;
         let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
+        self.stop_at_locks(set, &locked, &mut scratch.locks)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either visible here, or comes after this
         // one.
-        if let Some(watched) = self.find_conflict(set, &locked, &mut check)? {
+        if let Some(watched) = self.find_conflict(set, &locked, check)? {
             self.store.statistics.tick(Ticker::CommitConflicts, 1);
             return Ok(Outcome::Conflict { watched });
         }

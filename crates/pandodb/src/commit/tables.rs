@@ -5,6 +5,8 @@
 //! `garbage` frees them later. The log never contains these rows: this step and replay derive them
 //! from the catalogue.
 
+use std::task::Waker;
+
 use pando_format::cast::u32_of_len;
 use pando_format::catalogue::{FIRST_USER_TREE, garbage_key};
 use pando_format::log::{BatchWriter, Operation, RecordKind};
@@ -12,7 +14,7 @@ use pando_format::{Lsn, TreeId};
 use pando_pool::{ApplyToken, Marks, PagePin};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::{park, thread_waker};
+use pando_sync::{Arc, park, thread_waker};
 use pando_tree::{Scratch, Tree};
 use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
@@ -21,10 +23,11 @@ use crate::changes::tables::Change;
 use crate::commit::delete_room::DeleteWait;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::space::reservations::IdReservation;
+use crate::locks::{Asked, LockWait};
+use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch};
 use crate::wait::reason::WaitReason;
-use crate::writes::jobs::{Job, JobEnd};
+use crate::writes::jobs::{Job, JobEnd, JobWake, JobWork};
 use crate::writes::set::{TableChange, Value, WriteSet};
 
 /// Most pages that a change of one table dirties.
@@ -32,6 +35,13 @@ const PAGES_PER_CHANGE: u64 = 16;
 
 /// Most leaves of the system trees that stay pinned between the check and the change.
 const PINNED_MAX: usize = 8;
+
+/// Result of one attempt to run a job.
+enum JobStep {
+    Ended(JobEnd),
+    /// It has met a lock of a transaction.
+    Waits(Arc<LockWait>),
+}
 
 impl Engine {
     /// Body of the engine thread that changes tables.
@@ -52,17 +62,42 @@ impl Engine {
         }
     }
 
-    fn run_job(&self, job: &Job) {
-        let Some(mut writes) = job.take() else { return };
-        job.end(self.change_tables(&mut writes));
+    fn run_job(&self, job: &Arc<Job>) {
+        let Some(mut work) = job.take() else { return };
+        let wait = match self.change_tables(&mut work) {
+            Ok(JobStep::Ended(end)) => {
+                drop(work);
+                return job.end(Ok(end));
+            }
+            Err(error) => {
+                drop(work);
+                return job.end(Err(error));
+            }
+            Ok(JobStep::Waits(wait)) => wait,
+        };
+        job.put_back(work);
+        // Other jobs go on meanwhile.
+        let wake = Arc::new(JobWake {
+            jobs: self.jobs.clone(),
+            job: job.clone(),
+        });
+        let waker = Waker::from(wake);
+        if !matches!(self.register(&WaitReason::Lock(wait), &waker), Ok(false)) {
+            waker.wake();
+        }
     }
 
-    /// Commits one batch that changes tables. Blocks.
-    fn change_tables(&self, set: &mut WriteSet) -> Result<JobEnd> {
+    /// Commits one batch that changes tables. Blocks, but not for locks of transactions.
+    fn change_tables(&self, work: &mut JobWork) -> Result<JobStep> {
         let mut replaced_bytes = None;
+        if let Some(owner) = &mut work.owner
+            && let Asked::Waits(wait) = owner.look()?
+        {
+            return Ok(JobStep::Waits(wait));
+        }
         loop {
-            if let Some(end) = self.change_tables_once(set, &mut replaced_bytes)? {
-                return Ok(end);
+            if let Some(step) = self.change_tables_once(work, &mut replaced_bytes)? {
+                return Ok(step);
             }
         }
     }
@@ -70,9 +105,9 @@ impl Engine {
     /// As [`Engine::change_tables`]; None if it has to begin again.
     fn change_tables_once(
         &self,
-        set: &mut WriteSet,
+        JobWork { set, owner }: &mut JobWork,
         replaced_bytes: &mut Option<u64>,
-    ) -> Result<Option<JobEnd>> {
+    ) -> Result<Option<JobStep>> {
         self.check_writable()?;
         if set.reads.is_empty() && set.watched.is_empty() {
             set.refresh_trees_of_changes();
@@ -85,7 +120,8 @@ impl Engine {
             .clone()
             .any(|name| self.store.tables.get(name).is_some())
         {
-            return Ok(Some(JobEnd::Conflict { watched: false }));
+            let end = JobEnd::Conflict { watched: false };
+            return Ok(Some(JobStep::Ended(end)));
         }
         self.store.tables.check_room(&mut names)?;
         let new_trees = self.new_trees(set)?;
@@ -104,24 +140,7 @@ impl Engine {
         if self.store.is_too_short_for(pages, urgent) {
             return Err(self.store.shortage_error());
         }
-        let mut delete_wait = DeleteWait::default();
-        let (log, blocks_reserved) = self.block(|_| {
-            if let Some(reason) = self.awaited_room(&delete_wait) {
-                return Err(reason.into());
-            }
-            let log = self.reserve_log(payload.len())?;
-            match self
-                .store
-                .space
-                .try_reserve(blocks, || self.store.committed_blocks(), urgent)
-            {
-                Some(reserved) => Ok((log, reserved)),
-                None if self.store.space.is_full() => {
-                    Err(self.without_room(urgent.then_some(&mut delete_wait)))
-                }
-                None => Err(WaitReason::Blocks(blocks).into()),
-            }
-        })?;
+        let (log, blocks_reserved) = self.reserve_for_change(payload.len(), blocks, urgent)?;
         let ids = self.reserve_ids(set, urgent)?;
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
@@ -133,7 +152,10 @@ impl Engine {
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
         // stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
-            return Ok(Some(JobEnd::Conflict { watched }));
+            return Ok(Some(JobStep::Ended(JobEnd::Conflict { watched })));
+        }
+        if let Some(wait) = self.met_by_job(set, owner)? {
+            return Ok(Some(JobStep::Waits(wait)));
         }
         self.check_empty(set)?;
         let _pinned = self.pin_for_changes(set)?;
@@ -144,7 +166,31 @@ impl Engine {
         drop((blocks_reserved, ids, versions));
         self.store.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
-        Ok(Some(JobEnd::Committed(lsn)))
+        Ok(Some(JobStep::Ended(JobEnd::Committed(lsn))))
+    }
+
+    /// Reserves room in the log and blocks. Blocks.
+    fn reserve_for_change(
+        &self,
+        bytes: usize,
+        blocks: u64,
+        urgent: bool,
+    ) -> Result<(LogReservation<'_>, BlockReservation<'_>)> {
+        let mut delete_wait = DeleteWait::default();
+        self.block(|_| {
+            if let Some(reason) = self.awaited_room(&delete_wait) {
+                return Err(reason.into());
+            }
+            let log = self.reserve_log(bytes)?;
+            let committed = || self.store.committed_blocks();
+            match self.store.space.try_reserve(blocks, committed, urgent) {
+                Some(reserved) => Ok((log, reserved)),
+                None if self.store.space.is_full() => {
+                    Err(self.without_room(urgent.then_some(&mut delete_wait)))
+                }
+                None => Err(WaitReason::Blocks(blocks).into()),
+            }
+        })
     }
 
     /// Appends the record of a batch and applies it. The caller has closed the gate, and has

@@ -8,8 +8,9 @@ use pando_tree::{Tree, ValueReader};
 use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::commit::check::Check;
+use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
-use crate::commit::steps::{CommitScratch, Outcome};
+use crate::commit::steps::Outcome;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Pending, Polled, polled};
@@ -256,8 +257,8 @@ impl ValidatedBatch {
             self.engine.check_writable()?;
             let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
             if let Err(error) = self.engine.jobs.push(job.clone()) {
-                let set = job.take().expect("nobody else has the job");
-                self.set = *set;
+                let work = job.take().expect("nobody else has the job");
+                self.set = work.set;
                 return Err(error);
             }
             self.job = Some(job);

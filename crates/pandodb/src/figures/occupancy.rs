@@ -21,6 +21,8 @@ pub struct Occupancy {
     pub pin_frames: u64,
     /// Registered readers of values in chunks.
     pub chunk_readers: u64,
+    /// Locks that transactions hold, or that somebody waits for.
+    pub locks: u64,
 }
 
 impl Engine {
@@ -37,6 +39,7 @@ impl Engine {
             channels: channels as u64,
             pin_frames: self.pin_budget.taken(),
             chunk_readers: self.store.registry.readers(),
+            locks: self.locks.len() as u64,
         }
     }
 }

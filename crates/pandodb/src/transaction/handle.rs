@@ -13,6 +13,7 @@ use crate::api::table::Table;
 use crate::commit::state_check::StateCheck;
 use crate::commit::steps::Outcome;
 use crate::error::{ConflictKind, Error, Result};
+use crate::locks::LockOwner;
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::{Mark, Own, WriteSet};
@@ -46,7 +47,7 @@ static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) db: Db,
-    options: TransactionOptions,
+    pub(crate) options: TransactionOptions,
     /// Taken by the first read, unless each read sees a moment of its own.
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) set: WriteSet,
@@ -54,6 +55,10 @@ pub struct Transaction {
     /// The keys that it writes, by table: of the writes before `ordered`. Used by ranges.
     pub(crate) own_keys: BTreeSet<(usize, Vec<u8>)>,
     pub(crate) ordered: usize,
+    /// Its locks, once it has asked for one.
+    pub(crate) owner: Option<Box<LockOwner>>,
+    /// Why it has to be run again.
+    pub(crate) lost: Option<Error>,
     /// The savepoints to which it can go back, with their numbers, ascending.
     savepoints: Vec<(u64, Mark)>,
 }
@@ -70,6 +75,15 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`]; [`Error::Io`] in a process that was forked from the one with the store.
     pub fn begin(&self, options: TransactionOptions) -> Result<Transaction> {
+        self.begin_as(options, None)
+    }
+
+    /// As [`Db::begin`], with the locks of `owner`.
+    pub(crate) fn begin_as(
+        &self,
+        options: TransactionOptions,
+        owner: Option<Box<LockOwner>>,
+    ) -> Result<Transaction> {
         self.engine().store.check_process()?;
         if self.engine().store.life.is_closing() {
             return Err(Error::Closed);
@@ -82,6 +96,8 @@ impl Db {
             reads: ReadSet::new(options.read_set_bytes),
             own_keys: BTreeSet::new(),
             ordered: 0,
+            owner,
+            lost: None,
             savepoints: Vec::new(),
         })
     }
@@ -147,6 +163,7 @@ impl Transaction {
     /// that the transaction reads. What an error says was not read, and the transaction goes on.
     pub fn get_into(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         self.check_store(table)?;
+        self.check_usable()?;
         let index = self.set.table(&table.state);
         match self.set.own(index, key) {
             Own::Value(value) => {
@@ -209,6 +226,7 @@ impl Transaction {
 
     fn write(&mut self, table: &Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_store(table)?;
+        self.check_usable()?;
         self.db.engine().check_key(key)?;
         let index = self.set.table(&table.state);
         self.set.write(index, key, value);
@@ -255,13 +273,20 @@ impl Transaction {
     /// Forgets all writes, as dropping it does.
     pub fn rollback(self) {}
 
-    /// Commits the writes. Returns the LSN of the commit; None if there was nothing to write.
-    /// Blocks as [`Db::write`].
+    /// Commits the writes, and gives back all locks. Returns the LSN of the commit; None if there
+    /// was nothing to write. Blocks as [`Db::write`].
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::SnapshotEnded`]: run the transaction again. Otherwise as
+    /// [`Error::Conflict`], [`Error::SnapshotEnded`], [`Error::Deadlock`]: run the transaction
+    /// again. Otherwise as
     /// [`Db::write`]. Nothing was written, except as said there.
     pub fn commit(mut self) -> Result<Option<Lsn>> {
+        self.commit_in_place()
+    }
+
+    /// As [`Transaction::commit`], and leaves what it has read and written, except after a commit.
+    pub(crate) fn commit_in_place(&mut self) -> Result<Option<Lsn>> {
+        self.check_usable()?;
         if self.set.is_read_only() {
             return Ok(None);
         }
@@ -290,10 +315,11 @@ impl Transaction {
         }
         loop {
             let set = &mut self.set;
-            match self
+            let (owner, options) = (&mut self.owner, self.options.write);
+            let outcome = self
                 .db
-                .commit_once(set, self.options.write, check.as_mut())?
-            {
+                .commit_once_with(owner, set, options, check.as_mut())?;
+            match outcome {
                 Outcome::Committed(lsn) => return Ok(lsn),
                 Outcome::Conflict { .. } => {
                     if let Some(conflict) = check.as_mut().and_then(StateCheck::take_conflict) {

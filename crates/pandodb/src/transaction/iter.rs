@@ -117,6 +117,7 @@ impl Transaction {
         (low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> Result<bool> {
         self.check_store(table)?;
+        self.check_usable()?;
         self.take_snapshot()?;
         let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) else {
             return Ok(false);

@@ -2,5 +2,7 @@
 
 pub(crate) mod handle;
 pub(crate) mod iter;
+pub(crate) mod locks;
 pub(crate) mod options;
+pub(crate) mod precedence;
 pub(crate) mod retry;

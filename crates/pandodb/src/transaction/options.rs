@@ -1,5 +1,7 @@
 //! What is asked of a transaction.
 
+use pando_sync::time::Duration;
+
 use crate::options::{Durability, WriteOptions};
 
 /// Bytes of what a transaction remembers of its reads, unless set otherwise.
@@ -37,6 +39,8 @@ pub struct TransactionOptions {
     pub(crate) isolation: Isolation,
     pub(crate) write: WriteOptions,
     pub(crate) read_set_bytes: usize,
+    /// None: as the store says.
+    pub(crate) lock_timeout: Option<Duration>,
 }
 
 impl Default for TransactionOptions {
@@ -45,6 +49,7 @@ impl Default for TransactionOptions {
             isolation: Isolation::default(),
             write: WriteOptions::default(),
             read_set_bytes: READ_SET_BYTES,
+            lock_timeout: None,
         }
     }
 }
@@ -62,6 +67,15 @@ impl TransactionOptions {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.write.durability = Some(durability);
+        self
+    }
+
+    /// Sets how long the transaction waits for a lock of another one, and its commit for keys that
+    /// others have locked; unless set, as long as other writes of the store
+    /// ([`Builder::lock_timeout`](crate::Builder::lock_timeout)).
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = Some(timeout);
         self
     }
 

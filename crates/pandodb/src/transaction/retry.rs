@@ -11,11 +11,10 @@ use crate::api::db::Db;
 use crate::error::{Error, Result};
 use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
+use crate::transaction::precedence::Precedence;
 
 /// The pause after the second conflict; twice as long after each further one.
 const PAUSE_LEAST: Duration = Duration::from_micros(50);
-/// A transaction with as many conflicts is worth a line in the log.
-const CONFLICTS_MANY: u32 = 100;
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_millis(10);
 
@@ -26,9 +25,13 @@ impl Db {
     /// error of `f` ends the transaction without a commit; [`Error::aborted`] makes one for reasons
     /// of its own.
     ///
-    /// Beside others who keep changing what `f` reads, faster than it runs, there may be any number
-    /// of conflicts: nothing gives a transaction precedence yet. Nor does it ever end if `f` itself
-    /// changes what it reads in another way, by a [`crate::Table`] or another transaction.
+    /// Beside others who keep changing what `f` reads, faster than it runs, it gets precedence:
+    /// from the fifth conflict on it locks the keys that it has lost before it runs `f` again, and
+    /// from the eighth on commits of others into the tables that it has touched wait while it runs.
+    /// So it ends, unless `f` takes longer than [`crate::Builder::lock_timeout`]: then it may
+    /// return the conflict. It never succeeds if `f` itself changes what it reads in another way,
+    /// by a [`crate::Table`] or another transaction: then it returns a conflict, or
+    /// [`Error::LockTimeout`].
     ///
     /// ```
     /// # fn main() -> Result<(), pandodb::Error> {
@@ -54,7 +57,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of `f`, and of [`Transaction::commit`] except conflicts.
+    /// Those of `f`, and of [`Transaction::commit`], conflicts only as said above.
+    /// [`Error::LockTimeout`] if somebody else holds a lock for too long.
     pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::default(), f)
     }
@@ -68,25 +72,31 @@ impl Db {
         options: TransactionOptions,
         mut f: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        let mut conflicts = 0;
+        let mut precedence = Precedence::default();
         loop {
-            let mut transaction = self.begin(options)?;
-            match f(&mut transaction) {
-                Ok(value) => match transaction.commit() {
+            let mut transaction = match precedence.locks(self, options) {
+                Ok(locks) => self.begin_as(options, locks)?,
+                Err(Error::Deadlock { .. }) => {
+                    pause(precedence.conflicts());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let conflict = match f(&mut transaction) {
+                Ok(value) => match transaction.commit_in_place() {
                     Ok(_) => return Ok(value),
-                    Err(error) if error.is_conflict() => {}
+                    Err(error) if error.is_conflict() => error,
                     Err(error) => return Err(error),
                 },
-                Err(Error::Conflict { .. }) => {}
+                Err(error @ (Error::Conflict { .. } | Error::Deadlock { .. })) => error,
                 // Another snapshot that `f` reads stays ended, however often it is run.
-                Err(Error::SnapshotEnded) if transaction.is_ended() => {}
+                Err(Error::SnapshotEnded) if transaction.is_ended() => Error::SnapshotEnded,
                 Err(error) => return Err(error),
-            }
-            pause(conflicts);
-            conflicts += 1;
-            if conflicts == CONFLICTS_MANY {
-                tracing::warn!(conflicts, "a transaction meets conflicts again and again");
-            }
+            };
+            precedence.note(&transaction, conflict)?;
+            // With its locks: nobody waits for them any longer.
+            drop(transaction);
+            pause(precedence.conflicts() - 1);
         }
     }
 }

@@ -5,15 +5,18 @@
 //! of the share keeps the fetched pages in memory, and the rest is lent to its steps. So whoever
 //! waits for a share has none, and all operations that have one finish.
 
+use std::task::Waker;
+
 use pando_format::PageId;
 use pando_format::cast::usize_of;
 use pando_pool::{PagePin, PinShare, Restart};
 use pando_stats::Ticker;
 use pando_sync::held::{Kind, assert_none};
-use pando_sync::{park, thread_waker};
+use pando_sync::{park, thread, thread_waker};
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::locks::LockWait;
 use crate::pages::store::pause;
 use crate::profile::{self, Wait};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
@@ -56,11 +59,26 @@ impl Engine {
     pub(crate) fn park_for(&self, reason: &WaitReason) -> Result<()> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let waker = thread_waker();
+        if let WaitReason::Lock(wait) = reason {
+            return self.park_for_lock(wait, &waker);
+        }
         while !self.register(reason, &waker)? {
             park();
             if !matches!(reason, WaitReason::Job(_)) {
                 break;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// As [`Engine::park_for`], for a lock: at most up to the deadline of the wait.
+    fn park_for_lock(&self, wait: &LockWait, waker: &Waker) -> Result<()> {
+        self.store.check_process()?;
+        self.store.statistics.tick(Ticker::RestartsLock, 1);
+        if !self.register_for_lock(wait, waker)? {
+            thread::park_timeout(wait.left());
         }
         Ok(())
     }
@@ -113,8 +131,20 @@ impl<'a> Blocked<'a> {
                 profile::end(begun, reason.wait());
                 served
             }
+            WaitReason::Lock(_) => {
+                // Whoever holds the lock may need a share to get on.
+                self.give_share_back();
+                self.park_on(reason)
+            }
             reason => self.park_on(reason),
         }
+    }
+
+    /// Gives the pin share back, with all that is pinned: as if it had not faulted yet.
+    fn give_share_back(&mut self) {
+        self.pins.clear();
+        (self.places, self.pinned, self.faults) = (0, 0, 0);
+        self.share = None;
     }
 
     /// Parks until `reason` is over, and notes the wait in the profile.

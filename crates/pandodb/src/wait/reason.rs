@@ -9,6 +9,7 @@ use pando_stats::Ticker;
 use pando_sync::Arc;
 
 use crate::error::Error;
+use crate::locks::LockWait;
 use crate::pages::store::ticker_of;
 use crate::profile::Wait;
 use crate::writes::jobs::Job;
@@ -46,6 +47,8 @@ pub(crate) enum WaitReason {
     Durable(Lsn),
     /// Room for the versions of a batch: this many frames.
     Versions(u64),
+    /// A lock of a key or a table that somebody else holds.
+    Lock(Arc<LockWait>),
     /// The end of a job of an engine thread.
     Job(Arc<Job>),
 }
@@ -103,6 +106,7 @@ impl WaitReason {
             Self::Pins(_) => Ticker::RestartsPins,
             Self::Applied(_) => Ticker::RestartsApplied,
             Self::Versions(_) => Ticker::RestartsVersions,
+            Self::Lock(_) => Ticker::RestartsLock,
             Self::Job(_) => Ticker::RestartsJob,
         })
     }
@@ -121,6 +125,7 @@ impl WaitReason {
             Self::Pins(_) => Wait::Pins,
             Self::Applied(_) => Wait::Applied,
             Self::Versions(_) => Wait::Versions,
+            Self::Lock(_) => Wait::Lock,
             Self::Job(_) => Wait::Job,
             Self::Durable(_) => Wait::Durable,
         }

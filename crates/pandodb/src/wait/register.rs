@@ -7,6 +7,7 @@ use pando_sync::held::{Kind, assert_none};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::locks::LockWait;
 use crate::wait::reason::WaitReason;
 
 impl Engine {
@@ -80,6 +81,19 @@ impl Engine {
         Ok(false)
     }
 
+    /// Registers for the end of a wait for a lock; has the maintenance thread look at its deadline,
+    /// and at who holds the lock for too long.
+    pub(crate) fn register_for_lock(&self, wait: &LockWait, waker: &Waker) -> Result<bool> {
+        let is_over = wait.register(waker);
+        if self.store.life.is_ended() {
+            return Err(Error::Closed);
+        }
+        if self.locks.is_unwatched() {
+            self.store.registry.work.notify_all();
+        }
+        Ok(is_over)
+    }
+
     /// Registers `waker` for the end of `reason`. Returns true if there is nothing to wait for, or
     /// no longer: then the caller tries again at once. Never blocks.
     ///
@@ -146,6 +160,7 @@ impl Engine {
             }
             WaitReason::Versions(frames) => self.register_for_versions(*frames, waker)?,
             WaitReason::Durable(lsn) => self.when_durable(*lsn, waker)?,
+            WaitReason::Lock(wait) => self.register_for_lock(wait, waker)?,
             WaitReason::Job(job) => job.register(waker),
         })
     }

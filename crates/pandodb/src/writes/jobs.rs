@@ -2,12 +2,13 @@
 //! its result.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use pando_format::Lsn;
 use pando_sync::{Arc, Mutex, Rank, WaitList};
 
 use crate::error::{Error, Result};
+use crate::locks::LockOwner;
 use crate::writes::set::WriteSet;
 
 /// A batch that creates, drops or empties tables; the thread applies it with the gate closed.
@@ -22,9 +23,17 @@ pub(crate) struct Job {
 /// States of a job, in order; the close of the engine skips `Running`.
 #[derive(Debug)]
 enum JobState {
-    Waiting(Box<WriteSet>),
+    Waiting(Box<JobWork>),
     Running,
     Ended(Result<JobEnd>),
+}
+
+/// What the thread takes.
+#[derive(Debug, Default)]
+pub(crate) struct JobWork {
+    pub(crate) set: WriteSet,
+    /// Waits for a lock that the batch has met.
+    pub(crate) owner: Option<Box<LockOwner>>,
 }
 
 /// How a job ended.
@@ -41,16 +50,28 @@ impl Job {
     /// Returns a job that waits for the tables thread.
     pub(crate) fn new(writes: WriteSet) -> Self {
         Self {
-            state: Mutex::new(Rank::Leaf, JobState::Waiting(Box::new(writes))),
+            state: Mutex::new(
+                Rank::Leaf,
+                JobState::Waiting(Box::new(JobWork {
+                    set: writes,
+                    owner: None,
+                })),
+            ),
             ended: WaitList::new(),
         }
     }
 
+    /// Puts back what was taken, until the thread takes it again.
+    pub(crate) fn put_back(&self, work: Box<JobWork>) {
+        let before = std::mem::replace(&mut *self.state.lock(), JobState::Waiting(work));
+        assert!(matches!(before, JobState::Running), "it was taken");
+    }
+
     /// Takes the writes, for the engine thread; None if the job was taken or has ended.
-    pub(crate) fn take(&self) -> Option<Box<WriteSet>> {
+    pub(crate) fn take(&self) -> Option<Box<JobWork>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, JobState::Running) {
-            JobState::Waiting(writes) => Some(writes),
+            JobState::Waiting(work) => Some(work),
             other => {
                 *state = other;
                 None
@@ -77,6 +98,23 @@ impl Job {
     pub(crate) fn register(&self, waker: &Waker) -> bool {
         self.ended.register(waker);
         self.result().is_some()
+    }
+}
+
+/// Puts a job into the queue again when it is woken.
+pub(crate) struct JobWake {
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) job: Arc<Job>,
+}
+
+impl Wake for JobWake {
+    fn wake(self: Arc<Self>) {
+        if let Err(closed) = self.jobs.push(self.job.clone())
+            && let Some(work) = self.job.take()
+        {
+            drop(work);
+            self.job.end(Err(closed));
+        }
     }
 }
 

@@ -33,6 +33,13 @@ const REFUSALS_MAX: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StripeIndex(u32);
 
+impl StripeIndex {
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// LSN of the last commit on a stripe, as a reader saw it before it read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -173,6 +180,21 @@ impl Stripes {
         lock.set(lsn.0 / LSN_STEP);
     }
 
+    /// Marks the stripe: a key of it is locked, or about to be.
+    pub(crate) fn mark(&self, stripe: StripeIndex) {
+        self.lock(stripe).mark();
+    }
+
+    /// Takes the mark away.
+    pub(crate) fn unmark(&self, stripe: StripeIndex) {
+        self.lock(stripe).unmark();
+    }
+
+    /// Returns whether no commit writes the stripe.
+    pub(crate) fn has_no_writer(&self, stripe: StripeIndex) -> bool {
+        self.lock(stripe).has_no_writer()
+    }
+
     /// The wakers of those that wait for the stripe, or for others that share the list.
     pub(crate) fn waiters_of(&self, stripe: StripeIndex) -> &WaitList {
         &self.waiters[stripe.0 as usize % WAIT_LISTS]
@@ -189,22 +211,21 @@ impl Stripes {
         }
     }
 
-    /// Takes one stripe. `gives_way`: a share gives way to a writer that waits.
-    fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<(), NotTaken> {
+    /// Takes one stripe. `gives_way`: a share gives way to a writer that waits. Returns whether it
+    /// is to be written, and marked: somebody may have locked a key of it.
+    fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<bool, NotTaken> {
         let Wanted { stripe, how } = wanted;
         let lock = self.lock(stripe);
         if how == StripeUse::Write {
-            return match lock.try_exclusive() {
-                true => Ok(()),
-                false => Err(NotTaken::Held(stripe, how)),
-            };
+            let taken = lock.try_exclusive();
+            return taken.map_err(|_| NotTaken::Held(stripe, how));
         }
         match lock.try_shared(gives_way) {
-            Ok(()) if gives_way => Ok(()),
+            Ok(()) if gives_way => Ok(false),
             Ok(()) => {
                 // It passed a writer that waits, and that has to try again.
                 self.waiters_of(stripe).notify_all();
-                Ok(())
+                Ok(false)
             }
             Err(Refused::Held) => Err(NotTaken::Held(stripe, how)),
             Err(Refused::WriterWaits) => Err(NotTaken::WriterWaits),
@@ -234,6 +255,8 @@ pub(crate) struct Locked<'a> {
     held: &'a [Wanted],
     /// The stripes that were only read are given back already.
     shares_ended: bool,
+    /// A key of a stripe that is to be written may be locked.
+    is_marked: bool,
     _held: Held,
 }
 
@@ -251,13 +274,17 @@ impl Stripes {
         let ascending = |a: &Wanted, b: &Wanted| a.stripe < b.stripe;
         debug_assert!(wanted.is_sorted_by(ascending), "ascending");
         let gives_way = *refusals < REFUSALS_MAX;
+        let mut is_marked = false;
         for (count, one) in wanted.iter().enumerate() {
-            if let Err(refused) = self.try_take(*one, gives_way) {
-                for taken in &wanted[..count] {
-                    self.give_back(*taken);
+            match self.try_take(*one, gives_way) {
+                Ok(marked) => is_marked |= marked,
+                Err(refused) => {
+                    for taken in &wanted[..count] {
+                        self.give_back(*taken);
+                    }
+                    *refusals += u32::from(refused == NotTaken::WriterWaits);
+                    return Err(refused);
                 }
-                *refusals += u32::from(refused == NotTaken::WriterWaits);
-                return Err(refused);
             }
         }
         *refusals = 0;
@@ -265,6 +292,7 @@ impl Stripes {
             stripes: self,
             held: wanted,
             shares_ended: false,
+            is_marked,
             _held: Held::new(Kind::Stripes),
         })
     }
@@ -278,6 +306,11 @@ impl Locked<'_> {
         for share in self.held.iter().filter(|one| one.how == StripeUse::Share) {
             self.stripes.give_back(*share);
         }
+    }
+
+    /// Returns whether keys that the commit writes may be locked by a transaction.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.is_marked
     }
 
     /// Returns true if the commit holds the stripe exclusively.

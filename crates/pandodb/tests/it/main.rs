@@ -24,6 +24,7 @@ mod golden;
 mod hermitage;
 mod limits;
 mod load;
+mod locks;
 mod many;
 mod mapping;
 mod merges;

@@ -1,0 +1,142 @@
+//! Working memory of a commit.
+
+use pando_format::PageId;
+use pando_format::log::BatchWriter;
+use pando_tree::{Finger, Scratch};
+use pando_versions::VersionScratch;
+
+use crate::commit::delete_room::DeleteWait;
+use crate::commit::key_locks::CommitLocks;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::writes::set::{Value, WriteSet};
+use crate::writes::stripes::Wanted;
+
+/// Working memory of one commit over all of its attempts, reused by the next commit.
+#[derive(Debug, Default)]
+pub(crate) struct CommitScratch {
+    /// Positions of the writes in the set, ordered by tree and key.
+    pub(crate) order: Vec<usize>,
+    pub(crate) stripes: Vec<Wanted>,
+    pub(crate) payload: BatchWriter,
+    /// True if `order`, `stripes` and `payload` match the write set.
+    ready: bool,
+    /// Number of reads and watches of the set when `ready` was set.
+    reads: usize,
+    /// Working memory of the tree, with what a change has left to finish.
+    pub(crate) tree: Scratch,
+    /// Where the leaves of the first writes are, indexed like `order`.
+    pub(crate) fingers: Vec<Finger>,
+    /// How often the pin budget refused a share.
+    pub(crate) refusals: u32,
+    /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
+    pub(crate) checked: usize,
+    /// How often the commit gave way to a writer waiting for a stripe.
+    pub(crate) stripe_refusals: u32,
+    /// What a commit that only deletes waits for on a full disk.
+    pub(crate) delete_wait: DeleteWait,
+    /// Working memory for the versions of what the batch replaces.
+    pub(crate) versions: VersionScratch,
+    /// Bytes in leaves that the batch replaces, as an earlier attempt has found.
+    pub(crate) replaced_bytes: Option<u64>,
+    /// After a fault: further pages that the batch needs, besides the page of the fault.
+    pub(crate) wanted: Vec<PageId>,
+    /// Locks of transactions: held, or met.
+    pub(crate) locks: CommitLocks,
+}
+
+impl CommitScratch {
+    /// Empties it for another batch. Returns false if it has grown beyond `bytes_max`, or if a
+    /// change was left unfinished: then it must not be kept.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.reset();
+        self.refusals = 0;
+        self.stripe_refusals = 0;
+        self.delete_wait = DeleteWait::default();
+        self.wanted.clear();
+        self.locks.end();
+        self.tree.forget_leaf();
+        let of_writes = self.order.capacity() * size_of::<usize>()
+            + self.fingers.capacity() * size_of::<Finger>();
+        self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
+    }
+
+    /// Prepares it for another batch.
+    pub(crate) fn begin_anew(&mut self) {
+        self.reset();
+        self.locks.end();
+        self.delete_wait = DeleteWait::default();
+    }
+
+    /// The write set has changed: what was derived from it has to be made again.
+    pub(crate) fn reset(&mut self) {
+        self.ready = false;
+        self.checked = 0;
+        self.replaced_bytes = None;
+    }
+
+    /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
+    pub(crate) fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
+        let reads = set.reads.len() + set.shares.len() + set.watched.len();
+        if self.ready && self.reads == reads {
+            return Ok(());
+        }
+        set.check_tables()?;
+        let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
+        let place_of = |at: usize| {
+            let (table, key, _) = set.write_at(at);
+            (tree_of(table), key)
+        };
+        self.checked = 0;
+        self.order.clear();
+        self.order.extend(0..set.len());
+        self.order
+            .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
+        // Fingers, runs and replay proceed from one key to the next; a key that occurred twice
+        // would be applied in an undefined order.
+        let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
+        debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
+        self.stripes.clear();
+        self.payload.clear();
+        if set.len() > 1 {
+            self.payload.set_multi_leaf();
+        }
+        for at in &self.order {
+            let (table, key, value) = set.write_at(*at);
+            engine.check_key(key)?;
+            let stripe = engine.stripes.of(tree_of(table), key);
+            self.stripes.push(Wanted::write(stripe));
+            match value {
+                Some(Value::Bytes(value)) => {
+                    let limit = engine.plain_bytes_max();
+                    if value.len() > limit {
+                        return Err(Error::ValueTooLong {
+                            bytes: value.len(),
+                            limit,
+                        });
+                    }
+                    self.payload.put(tree_of(table), key, value);
+                }
+                Some(Value::Chunks(value)) => {
+                    value.append_to(&mut self.payload, tree_of(table), key);
+                }
+                None => self.payload.delete(tree_of(table), key),
+            }
+        }
+        let operations = self.payload.operations() as usize;
+        assert_eq!(operations, set.len(), "the record has each write once");
+        let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
+        let read = set.reads.iter().chain(watched);
+        self.stripes
+            .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+        self.stripes
+            .extend(set.shares.iter().copied().map(Wanted::share));
+        Wanted::arrange(&mut self.stripes);
+        assert!(
+            self.stripes.len() <= set.len() + reads,
+            "a stripe that belongs to no read or write"
+        );
+        (self.ready, self.reads) = (true, reads);
+        Ok(())
+    }
+}

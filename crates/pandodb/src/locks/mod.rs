@@ -1,0 +1,46 @@
+//! Locks of keys and of tables, for transactions that would rather wait than conflict (decision
+//! 069).
+//!
+//! The stripes keep commits of the same key apart for the microseconds of a commit. The locks here
+//! are held from a read to the commit that follows from it, so they are by key, and kept in a table
+//! beside the stripes: 64 shards, by stripe. A commit looks into the table only if the word of a
+//! stripe that it has taken is marked, so commits pay nothing for locks that nobody holds.
+//!
+//! # The ordering argument
+//!
+//! A locker enters the lock into its shard, marks the stripe of the key, and then waits until
+//! nobody holds the stripe exclusively. A commit takes the stripe exclusively, and then looks at
+//! the mark. Taking and marking are changes of one word, so one comes first. If it is the mark, the
+//! commit sees it, and finds the lock in the shard. If it is the commit, the locker waits until
+//! that has changed its pages, and whatever it reads afterwards is the newest value. A commit that
+//! finds a marked stripe without any lock takes the mark away under the lock of the shard, under
+//! which marks are set, too.
+//!
+//! Batches that change tables close the gate, and take no stripes. A lock is entered inside the
+//! gate, with the tree that the table has then; a batch that changes the table finds it in the
+//! table of locks, and waits, outside of the gate.
+//!
+//! # Who waits
+//!
+//! Lockers wait in the queue of the lock, first come, first served. So do commits that meet a lock
+//! of somebody else: they hold nothing meanwhile, and when their turn comes they get a *pass*,
+//! which says only that they need not wait again. Passes are shared, and a pass that is not used
+//! soon is taken away: nobody waits for an event loop that has forgotten its commit.
+//!
+//! A locker that holds something and begins to wait looks for a cycle of waits (`cycles`), and the
+//! youngest in it gets [`Error::Deadlock`](crate::Error::Deadlock). Waits begin one at a time in
+//! that respect, and no wait gets longer later on, so the last wait of a cycle finds it.
+
+mod cycles;
+mod graph;
+mod lock;
+mod name;
+mod owner;
+mod table;
+mod wait;
+
+pub(crate) use lock::Mode;
+pub(crate) use name::{LockName, OwnerId};
+pub(crate) use owner::{Asked, LockOwner};
+pub(crate) use table::LockTable;
+pub(crate) use wait::LockWait;

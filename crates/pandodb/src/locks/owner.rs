@@ -1,0 +1,188 @@
+//! One who holds locks, or waits for one: a transaction, or a commit that has met a lock.
+
+use std::collections::HashMap;
+
+use pando_sync::Arc;
+use pando_sync::time::{self, Duration};
+
+use crate::error::{Error, Result};
+use crate::locks::cycles::break_cycles;
+use crate::locks::lock::{Ended, Mode};
+use crate::locks::name::{LockName, OwnerId};
+use crate::locks::table::LockTable;
+use crate::locks::wait::{LockWait, WaitEnd};
+
+/// Holds locks until it is dropped. It waits for one lock at a time.
+#[derive(Debug)]
+pub(crate) struct LockOwner {
+    locks: Arc<LockTable>,
+    id: OwnerId,
+    /// How long it waits for one lock.
+    patience: Duration,
+    /// What it holds, with the stripe of each.
+    held: HashMap<LockName, u32>,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    stripe: u32,
+    /// Name of the table, for errors.
+    table: Box<str>,
+    wait: Arc<LockWait>,
+}
+
+/// What has become of a wish for a lock.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Granted,
+    Waits(Arc<LockWait>),
+}
+
+impl LockOwner {
+    /// Makes one that holds nothing.
+    pub(crate) fn new(locks: Arc<LockTable>, id: OwnerId, patience: Duration) -> Self {
+        Self {
+            locks,
+            id,
+            patience,
+            held: HashMap::new(),
+            waiting: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> OwnerId {
+        self.id
+    }
+
+    /// Returns whether it holds the lock, or has a pass.
+    pub(crate) fn has(&self, name: &LockName) -> bool {
+        self.held.contains_key(name)
+    }
+
+    /// Asks for the lock of `stripe` and `name`, which is in `table`. Calls `mark` under the lock
+    /// of the shard, before anybody can see that the lock is held. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`]: it has given back all that it held.
+    pub(crate) fn ask(
+        &mut self,
+        (stripe, name): (u32, &LockName),
+        mode: Mode,
+        table: &str,
+        mark: impl Fn(),
+    ) -> Result<Asked> {
+        assert!(self.waiting.is_none(), "it waits for one lock at a time");
+        let (place, wish) = ((stripe, name), (self.id, mode));
+        if self.locks.try_grant(place, wish, &mark) {
+            self.note(stripe, name, mode);
+            return Ok(Asked::Granted);
+        }
+        let deadline = time::now() + self.patience;
+        // Whoever holds nothing is in no cycle.
+        let locks = self.locks.clone();
+        let graph = (!self.held.is_empty()).then(|| locks.graph.lock());
+        let Some(wait) = locks.grant_or_wait(place, wish, deadline, &mark) else {
+            drop(graph);
+            self.note(stripe, name, mode);
+            return Ok(Asked::Granted);
+        };
+        self.waiting = Some(Waiting {
+            stripe,
+            table: table.into(),
+            wait: wait.clone(),
+        });
+        if let Some(mut graph) = graph {
+            graph.begin(self.id, stripe, wait.clone());
+            let mut ended = Ended::new();
+            let gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
+            drop(graph);
+            for wait in ended {
+                wait.notify();
+            }
+            if gives_up {
+                return Err(self.give_up());
+            }
+        }
+        Ok(Asked::Waits(wait))
+    }
+
+    /// Notes what it was given at once. A pass that was not waited for has no entry in the table.
+    fn note(&mut self, stripe: u32, name: &LockName, mode: Mode) {
+        if matches!(mode, Mode::Exclusive { .. }) {
+            self.held.insert(name.clone(), stripe);
+        }
+    }
+
+    /// Looks at the lock that it waits for, if it does.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`]: what it held before is still held. [`Error::Deadlock`]: it has given
+    /// back all that it held.
+    pub(crate) fn look(&mut self) -> Result<Asked> {
+        let Some(waiting) = &self.waiting else {
+            return Ok(Asked::Granted);
+        };
+        let ended = waiting.wait.ended();
+        if ended.is_none() && !waiting.wait.left().is_zero() {
+            return Ok(Asked::Waits(waiting.wait.clone()));
+        }
+        let place = (waiting.stripe, &waiting.wait.name);
+        let is_late = ended.is_none() && self.locks.leave_queue_late(place, self.id);
+        let was_victim = waiting.wait.ended() == Some(WaitEnd::Victim);
+        if was_victim {
+            return Err(self.give_up());
+        }
+        let Waiting {
+            stripe,
+            table,
+            wait,
+        } = self.end_wait();
+        if is_late {
+            return Err(Error::LockTimeout {
+                table: table.into(),
+                key: wait.name.key().map(<[u8]>::to_vec),
+            });
+        }
+        self.held.insert(wait.name.clone(), stripe);
+        Ok(Asked::Granted)
+    }
+
+    /// Forgets the wait, which has ended.
+    fn end_wait(&mut self) -> Waiting {
+        let waiting = self.waiting.take().expect("it waits");
+        if !self.held.is_empty() {
+            self.locks.graph.lock().end(self.id);
+        }
+        waiting
+    }
+
+    /// Ends its wait and gives back everything, so that others in a cycle of waits can go on.
+    fn give_up(&mut self) -> Error {
+        let waiting = self.waiting.as_ref().expect("it waits in a cycle");
+        let table = waiting.table.to_string();
+        let key = waiting.wait.name.key().map(<[u8]>::to_vec);
+        self.release_all();
+        Error::Deadlock { table, key }
+    }
+
+    /// Gives back everything, and waits for nothing any longer.
+    pub(crate) fn release_all(&mut self) {
+        if let Some(Waiting { stripe, wait, .. }) = &self.waiting {
+            let place = (*stripe, &wait.name);
+            if !self.locks.leave_queue(place, self.id) && wait.ended() == Some(WaitEnd::Granted) {
+                self.locks.release(place, self.id);
+            }
+            self.end_wait();
+        }
+        for (name, stripe) in self.held.drain() {
+            self.locks.release((stripe, &name), self.id);
+        }
+    }
+}
+
+impl Drop for LockOwner {
+    fn drop(&mut self) {
+        self.release_all();
+    }
+}

@@ -1,0 +1,118 @@
+//! Locks of a transaction: whoever locks a key before it is read meets no conflict on it.
+
+use pando_format::TreeId;
+
+use crate::api::snapshot::Snapshot;
+use crate::api::table::Table;
+use crate::commit::state_check::StateCheck;
+use crate::error::{Error, Result};
+use crate::transaction::handle::Transaction;
+
+impl Transaction {
+    /// Locks `keys` of `table`, whether they exist or not, until the end of the transaction: until
+    /// then commits of others that write one of them wait, and so does whoever else wants to lock
+    /// it. Reads never wait. A key that was locked before the first read of the transaction is
+    /// never the reason of a conflict. The keys are locked in their order, which keeps transactions
+    /// that lock the same keys in one call out of each other's way.
+    ///
+    /// Blocks while others hold one of the locks, in turn with others that wait for it. A write of
+    /// the same key by the same thread outside of the transaction waits in vain.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), pandodb::Error> {
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let jobs = db.table("jobs")?;
+    /// # jobs.put(b"job/1", b"sweep")?;
+    /// // Takes the first job: two who do that wait for each other, and never conflict.
+    /// let mut transaction = db.begin(pandodb::TransactionOptions::default())?;
+    /// transaction.lock(&jobs, &[b"head"])?;
+    /// let job = transaction.range(&jobs, &b"job/"[..]..).next().transpose()?;
+    /// if let Some((key, _)) = &job {
+    ///     transaction.delete(&jobs, key)?;
+    /// }
+    /// transaction.commit()?;
+    /// # assert_eq!(job.unwrap().1, b"sweep");
+    /// # assert_eq!(jobs.len(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`]: the locks that it had are still held, and the transaction may go on.
+    /// [`Error::Deadlock`], and [`Error::Conflict`] for a key that was written after the moment
+    /// which the transaction reads: it has to be run again, and every further call says so.
+    /// [`Error::NoSuchTable`], [`Error::KeyTooLong`], [`Error::OtherStore`], [`Error::Closed`].
+    pub fn lock(&mut self, table: &Table, keys: &[&[u8]]) -> Result<()> {
+        self.check_store(table)?;
+        self.check_usable()?;
+        let mut keys: Vec<&[u8]> = keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.lock_key(table, key)?;
+        }
+        Ok(())
+    }
+
+    /// Locks `key` of `table` as [`Transaction::lock`] does, and returns its value, if it exists.
+    /// At [`crate::Isolation::ReadCommitted`] that is the newest one, and stays it until the end of
+    /// the transaction.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock`] and [`Transaction::get`].
+    pub fn get_for_update(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.lock(table, &[key])?;
+        self.get(table, key)
+    }
+
+    fn lock_key(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        let engine = self.db.engine();
+        engine.check_key(key)?;
+        let timeout = self.options.lock_timeout;
+        let owner = self
+            .owner
+            .get_or_insert_with(|| Box::new(engine.lock_owner(timeout, None)));
+        let locked = engine.block(|_| engine.try_lock_key(owner, &table.state, key));
+        let checked = locked.and_then(|tree| match &self.snapshot {
+            Some(snapshot) => self.check_unwritten(snapshot, table, (tree, key)),
+            None => Ok(()),
+        });
+        if let Err(error) = &checked {
+            engine.count_lock_error(error);
+            self.end_if_lost(error);
+        }
+        checked
+    }
+
+    /// Checks that `key`, which is locked, was not written after the moment of `snapshot`.
+    fn check_unwritten(
+        &self,
+        snapshot: &Snapshot,
+        table: &Table,
+        key: (TreeId, &[u8]),
+    ) -> Result<()> {
+        let engine = self.db.engine();
+        let mut check = StateCheck::of_writes(snapshot.registration());
+        engine.block(|_| check.check_key(engine, &table.state, key))
+    }
+
+    /// Remembers an error after which the transaction has to be run again, and gives back its
+    /// locks.
+    fn end_if_lost(&mut self, error: &Error) {
+        if error.is_conflict() {
+            self.lost = Some(error.clone());
+            self.owner = None;
+        }
+    }
+
+    /// Checks that it has not lost already.
+    ///
+    /// # Errors
+    /// Why it has.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        match &self.lost {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
