@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Compacting (rank 2) is waited for with a lock of rank 8")]
+    #[should_panic(expected = "Compacting (rank 2) is waited for with a lock of rank 10")]
     fn an_earlier_lock_under_a_later_one_panics() {
         let (compacting, tail) = (
             Mutex::new(Rank::Compacting, ()),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Leaf (rank 20) is waited for with a lock of rank 20")]
+    #[should_panic(expected = "Leaf (rank 22) is waited for with a lock of rank 22")]
     fn a_leaf_under_a_leaf_panics() {
         let (one, other) = (Mutex::new(Rank::Leaf, ()), RwLock::new(Rank::Leaf, ()));
         let _one = one.lock();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is waited for with a lock of rank 20")]
+    #[should_panic(expected = "is waited for with a lock of rank 22")]
     fn a_writer_is_checked_too() {
         let (leaf, file) = (
             Mutex::new(Rank::Leaf, ()),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "DataSync (rank 6) is waited for with a lock of rank 8")]
+    #[should_panic(expected = "DataSync (rank 8) is waited for with a lock of rank 10")]
     fn what_was_tried_counts_for_those_behind_it() {
         let (sync, tail) = (
             Mutex::new(Rank::DataSync, ()),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "DataSync (rank 6) is waited for")]
+    #[should_panic(expected = "DataSync (rank 8) is waited for")]
     fn a_condition_waited_for_with_a_later_lock_in_hand_panics() {
         let (sync, tail) = (
             Mutex::new(Rank::DataSync, ()),
