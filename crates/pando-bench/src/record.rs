@@ -72,6 +72,14 @@ record! {
     speed_to_ours: f64;
     /// Operations per second relative to those of one thread, for the same variant.
     speed_to_one_thread: f64;
+    /// Operations per second relative to those at the first level, for the same transactions.
+    speed_to_first_level: f64;
+    /// Number of keys of a transaction.
+    ops_per_transaction: u64;
+    /// Share of them that are put, in percent.
+    writes_percent: u64;
+    /// Commits that were refused since others had changed what was read, for each that was not.
+    conflicts_per_commit: f64;
     /// Share of the blocks that are allocated, in percent.
     fill_percent: u64;
     /// The free blocks are in many pieces.
@@ -398,6 +406,18 @@ impl Record {
         )
     }
 
+    /// Returns what the line says of transactions.
+    fn transaction_parts(&self) -> String {
+        let (Some(ops), Some(writes)) = (self.ops_per_transaction, self.writes_percent) else {
+            return String::new();
+        };
+        let share = self.speed_to_first_level.map_or(String::new(), |share| {
+            format!("  {share:.2} of the first level")
+        });
+        let conflicts = self.conflicts_per_commit.unwrap_or(0.0);
+        format!("{share}  {ops} keys, {writes} % put, {conflicts:.3} conflicts a commit")
+    }
+
     /// Returns the line of the table.
     pub fn line(&self) -> String {
         let number = |value: Option<f64>, digits: usize| match value {
@@ -417,6 +437,7 @@ impl Record {
             (_, Some(times)) => format!("  {times:.2} of one thread"),
             _ => String::new(),
         };
+        let beside = beside + &self.transaction_parts();
         let nanoseconds = match (self.ns_per_op, self.fill_percent) {
             (Some(ns), _) => format!("  {ns:.2} ns"),
             (_, Some(fill)) => self.allocation(fill),

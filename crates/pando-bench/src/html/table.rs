@@ -6,13 +6,17 @@ use super::escape::escape;
 use crate::record::Record;
 
 /// Fields that are columns if a record has them, in this order.
-const COLUMNS: [&str; 35] = [
+const COLUMNS: [&str; 39] = [
     "workload",
     "variant",
     "threads",
     "ops_per_s",
     "speed_to_ours",
     "speed_to_one_thread",
+    "ops_per_transaction",
+    "writes_percent",
+    "speed_to_first_level",
+    "conflicts_per_commit",
     "p50_us",
     "p99_us",
     "p999_us",

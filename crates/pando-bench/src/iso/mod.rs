@@ -2,10 +2,13 @@
 //! its own or all with one. If the speed does not grow with the threads, either they wait for each
 //! other in the engine, or the machine is the limit.
 //!
-//! `options`: what is asked for; `run`: the turns.
+//! With levels, transactions take the place of the reads: the same ones at each level of isolation.
+//!
+//! `options`: what is asked for; `run`: the turns; `levels`: the transactions.
 
+mod levels;
 mod options;
 mod run;
 
-pub use options::{IsoOptions, IsoVariant};
+pub use options::{IsoLevel, IsoOptions, IsoVariant};
 pub use run::run;

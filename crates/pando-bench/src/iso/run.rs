@@ -1,10 +1,12 @@
 //! A whole run of `bench iso`.
 
+use pando_stats::Ticker;
 use pando_sync::CachePadded;
 use pando_sync::time::Duration;
 use pandodb::Table;
 
-use super::options::{IsoOptions, IsoVariant};
+use super::levels::Transactions;
+use super::options::{IsoLevel, IsoOptions, IsoVariant};
 use crate::ablation::middle_of;
 use crate::error::Result;
 use crate::kv::{self, Plainly};
@@ -65,27 +67,35 @@ struct Turn {
 }
 
 /// All turns, in the order in which they are reported.
-struct Turns(Vec<Turn>);
+struct Turns {
+    turns: Vec<Turn>,
+    /// The level that the others are compared with.
+    first: Option<IsoLevel>,
+}
 
 impl Turns {
     fn new(options: &IsoOptions) -> Self {
+        let variants = options.variants();
         let of = |threads: &usize| {
             let threads = *threads;
-            IsoVariant::ALL.map(|variant| Turn {
+            variants.clone().into_iter().map(move |variant| Turn {
                 threads,
                 variant,
                 rounds: Vec::new(),
             })
         };
-        Self(options.threads.iter().flat_map(of).collect())
+        Self {
+            turns: options.threads.iter().flat_map(of).collect(),
+            first: options.levels.first().copied(),
+        }
     }
 
     /// Returns all turns once. Every second round goes backwards, so that a slow change of the
     /// machine affects all of them alike.
     fn of_round(&mut self, round: usize) -> Box<dyn Iterator<Item = &mut Turn> + '_> {
         match round % 2 {
-            0 => Box::new(self.0.iter_mut()),
-            _ => Box::new(self.0.iter_mut().rev()),
+            0 => Box::new(self.turns.iter_mut()),
+            _ => Box::new(self.turns.iter_mut().rev()),
         }
     }
 
@@ -102,15 +112,20 @@ impl Turns {
             record.rounds = Some(all.len());
             record.ops_per_s_min = all.iter().copied().reduce(f64::min);
             record.ops_per_s_max = all.iter().copied().reduce(f64::max);
-            let is_one = |other: &&Turn| other.threads == 1 && other.variant == turn.variant;
-            record.speed_to_one_thread = self.0.iter().find(is_one).map(|one| {
-                let pairs = all.iter().zip(rates(one));
-                let times: Vec<f64> = pairs.map(|(many, one)| many / one.max(1e-9)).collect();
+            let times_of = |other: &Turn| {
+                let pairs = all.iter().zip(rates(other));
+                let times: Vec<f64> = pairs.map(|(own, other)| own / other.max(1e-9)).collect();
                 times[middle_of(&times)]
-            });
+            };
+            let is_one = |other: &&Turn| other.threads == 1 && other.variant == turn.variant;
+            record.speed_to_one_thread = self.turns.iter().find(is_one).map(times_of);
+            let first = self.first.and_then(|level| turn.variant.at(level));
+            let is_first =
+                |other: &&Turn| other.threads == turn.threads && Some(other.variant) == first;
+            record.speed_to_first_level = self.turns.iter().find(is_first).map(times_of);
             record
         };
-        self.0.iter().map(median).collect()
+        self.turns.iter().map(median).collect()
     }
 }
 
@@ -122,7 +137,7 @@ fn run_one(
     observer: &mut dyn Observer,
 ) -> Result<Record> {
     let own: Vec<CachePadded<Table>> = match variant {
-        IsoVariant::SharedHandle => Vec::new(),
+        IsoVariant::SharedHandle | IsoVariant::Transactions { .. } => Vec::new(),
         IsoVariant::OwnHandle => (0..options.threads)
             .map(|_| store.handle().map(CachePadded))
             .collect::<Result<_>>()?,
@@ -132,10 +147,27 @@ fn run_one(
         CachePadded(plan)
     };
     let plans: Vec<_> = match variant {
-        IsoVariant::SharedHandle => vec![plan(&store.table)],
+        IsoVariant::SharedHandle | IsoVariant::Transactions { .. } => vec![plan(&store.table)],
         IsoVariant::OwnHandle => own.iter().map(|table| plan(table)).collect(),
     };
-    let mut record = kv::measure(&plans, store, &Plainly, observer)?;
+    let mut record = match variant {
+        IsoVariant::OwnHandle | IsoVariant::SharedHandle => {
+            kv::measure(&plans, store, &Plainly, observer)?
+        }
+        IsoVariant::Transactions { level, ops, writes } => {
+            let before = store.db.statistics();
+            let way = Transactions { level, ops, writes };
+            let mut record = kv::measure(&plans, store, &way, observer)?;
+            let counted = store.db.statistics().since(&before);
+            record.workload = "transactions";
+            record.ops_per_transaction = Some(ops);
+            record.writes_percent = Some(writes);
+            let commits = counted.get(Ticker::Commits).max(1) as f64;
+            let conflicts = counted.get(Ticker::CommitConflicts) as f64;
+            record.conflicts_per_commit = Some(conflicts / commits);
+            record
+        }
+    };
     record.variant = variant.name();
     Ok(record)
 }

@@ -1,6 +1,6 @@
 //! Reads of cached data by a growing number of threads.
 
-use pando_bench::{Error, IsoOptions, KvOptions, iso};
+use pando_bench::{Error, IsoLevel, IsoOptions, KvOptions, Record, iso};
 use pandodb::IoBackend;
 
 use crate::notes::Notes;
@@ -15,6 +15,66 @@ fn tiny() -> IsoOptions {
             io_backend: IoBackend::Memory,
             ..KvOptions::default()
         },
+        ..IsoOptions::default()
+    }
+}
+
+/// Each level runs the same transactions, and conflicts only where it has to.
+#[test]
+fn levels_have_turns_in_each_cell() {
+    let options = IsoOptions {
+        threads: vec![2],
+        levels: IsoLevel::ALL.to_vec(),
+        ops_per_transaction: vec![1, 7],
+        writes: vec![0, 30],
+        ..tiny()
+    };
+    let notes = Notes::of(|notes| iso::run(&options, notes));
+    let cell = |one: &Record| {
+        (
+            one.ops_per_transaction.unwrap(),
+            one.writes_percent.unwrap(),
+        )
+    };
+    let turns = notes.records.iter().map(|one| (cell(one), one.variant));
+    let levels = ["none", "read-committed", "snapshot", "serializable"];
+    let cells = [(1, 0), (1, 30), (7, 0), (7, 30)];
+    let expected = cells
+        .iter()
+        .flat_map(|cell| levels.map(|level| (*cell, level)));
+    assert!(turns.eq(expected));
+    for record in &notes.records {
+        let (ops, writes) = cell(record);
+        assert_eq!(record.workload, "transactions");
+        assert!(
+            (3000..3000 + 2 * ops).contains(&record.ops),
+            "{}",
+            record.ops
+        );
+        let gets = record.found.unwrap() as f64;
+        let share = 100.0 * (1.0 - gets / record.ops as f64);
+        assert!((share - writes as f64).abs() < 0.5, "{share} %");
+        assert!(record.speed_to_first_level.is_some());
+        let may_conflict = writes > 0 && ["snapshot", "serializable"].contains(&record.variant);
+        assert!(may_conflict || record.conflicts_per_commit == Some(0.0));
+    }
+    let unknown = IsoLevel::from_name("dirty").unwrap_err().to_string();
+    assert!(unknown.contains("serializable"), "{unknown}");
+    for wrong in [
+        IsoOptions {
+            writes: vec![101],
+            ..tiny()
+        },
+        IsoOptions {
+            ops_per_transaction: vec![0],
+            ..tiny()
+        },
+    ] {
+        let mut notes = Notes::default();
+        assert!(matches!(
+            iso::run(&wrong, &mut notes),
+            Err(Error::Option { .. })
+        ));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `pando bench iso`: how reads of cached data scale with threads.
 
 use clap::Args;
-use pando_bench::{Distribution, IsoOptions, KvOptions, ValueSizes};
+use pando_bench::{Distribution, IsoLevel, IsoOptions, KvOptions, ValueSizes};
 use pando_sync::time::Duration;
 
 use super::flags::{CommonFlags, IoFlags, bytes, parse_value_sizes};
@@ -14,6 +14,17 @@ pub(crate) struct IsoFlags {
     /// Numbers of threads, in this order, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().threads)]
     threads: Vec<usize>,
+    /// Levels of transactions, in this order, separated by commas: none, read-committed, snapshot,
+    /// serializable. Then transactions are measured instead of reads.
+    #[arg(long, value_delimiter = ',', value_name = "LEVELS")]
+    levels: Vec<String>,
+    /// Keys of a transaction, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().ops_per_transaction)]
+    ops_per_transaction: Vec<u64>,
+    /// How many of a hundred keys of a transaction are put, separated by commas; the others are
+    /// got.
+    #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().writes)]
+    writes: Vec<u64>,
     /// Turns of each variant and number of threads, forth and back; the median round is reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -50,8 +61,12 @@ pub(crate) struct IsoFlags {
 pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
     let (common, io) = (&flags.common, &flags.io);
     let distribution = flags.distribution.as_deref();
+    let levels = flags.levels.iter().map(|name| IsoLevel::from_name(name));
     let options = IsoOptions {
         threads: flags.threads.clone(),
+        levels: levels.collect::<Result<_, _>>()?,
+        ops_per_transaction: flags.ops_per_transaction.clone(),
+        writes: flags.writes.clone(),
         rounds: flags.rounds,
         kv: KvOptions {
             num: flags.num,
