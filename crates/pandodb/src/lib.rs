@@ -91,7 +91,7 @@ pub use api::iter::{Entry, Iter};
 pub use api::snapshot::Snapshot;
 pub use api::table::Table;
 pub use blobs::value::LargeValue;
-pub use commit::steps::Outcome;
+pub use commit::outcome::Outcome;
 pub use compact::{CompactPhase, CompactProgress, CompactReport};
 pub use error::{ConflictKind, Error, Result};
 pub use figures::memory::MemoryReport;

@@ -5,7 +5,7 @@
 //! again from the beginning when the waker is woken. An operation holds nothing in between
 //! (decision 009).
 
-pub use crate::commit::steps::Outcome;
+pub use crate::commit::outcome::Outcome;
 pub use crate::event_loop::group::GroupValues;
 pub use crate::event_loop::polled::{Pending, Polled};
 pub use crate::event_loop::reactor::{Prefetched, Reactor};

@@ -17,9 +17,9 @@ use pando_sync::time::Duration;
 use pando_sync::{Arc, thread, time};
 use pando_tree::{Direction, LeafCopy, Scratch, ValueReader};
 
-use crate::commit::steps::Outcome;
+use crate::commit::outcome::Outcome;
 use crate::error::Error;
-use crate::locks::{Asked, LockName, LockOwner, Mode};
+use crate::locks::{Asked, LockName, LockOwner, Mode, OwnerKind};
 use crate::nonblocking::{Polled, Reactor, ValidatedBatch};
 use crate::pages::read_context::ReadContext;
 use crate::pages::writeback::OnFullDisk;
@@ -322,8 +322,8 @@ const ENGINE: [Drive; 46] = [
     }),
     ("restarts_lock", warm, |place| {
         let engine = place.db.engine();
-        let (mut holder, mut second) =
-            (engine.lock_owner(None, None), engine.lock_owner(None, None));
+        let owner = || engine.lock_owner(OwnerKind::Transaction, None, None);
+        let (mut holder, mut second) = (owner(), owner());
         let ask = |owner: &mut LockOwner| {
             let mode = Mode::Exclusive { at_most: None };
             owner.ask((0, &LockName::Turn), mode, "", || ()).unwrap()

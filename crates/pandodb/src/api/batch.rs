@@ -69,7 +69,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::BatchTooLarge`], [`Error::Full`],
-    /// [`Error::NoSuchTable`], [`Error::Poisoned`]: nothing was written. The exception is an error
+    /// [`Error::NoSuchTable`], [`Error::LockTimeout`] after [`crate::Builder::lock_timeout`],
+    /// [`Error::Poisoned`]: nothing was written. The exception is an error
     /// of the device during the sync: whether the batch was written is unknown until the store is
     /// opened again.
     pub fn write(&self, batch: &mut Batch, options: WriteOptions) -> Result<()> {

@@ -13,13 +13,13 @@ use pando_wal::Acknowledge;
 
 use crate::commit::buffers::Own;
 use crate::commit::check::Check;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::state_check::StateCheck;
-use crate::commit::steps::Outcome;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::io_backend::IoBackend;
-use crate::locks::LockOwner;
 use crate::options::{Builder, Durability, WriteOptions};
 use crate::state::checkpoint_progress::CheckpointProgress;
 use crate::state::read_bounds::Debt;
@@ -236,8 +236,9 @@ impl Db {
     /// Commits blind writes. When a table changes in between, its state in the batch is refreshed,
     /// and the commit runs again.
     pub(crate) fn commit(&self, set: &mut WriteSet, options: WriteOptions) -> Result<()> {
+        let mut locks = CommitLocks::default();
         loop {
-            match self.commit_once(set, options, None)? {
+            match self.commit_once(&mut locks, set, options, None)? {
                 Outcome::Committed(_) => return Ok(()),
                 Outcome::Conflict { .. } => set.refresh_trees()?,
             }
@@ -245,40 +246,16 @@ impl Db {
     }
 
     /// Tries to commit once, with the check of a transaction if it is one; blocks for everything
-    /// but conflicts.
+    /// but conflicts. `locks` are those of all attempts.
     pub(crate) fn commit_once(
         &self,
-        set: &mut WriteSet,
-        options: WriteOptions,
-        check: Option<&mut StateCheck<'_>>,
-    ) -> Result<Outcome> {
-        let mut scratch = Own::<CommitScratch>::take();
-        self.commit_once_in(&mut scratch, set, options, check)
-    }
-
-    /// As [`Db::commit_once`], for a transaction with locks: they are given back as
-    /// [`Engine::try_commit`] says.
-    pub(crate) fn commit_once_with(
-        &self,
-        owner: &mut Option<Box<LockOwner>>,
-        set: &mut WriteSet,
-        options: WriteOptions,
-        check: Option<&mut StateCheck<'_>>,
-    ) -> Result<Outcome> {
-        let mut scratch = Own::<CommitScratch>::take();
-        scratch.locks.owner = owner.take();
-        let outcome = self.commit_once_in(&mut scratch, set, options, check);
-        *owner = scratch.locks.owner.take();
-        outcome
-    }
-
-    fn commit_once_in(
-        &self,
-        scratch: &mut CommitScratch,
+        locks: &mut CommitLocks,
         set: &mut WriteSet,
         options: WriteOptions,
         mut check: Option<&mut StateCheck<'_>>,
     ) -> Result<Outcome> {
+        let mut scratch = Own::<CommitScratch>::take();
+        let scratch = &mut *scratch;
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);
         set.durability = options.durability;
@@ -288,7 +265,8 @@ impl Db {
                 return Ok(Outcome::Conflict { watched: false });
             }
             let check = check.as_deref_mut().map_or(Check::Stamps, Check::State);
-            let outcome = engine.try_commit(set, scratch, blocked.lend(set.len()), check);
+            let lent = blocked.lend(set.len());
+            let outcome = engine.try_commit(set, (scratch, locks), lent, check);
             blocked.wanted.append(&mut scratch.wanted);
             outcome
         })?;

@@ -5,7 +5,8 @@ use pando_tree::ValueReader;
 
 use crate::api::db::Db;
 use crate::commit::buffers::Own;
-use crate::commit::steps::Outcome;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::error::Result;
 use crate::options::WriteOptions;
 use crate::read::buffers::{OfThread, ReadBuffers, with_buffers};
@@ -123,6 +124,7 @@ impl Table {
     pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
         let engine = self.db.engine();
         let mut set = Own::<WriteSet>::take();
+        let mut locks = CommitLocks::default();
         loop {
             if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
                 engine.pay(set.debt)?;
@@ -130,7 +132,9 @@ impl Table {
             }
             let table = set.table(&self.state);
             set.write(table, key, None);
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
+            if let Outcome::Committed(_) =
+                self.db.commit_once(&mut locks, &mut set, options, None)?
+            {
                 return Ok(true);
             }
         }
@@ -193,6 +197,7 @@ impl Table {
         let mut value = Vec::new();
         let mut reader = ValueReader::new();
         let mut set = Own::<WriteSet>::take();
+        let mut locks = CommitLocks::default();
         loop {
             let found = engine.block(|blocked| {
                 let set = &mut *set;
@@ -213,7 +218,9 @@ impl Table {
                 Change::Put(new) => set.write(table, key, Some(&new)),
                 Change::Delete => set.write(table, key, None),
             }
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
+            if let Outcome::Committed(_) =
+                self.db.commit_once(&mut locks, &mut set, options, None)?
+            {
                 return Ok(());
             }
         }

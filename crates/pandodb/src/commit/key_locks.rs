@@ -7,52 +7,58 @@ use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::time::Duration;
 
+use crate::commit::outcome::Outcome;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::locks::{Asked, LockName, LockOwner, LockWait, Mode, OwnerId};
+use crate::locks::{Asked, LockName, LockOwner, Mode, OwnerId, OwnerKind};
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, WaitReason};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Locked, StripeIndex, StripeUse};
 
 /// A lock of somebody else that a commit has met.
 #[derive(Debug)]
 pub(crate) struct Met {
-    stripe: StripeIndex,
+    stripe: u32,
     name: LockName,
     table: Arc<TableState>,
 }
 
-/// The locks of one commit.
+/// The locks of one commit, over all of its attempts.
 #[derive(Debug, Default)]
 pub(crate) struct CommitLocks {
-    /// The holder of the locks of the transaction that commits; or, of another commit, one that
-    /// waits for a lock which the commit has met.
+    /// The locks of the transaction that commits; or, of another commit, its passes, once it has
+    /// met a lock.
     pub(crate) owner: Option<Box<LockOwner>>,
-    /// The owner is of the commit itself.
-    has_passes: bool,
+    /// How long it waits, if not as long as the store says.
+    patience: Option<Duration>,
     /// The lock that the last attempt has met.
-    pub(crate) met: Option<Met>,
+    met: Option<Box<Met>>,
 }
 
 impl CommitLocks {
+    /// Those of a transaction: its owner, if it has locks, and how long it waits for others.
+    pub(crate) fn of_transaction(
+        owner: Option<Box<LockOwner>>,
+        patience: Option<Duration>,
+    ) -> Self {
+        Self {
+            owner,
+            patience,
+            met: None,
+        }
+    }
+
     /// Returns true if the commit has neither met locks nor holds any: most commits.
     #[inline]
-    pub(crate) fn are_none(&self) -> bool {
+    fn are_none(&self) -> bool {
         self.met.is_none() && self.owner.is_none()
     }
 
     /// Gives back all locks, and waits for none any longer.
     pub(crate) fn end(&mut self) {
         if !self.are_none() {
-            *self = Self::default();
-        }
-    }
-
-    /// After a conflict: a transaction may go on, with its locks.
-    pub(crate) fn end_passes(&mut self) {
-        if self.has_passes {
-            self.end();
+            (self.owner, self.met) = (None, None);
         }
     }
 }
@@ -71,10 +77,14 @@ fn step_of(asked: Asked) -> Step<()> {
 impl Engine {
     /// Returns an owner without locks, which waits for `patience`, or as long as the store says. It
     /// is as old as `age` says, or begins now.
-    pub(crate) fn lock_owner(&self, patience: Option<Duration>, age: Option<OwnerId>) -> LockOwner {
+    pub(crate) fn lock_owner(
+        &self,
+        kind: OwnerKind,
+        patience: Option<Duration>,
+        age: Option<OwnerId>,
+    ) -> LockOwner {
         let patience = patience.unwrap_or(self.options.lock_timeout);
-        let age = age.unwrap_or_else(|| self.locks.new_owner());
-        LockOwner::new(self.locks.clone(), age, patience)
+        LockOwner::new(self.locks.clone(), kind, age, patience)
     }
 
     /// The stripe of the lock of a whole table.
@@ -92,7 +102,8 @@ impl Engine {
         locks: &mut CommitLocks,
     ) -> Step<()> {
         if locked.is_marked() || self.locks.has_tables() {
-            locks.met = self.look_for_locks(set, locks.owner.as_deref());
+            let met = self.look_for_locks(set, locks.owner.as_deref());
+            locks.met = met.map(Box::new);
             if locks.met.is_some() {
                 return Err(Restart::Conflict.into());
             }
@@ -107,7 +118,7 @@ impl Engine {
             let table = &set.tables[table];
             let tree = table.tree?.id;
             let met = |stripe, name| {
-                let table = table.state.clone();
+                let (stripe, table) = (StripeIndex::number(stripe), table.state.clone());
                 Some(Met {
                     stripe,
                     name,
@@ -132,29 +143,49 @@ impl Engine {
     }
 
     /// Looks at the lock that the commit waits for, if it does.
+    #[inline]
     pub(crate) fn look_at_wait(&self, locks: &mut CommitLocks) -> Step<()> {
-        let owner = locks.owner.as_mut();
-        let looked = owner.map_or(Ok(Asked::Granted), |owner| owner.look());
-        self.after(looked, locks)
+        match &mut locks.owner {
+            None => Ok(()),
+            Some(owner) => {
+                let looked = owner.look();
+                self.after(looked, locks)
+            }
+        }
     }
 
-    /// Begins to wait for the lock that the commit has met, without stripes.
-    #[cold]
-    pub(crate) fn wait_for_met(&self, locks: &mut CommitLocks, met: &Met) -> Step<()> {
-        let owner = match &mut locks.owner {
-            Some(owner) => owner,
-            None => {
-                locks.has_passes = true;
-                locks.owner.insert(Box::new(self.lock_owner(None, None)))
-            }
-        };
-        if locks.has_passes {
-            // Whoever has no locks of its own waits without anything in hand.
-            owner.release_all();
+    /// Returns true if the attempt that has ended with `step` is to be made again: it has met a
+    /// lock, which is free by now. Begins to wait for one that is not, without stripes. The locks
+    /// are given back after a commit and after an error; a conflict leaves them to the next run.
+    #[inline]
+    pub(crate) fn after_attempt(
+        &self,
+        step: &Step<Outcome>,
+        locks: &mut CommitLocks,
+    ) -> Step<bool> {
+        match locks.are_none() {
+            true => Ok(false),
+            false => self.after_locks(step, locks),
         }
-        let place = (met.stripe.number(), &met.name);
+    }
+
+    #[cold]
+    fn after_locks(&self, step: &Step<Outcome>, locks: &mut CommitLocks) -> Step<bool> {
+        let Some(met) = locks.met.take() else {
+            match step {
+                Err(Unfinished::Wait(_)) | Ok(Outcome::Conflict { watched: false }) => {}
+                Ok(_) | Err(Unfinished::Error(_)) => locks.end(),
+            }
+            return Ok(false);
+        };
+        let owner = locks.owner.get_or_insert_with(|| {
+            let kind = OwnerKind::Commit;
+            Box::new(self.lock_owner(kind, locks.patience, None))
+        });
+        let place = (met.stripe, &met.name);
         let asked = owner.ask(place, Mode::Pass, &met.table.name, || ());
-        self.after(asked, locks)
+        self.after(asked, locks)?;
+        Ok(true)
     }
 
     /// Turns what a commit has asked for into a step; an error ends the commit.
@@ -180,7 +211,7 @@ impl Engine {
     }
 
     /// Locks `key` of a table for `owner`, in the tree that is returned; the next commit of the key
-    /// is its own. Does not block.
+    /// is its own. It may be taken away after `at_most`. Does not block.
     ///
     /// # Errors
     /// [`Error::LockTimeout`]; [`Error::Deadlock`], then it holds no locks any longer;
@@ -190,27 +221,30 @@ impl Engine {
         owner: &mut LockOwner,
         state: &TableState,
         key: &[u8],
+        at_most: Option<Duration>,
     ) -> Step<TreeId> {
         if self.store.life.is_closing() {
             return Err(Error::Closed.into());
         }
         step_of(owner.look()?)?;
-        let (tree, stripe) = {
-            // A batch that changes the table does so with the gate closed, and looks for locks
-            // then.
+        let tree = tree_of(state)?;
+        let stripe = self.stripes.of(tree, key);
+        let name = LockName::Key(tree, key.into());
+        if !owner.has(&name) {
+            let mode = Mode::Exclusive { at_most };
+            let mark = || self.stripes.mark(stripe);
+            step_of(owner.ask((stripe.number(), &name), mode, &state.name, mark)?)?;
+        }
+        {
+            // A batch that changes the table looks for locks with the gate closed. If it has not
+            // seen this one, it ends first, and then the table has another tree.
             let Some(_guard) = self.store.pool.gate().try_enter() else {
                 return Err(WaitReason::Gate.into());
             };
-            let tree = tree_of(state)?;
-            let stripe = self.stripes.of(tree, key);
-            let name = LockName::Key(tree, key.into());
-            if !owner.has(&name) {
-                let (place, mode) = ((stripe.number(), &name), Mode::Exclusive { at_most: None });
-                let mark = || self.stripes.mark(stripe);
-                step_of(owner.ask(place, mode, &state.name, mark)?)?;
+            if tree_of(state)? != tree {
+                return Err(Restart::Conflict.into());
             }
-            (tree, stripe)
-        };
+        }
         // A commit that took the stripe before it was marked has not looked for locks.
         match self.stripes.has_no_writer(stripe) {
             true => Ok(tree),
@@ -219,38 +253,52 @@ impl Engine {
     }
 
     /// Takes the turn of a transaction that has lost too often, and locks `tables` as a whole:
-    /// commits of others into them wait, for at most `at_most`. Blocks.
+    /// commits of others into them wait, for at most `at_most` from the end of this call. Blocks
+    /// for turns of others, which end.
     ///
     /// # Errors
-    /// As [`Engine::try_lock_key`].
+    /// [`Error::Deadlock`]; [`Error::Closed`].
     pub(crate) fn lock_tables(
         &self,
         owner: &mut LockOwner,
         tables: &[Arc<TableState>],
         at_most: Duration,
     ) -> Result<()> {
-        let mode = Mode::Exclusive {
-            at_most: Some(at_most),
-        };
-        let turn = (TURN_STRIPE, &LockName::Turn);
-        // Each turn ends, so this does, too.
-        while let Err(error) = self.block_for_lock(owner, turn, mode, "") {
-            match error {
-                Error::LockTimeout { .. } => {}
-                other => return Err(other),
+        loop {
+            let names = self.take_turn(owner, tables, at_most)?;
+            // Its time begins now. If it was taken away while the tables were waited for, again.
+            if names.iter().all(|name| owner.extend(name, at_most)) {
+                break;
             }
-        }
-        let trees = tables.iter().map(|state| (state.tree(), &state.name));
-        let trees = trees.filter_map(|(tree, name)| Some((tree?.id, name)));
-        let mut trees: Vec<(TreeId, &Box<str>)> = trees.collect();
-        trees.sort_unstable_by_key(|(tree, _)| tree.0);
-        for (tree, table) in trees {
-            let place = (self.table_stripe(tree).number(), &LockName::Table(tree));
-            self.block_for_lock(owner, place, mode, table)?;
+            owner.release_all();
         }
         // Commits that are inside may have entered before the locks could be seen.
         drop(self.store.pool.gate().close());
         Ok(())
+    }
+
+    fn take_turn(
+        &self,
+        owner: &mut LockOwner,
+        tables: &[Arc<TableState>],
+        at_most: Duration,
+    ) -> Result<Vec<LockName>> {
+        let mode = Mode::Exclusive {
+            at_most: Some(at_most),
+        };
+        let trees = tables.iter().map(|state| (state.tree(), &state.name));
+        let trees = trees.filter_map(|(tree, name)| Some((tree?.id, name)));
+        let mut trees: Vec<(TreeId, &Box<str>)> = trees.collect();
+        trees.sort_unstable_by_key(|(tree, _)| tree.0);
+        self.block_for_lock(owner, (TURN_STRIPE, &LockName::Turn), mode, "")?;
+        let mut names = vec![LockName::Turn];
+        for (tree, table) in trees {
+            let name = LockName::Table(tree);
+            let place = (self.table_stripe(tree).number(), &name);
+            self.block_for_lock(owner, place, mode, table)?;
+            names.push(name);
+        }
+        Ok(names)
     }
 
     /// Takes a lock for `owner`, unless it has it. Blocks.
@@ -270,36 +318,35 @@ impl Engine {
         })
     }
 
-    /// Returns a wait for a lock that a batch which changes tables has met. The gate is closed.
-    pub(crate) fn met_by_job(
+    /// Returns a lock that a batch which changes tables has to wait for. The gate is closed.
+    pub(crate) fn met_by_job(&self, set: &WriteSet, owner: Option<&LockOwner>) -> Option<Met> {
+        let changed = set.table_changes.iter();
+        let mut in_changed = changed.filter_map(|(table, _)| {
+            let table = &set.tables[*table];
+            let tree = table.tree?.id;
+            let (stripe, name) = self.locks.held_in(tree, owner.map(LockOwner::id))?;
+            Some(Met {
+                stripe,
+                name,
+                table: table.state.clone(),
+            })
+        });
+        in_changed
+            .next()
+            .or_else(|| self.look_for_locks(set, owner))
+    }
+
+    /// Begins to wait for the lock that a batch which changes tables has met.
+    pub(crate) fn ask_for_job(
         &self,
-        set: &WriteSet,
         owner: &mut Option<Box<LockOwner>>,
-    ) -> Result<Option<Arc<LockWait>>> {
-        loop {
-            let by = owner.as_deref();
-            let changed = set.table_changes.iter();
-            let in_changed = changed.clone().find_map(|(table, _)| {
-                let table = &set.tables[*table];
-                let tree = table.tree?.id;
-                let (stripe, name) = self.locks.held_in(tree, by.map(LockOwner::id))?;
-                Some((stripe, name, table.state.clone()))
-            });
-            let met = in_changed.or_else(|| {
-                let met = self.look_for_locks(set, by)?;
-                Some((met.stripe.number(), met.name, met.table))
-            });
-            let Some((stripe, name, table)) = met else {
-                return Ok(None);
-            };
-            let owner = owner.get_or_insert_with(|| Box::new(self.lock_owner(None, None)));
-            owner.release_all();
-            match owner.ask((stripe, &name), Mode::Pass, &table.name, || ())? {
-                // It was given back at this moment.
-                Asked::Granted => {}
-                Asked::Waits(wait) => return Ok(Some(wait)),
-            }
-        }
+        met: &Met,
+    ) -> Result<Asked> {
+        let owner = owner.get_or_insert_with(|| {
+            let kind = OwnerKind::Commit;
+            Box::new(self.lock_owner(kind, None, None))
+        });
+        owner.ask((met.stripe, &met.name), Mode::Pass, &met.table.name, || ())
     }
 }
 

@@ -6,7 +6,6 @@ use pando_tree::{Finger, Scratch};
 use pando_versions::VersionScratch;
 
 use crate::commit::delete_room::DeleteWait;
-use crate::commit::key_locks::CommitLocks;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::writes::set::{Value, WriteSet};
@@ -41,8 +40,6 @@ pub(crate) struct CommitScratch {
     pub(crate) replaced_bytes: Option<u64>,
     /// After a fault: further pages that the batch needs, besides the page of the fault.
     pub(crate) wanted: Vec<PageId>,
-    /// Locks of transactions: held, or met.
-    pub(crate) locks: CommitLocks,
 }
 
 impl CommitScratch {
@@ -54,7 +51,6 @@ impl CommitScratch {
         self.stripe_refusals = 0;
         self.delete_wait = DeleteWait::default();
         self.wanted.clear();
-        self.locks.end();
         self.tree.forget_leaf();
         let of_writes = self.order.capacity() * size_of::<usize>()
             + self.fingers.capacity() * size_of::<Finger>();
@@ -64,7 +60,6 @@ impl CommitScratch {
     /// Prepares it for another batch.
     pub(crate) fn begin_anew(&mut self) {
         self.reset();
-        self.locks.end();
         self.delete_wait = DeleteWait::default();
     }
 

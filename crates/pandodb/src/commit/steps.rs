@@ -35,6 +35,7 @@ use crate::commit::before_images::ReservedVersions;
 use crate::commit::check::Check;
 use crate::commit::entered::Entered;
 use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Engine;
@@ -42,30 +43,9 @@ use crate::error::{Error, Result};
 use crate::profile::{CommitStep, Steps};
 use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Unfinished, WaitReason};
+use crate::wait::reason::{Step, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
-
-/// How a commit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Committed at this LSN; None if there was nothing to write.
-    Committed(Option<Lsn>),
-    /// Something that was read or watched has changed.
-    Conflict {
-        /// A watched key has changed: running the batch again does not help.
-        watched: bool,
-    },
-}
-
-/// Gives back the locks of a commit that has ended with `step`.
-fn end_locks(locks: &mut CommitLocks, step: &Step<Outcome>) {
-    match step {
-        Err(Unfinished::Wait(_)) => {}
-        Ok(Outcome::Conflict { .. }) => locks.end_passes(),
-        Ok(Outcome::Committed(_)) | Err(Unfinished::Error(_)) => locks.end(),
-    }
-}
 
 /// Returns true if the write after the one at `at` may go into the same leaf.
 fn lie_together(fingers: &[Finger], at: usize) -> bool {
@@ -104,41 +84,32 @@ impl Engine {
     /// `scratch` what was derived from them: the caller refreshes both.
     ///
     /// `lent` is the number of frames that the operation lends to this step, if it has a pin share.
-    /// `check` says how its reads are checked. The locks of `scratch.locks` are given back after a
-    /// commit, and after an error.
+    /// `check` says how its reads are checked. `locks` are given back after a commit and after
+    /// an error.
     ///
     /// Does not block, but for one case: the commit of a transaction that has read ranges, or very
     /// many keys, closes the gate, and waits for those that are inside.
     pub(crate) fn try_commit(
         &self,
         set: &WriteSet,
-        scratch: &mut CommitScratch,
+        (scratch, locks): (&mut CommitScratch, &mut CommitLocks),
         lent: Option<u64>,
         mut check: Check<'_, '_>,
     ) -> Step<Outcome> {
-        if !scratch.locks.are_none() {
-            self.look_at_wait(&mut scratch.locks)?;
-        }
+        self.look_at_wait(locks)?;
         loop {
-            let step = self.attempt_commit(set, scratch, lent, &mut check);
-            if scratch.locks.are_none() {
+            let step = self.attempt_commit(set, (scratch, locks), lent, &mut check);
+            if !self.after_attempt(&step, locks)? {
                 return step;
-            }
-            match scratch.locks.met.take() {
-                Some(met) => self.wait_for_met(&mut scratch.locks, &met)?,
-                None => {
-                    end_locks(&mut scratch.locks, &step);
-                    return step;
-                }
             }
         }
     }
 
-    /// As [`Engine::try_commit`], until it meets a lock: then `scratch.locks` says which.
+    /// As [`Engine::try_commit`], until it meets a lock: then `locks` says which.
     fn attempt_commit(
         &self,
         set: &WriteSet,
-        scratch: &mut CommitScratch,
+        (scratch, locks): (&mut CommitScratch, &mut CommitLocks),
         lent: Option<u64>,
         check: &mut Check<'_, '_>,
     ) -> Step<Outcome> {
@@ -161,7 +132,7 @@ impl Engine {
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;
         let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
-        self.stop_at_locks(set, &locked, &mut scratch.locks)?;
+        self.stop_at_locks(set, &locked, locks)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either visible here, or comes after this

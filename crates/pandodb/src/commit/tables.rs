@@ -21,6 +21,7 @@ use pando_wal::LogReservation;
 
 use crate::changes::tables::Change;
 use crate::commit::delete_room::DeleteWait;
+use crate::commit::key_locks::Met;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::locks::{Asked, LockWait};
@@ -36,11 +37,20 @@ const PAGES_PER_CHANGE: u64 = 16;
 /// Most leaves of the system trees that stay pinned between the check and the change.
 const PINNED_MAX: usize = 8;
 
-/// Result of one attempt to run a job.
+/// Result of running a job.
 enum JobStep {
     Ended(JobEnd),
-    /// It has met a lock of a transaction.
+    /// It waits for a lock of a transaction.
     Waits(Arc<LockWait>),
+}
+
+/// Result of one attempt to run a job.
+enum Once {
+    Ended(JobEnd),
+    /// It has to begin again.
+    Again,
+    /// It has met a lock of a transaction.
+    Met(Met),
 }
 
 impl Engine {
@@ -70,6 +80,7 @@ impl Engine {
                 return job.end(Ok(end));
             }
             Err(error) => {
+                self.count_lock_error(&error);
                 drop(work);
                 return job.end(Err(error));
             }
@@ -96,18 +107,24 @@ impl Engine {
             return Ok(JobStep::Waits(wait));
         }
         loop {
-            if let Some(step) = self.change_tables_once(work, &mut replaced_bytes)? {
-                return Ok(step);
-            }
+            let end = match self.change_tables_once(work, &mut replaced_bytes)? {
+                Once::Ended(end) => end,
+                Once::Again => continue,
+                Once::Met(met) => match self.ask_for_job(&mut work.owner, &met)? {
+                    Asked::Granted => continue,
+                    Asked::Waits(wait) => return Ok(JobStep::Waits(wait)),
+                },
+            };
+            return Ok(JobStep::Ended(end));
         }
     }
 
-    /// As [`Engine::change_tables`]; None if it has to begin again.
+    /// Makes one attempt of [`Engine::change_tables`].
     fn change_tables_once(
         &self,
         JobWork { set, owner }: &mut JobWork,
         replaced_bytes: &mut Option<u64>,
-    ) -> Result<Option<JobStep>> {
+    ) -> Result<Once> {
         self.check_writable()?;
         if set.reads.is_empty() && set.watched.is_empty() {
             set.refresh_trees_of_changes();
@@ -120,8 +137,7 @@ impl Engine {
             .clone()
             .any(|name| self.store.tables.get(name).is_some())
         {
-            let end = JobEnd::Conflict { watched: false };
-            return Ok(Some(JobStep::Ended(end)));
+            return Ok(Once::Ended(JobEnd::Conflict { watched: false }));
         }
         self.store.tables.check_room(&mut names)?;
         let new_trees = self.new_trees(set)?;
@@ -147,15 +163,15 @@ impl Engine {
         let token = self.store.pool.apply_token(&closed);
         let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
         if saves.is_none() || garbage < self.garbage_pages(set) {
-            return Ok(None);
+            return Ok(Once::Again);
         }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
         // stamp.
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
-            return Ok(Some(JobStep::Ended(JobEnd::Conflict { watched })));
+            return Ok(Once::Ended(JobEnd::Conflict { watched }));
         }
-        if let Some(wait) = self.met_by_job(set, owner)? {
-            return Ok(Some(JobStep::Waits(wait)));
+        if let Some(met) = self.met_by_job(set, owner.as_deref()) {
+            return Ok(Once::Met(met));
         }
         self.check_empty(set)?;
         let _pinned = self.pin_for_changes(set)?;
@@ -166,7 +182,7 @@ impl Engine {
         drop((blocks_reserved, ids, versions));
         self.store.statistics.tick(Ticker::Commits, 1);
         self.garbage_wanted();
-        Ok(Some(JobStep::Ended(JobEnd::Committed(lsn))))
+        Ok(Once::Ended(JobEnd::Committed(lsn)))
     }
 
     /// Reserves room in the log and blocks. Blocks.

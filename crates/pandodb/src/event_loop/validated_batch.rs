@@ -8,9 +8,10 @@ use pando_tree::{Tree, ValueReader};
 use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::commit::check::Check;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
-use crate::commit::steps::Outcome;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Pending, Polled, polled};
@@ -32,6 +33,8 @@ pub struct ValidatedBatch {
     pub(crate) set: WriteSet,
     /// Has to be reset whenever `set` changes.
     pub(crate) scratch: CommitScratch,
+    /// Of all commits since the last reset.
+    locks: CommitLocks,
     pub(crate) reader: ValueReader,
     /// What its runs have read, played back to the next run.
     pub(crate) log: ReadLog,
@@ -80,6 +83,7 @@ impl ValidatedBatch {
             engine: db.engine().clone(),
             set: WriteSet::default(),
             scratch: CommitScratch::default(),
+            locks: CommitLocks::default(),
             reader: ValueReader::new(),
             log: ReadLog::default(),
             job: None,
@@ -95,6 +99,7 @@ impl ValidatedBatch {
         self.set.clear();
         self.log.clear();
         self.scratch.begin_anew();
+        self.locks.end();
         self.conflicts = 0;
         self.refreshed = None;
     }
@@ -296,6 +301,7 @@ impl ValidatedBatch {
             engine,
             set,
             scratch,
+            locks,
             reader,
             log,
             ..
@@ -306,7 +312,7 @@ impl ValidatedBatch {
             true => Check::Look(&mut look),
             false => Check::Stamps,
         };
-        let step = engine.try_commit(set, scratch, None, check);
+        let step = engine.try_commit(set, (scratch, locks), None, check);
         let looked = look.end();
         set.debt.add(looked.debt);
         for (place, stamp) in looked.fresh {

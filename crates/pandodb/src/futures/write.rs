@@ -6,23 +6,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pando_format::Lsn;
-use pando_sync::Arc;
+use pando_sync::{Arc, Mutex, Rank};
 use pando_wal::Acknowledge;
 
 use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::commit::check::Check;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
-use crate::commit::steps::Outcome;
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
+use crate::locks::LockWait;
 use crate::options::WriteOptions;
 use crate::state::helper::Answer;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Unfinished};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
 /// A batch on its way to its commit.
@@ -30,6 +32,7 @@ use crate::writes::set::WriteSet;
 struct Work {
     set: WriteSet,
     scratch: CommitScratch,
+    locks: CommitLocks,
     /// A key to be deleted if it exists; `set` then follows from the look at it.
     look: Option<(Arc<TableState>, Key)>,
     /// The key was found, and `set` has the delete.
@@ -44,6 +47,15 @@ struct CommitEnd {
     lsn: Option<Lsn>,
     /// The key of the delete existed.
     existed: bool,
+}
+
+/// What the helper has done.
+#[derive(Debug, Clone)]
+enum Helped {
+    Ended(CommitEnd),
+    /// Nobody waits for a lock in the helper's thread, where others wait for their turn, perhaps
+    /// those who hold it.
+    Waits(Arc<Mutex<Option<Box<Work>>>>, Arc<LockWait>),
 }
 
 impl Work {
@@ -73,7 +85,8 @@ impl Work {
             self.scratch.reset();
             self.looked = true;
         }
-        match engine.try_commit(&self.set, &mut self.scratch, lent, Check::Stamps)? {
+        let memory = (&mut self.scratch, &mut self.locks);
+        match engine.try_commit(&self.set, memory, lent, Check::Stamps)? {
             Outcome::Committed(lsn) => Ok(Some(CommitEnd { lsn, existed: true })),
             Outcome::Conflict { .. } => {
                 self.looked = false;
@@ -86,17 +99,25 @@ impl Work {
         }
     }
 
-    /// Runs it to its end. Blocks.
-    fn run(mut self, engine: &Engine) -> Result<CommitEnd> {
+    /// Runs it to its end, or until it has to wait for a lock. Blocks.
+    fn run(mut self, engine: &Engine) -> Result<Helped> {
         loop {
             let end = engine.block(|blocked| {
                 let writes = self.set.len().max(1);
                 let end = self.step(engine, blocked.lend(writes));
                 blocked.wanted.append(&mut self.scratch.wanted);
-                end
+                match end {
+                    Err(Unfinished::Wait(WaitReason::Lock(wait))) => Ok(Err(wait)),
+                    other => other.map(Ok),
+                }
             })?;
-            if let Some(end) = end {
-                return Ok(end);
+            match end {
+                Ok(Some(end)) => return Ok(Helped::Ended(end)),
+                Ok(None) => {}
+                Err(wait) => {
+                    let work = Arc::new(Mutex::new(Rank::Leaf, Some(Box::new(self))));
+                    return Ok(Helped::Waits(work, wait));
+                }
             }
         }
     }
@@ -111,7 +132,7 @@ impl Work {
 enum CommitPhase {
     Commit(Work),
     /// The helper has it.
-    Helped(Arc<Answer<CommitEnd>>),
+    Helped(Arc<Answer<Helped>>),
     /// Committed; the future waits for the log.
     Durable(CommitEnd),
     Ended,
@@ -194,7 +215,14 @@ impl PendingWrite {
                     }
                 }
                 CommitPhase::Helped(answer) => match answer.poll(waker)? {
-                    Poll::Ready(end) => end,
+                    Poll::Ready(Helped::Ended(end)) => end,
+                    Poll::Ready(Helped::Waits(work, wait)) => {
+                        let work = work.lock().take().expect("one future takes it");
+                        self.phase = CommitPhase::Commit(*work);
+                        self.waits = Waits::default();
+                        self.waits.reason = Some(WaitReason::Lock(wait));
+                        continue;
+                    }
                     Poll::Pending => return Poll::Pending,
                 },
                 CommitPhase::Durable(end) => {

@@ -7,24 +7,33 @@ use pando_sync::Arc;
 use crate::locks::name::OwnerId;
 use crate::locks::wait::LockWait;
 
-/// The waits of owners that hold something, with the stripes of what they wait for.
+/// The wait of one owner.
+#[derive(Debug)]
+pub(super) struct Edge {
+    pub(super) age: OwnerId,
+    /// Stripe of what it waits for.
+    pub(super) stripe: u32,
+    pub(super) wait: Arc<LockWait>,
+}
+
+/// The waits of owners that hold something.
 #[derive(Debug, Default)]
-pub(super) struct Graph(HashMap<OwnerId, (u32, Arc<LockWait>)>);
+pub(super) struct Graph(HashMap<OwnerId, Edge>);
 
 impl Graph {
-    /// Adds the wait of `owner`.
-    pub(super) fn begin(&mut self, owner: OwnerId, stripe: u32, wait: Arc<LockWait>) {
-        let before = self.0.insert(owner, (stripe, wait));
+    /// Adds the wait of `owner`, which has this age.
+    pub(super) fn begin(&mut self, owner: OwnerId, age: OwnerId, stripe: u32, wait: Arc<LockWait>) {
+        let before = self.0.insert(owner, Edge { age, stripe, wait });
         assert!(before.is_none(), "an owner waits once");
     }
 
     /// Removes the wait of `owner`, and returns it.
-    pub(super) fn end(&mut self, owner: OwnerId) -> Option<(u32, Arc<LockWait>)> {
+    pub(super) fn end(&mut self, owner: OwnerId) -> Option<Edge> {
         self.0.remove(&owner)
     }
 
     /// Returns the wait of `owner`.
-    pub(super) fn wait_of(&self, owner: OwnerId) -> Option<&(u32, Arc<LockWait>)> {
+    pub(super) fn wait_of(&self, owner: OwnerId) -> Option<&Edge> {
         self.0.get(&owner)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant};
 
-use crate::locks::name::OwnerId;
+use crate::locks::name::{LockName, OwnerId};
 use crate::locks::wait::{LockWait, WaitEnd};
 
 /// How a lock is wanted.
@@ -34,7 +34,15 @@ pub(super) struct Lock {
     holder: Option<(OwnerId, Option<Instant>)>,
     /// Commits that need not wait again, and when that may be taken away.
     passes: Vec<(OwnerId, Instant)>,
+    /// By ticket.
     queue: VecDeque<Queued>,
+    /// Number of tickets so far.
+    tickets: u64,
+}
+
+/// Returns when what begins now, and lasts `at_most`, ends.
+fn end_of(at_most: Option<Duration>, now: Instant) -> Option<Instant> {
+    now.checked_add(at_most?)
 }
 
 /// Waits that have ended, to be notified without the lock of the shard.
@@ -72,7 +80,7 @@ impl Lock {
                 if others || !self.queue.is_empty() {
                     return false;
                 }
-                self.holder = Some((owner, at_most.map(|time| now + time)));
+                self.holder = Some((owner, end_of(at_most, now)));
                 true
             }
             // It needs no entry: whoever comes later waits for the stripe anyway.
@@ -80,13 +88,21 @@ impl Lock {
         }
     }
 
-    /// Puts `owner` into the queue.
-    pub(super) fn enqueue(&mut self, owner: OwnerId, mode: Mode, wait: Arc<LockWait>) {
-        debug_assert!(
-            self.queue.iter().all(|queued| queued.owner != owner),
-            "an owner waits once"
-        );
-        self.queue.push_back(Queued { owner, mode, wait });
+    /// Puts `owner` into the queue, for the lock of this name, until `deadline`.
+    pub(super) fn enqueue(
+        &mut self,
+        owner: OwnerId,
+        mode: Mode,
+        (name, deadline): (&LockName, Instant),
+    ) -> Arc<LockWait> {
+        self.tickets += 1;
+        let wait = Arc::new(LockWait::new(name.clone(), self.tickets, deadline));
+        self.queue.push_back(Queued {
+            owner,
+            mode,
+            wait: wait.clone(),
+        });
+        wait
     }
 
     /// Takes back what `owner` holds of it.
@@ -140,16 +156,27 @@ impl Lock {
         waits.extend(self.queue.iter().map(|queued| queued.wait.clone()));
     }
 
-    /// Adds those for whom `owner`, who is in the queue, waits: those who have it, and those who
-    /// came earlier.
-    pub(super) fn blockers(&self, owner: OwnerId, blockers: &mut Vec<OwnerId>) {
-        let Some(at) = self.queue.iter().position(|queued| queued.owner == owner) else {
-            return;
-        };
-        blockers.extend(self.holder.map(|(holder, _)| holder));
-        blockers.extend(self.passes.iter().map(|(one, _)| *one));
-        blockers.extend(self.queue.range(..at).map(|queued| queued.owner));
-        blockers.retain(|one| *one != owner);
+    /// Lets `owner`, if it holds it, hold it for `at_most` from now on. Returns whether it does.
+    pub(super) fn extend(&mut self, owner: OwnerId, at_most: Duration, now: Instant) -> bool {
+        let is_holder = self.holder.is_some_and(|(holder, _)| holder == owner);
+        if is_holder {
+            self.holder = Some((owner, end_of(Some(at_most), now)));
+        }
+        is_holder
+    }
+
+    /// Adds those for whom the waiter with this ticket waits: those who hold the lock, and those
+    /// who came earlier, but for tickets up to `known`.
+    pub(super) fn blockers(&self, ticket: u64, known: Option<u64>, blockers: &mut Vec<OwnerId>) {
+        if known.is_none() {
+            blockers.extend(self.holder.map(|(holder, _)| holder));
+            blockers.extend(self.passes.iter().map(|(one, _)| *one));
+        }
+        let up_to = |last: u64| self.queue.partition_point(|one| one.wait.ticket <= last);
+        let (from, to) = (known.map_or(0, up_to), up_to(ticket));
+        let earlier = self.queue.range(from.min(to)..to);
+        let earlier = earlier.filter(|queued| queued.wait.ticket != ticket);
+        blockers.extend(earlier.map(|queued| queued.owner));
     }
 
     /// Gives it to the first in the queue: to one locker, or to all commits up to the next locker.
@@ -163,7 +190,7 @@ impl Lock {
                     if !self.passes.iter().all(own) {
                         return;
                     }
-                    self.holder = Some((first.owner, at_most.map(|time| now + time)));
+                    self.holder = Some((first.owner, end_of(at_most, now)));
                 }
                 Mode::Pass => self.passes.push((first.owner, now + PASS_FOR)),
             }

@@ -16,20 +16,22 @@
 //! finds a marked stripe without any lock takes the mark away under the lock of the shard, under
 //! which marks are set, too.
 //!
-//! Batches that change tables close the gate, and take no stripes. A lock is entered inside the
-//! gate, with the tree that the table has then; a batch that changes the table finds it in the
-//! table of locks, and waits, outside of the gate.
+//! Batches that change tables close the gate, take no stripes, and look for locks then. A locker
+//! enters the lock first, and the gate afterwards, where it sees whether the table still has the
+//! tree whose key it has locked. Either the batch finds the lock, and waits outside of the gate; or
+//! it had closed the gate before, and the locker sees another tree.
 //!
 //! # Who waits
 //!
 //! Lockers wait in the queue of the lock, first come, first served. So do commits that meet a lock
-//! of somebody else: they hold nothing meanwhile, and when their turn comes they get a *pass*,
-//! which says only that they need not wait again. Passes are shared, and a pass that is not used
-//! soon is taken away: nobody waits for an event loop that has forgotten its commit.
+//! of somebody else. When their turn comes they get a *pass*, which says only that they need not
+//! wait for this lock again, also if they begin anew after a conflict. Passes are shared, and a
+//! pass that is not used soon is taken away: nobody waits for an event loop that has forgotten its
+//! commit, nor for a commit that waits for another lock.
 //!
-//! A locker that holds something and begins to wait looks for a cycle of waits (`cycles`), and the
-//! youngest in it gets [`Error::Deadlock`](crate::Error::Deadlock). Waits begin one at a time in
-//! that respect, and no wait gets longer later on, so the last wait of a cycle finds it.
+//! A transaction that holds something and begins to wait looks for a cycle of waits (`cycles`), and
+//! the youngest in it gets [`Error::Deadlock`](crate::Error::Deadlock). Waits begin one at a time
+//! in that respect, and no wait gets longer later on, so the last wait of a cycle finds it.
 
 mod cycles;
 mod graph;
@@ -41,6 +43,6 @@ mod wait;
 
 pub(crate) use lock::Mode;
 pub(crate) use name::{LockName, OwnerId};
-pub(crate) use owner::{Asked, LockOwner};
+pub(crate) use owner::{Asked, LockOwner, OwnerKind};
 pub(crate) use table::LockTable;
 pub(crate) use wait::LockWait;

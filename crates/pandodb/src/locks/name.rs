@@ -36,6 +36,7 @@ impl LockName {
     }
 }
 
-/// Number of an owner. Of two, the one with the larger number has begun later.
+/// Number of an owner. The age of an owner is such a number, too: of two, the one with the larger
+/// number is younger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OwnerId(pub(super) u64);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use pando_sync::Arc;
-use pando_sync::time::{self, Duration};
+use pando_sync::time::{self, Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::locks::cycles::break_cycles;
@@ -12,16 +12,33 @@ use crate::locks::name::{LockName, OwnerId};
 use crate::locks::table::LockTable;
 use crate::locks::wait::{LockWait, WaitEnd};
 
+/// The longest wait.
+const PATIENCE_MAX: Duration = Duration::from_hours(24 * 365);
+
 /// Holds locks until it is dropped. It waits for one lock at a time.
 #[derive(Debug)]
 pub(crate) struct LockOwner {
     locks: Arc<LockTable>,
     id: OwnerId,
-    /// How long it waits for one lock.
+    /// Its number, or that of an owner before it whose work it does again.
+    age: OwnerId,
+    kind: OwnerKind,
+    /// How long one call waits for locks.
     patience: Duration,
+    /// When the present call gives up; None before its first wait.
+    deadline: Option<Instant>,
     /// What it holds, with the stripe of each.
     held: HashMap<LockName, u32>,
     waiting: Option<Waiting>,
+}
+
+/// Who an owner is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerKind {
+    /// Keeps its locks until it ends: it may be in a cycle of waits.
+    Transaction,
+    /// Has passes only. These end by themselves, so nobody waits for it for ever.
+    Commit,
 }
 
 #[derive(Debug)]
@@ -40,12 +57,21 @@ pub(crate) enum Asked {
 }
 
 impl LockOwner {
-    /// Makes one that holds nothing.
-    pub(crate) fn new(locks: Arc<LockTable>, id: OwnerId, patience: Duration) -> Self {
+    /// Makes one that holds nothing. Its calls wait for `patience`, but for a year at most.
+    pub(crate) fn new(
+        locks: Arc<LockTable>,
+        kind: OwnerKind,
+        age: Option<OwnerId>,
+        patience: Duration,
+    ) -> Self {
+        let id = locks.new_owner();
         Self {
             locks,
             id,
-            patience,
+            age: age.unwrap_or(id),
+            kind,
+            patience: patience.min(PATIENCE_MAX),
+            deadline: None,
             held: HashMap::new(),
             waiting: None,
         }
@@ -53,6 +79,25 @@ impl LockOwner {
 
     pub(crate) fn id(&self) -> OwnerId {
         self.id
+    }
+
+    /// Begins a call: its waits together last as long as the patience.
+    pub(crate) fn begin_call(&mut self) {
+        assert!(self.waiting.is_none(), "a wait of another call");
+        self.deadline = None;
+    }
+
+    /// Begins a call that waits for `patience`. Returns how long calls have waited before.
+    pub(crate) fn set_patience(&mut self, patience: Duration) -> Duration {
+        self.begin_call();
+        std::mem::replace(&mut self.patience, patience.min(PATIENCE_MAX))
+    }
+
+    /// Holds the lock, which may be taken away from it, for `at_most` from now on. Returns false if
+    /// it was taken away before.
+    pub(crate) fn extend(&mut self, name: &LockName, at_most: Duration) -> bool {
+        let stripe = self.held.get(name);
+        stripe.is_some_and(|stripe| self.locks.extend((*stripe, name), self.id, at_most))
     }
 
     /// Returns whether it holds the lock, or has a pass.
@@ -78,10 +123,11 @@ impl LockOwner {
             self.note(stripe, name, mode);
             return Ok(Asked::Granted);
         }
-        let deadline = time::now() + self.patience;
-        // Whoever holds nothing is in no cycle.
+        let deadline = *self
+            .deadline
+            .get_or_insert_with(|| time::now() + self.patience);
         let locks = self.locks.clone();
-        let graph = (!self.held.is_empty()).then(|| locks.graph.lock());
+        let graph = self.may_block().then(|| locks.graph.lock());
         let Some(wait) = locks.grant_or_wait(place, wish, deadline, &mark) else {
             drop(graph);
             self.note(stripe, name, mode);
@@ -93,7 +139,7 @@ impl LockOwner {
             wait: wait.clone(),
         });
         if let Some(mut graph) = graph {
-            graph.begin(self.id, stripe, wait.clone());
+            graph.begin(self.id, self.age, stripe, wait.clone());
             let mut ended = Ended::new();
             let gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
             drop(graph);
@@ -105,6 +151,12 @@ impl LockOwner {
             }
         }
         Ok(Asked::Waits(wait))
+    }
+
+    /// Returns whether others may wait for it until it gives something back. Whoever holds nothing
+    /// is in no cycle.
+    fn may_block(&self) -> bool {
+        self.kind == OwnerKind::Transaction && !self.held.is_empty()
     }
 
     /// Notes what it was given at once. A pass that was not waited for has no entry in the table.
@@ -151,7 +203,7 @@ impl LockOwner {
     /// Forgets the wait, which has ended.
     fn end_wait(&mut self) -> Waiting {
         let waiting = self.waiting.take().expect("it waits");
-        if !self.held.is_empty() {
+        if self.may_block() {
             self.locks.graph.lock().end(self.id);
         }
         waiting

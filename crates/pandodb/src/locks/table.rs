@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pando_format::TreeId;
 use pando_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use pando_sync::time::{self, Instant};
+use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{Arc, Mutex, MutexGuard, Rank};
 
 use crate::locks::graph::Graph;
@@ -132,6 +132,7 @@ impl LockTable {
         }
         // Under the lock of the shard, so that it is never too small by a wait that goes on.
         match waits >= waited {
+            _ if waits == waited => 0,
             true => self.waiting.fetch_add(waits - waited, Ordering::SeqCst),
             false => self.waiting.fetch_sub(waited - waits, Ordering::SeqCst),
         };
@@ -169,9 +170,7 @@ impl LockTable {
             if lock.try_grant(owner, mode, now) {
                 return None;
             }
-            let wait = Arc::new(LockWait::new(name.clone(), deadline));
-            lock.enqueue(owner, mode, wait.clone());
-            Some(wait)
+            Some(lock.enqueue(owner, mode, (name, deadline)))
         })
     }
 
@@ -205,18 +204,30 @@ impl LockTable {
         self.change_quietly(place, change).1
     }
 
-    /// Adds those for whom `owner` waits, if it waits for this lock.
+    /// As [`Lock::blockers`]: adds nobody if the wait has ended.
     pub(super) fn blockers(
         &self,
-        (stripe, name): (u32, &LockName),
-        owner: OwnerId,
+        (stripe, wait): (u32, &LockWait),
+        known: Option<u64>,
         blockers: &mut Vec<OwnerId>,
     ) {
         let shard = self.shard(stripe);
         let mut locks = shard.get(&stripe).into_iter().flatten();
-        if let Some((_, lock)) = locks.find(|(known, _)| known == name) {
-            lock.blockers(owner, blockers);
+        if let Some((_, lock)) = locks.find(|(name, _)| *name == wait.name)
+            && wait.ended().is_none()
+        {
+            lock.blockers(wait.ticket, known, blockers);
         }
+    }
+
+    /// As [`Lock::extend`].
+    pub(super) fn extend(
+        &self,
+        place: (u32, &LockName),
+        owner: OwnerId,
+        at_most: Duration,
+    ) -> bool {
+        self.change(place, |lock, _| lock.extend(owner, at_most, time::now()))
     }
 
     /// Returns whether a commit of `owner` that writes the key has to wait. Calls `unmark` under

@@ -18,6 +18,8 @@ const VICTIM: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct LockWait {
     pub(crate) name: LockName,
+    /// Its number at the lock: of two in the queue, the one with the larger number came later.
+    pub(super) ticket: u64,
     /// When the waiter gives up.
     pub(crate) deadline: Instant,
     /// Changed under the lock of the shard, from waiting to one of the others.
@@ -33,9 +35,10 @@ pub(super) enum WaitEnd {
 }
 
 impl LockWait {
-    pub(super) fn new(name: LockName, deadline: Instant) -> Self {
+    pub(super) fn new(name: LockName, ticket: u64, deadline: Instant) -> Self {
         Self {
             name,
+            ticket,
             deadline,
             state: AtomicU8::new(WAITING),
             ended: WaitList::new(),

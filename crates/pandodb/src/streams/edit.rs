@@ -9,7 +9,8 @@ use pando_tree::ValueReader;
 use crate::api::batch::Batch;
 use crate::api::table::Table;
 use crate::blobs::value::LargeValue;
-use crate::commit::steps::Outcome;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::options::WriteOptions;
@@ -189,6 +190,7 @@ impl Table {
         let engine = self.db.engine();
         engine.check_key(key)?;
         let mut set = WriteSet::default();
+        let mut locks = CommitLocks::default();
         loop {
             let state = &self.state;
             set.clear();
@@ -205,7 +207,9 @@ impl Table {
                 Changed::Value(value) => set.write(table, key, Some(&value)),
                 Changed::Chunks(value) => set.write_large(table, key, value),
             }
-            if let Outcome::Committed(_) = self.db.commit_once(&mut set, options, None)? {
+            if let Outcome::Committed(_) =
+                self.db.commit_once(&mut locks, &mut set, options, None)?
+            {
                 return Ok(len);
             }
         }

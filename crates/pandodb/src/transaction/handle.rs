@@ -10,10 +10,11 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use crate::api::db::Db;
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
+use crate::commit::key_locks::CommitLocks;
+use crate::commit::outcome::Outcome;
 use crate::commit::state_check::StateCheck;
-use crate::commit::steps::Outcome;
 use crate::error::{ConflictKind, Error, Result};
-use crate::locks::LockOwner;
+use crate::locks::{LockOwner, OwnerId};
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::{Mark, Own, WriteSet};
@@ -55,8 +56,9 @@ pub struct Transaction {
     /// The keys that it writes, by table: of the writes before `ordered`. Used by ranges.
     pub(crate) own_keys: BTreeSet<(usize, Vec<u8>)>,
     pub(crate) ordered: usize,
-    /// Its locks, once it has asked for one.
-    pub(crate) owner: Option<Box<LockOwner>>,
+    pub(crate) locks: CommitLocks,
+    /// How old its locks are, if it is run again.
+    pub(crate) age: Option<OwnerId>,
     /// Why it has to be run again.
     pub(crate) lost: Option<Error>,
     /// The savepoints to which it can go back, with their numbers, ascending.
@@ -75,14 +77,15 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`]; [`Error::Io`] in a process that was forked from the one with the store.
     pub fn begin(&self, options: TransactionOptions) -> Result<Transaction> {
-        self.begin_as(options, None)
+        self.begin_as(options, None, None)
     }
 
-    /// As [`Db::begin`], with the locks of `owner`.
+    /// As [`Db::begin`], with the locks of `owner`, or locks as old as `age` says.
     pub(crate) fn begin_as(
         &self,
         options: TransactionOptions,
         owner: Option<Box<LockOwner>>,
+        age: Option<OwnerId>,
     ) -> Result<Transaction> {
         self.engine().store.check_process()?;
         if self.engine().store.life.is_closing() {
@@ -96,7 +99,8 @@ impl Db {
             reads: ReadSet::new(options.read_set_bytes),
             own_keys: BTreeSet::new(),
             ordered: 0,
-            owner,
+            locks: CommitLocks::of_transaction(owner, options.lock_timeout),
+            age,
             lost: None,
             savepoints: Vec::new(),
         })
@@ -313,12 +317,13 @@ impl Transaction {
             }
             check.share_stripes(engine, &mut self.set);
         }
+        if let Some(owner) = &mut self.locks.owner {
+            owner.begin_call();
+        }
         loop {
             let set = &mut self.set;
-            let (owner, options) = (&mut self.owner, self.options.write);
-            let outcome = self
-                .db
-                .commit_once_with(owner, set, options, check.as_mut())?;
+            let (locks, options) = (&mut self.locks, self.options.write);
+            let outcome = self.db.commit_once(locks, set, options, check.as_mut())?;
             match outcome {
                 Outcome::Committed(lsn) => return Ok(lsn),
                 Outcome::Conflict { .. } => {

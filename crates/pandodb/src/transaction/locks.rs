@@ -6,6 +6,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::state_check::StateCheck;
 use crate::error::{Error, Result};
+use crate::locks::OwnerKind;
 use crate::transaction::handle::Transaction;
 
 impl Transaction {
@@ -48,6 +49,9 @@ impl Transaction {
         let mut keys: Vec<&[u8]> = keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
+        if let Some(owner) = &mut self.locks.owner {
+            owner.begin_call();
+        }
         for key in keys {
             self.lock_key(table, key)?;
         }
@@ -68,11 +72,12 @@ impl Transaction {
     fn lock_key(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         let engine = self.db.engine();
         engine.check_key(key)?;
-        let timeout = self.options.lock_timeout;
-        let owner = self
-            .owner
-            .get_or_insert_with(|| Box::new(engine.lock_owner(timeout, None)));
-        let locked = engine.block(|_| engine.try_lock_key(owner, &table.state, key));
+        let (timeout, age) = (self.options.lock_timeout, self.age);
+        let owner = self.locks.owner.get_or_insert_with(|| {
+            let kind = OwnerKind::Transaction;
+            Box::new(engine.lock_owner(kind, timeout, age))
+        });
+        let locked = engine.block(|_| engine.try_lock_key(owner, &table.state, key, None));
         let checked = locked.and_then(|tree| match &self.snapshot {
             Some(snapshot) => self.check_unwritten(snapshot, table, (tree, key)),
             None => Ok(()),
@@ -101,7 +106,7 @@ impl Transaction {
     fn end_if_lost(&mut self, error: &Error) {
         if error.is_conflict() {
             self.lost = Some(error.clone());
-            self.owner = None;
+            self.locks.end();
         }
     }
 

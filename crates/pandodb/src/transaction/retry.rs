@@ -29,9 +29,9 @@ impl Db {
     /// from the fifth conflict on it locks the keys that it has lost before it runs `f` again, and
     /// from the eighth on commits of others into the tables that it has touched wait while it runs.
     /// So it ends, unless `f` takes longer than [`crate::Builder::lock_timeout`]: then it may
-    /// return the conflict. It never succeeds if `f` itself changes what it reads in another way,
-    /// by a [`crate::Table`] or another transaction: then it returns a conflict, or
-    /// [`Error::LockTimeout`].
+    /// return the conflict. If `f` writes to these tables in another way, by a [`crate::Table`] or
+    /// another transaction, it waits for itself for as long; if it changes what it reads, it never
+    /// succeeds, and returns a conflict or [`Error::LockTimeout`].
     ///
     /// ```
     /// # fn main() -> Result<(), pandodb::Error> {
@@ -58,7 +58,8 @@ impl Db {
     ///
     /// # Errors
     /// Those of `f`, and of [`Transaction::commit`], conflicts only as said above.
-    /// [`Error::LockTimeout`] if somebody else holds a lock for too long.
+    /// [`Error::LockTimeout`] if the commit writes a key that somebody else has locked for too
+    /// long.
     pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::default(), f)
     }
@@ -74,17 +75,12 @@ impl Db {
     ) -> Result<T> {
         let mut precedence = Precedence::default();
         loop {
-            let mut transaction = match precedence.locks(self, options) {
-                Ok(locks) => self.begin_as(options, locks)?,
-                Err(Error::Deadlock { .. }) => {
-                    pause(precedence.conflicts());
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let mut transaction = precedence.begin(self, options)?;
             let conflict = match f(&mut transaction) {
                 Ok(value) => match transaction.commit_in_place() {
                     Ok(_) => return Ok(value),
+                    // Perhaps others have precedence at the moment.
+                    Err(error @ Error::LockTimeout { .. }) if !precedence.has_turn() => error,
                     Err(error) if error.is_conflict() => error,
                     Err(error) => return Err(error),
                 },

@@ -160,7 +160,10 @@ impl Jobs {
             std::mem::take(&mut queue.jobs)
         };
         for job in left {
-            job.end(Err(Error::Closed));
+            // One that was woken twice may be running, or have ended.
+            if job.take().is_some() {
+                job.end(Err(Error::Closed));
+            }
         }
     }
 }

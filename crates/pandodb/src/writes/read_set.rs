@@ -3,6 +3,9 @@
 //!
 //! The set has a bound in bytes. Beyond it neighbouring spans are joined: what lies between them
 //! then counts as read, too, which may cause conflicts, but misses none.
+//!
+//! Most transactions read a few keys and commit. So single keys are first appended to a buffer, as
+//! they come. They are sorted in among the spans, each once, when there are many of them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,6 +18,8 @@ use crate::tables::state::TableState;
 
 /// Bytes that a span takes besides its keys.
 const SPAN_BYTES: usize = 64;
+/// Most recent keys of one table.
+const RECENT_MAX: usize = 1024;
 
 /// The spans that one transaction has read.
 #[derive(Debug)]
@@ -37,6 +42,33 @@ pub(crate) struct TableReads {
     /// By the least key of each span. They neither overlap nor touch, except that single keys may
     /// touch others.
     spans: BTreeMap<Vec<u8>, SpanEnd>,
+    recent: RecentKeys,
+}
+
+/// Keys in the order in which they were read, some perhaps more than once.
+#[derive(Debug, Default)]
+struct RecentKeys {
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl RecentKeys {
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let ends = self.ends.iter().copied();
+        starts.zip(ends).map(|(start, end)| &self.bytes[start..end])
+    }
+
+    /// Bytes that the keys take.
+    fn memory(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.ends[..])
+    }
 }
 
 /// Where a span ends.
@@ -124,14 +156,13 @@ impl ReadSet {
     pub(crate) fn add_key(&mut self, (state, tree): (&Arc<TableState>, Tree), key: &[u8]) {
         self.settle();
         let table = self.table(state, tree);
-        let spans = &mut self.tables[table].spans;
-        let up_to = (Bound::Unbounded, Bound::Included(key));
-        let before = spans.range::<[u8], _>(up_to).next_back();
-        if before.is_some_and(|(start, end)| end.has(start, key)) {
-            return;
+        let table = &mut self.tables[table];
+        let before = table.recent.memory();
+        table.recent.push(key);
+        self.bytes += table.recent.memory() - before;
+        if table.recent.ends.len() >= RECENT_MAX {
+            self.bytes = self.tables.iter_mut().map(TableReads::sort_in).sum();
         }
-        spans.insert(key.to_vec(), SpanEnd::Key);
-        self.bytes += key.len() + SPAN_BYTES;
         self.join_beyond_limit();
     }
 
@@ -241,6 +272,7 @@ impl ReadSet {
                 state: state.clone(),
                 tree,
                 spans: BTreeMap::new(),
+                recent: RecentKeys::default(),
             });
             self.tables.len() - 1
         })
@@ -248,6 +280,9 @@ impl ReadSet {
 
     /// Joins neighbours until the set is within its bound.
     fn join_beyond_limit(&mut self) {
+        if self.bytes > self.limit {
+            self.bytes = self.tables.iter_mut().map(TableReads::sort_in).sum();
+        }
         while self.bytes > self.limit && self.tables.iter().any(|table| table.spans.len() > 1) {
             self.bytes = self.tables.iter_mut().map(TableReads::join_pairs).sum();
         }
@@ -261,30 +296,47 @@ impl ReadSet {
 
     /// Returns whether nothing was read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables().iter().all(|table| table.spans.is_empty())
+        let mut spans = self.tables().iter().flat_map(TableReads::spans);
+        spans.next().is_none()
     }
 
-    /// Returns the number of keys, if there are no ranges.
+    /// Returns the number of keys, if there are no ranges. A key that was read several times may
+    /// count as several.
     pub(crate) fn count_of_keys(&self) -> Option<usize> {
         let mut count = 0;
-        for end in self.tables().iter().flat_map(|table| table.spans.values()) {
-            match end {
-                SpanEnd::Key => count += 1,
-                SpanEnd::Before(_) | SpanEnd::Unbounded => return None,
+        for table in self.tables() {
+            if table.spans.values().any(|end| *end != SpanEnd::Key) {
+                return None;
             }
+            count += table.spans.len() + table.recent.ends.len();
         }
         Some(count)
     }
 }
 
 impl TableReads {
-    /// Returns the spans, ascending.
+    /// Returns the spans in any order. Some may be within others.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Span<'_>> {
-        self.spans.iter().map(|(start, end)| match end {
+        let sorted = self.spans.iter().map(|(start, end)| match end {
             SpanEnd::Key => Span::Key(start),
             SpanEnd::Before(end) => Span::Range(start, Some(end)),
             SpanEnd::Unbounded => Span::Range(start, None),
-        })
+        });
+        sorted.chain(self.recent.iter().map(Span::Key))
+    }
+
+    /// Sorts the recent keys in among the spans. Returns the bytes of all.
+    fn sort_in(&mut self) -> usize {
+        let recent = std::mem::take(&mut self.recent);
+        for key in recent.iter() {
+            let up_to = (Bound::Unbounded, Bound::Included(key));
+            let before = self.spans.range::<[u8], _>(up_to).next_back();
+            if !before.is_some_and(|(start, end)| end.has(start, key)) {
+                self.spans.insert(key.to_vec(), SpanEnd::Key);
+            }
+        }
+        let of_span = |(start, end): (&Vec<u8>, &SpanEnd)| start.len() + end.bytes() + SPAN_BYTES;
+        self.spans.iter().map(of_span).sum()
     }
 
     /// Inserts a range, and joins it with those that it meets. `bytes` is what the whole set takes;
@@ -440,13 +492,14 @@ mod tests {
                 }
             }
             assert!(set.bytes <= limit || set.tables[0].spans.len() == 1);
-            let counted: usize = set.tables().iter().map(count_bytes).sum();
-            assert_eq!(set.bytes, counted);
+            let recent = |table: &TableReads| table.recent.memory();
+            let recent: usize = set.tables.iter().map(recent).sum();
+            let bytes = set.bytes;
+            set.tables.iter_mut().for_each(|table| {
+                table.recent = RecentKeys::default();
+            });
+            let spans: usize = set.tables.iter_mut().map(TableReads::sort_in).sum();
+            assert_eq!(bytes, spans + recent);
         }
-    }
-
-    fn count_bytes(table: &TableReads) -> usize {
-        let of_span = |(start, end): (&Vec<u8>, &SpanEnd)| start.len() + end.bytes() + SPAN_BYTES;
-        table.spans.iter().map(of_span).sum()
     }
 }

@@ -584,6 +584,244 @@ fn event_loops_wait_for_locks() {
     assert_eq!(db.occupancy().locks, 0);
 }
 
+/// Locks `key` again and again, holds it for a moment, and changes it.
+fn lock_and_change(db: &Db, table: &Table, key: &[u8], ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        let options = at(Isolation::ReadCommitted).durability(pandodb::Durability::None);
+        let mut transaction = db.begin(options).unwrap();
+        let value = number(transaction.get_for_update(table, key).unwrap());
+        let begun = time::now();
+        while begun.elapsed() < Duration::from_millis(2) {
+            thread::yield_now();
+        }
+        let next = (value + 1).to_le_bytes();
+        transaction.put(table, key, &next).unwrap();
+        transaction.commit().unwrap();
+    }
+}
+
+/// Whatever they wait for has changed what they had read, or another lock is held again meanwhile.
+#[test]
+fn writes_between_lockers_end() {
+    let (db, table) = open(Duration::from_secs(20));
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(&ended);
+        for locker in 0..6 {
+            let (db, table, ended) = (&db, &table, &ended);
+            let key: &[u8] = if locker % 2 == 0 { b"a" } else { b"b" };
+            scope.spawn(move || lock_and_change(db, table, key, ended));
+        }
+        for _ in 0..5 {
+            let mut runs = 0;
+            let changed = table.update(b"a", |old| {
+                runs += 1;
+                let value = number(old.map(<[u8]>::to_vec));
+                Some((value + 1).to_le_bytes().to_vec())
+            });
+            changed.unwrap();
+            assert!(runs < 100, "{runs} runs");
+            let mut batch = Batch::new();
+            for key in [b"a", b"b"] {
+                batch.put(&table, key, &0_u64.to_le_bytes());
+            }
+            db.write(&mut batch, NONE).unwrap();
+            db.clear_tables(&[&table]).unwrap();
+        }
+    });
+    assert_eq!(db.statistics().get(Ticker::LockTimeouts), 0);
+    assert_eq!(db.occupancy().locks, 0);
+}
+
+/// The time is that of a call, however many locks it meets.
+#[test]
+fn a_call_waits_once() {
+    let (db, table) = open(4 * SHORT);
+    let keys: Vec<[u8; 1]> = (0..6).map(|key| [key]).collect();
+    let mut holders: Vec<Transaction> = (0..6).map(|_| begin(&db)).collect();
+    for (holder, key) in holders.iter_mut().zip(&keys) {
+        holder.lock(&table, &[key]).unwrap();
+    }
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(&ended);
+        scope.spawn(|| {
+            // Each is given back before the time for one of them is over.
+            for holder in holders {
+                let begun = time::now();
+                while begun.elapsed() < 2 * SHORT && !ended.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                drop(holder);
+            }
+        });
+        let mut batch = Batch::new();
+        for key in &keys {
+            batch.put(&table, key, b"");
+        }
+        let begun = time::now();
+        let refused = db.write(&mut batch, NONE);
+        assert!(
+            matches!(refused, Err(Error::LockTimeout { .. })),
+            "{refused:?}"
+        );
+        assert!(begun.elapsed() < 8 * SHORT);
+    });
+}
+
+#[test]
+fn a_transaction_that_has_locked_nothing_waits_for_as_long_as_it_was_told() {
+    let (db, table) = open(LONG);
+    let mut holder = begin(&db);
+    holder.lock(&table, &[b"k"]).unwrap();
+    let options = TransactionOptions::default().lock_timeout(SHORT);
+    let mut other = db.begin(options).unwrap();
+    other.put(&table, b"k", b"1").unwrap();
+    let begun = time::now();
+    assert_timeout(other.commit(), Some(b"k"));
+    assert!(begun.elapsed() < LONG / 4);
+}
+
+/// They lock what they have lost, and the last in the queue waits for longer than a write would.
+#[test]
+fn a_crowd_that_reads_and_writes_one_key_gets_through() {
+    let (db, table) = open(4 * SHORT);
+    thread::scope(|scope| {
+        for _ in 0..60 {
+            scope.spawn(|| {
+                db.transact(|transaction| {
+                    let value = number(transaction.get(&table, b"k")?);
+                    let begun = time::now();
+                    while begun.elapsed() < Duration::from_millis(8) {
+                        thread::yield_now();
+                    }
+                    transaction.put(&table, b"k", &(value + 1).to_le_bytes())
+                })
+                .unwrap();
+            });
+        }
+    });
+    assert_eq!(number(table.get(b"k").unwrap()), 60);
+    assert_eq!(db.occupancy().locks, 0);
+}
+
+/// What precedence locks ends in time: a write waits for a slow transaction, and does not fail.
+#[test]
+fn plain_writes_beside_a_slow_transaction_do_not_fail() {
+    let (db, table) = open(2 * SHORT);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(&ended);
+        scope.spawn(|| {
+            for value in 0..u64::MAX {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                table.put_with(b"k", &value.to_le_bytes(), NONE).unwrap();
+            }
+        });
+        let mut runs = 0;
+        let lost = db.transact(|transaction| {
+            runs += 1;
+            transaction.get(&table, b"k")?;
+            let begun = time::now();
+            while begun.elapsed() < 3 * SHORT {
+                thread::yield_now();
+            }
+            transaction.put(&table, b"sum", b"1")
+        });
+        let lost = lost.unwrap_err();
+        assert!(
+            matches!(
+                lost,
+                Error::Conflict {
+                    kind: ConflictKind::Read,
+                    ..
+                }
+            ),
+            "{lost}"
+        );
+        assert_eq!(runs, 9);
+    });
+}
+
+/// The helper thread of futures writes large values, one after the other. If it waited for a lock,
+/// the holder would wait for it in turn.
+#[test]
+fn the_helper_of_futures_waits_for_no_lock() {
+    let (db, table) = open(LONG);
+    let large = vec![1; 6 << 20];
+    let mut holder = begin(&db);
+    holder.lock(&table, &[b"k"]).unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| table.put_async(b"k", &large)).collect();
+    let waker = pando_sync::thread_waker();
+    while db.statistics().get(Ticker::RestartsLock) < 3 {
+        for future in &mut waiting {
+            assert!(poll(future, &waker).is_pending());
+        }
+        thread::yield_now();
+    }
+    block_on(table.put_async(b"another", &large)).unwrap();
+    holder.put(&table, b"k", b"1").unwrap();
+    holder.commit().unwrap();
+    for future in waiting {
+        block_on(future).unwrap();
+    }
+    assert_eq!(db.statistics().get(Ticker::LockTimeouts), 0);
+    // Nor does the end of the store wait for one.
+    let mut holder = begin(&db);
+    holder.lock(&table, &[b"k"]).unwrap();
+    let before = db.statistics().get(Ticker::RestartsLock);
+    let mut last = table.put_async(b"k", &large);
+    while db.statistics().get(Ticker::RestartsLock) == before {
+        assert!(poll(&mut last, &waker).is_pending());
+        thread::yield_now();
+    }
+    let begun = time::now();
+    db.close().unwrap();
+    assert!(begun.elapsed() < LONG / 4);
+    assert!(matches!(block_on(last), Err(Error::Closed)));
+}
+
+/// No time is too long.
+#[test]
+fn a_timeout_without_end_is_allowed() {
+    let (db, table) = open(Duration::MAX);
+    let mut holder = begin(&db);
+    holder.lock(&table, &[b"k"]).unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| table.put(b"k", b"1"));
+        wait_for_waits(&db, 1);
+        holder.rollback();
+        writer.join().unwrap().unwrap();
+    });
+}
+
+/// A thousand transactions that hold something wait for one lock: none of them searches for cycles
+/// through all pairs of the others.
+#[test]
+fn many_waiters_that_hold_something_are_searched_in_time() {
+    let (db, table) = open(LONG);
+    let mut holder = begin(&db);
+    holder.lock(&table, &[b"hot"]).unwrap();
+    thread::scope(|scope| {
+        for own in 0..1000_u32 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let mut transaction = begin(db);
+                transaction.lock(table, &[&own.to_be_bytes()]).unwrap();
+                transaction.lock(table, &[b"hot"]).unwrap();
+            });
+        }
+        let begun = time::now();
+        wait_for_waits(&db, 1000);
+        holder.rollback();
+        assert!(begun.elapsed() < LONG / 4, "{:?}", begun.elapsed());
+    });
+    assert_eq!(db.statistics().get(Ticker::Deadlocks), 0);
+    assert_eq!(db.occupancy().locks, 0);
+}
+
 /// A thousand threads, 16 MiB, one key.
 #[test]
 fn a_crowd_locks_one_key() {
