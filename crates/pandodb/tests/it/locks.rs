@@ -220,7 +220,8 @@ fn the_youngest_in_a_circle_gives_up() {
             transaction.put(&table, keys[key], b"1").unwrap();
             of_key[key] = Some(transaction);
         }
-        let ends: Vec<pandodb::Result<()>> = thread::scope(|scope| {
+        // Transactions that gave up stay until the others have ended: they have no locks.
+        let ends: Vec<(pandodb::Result<()>, Option<Transaction>)> = thread::scope(|scope| {
             let (db, table) = (&db, &table);
             let threads: Vec<_> = of_key
                 .into_iter()
@@ -232,23 +233,25 @@ fn the_youngest_in_a_circle_gives_up() {
                         wait_for_waits(db, own as u64);
                         let next = keys[(own + 1) % 3];
                         let locked = transaction.lock(table, &[next]);
-                        if locked.is_ok() {
-                            transaction.commit().unwrap();
-                        } else {
-                            // It says so until it is dropped.
-                            assert!(is_deadlock(&transaction.get(table, b"x")));
-                            assert!(is_deadlock(&transaction.put(table, b"x", b"1")));
-                            assert!(is_deadlock(&transaction.commit()));
+                        if locked.is_err() {
+                            return (locked, Some(transaction));
                         }
-                        locked
+                        transaction.commit().unwrap();
+                        (locked, None)
                     })
                 })
                 .collect();
             threads.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        for (own, end) in ends.iter().enumerate() {
-            assert_eq!(is_deadlock(end), own == victim, "{own}: {end:?}");
+        for (own, (end, transaction)) in ends.into_iter().enumerate() {
+            assert_eq!(is_deadlock(&end), own == victim, "{own}: {end:?}");
             assert_eq!(end.is_ok(), own != victim, "{own}: {end:?}");
+            if let Some(mut transaction) = transaction {
+                // It says so until it is dropped.
+                assert!(is_deadlock(&transaction.get(&table, b"x")));
+                assert!(is_deadlock(&transaction.put(&table, b"x", b"1")));
+                assert!(is_deadlock(&transaction.commit()));
+            }
             assert_eq!(table.get(keys[own]).unwrap().is_some(), own != victim);
         }
         assert_eq!(db.statistics().get(Ticker::Deadlocks), 1);
