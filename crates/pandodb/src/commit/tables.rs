@@ -14,7 +14,7 @@ use pando_format::{Lsn, TreeId};
 use pando_pool::{ApplyToken, Marks, PagePin};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::{Arc, park, thread_waker};
+use pando_sync::{Arc, WakerArc, park, thread_waker};
 use pando_tree::{Scratch, Tree};
 use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
@@ -88,7 +88,7 @@ impl Engine {
         };
         job.put_back(work);
         // Other jobs go on meanwhile.
-        let wake = Arc::new(JobWake {
+        let wake = WakerArc::new(JobWake {
             jobs: self.jobs.clone(),
             job: job.clone(),
         });

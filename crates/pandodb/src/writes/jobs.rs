@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::task::{Wake, Waker};
 
 use pando_format::Lsn;
-use pando_sync::{Arc, Mutex, Rank, WaitList};
+use pando_sync::{Arc, Mutex, Rank, WaitList, WakerArc};
 
 use crate::error::{Error, Result};
 use crate::locks::LockOwner;
@@ -108,7 +108,7 @@ pub(crate) struct JobWake {
 }
 
 impl Wake for JobWake {
-    fn wake(self: Arc<Self>) {
+    fn wake(self: WakerArc<Self>) {
         if let Err(closed) = self.jobs.push(self.job.clone())
             && let Some(work) = self.job.take()
         {
