@@ -24,6 +24,7 @@ mod golden;
 mod hermitage;
 mod limits;
 mod load;
+mod lock_mix;
 mod locks;
 mod many;
 mod mapping;
