@@ -449,6 +449,7 @@ fn run_thread(engine: &Engine, body: ThreadBody) {
                 // The thread will not answer its waiters: let them end with an error.
                 self.0.checkpoint.stop();
                 self.0.jobs.close();
+                self.0.locks.wake_all();
                 self.0.reads.close();
                 self.0.helper.close();
                 self.0.streams.close();

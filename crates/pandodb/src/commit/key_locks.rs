@@ -117,28 +117,22 @@ impl Engine {
         set.writes().find_map(|(table, key, _)| {
             let table = &set.tables[table];
             let tree = table.tree?.id;
-            let met = |stripe, name| {
-                let (stripe, table) = (StripeIndex::number(stripe), table.state.clone());
-                Some(Met {
-                    stripe,
-                    name,
-                    table,
-                })
+            let met = |stripe: StripeIndex, name| Met {
+                stripe: stripe.number(),
+                name,
+                table: table.state.clone(),
             };
             if self.locks.has_tables() {
                 let stripe = self.table_stripe(tree);
                 if self.locks.blocks_table(stripe.number(), tree, owner) {
-                    return met(stripe, LockName::Table(tree));
+                    return Some(met(stripe, LockName::Table(tree)));
                 }
             }
             let stripe = self.stripes.of(tree, key);
             let unmark = || self.stripes.unmark(stripe);
-            let is_blocked = self
-                .locks
-                .blocks_key(stripe.number(), (tree, key), owner, unmark);
-            is_blocked
-                .then(|| met(stripe, LockName::Key(tree, key.into())))
-                .flatten()
+            let locks = &self.locks;
+            let is_blocked = locks.blocks_key(stripe.number(), (tree, key), owner, unmark);
+            is_blocked.then(|| met(stripe, LockName::Key(tree, key.into())))
         })
     }
 

@@ -3,7 +3,8 @@
 //! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them.
 //! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
 //!    the keys that were read.
-//! 3. Enter the gate; check that the tables and all values read are unchanged; append the record.
+//! 3. Enter the gate; check that nobody has locked the keys (`key_locks`), and that the tables and
+//!    all values read are unchanged; append the record.
 //!    From then on others may overwrite what was read.
 //! 4. Save what registered snapshots still read of what the batch replaces (decision 067), and
 //!    apply the record, leaf by leaf.

@@ -81,9 +81,10 @@ impl LockOwner {
         self.id
     }
 
-    /// Begins a call: its waits together last as long as the patience.
+    /// Begins a call: its waits together last as long as the patience. An error of another kind may
+    /// have cut off the wait of the call before, as when the store is closed.
     pub(crate) fn begin_call(&mut self) {
-        assert!(self.waiting.is_none(), "a wait of another call");
+        self.cut_off();
         self.deadline = None;
     }
 
@@ -218,15 +219,21 @@ impl LockOwner {
         Error::Deadlock { table, key }
     }
 
+    /// Waits for nothing any longer.
+    fn cut_off(&mut self) {
+        let Some(Waiting { stripe, wait, .. }) = &self.waiting else {
+            return;
+        };
+        let place = (*stripe, &wait.name);
+        if !self.locks.leave_queue(place, self.id) && wait.ended() == Some(WaitEnd::Granted) {
+            self.locks.release(place, self.id);
+        }
+        self.end_wait();
+    }
+
     /// Gives back everything, and waits for nothing any longer.
     pub(crate) fn release_all(&mut self) {
-        if let Some(Waiting { stripe, wait, .. }) = &self.waiting {
-            let place = (*stripe, &wait.name);
-            if !self.locks.leave_queue(place, self.id) && wait.ended() == Some(WaitEnd::Granted) {
-                self.locks.release(place, self.id);
-            }
-            self.end_wait();
-        }
+        self.cut_off();
         for (name, stripe) in self.held.drain() {
             self.locks.release((stripe, &name), self.id);
         }

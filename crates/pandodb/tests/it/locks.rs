@@ -911,7 +911,13 @@ fn a_closed_store_ends_waits() {
     holder.lock(&table, &[b"k"]).unwrap();
     thread::scope(|scope| {
         let writer = scope.spawn(|| table.put(b"k", b"1"));
-        let locker = scope.spawn(|| begin(&db).lock(&table, &[b"k"]));
+        let locker = scope.spawn(|| {
+            let mut locker = begin(&db);
+            let ended = locker.lock(&table, &[b"k"]);
+            // The wait was cut off, and another call begins none.
+            assert!(matches!(locker.lock(&table, &[b"l"]), Err(Error::Closed)));
+            ended
+        });
         let clearer = scope.spawn(|| db.clear_tables(&[&table]));
         wait_for_waits(&db, 3);
         db.clone().close().unwrap();
