@@ -184,6 +184,36 @@ fn a_full_device_delays_and_refuses_but_does_not_poison() {
     assert_eq!(read(&device, 1, 0).unwrap().0.len(), 2);
 }
 
+/// A caller finds the buffer full, and waits for the flush that is under way. Only then does that
+/// find the device full: the caller has to be told, since nothing else wakes it.
+#[test]
+fn whoever_waits_for_the_buffer_is_told_that_the_device_is_full() {
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    let lsn = append(&log, b"first");
+    device.control.full.store(true, Ordering::SeqCst);
+    device.control.held.store(true, Ordering::SeqCst);
+    let flush = thread::spawn({
+        let log = log.clone();
+        move || log.wait_durable(lsn)
+    });
+    while device.control.refused.load(Ordering::SeqCst) == 0 {
+        thread::yield_now();
+    }
+    assert!(!log.is_full(), "the write has not returned");
+    let (report, waker) = Report::new();
+    log.space_waiters().register(&waker);
+    device.control.held.store(false, Ordering::SeqCst);
+    // The second try of the write comes after all that the first one has to tell.
+    while device.control.refused.load(Ordering::SeqCst) < 2 {
+        thread::yield_now();
+    }
+    assert!(report.woken());
+    assert!(matches!(log.try_reserve(10), Err(Error::Full)));
+    device.control.full.store(false, Ordering::SeqCst);
+    flush.join().unwrap().unwrap();
+}
+
 /// A flush on a full device waits for space; stopping the log ends that wait with an error.
 #[test]
 fn a_stop_ends_the_wait_for_space() {

@@ -33,6 +33,8 @@ pub(crate) struct Control {
     pub(crate) panic_sync: AtomicU64,
     /// If true, writes and allocations find no space.
     pub(crate) full: AtomicBool,
+    /// What finds no space returns only once this is false.
+    pub(crate) held: AtomicBool,
     /// Number of writes refused because the device is full.
     pub(crate) refused: AtomicU64,
     /// Number of syncs that are running.
@@ -163,6 +165,9 @@ impl TestFile {
             return Ok(());
         }
         self.control.refused.fetch_add(1, Ordering::SeqCst);
+        while self.control.held.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
         let source = std::io::Error::from_raw_os_error(28);
         Err(DeviceError::from_io(operation, &self.name, source))
     }
