@@ -137,8 +137,8 @@ impl<D: Device> Log<D> {
         loop {
             let written = file.write_at(bytes, offset);
             let full = written.as_ref().is_err_and(pando_device::Error::is_full);
-            // Relaxed: a hint for try_reserve. Those who wait for this flush read it again when they
-            // are woken.
+            // Relaxed: a hint for try_reserve. Those who wait for this flush read it again when
+            // they are woken.
             if !self.full.swap(full, Ordering::Relaxed) && full {
                 self.shared.space.notify_all();
             }
