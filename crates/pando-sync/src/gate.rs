@@ -162,6 +162,25 @@ impl Gate {
     pub fn close(&self) -> Closed<'_> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
         let one = self.closing.lock();
+        self.close_alone(one, || ())
+    }
+
+    /// As [`Gate::close`], and calls `serve` again and again while it waits: for a thread without
+    /// which those inside, or whoever closes the gate at this moment, may not get on.
+    pub fn close_serving(&self, mut serve: impl FnMut()) -> Closed<'_> {
+        assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
+        let one = loop {
+            if let Some(one) = self.closing.try_lock() {
+                break one;
+            }
+            serve();
+            thread::yield_now();
+        };
+        self.close_alone(one, serve)
+    }
+
+    /// Closes the gate for the holder of `one`.
+    fn close_alone<'a>(&'a self, one: MutexGuard<'a, ()>, mut serve: impl FnMut()) -> Closed<'a> {
         self.closed.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in try_enter.
         fence(Ordering::SeqCst);
@@ -173,6 +192,7 @@ impl Gate {
                 if turns < 64 {
                     thread::spin_loop();
                 } else {
+                    serve();
                     thread::yield_now();
                 }
             }
@@ -226,6 +246,31 @@ mod tests {
                 .iter()
                 .all(|count| count.load(Ordering::Relaxed) == 0)
         );
+    }
+
+    /// One is inside and stays until the closer serves it, and another closer waits for that one.
+    #[test]
+    fn a_closer_serves_those_that_it_waits_for() {
+        let (gate, served) = (Gate::new(), AtomicBool::new(false));
+        let is_inside = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _guard = gate.try_enter().unwrap();
+                is_inside.store(true, Ordering::Release);
+                while !served.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            });
+            while !is_inside.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            scope.spawn(|| drop(gate.close()));
+            while !gate.is_closed() {
+                thread::yield_now();
+            }
+            drop(gate.close_serving(|| served.store(true, Ordering::Release)));
+        });
+        assert!(!gate.is_closed());
     }
 }
 

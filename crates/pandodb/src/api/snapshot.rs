@@ -12,7 +12,7 @@ use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::read::at::ReadAt;
-use crate::wait::reason::WaitReason;
+use crate::wait::reason::{Step, WaitReason};
 
 thread_local! {
     /// Working memory of reads at snapshots of this thread.
@@ -76,6 +76,18 @@ impl Db {
     /// [`Error::Closed`], [`Error::Poisoned`]; [`Error::Full`] if there is no memory for what
     /// commits replace.
     pub fn snapshot(&self) -> Result<Snapshot> {
+        let snapshot = self.begin_snapshot()?;
+        let engine = self.engine();
+        engine.block(|_| engine.check_applied(snapshot.lsn()))?;
+        Ok(snapshot)
+    }
+
+    /// Begins a snapshot, which may be read once all batches up to its LSN are applied. Closes the
+    /// apply gate for a moment if there was no snapshot for a while.
+    ///
+    /// # Errors
+    /// As [`Db::snapshot`].
+    pub(crate) fn begin_snapshot(&self) -> Result<Snapshot> {
         let engine = self.engine();
         engine.store.check_process()?;
         if engine.store.life.is_closing() {
@@ -87,11 +99,6 @@ impl Db {
             engine.turn_snapshots_on()?;
         }
         let registration = beginning.at(engine.log.reserved_end());
-        let lsn = registration.lsn();
-        engine.block(|_| match engine.log.applied() >= lsn {
-            true => Ok(()),
-            false => Err(WaitReason::Applied(lsn).into()),
-        })?;
         let open = Open {
             registration,
             db: RowsAwait(self.clone()),
@@ -99,6 +106,16 @@ impl Db {
         Ok(Snapshot {
             open: Arc::new(open),
         })
+    }
+}
+
+impl Engine {
+    /// Checks that all batches up to `lsn` are applied.
+    pub(crate) fn check_applied(&self, lsn: Lsn) -> Step<()> {
+        match self.log.applied() >= lsn {
+            true => Ok(()),
+            false => Err(WaitReason::Applied(lsn).into()),
+        }
     }
 }
 

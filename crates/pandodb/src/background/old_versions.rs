@@ -66,7 +66,7 @@ impl Engine {
     /// [`Error::Full`] when no frame for versions is free.
     pub(crate) fn turn_snapshots_on(&self) -> Result<()> {
         let old = &self.old_versions;
-        let closed = self.store.pool.gate().close();
+        let closed = self.store.close_gate();
         if old.snapshots.is_on() {
             return Ok(());
         }

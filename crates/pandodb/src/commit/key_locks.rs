@@ -267,7 +267,7 @@ impl Engine {
             owner.release_all();
         }
         // Commits that are inside may have entered before the locks could be seen.
-        drop(self.store.pool.gate().close());
+        drop(self.store.close_gate());
         Ok(())
     }
 

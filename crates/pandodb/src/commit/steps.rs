@@ -128,7 +128,7 @@ impl Engine {
         // Before the stripes: nobody waits for the gate with stripes in hand.
         let ends_others = reserved.ends_others();
         let closes = ends_others || check.state().is_some_and(|check| check.closes_gate());
-        let closed = closes.then(|| self.store.pool.gate().close());
+        let closed = closes.then(|| self.store.close_gate());
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;

@@ -4,4 +4,5 @@ pub(crate) mod group;
 pub(crate) mod polled;
 pub(crate) mod reactor;
 pub(crate) mod table;
+pub(crate) mod transaction;
 pub(crate) mod validated_batch;

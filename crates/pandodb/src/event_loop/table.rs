@@ -4,12 +4,16 @@ use std::ops::Bound;
 
 use pando_format::Lsn;
 use pando_pool::Restart;
-use pando_tree::{Direction, LeafCopy, ScanValue};
+use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
 
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::Result;
 use crate::event_loop::polled::{Polled, polled};
+use crate::event_loop::transaction::Transaction;
+use crate::read::at::unless_ended;
 use crate::read::buffers::with_reader;
+use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 
@@ -73,25 +77,46 @@ impl Table {
     /// # Errors
     /// As [`Table::get_into`].
     pub fn try_scan(&self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
-        let engine = self.db.engine();
-        let mut step = || -> Step<()> {
-            let Some(tree) = self.state.tree() else {
-                return Err(no_such_table(&self.state));
-            };
-            let forward = Direction::Forward;
-            let leaf = tree.try_scan_leaf(&engine.store.pool, from, forward, &mut page.leaf);
-            on_tree(&self.state, tree, leaf)?;
-            let debt = engine.check_marks(page.leaf.marks(), None)?;
-            page.shown_from = debt.lsn();
-            Ok(())
-        };
-        let done = polled(step(), &mut Vec::new())?;
-        page.next = match page.leaf.next_bound() {
-            Some(Bound::Included(key)) => Some(key.to_vec()),
-            Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
-            Some(Bound::Unbounded) | None => None,
-        };
+        let done = polled(page.scan(self, None, from), &mut Vec::new())?;
+        page.find_next();
         Ok(done)
+    }
+}
+
+impl Transaction {
+    /// As [`Table::try_scan`], as the transaction sees the table. What lies between `from` and
+    /// [`ScanPage::next`] counts as read.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn scan(
+        &mut self,
+        table: &Table,
+        from: Bound<&[u8]>,
+        page: &mut ScanPage,
+    ) -> Result<Polled<()>> {
+        let step = self.try_scan(table, from, page);
+        polled(step, &mut Vec::new())
+    }
+
+    fn try_scan(&mut self, table: &Table, from: Bound<&[u8]>, page: &mut ScanPage) -> Step<()> {
+        let _own = self.own_reads();
+        let inner = &mut self.inner;
+        inner.check_store(table)?;
+        inner.check_usable()?;
+        inner.try_take_snapshot()?;
+        let scanned = page.scan(table, inner.snapshot.as_ref(), from);
+        scanned.map_err(|stopped| inner.if_table_is_new(table, stopped))?;
+        page.find_next();
+        let end = match &page.next {
+            Some(next) => Bound::Excluded(next.clone()),
+            None => Bound::Unbounded,
+        };
+        let bounds = (from.map(<[u8]>::to_vec), end);
+        let own = inner.own_writes(table, &bounds);
+        page.lay_over(inner.own_at(&own));
+        inner.note_range(table, bounds)?;
+        Ok(())
     }
 }
 
@@ -99,6 +124,11 @@ impl Table {
 #[derive(Debug, Default)]
 pub struct ScanPage {
     leaf: LeafCopy,
+    /// The entries that count instead of those of `leaf`, if `is_merged`.
+    merged: MergedLeaf,
+    is_merged: bool,
+    /// Becomes `merged` when something is laid over that.
+    spare: MergedLeaf,
     /// Where the scan continues (inclusive); None at the end.
     pub next: Option<Vec<u8>>,
     /// The LSN that must be durable before the entries may be shown: see [`Table::try_get`].
@@ -108,19 +138,89 @@ pub struct ScanPage {
 impl ScanPage {
     /// Returns the keys with their values; None for a value that is too long for the leaf.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        self.leaf.iter().map(|(key, value)| match value {
-            ScanValue::Inline(value) => (key, Some(value)),
-            ScanValue::Long => (key, None),
+        (0..self.len()).map(|index| match self.get(index) {
+            (key, ScanValue::Inline(value)) => (key, Some(value)),
+            (key, ScanValue::Long) => (key, None),
         })
+    }
+
+    fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
+        match self.is_merged {
+            true => self.merged.get(index),
+            false => self.leaf.get(index),
+        }
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.leaf.len()
+        match self.is_merged {
+            true => self.merged.len(),
+            false => self.leaf.len(),
+        }
     }
 
     /// Returns true if the leaf had no entries from there on; the next leaf may have some.
     pub fn is_empty(&self) -> bool {
-        self.leaf.is_empty()
+        self.len() == 0
+    }
+
+    /// Finds out where the scan continues.
+    fn find_next(&mut self) {
+        self.next = match self.leaf.next_bound() {
+            Some(Bound::Included(key)) => Some(key.to_vec()),
+            Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
+            Some(Bound::Unbounded) | None => None,
+        };
+    }
+
+    /// Copies the entries of one leaf from `from` on, as they are, or as `snapshot` sees them.
+    fn scan(
+        &mut self,
+        table: &Table,
+        snapshot: Option<&Snapshot>,
+        from: ScanBound<'_>,
+    ) -> Step<()> {
+        let (engine, forward) = (table.db.engine(), Direction::Forward);
+        let leaf = &mut self.leaf;
+        self.is_merged = false;
+        let Some(snapshot) = snapshot else {
+            let Some(tree) = table.state.tree() else {
+                return Err(no_such_table(&table.state));
+            };
+            let step = tree.try_scan_leaf(&engine.store.pool, from, forward, leaf);
+            on_tree(&table.state, tree, step)?;
+            self.shown_from = engine.check_marks(leaf.marks(), None)?.lsn();
+            return Ok(());
+        };
+        let (lsn, registration) = (snapshot.lsn(), snapshot.registration());
+        let tree = snapshot.tree_of(table)?;
+        let step = tree.try_scan_leaf(&engine.store.pool, from, forward, leaf);
+        unless_ended(registration, step)?;
+        if leaf.lsn_max() > lsn {
+            let versions = &engine.old_versions.versions;
+            let step = self
+                .merged
+                .merge(versions, (tree.id, lsn), (from, forward), leaf);
+            unless_ended(registration, step)?;
+            self.is_merged = true;
+        }
+        let debt = engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None));
+        self.shown_from = debt.lsn();
+        Ok(())
+    }
+
+    /// Replaces what `above` has by its values; None for a key that is not there.
+    fn lay_over<'r>(&mut self, above: impl Iterator<Item = (&'r [u8], Option<ScanValue<'r>>)>) {
+        let mut above = above.peekable();
+        if above.peek().is_none() {
+            return;
+        }
+        let forward = Direction::Forward;
+        match self.is_merged {
+            true => self.spare.fill(self.merged.iter(), above, forward),
+            false => self.spare.fill(self.leaf.iter(), above, forward),
+        }
+        std::mem::swap(&mut self.merged, &mut self.spare);
+        self.is_merged = true;
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Pending, Polled, polled};
 use crate::event_loop::reactor::Reactor;
+use crate::event_loop::transaction::Transaction;
 use crate::pages::fetcher::OwnReads;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
@@ -38,6 +39,10 @@ pub struct ValidatedBatch {
     pub(crate) reader: ValueReader,
     /// What its runs have read, played back to the next run.
     pub(crate) log: ReadLog,
+    /// The transaction that it is a step of.
+    pub(crate) within: Option<Box<Transaction>>,
+    /// Its commit is also that of the transaction.
+    ends: bool,
     /// The commit, while an engine thread has it: that of a batch that changes tables.
     job: Option<Arc<Job>>,
     /// Conflicts since the last reset.
@@ -86,14 +91,49 @@ impl ValidatedBatch {
             locks: CommitLocks::default(),
             reader: ValueReader::new(),
             log: ReadLog::default(),
+            within: None,
+            ends: false,
             job: None,
             conflicts: 0,
             refreshed: None,
         }
     }
 
-    /// Forgets reads and writes, and keeps the memory. A pending commit
-    /// ([`ValidatedBatch::is_committing`]) still happens, and nobody learns its result.
+    /// Makes it a step of `transaction`, until [`ValidatedBatch::leave`]: what it reads is what the
+    /// transaction reads, with its own writes on top, and its commit makes its writes those of the
+    /// transaction. Until then they can be forgotten, and the step can be run again. It neither
+    /// watches nor changes tables meanwhile.
+    ///
+    /// # Panics
+    /// If it is a step already.
+    pub fn enter(&mut self, transaction: Box<Transaction>) {
+        assert!(self.within.is_none(), "it is a step already");
+        self.within = Some(transaction);
+        self.ends = false;
+    }
+
+    /// Gives back the transaction that it is a step of, if it is one.
+    pub fn leave(&mut self) -> Option<Box<Transaction>> {
+        self.within.take()
+    }
+
+    /// The transaction that it is a step of.
+    pub fn transaction(&mut self) -> Option<&mut Transaction> {
+        self.within.as_deref_mut()
+    }
+
+    /// Has the next commit commit the transaction, too, that it is a step of.
+    ///
+    /// # Panics
+    /// If it is no step.
+    pub fn end_transaction(&mut self) {
+        assert!(self.within.is_some(), "it is no step of a transaction");
+        self.ends = true;
+    }
+
+    /// Forgets reads and writes, and keeps the memory, and the transaction that it is a step of. A
+    /// pending commit ([`ValidatedBatch::is_committing`]) still happens, and nobody learns its
+    /// result.
     pub fn reset(&mut self) {
         self.job = None;
         self.set.clear();
@@ -169,15 +209,34 @@ impl ValidatedBatch {
             Played::Read(found) => return Ok(Polled::Ready(found)),
             Played::Unknown { is_new } => is_new,
         };
-        let step = self.read(&table.state, key, out);
+        let step = match &mut self.within {
+            Some(transaction) => {
+                let read = transaction.try_get(table, key, out);
+                transaction.move_wanted(&mut self.reader.wanted);
+                read.map(|(found, debt)| {
+                    self.set.debt.add(debt);
+                    found
+                })
+            }
+            None => self.read(&table.state, key, out),
+        };
         if let Ok(found) = step {
-            let (read, value) = (self.set.reads.len() - 1, found.then_some(&out[..]));
+            let (read, value) = (self.last_read(), found.then_some(&out[..]));
             match is_new {
                 true => self.log.note(read, index, key, value),
                 false => self.log.pass(),
             }
         }
         polled(step, &mut self.reader.wanted)
+    }
+
+    /// Returns the position of the stamp of the last read. The reads of a transaction have none,
+    /// and are counted.
+    pub(crate) fn last_read(&self) -> usize {
+        match &self.within {
+            Some(_) => self.log.len(),
+            None => self.set.reads.len() - 1,
+        }
     }
 
     /// Reads `key` from the tree, and notes its stamp.
@@ -216,7 +275,11 @@ impl ValidatedBatch {
     }
 
     /// Empties a table.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction.
     pub fn clear_table(&mut self, table: &Table) {
+        assert!(self.within.is_none(), "a transaction changes no tables");
         let index = self.set.table(&table.state);
         self.set.change_table(index, TableChange::Clear);
         self.scratch.reset();
@@ -244,19 +307,27 @@ impl ValidatedBatch {
 
     /// Makes the commit depend on the watched key: it succeeds only if the key was not written
     /// since, and its table not emptied.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction.
     pub fn expect(&mut self, watch: &Watch) {
+        assert!(self.within.is_none(), "a transaction watches nothing");
         self.set
             .watched
             .push((watch.state.clone(), watch.tree, watch.stamp));
     }
 
     /// Commits, or returns that something has changed. To wait for durability, use
-    /// [`Db::when_durable`].
+    /// [`Db::when_durable`]. A step of a transaction meets no conflict, and has no LSN, unless it
+    /// ends the transaction.
     ///
     /// # Errors
-    /// As [`Db::write`]. A batch that changes tables and was handed to an engine thread is empty
+    /// As [`Db::write`]; of a step as [`Transaction::try_commit`]. A batch that changes tables and was handed to an engine thread is empty
     /// after its end, whatever that was: run it again from the beginning.
     pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
+        if let Some(transaction) = &mut self.within {
+            return commit_step(transaction, &mut self.set, self.ends);
+        }
         let _own = OwnReads::of(&reactor.fetcher);
         if self.job.is_none() && !self.set.table_changes.is_empty() {
             self.engine.check_writable()?;
@@ -328,4 +399,22 @@ impl ValidatedBatch {
         }
         polled(step, &mut self.scratch.wanted)
     }
+}
+
+/// Commits a step of `transaction`, whose writes are those of `set`; if it `ends` that, also the
+/// transaction.
+fn commit_step(
+    transaction: &mut Transaction,
+    set: &mut WriteSet,
+    ends: bool,
+) -> Result<Polled<Outcome>> {
+    transaction.take_over(set)?;
+    set.forget_writes();
+    if !ends {
+        return Ok(Polled::Ready(Outcome::Committed(None)));
+    }
+    Ok(match transaction.try_commit()? {
+        Polled::Ready(lsn) => Polled::Ready(Outcome::Committed(lsn)),
+        Polled::Pending(pending) => Polled::Pending(pending),
+    })
 }

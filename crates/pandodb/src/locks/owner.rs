@@ -12,6 +12,8 @@ use crate::locks::name::{LockName, OwnerId};
 use crate::locks::table::LockTable;
 use crate::locks::wait::{LockWait, WaitEnd};
 
+/// Bytes of one lock besides its name.
+const HELD_BYTES: usize = 64;
 /// The longest wait.
 const PATIENCE_MAX: Duration = Duration::from_hours(24 * 365);
 
@@ -29,6 +31,8 @@ pub(crate) struct LockOwner {
     deadline: Option<Instant>,
     /// What it holds, with the stripe of each.
     held: HashMap<LockName, u32>,
+    /// Bytes of the keys in `held`.
+    held_key_bytes: usize,
     waiting: Option<Waiting>,
 }
 
@@ -73,6 +77,7 @@ impl LockOwner {
             patience: patience.min(PATIENCE_MAX),
             deadline: None,
             held: HashMap::new(),
+            held_key_bytes: 0,
             waiting: None,
         }
     }
@@ -99,6 +104,13 @@ impl LockOwner {
     pub(crate) fn extend(&mut self, name: &LockName, at_most: Duration) -> bool {
         let stripe = self.held.get(name);
         stripe.is_some_and(|stripe| self.locks.extend((*stripe, name), self.id, at_most))
+    }
+
+    /// Bytes that what it holds takes, about.
+    pub(crate) fn memory(&self) -> usize {
+        let of_names = self.held_key_bytes;
+        // Here, and in the table.
+        2 * (of_names + self.held.len() * (size_of::<LockName>() + HELD_BYTES))
     }
 
     /// Returns whether it holds the lock, or has a pass.
@@ -163,8 +175,13 @@ impl LockOwner {
     /// Notes what it was given at once. A pass that was not waited for has no entry in the table.
     fn note(&mut self, stripe: u32, name: &LockName, mode: Mode) {
         if matches!(mode, Mode::Exclusive { .. }) {
-            self.held.insert(name.clone(), stripe);
+            self.hold(name.clone(), stripe);
         }
+    }
+
+    fn hold(&mut self, name: LockName, stripe: u32) {
+        self.held_key_bytes += name.key().map_or(0, <[u8]>::len);
+        self.held.insert(name, stripe);
     }
 
     /// Looks at the lock that it waits for, if it does.
@@ -197,7 +214,7 @@ impl LockOwner {
                 key: wait.name.key().map(<[u8]>::to_vec),
             });
         }
-        self.held.insert(wait.name.clone(), stripe);
+        self.hold(wait.name.clone(), stripe);
         Ok(Asked::Granted)
     }
 
@@ -234,6 +251,7 @@ impl LockOwner {
     /// Gives back everything, and waits for nothing any longer.
     pub(crate) fn release_all(&mut self) {
         self.cut_off();
+        self.held_key_bytes = 0;
         for (name, stripe) in self.held.drain() {
             self.locks.release((stripe, &name), self.id);
         }

@@ -3,6 +3,7 @@
 use pando_format::PageId;
 use pando_pool::{LoadStart, LoadTicket, Resource, Restart};
 use pando_stats::Ticker;
+use pando_sync::gate::Closed;
 use pando_sync::{park, thread, thread_waker};
 use pando_tree::Tree;
 
@@ -15,6 +16,14 @@ use crate::pages::store::{SLEEP, SPIN_TURNS, Store, pause, ticker_of};
 const FAULTS_BEFORE_HELP: u32 = 8;
 
 impl Store {
+    /// Closes the apply gate. Blocks until nobody is inside; the thread of an event loop publishes
+    /// its own reads meanwhile, for which somebody inside may wait.
+    pub(crate) fn close_gate(&self) -> Closed<'_> {
+        self.pool.gate().close_serving(|| {
+            reap_own(self);
+        })
+    }
+
     /// Reads a missed page, or waits for the thread that reads it; returns that thread's error.
     /// Blocks.
     pub(crate) fn fetch(&self, page: PageId) -> Result<()> {

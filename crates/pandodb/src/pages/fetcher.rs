@@ -27,19 +27,22 @@ thread_local! {
 /// While this exists, the thread takes the completions of its fetcher whenever it has to wait: a
 /// page that is missing inside the gate may be one that only this thread can publish.
 #[derive(Debug)]
-pub(crate) struct OwnReads(());
+pub(crate) struct OwnReads {
+    /// Those of an outer call.
+    before: Option<Arc<Mutex<Fetcher>>>,
+}
 
 impl OwnReads {
     /// Makes `fetcher` this thread's own until the result is dropped.
     pub(crate) fn of(fetcher: &Arc<Mutex<Fetcher>>) -> Self {
-        OWN.set(Some(fetcher.clone()));
-        Self(())
+        let before = OWN.replace(Some(fetcher.clone()));
+        Self { before }
     }
 }
 
 impl Drop for OwnReads {
     fn drop(&mut self) {
-        OWN.set(None);
+        OWN.set(self.before.take());
     }
 }
 

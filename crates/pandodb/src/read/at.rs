@@ -23,7 +23,7 @@ use crate::wait::reason::{Step, Unfinished};
 
 /// What a key has at a snapshot.
 #[derive(Debug)]
-enum FoundAt {
+pub(crate) enum FoundAt {
     Nothing,
     /// The value was copied.
     Value,
@@ -34,11 +34,13 @@ enum FoundAt {
 /// Working memory of one read at a snapshot, over all of its attempts.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAt {
-    reader: ValueReader,
+    /// Of values that the tree has; after a fault it names further pages that the read needs.
+    pub(crate) reader: ValueReader,
     versions: VersionScratch,
     /// What describes a value that a version has.
     header: Vec<u8>,
-    /// Reads a value that only a version names; made for each read.
+    /// Reads a value that only a version names. Its pages are kept for the snapshot, and what was
+    /// copied of them counts for no other one.
     kept: Option<ValueReader>,
 }
 
@@ -96,8 +98,9 @@ impl Engine {
         Debt(owed.filter(|owed| *owed > self.log.durable()))
     }
 
-    /// Makes one attempt to read `key` at `snapshot`. Never blocks.
-    fn try_read_at(
+    /// Makes one attempt to read `key` at `snapshot`. Never blocks. `work` has read at no other
+    /// snapshot before, or nothing of it is kept.
+    pub(crate) fn try_read_at(
         &self,
         snapshot: &Registration,
         table: &TableState,

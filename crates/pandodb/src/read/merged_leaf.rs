@@ -25,6 +25,17 @@ struct Record {
     value: Option<Range<usize>>,
 }
 
+/// Returns the value that a version says a key had.
+fn value_of(image: BeforeImage<'_>) -> Option<ScanValue<'_>> {
+    match image {
+        BeforeImage::Absent => None,
+        BeforeImage::Bytes(bytes) => Some(ScanValue::Inline(bytes)),
+        BeforeImage::Overflow(_) | BeforeImage::Chunks(_) | BeforeImage::ChunksInOverflow(_) => {
+            Some(ScanValue::Long)
+        }
+    }
+}
+
 impl MergedLeaf {
     /// Returns the number of records.
     pub(crate) fn len(&self) -> usize {
@@ -66,45 +77,49 @@ impl MergedLeaf {
         let mut range = std::mem::take(&mut self.range);
         let collected = versions.collect(tree, bounds, lsn, &mut range, &mut self.scratch);
         if collected.is_ok() {
-            self.bytes.clear();
-            self.records.clear();
+            let versions = range.iter().map(|(key, image)| (key, value_of(image)));
             match direction {
-                Direction::Forward => self.fill(range.iter(), direction, leaf),
-                Direction::Backward => self.fill(range.iter().rev(), direction, leaf),
+                Direction::Forward => self.fill(leaf.iter(), versions, direction),
+                Direction::Backward => self.fill(leaf.iter(), versions.rev(), direction),
             }
         }
         self.range = range;
         collected
     }
 
-    fn fill<'v>(
+    /// Replaces the records by `below`, with what `above` says of its keys instead: None for a key
+    /// that is not there. Both are in the order of `direction`.
+    pub(crate) fn fill<'b, 'a>(
         &mut self,
-        versions: impl Iterator<Item = (&'v [u8], BeforeImage<'v>)>,
+        below: impl Iterator<Item = (&'b [u8], ScanValue<'b>)>,
+        above: impl Iterator<Item = (&'a [u8], Option<ScanValue<'a>>)>,
         direction: Direction,
-        leaf: &LeafCopy,
     ) {
+        self.bytes.clear();
+        self.records.clear();
         let order = |one: &[u8], other: &[u8]| match direction {
             Direction::Forward => one.cmp(other),
             Direction::Backward => other.cmp(one),
         };
-        let mut records = leaf.iter().peekable();
-        for (key, image) in versions {
-            while let Some((own, value)) = records.next_if(|(own, _)| order(own, key).is_lt()) {
+        let mut below = below.peekable();
+        for (key, value) in above {
+            while let Some((own, value)) = below.next_if(|(own, _)| order(own, key).is_lt()) {
                 self.push(own, value);
             }
-            // The version counts, and not what the leaf has.
-            records.next_if(|(own, _)| order(own, key) == Ordering::Equal);
-            match image {
-                BeforeImage::Absent => {}
-                BeforeImage::Bytes(bytes) => self.push(key, ScanValue::Inline(bytes)),
-                BeforeImage::Overflow(_)
-                | BeforeImage::Chunks(_)
-                | BeforeImage::ChunksInOverflow(_) => self.push(key, ScanValue::Long),
+            // What is above counts, and not what is below.
+            below.next_if(|(own, _)| order(own, key) == Ordering::Equal);
+            if let Some(value) = value {
+                self.push(key, value);
             }
         }
-        for (key, value) in records {
+        for (key, value) in below {
             self.push(key, value);
         }
+    }
+
+    /// Returns the records in scan order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], ScanValue<'_>)> {
+        (0..self.len()).map(|index| self.get(index))
     }
 
     fn push(&mut self, key: &[u8], value: ScanValue<'_>) {

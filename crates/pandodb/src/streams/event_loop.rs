@@ -15,14 +15,17 @@ use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Polled, polled};
+use crate::event_loop::transaction::Transaction;
 use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::read::buffers::with_reader;
 use crate::state::helper::Answer;
+use crate::state::read_bounds::Debt;
 use crate::streams::edit::NewBytes;
 use crate::streams::look::Found;
 use crate::streams::old_bytes::OldBytes;
 use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
+use crate::wait::reason::Step;
 use crate::writes::read_log::Played;
 use crate::writes::set::Own;
 
@@ -53,6 +56,23 @@ impl Opened {
             }
         }
     }
+
+    /// Opens what a batch itself has done to a key; None if it knows nothing of the key.
+    fn own(engine: &Shared, own: Own<'_>, out: &mut Vec<u8>) -> Option<Self> {
+        match own {
+            Own::Value(value) => {
+                out.extend_from_slice(value);
+                Some(Self::Value)
+            }
+            Own::Large(value) => {
+                let stream = ValueStream::of_handed(engine, value);
+                out.extend_from_slice(stream.head());
+                Some(Self::Large(stream))
+            }
+            Own::Gone => Some(Self::Absent),
+            Own::Unknown => None,
+        }
+    }
 }
 
 impl Table {
@@ -79,6 +99,25 @@ impl Table {
     }
 }
 
+impl Transaction {
+    /// Makes one attempt to open the value of `key`, which is not one of its own writes.
+    fn look(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Step<(Found, Debt)> {
+        let _own = self.own_reads();
+        let Self { inner, work, .. } = self;
+        inner.check_store(table)?;
+        inner.check_usable()?;
+        inner.try_take_snapshot()?;
+        let engine = table.db.engine();
+        let Some(snapshot) = &inner.snapshot else {
+            return engine.try_look(&table.state, key, &mut work.reader, out);
+        };
+        let looked = engine.try_look_then(snapshot.registration(), &table.state, key, work, out);
+        let looked = looked.map_err(|stopped| inner.if_table_is_new(table, stopped))?;
+        inner.note_read(table, key)?;
+        Ok(looked)
+    }
+}
+
 impl ValidatedBatch {
     /// Reads `key` into `out`, as [`ValidatedBatch::get`] does, or opens its value if it is a large
     /// one.
@@ -88,33 +127,40 @@ impl ValidatedBatch {
     pub fn open(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<Opened>> {
         let index = self.set.table(&table.state);
         out.clear();
-        match self.set.own(index, key) {
-            Own::Value(value) => {
-                out.extend_from_slice(value);
-                return Ok(Polled::Ready(Opened::Value));
-            }
-            Own::Large(value) => {
-                let stream = ValueStream::of_handed(&self.engine, value);
-                out.extend_from_slice(stream.head());
-                return Ok(Polled::Ready(Opened::Large(stream)));
-            }
-            Own::Gone => return Ok(Polled::Ready(Opened::Absent)),
-            Own::Unknown => {}
+        let mut own = self.set.own(index, key);
+        if let (Own::Unknown, Some(transaction)) = (&own, &mut self.within) {
+            let set = &mut transaction.inner.set;
+            let index = set.table(&table.state);
+            own = set.own(index, key);
+        }
+        if let Some(opened) = Opened::own(&self.engine, own, out) {
+            return Ok(Polled::Ready(opened));
         }
         let is_new = match self.log.play(index, key, out) {
             Played::Read(true) => return Ok(Polled::Ready(Opened::Value)),
             Played::Read(false) => return Ok(Polled::Ready(Opened::Absent)),
             Played::Unknown { is_new } => is_new,
         };
-        let step = self
-            .engine
-            .try_look_stamped(&table.state, key, &mut self.reader, out);
-        let step = step.map(|(found, debt, stamp)| {
-            self.set.reads.push(stamp);
+        let step = match &mut self.within {
+            Some(transaction) => {
+                let looked = transaction.look(table, key, out);
+                transaction.move_wanted(&mut self.reader.wanted);
+                looked
+            }
+            None => {
+                let engine = &self.engine;
+                let step = engine.try_look_stamped(&table.state, key, &mut self.reader, out);
+                step.map(|(found, debt, stamp)| {
+                    self.set.reads.push(stamp);
+                    (found, debt)
+                })
+            }
+        };
+        let step = step.map(|(found, debt)| {
             self.set.debt.add(debt);
             self.engine.count_get();
             let opened = Opened::of(&self.engine, found, out);
-            let read = self.set.reads.len() - 1;
+            let read = self.last_read();
             match opened {
                 _ if !is_new => self.log.pass(),
                 Opened::Large(_) => self.log.note_long(read, index, key),

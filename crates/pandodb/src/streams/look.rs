@@ -9,6 +9,7 @@ use crate::blobs::readers::Registry;
 use crate::changes::blobs::decode_blob_ref;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::read::at::{FoundAt, ReadAt};
 use crate::read::point::{Copied, no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
@@ -93,6 +94,31 @@ impl Engine {
         };
         let (found, debt) = self.try_look(table, key, reader, out)?;
         Ok((found, debt, stamp))
+    }
+
+    /// Makes one attempt to open the value that `key` has at `snapshot`. Never blocks. `work` as in
+    /// [`Engine::try_read_at`].
+    pub(crate) fn try_look_then(
+        &self,
+        snapshot: &pando_versions::Registration,
+        table: &TableState,
+        key: &[u8],
+        work: &mut ReadAt,
+        out: &mut Vec<u8>,
+    ) -> Step<(Found, Debt)> {
+        // Until the chunks are named, this keeps what the snapshot keeps. That had not ended when
+        // the value was found, so it had not before this look began.
+        let look = Registry::look(&self.store.registry, snapshot.lsn());
+        let (found, debt) = self.try_read_at(snapshot, table, key, work, out)?;
+        let found = match found {
+            FoundAt::Nothing => Found::Nothing,
+            FoundAt::Value => Found::Value,
+            FoundAt::Chunks(blob) => {
+                let registration = look.read(blob.chunks.iter().map(|chunk| chunk.page));
+                Found::Chunks(blob, registration)
+            }
+        };
+        Ok((found, debt))
     }
 
     /// Opens the value of `key`, and pays its debt, so that it may be shown. Blocks.

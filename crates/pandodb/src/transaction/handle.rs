@@ -51,6 +51,8 @@ pub struct Transaction {
     pub(crate) options: TransactionOptions,
     /// Taken by the first read, unless each read sees a moment of its own.
     pub(crate) snapshot: Option<Snapshot>,
+    /// The snapshot, if there is to be one, may be read.
+    pub(crate) may_read: bool,
     pub(crate) set: WriteSet,
     pub(crate) reads: ReadSet,
     /// The keys that it writes, by table: of the writes before `ordered`. Used by ranges.
@@ -69,6 +71,14 @@ pub struct Transaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint {
     number: u64,
+}
+
+/// What the commit of a transaction works on.
+pub(crate) struct CommitParts<'t> {
+    pub(crate) db: &'t Db,
+    pub(crate) check: Option<StateCheck<'t>>,
+    pub(crate) set: &'t mut WriteSet,
+    pub(crate) locks: &'t mut CommitLocks,
 }
 
 impl Db {
@@ -95,6 +105,7 @@ impl Db {
             db: self.clone(),
             options,
             snapshot: None,
+            may_read: options.isolation == Isolation::ReadCommitted,
             set: WriteSet::default(),
             reads: ReadSet::new(options.read_set_bytes),
             own_keys: BTreeSet::new(),
@@ -145,8 +156,9 @@ impl Transaction {
 
     /// Takes the snapshot, if this is the first read. Blocks as [`Db::snapshot`].
     pub(crate) fn take_snapshot(&mut self) -> Result<()> {
-        if self.snapshot.is_none() && self.options.isolation != Isolation::ReadCommitted {
+        if !self.may_read {
             self.snapshot = Some(self.db.snapshot()?);
+            self.may_read = true;
         }
         Ok(())
     }
@@ -237,6 +249,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// Bytes that its writes, its savepoints and its locks take, about.
+    pub(crate) fn memory(&self) -> usize {
+        let savepoints = size_of_val(&self.savepoints[..]);
+        let locks = self.locks.owner.as_ref().map_or(0, |owner| owner.memory());
+        let ordered = self.ordered * size_of::<(usize, Vec<u8>)>();
+        self.set.memory() + ordered + savepoints + locks
+    }
+
     /// Number of keys that it writes.
     pub fn len(&self) -> usize {
         self.set.len()
@@ -288,42 +308,64 @@ impl Transaction {
         self.commit_in_place()
     }
 
+    /// Prepares the commit: nothing more is read.
+    pub(crate) fn end_reads(&mut self) {
+        self.reads.settle();
+        if self.remembers_reads() && self.reads.is_empty() {
+            // It depends on nothing. Else the commit would save for it what it replaces.
+            self.snapshot = None;
+        }
+    }
+
+    /// Returns the check that its commit makes, if it depends on anything, and the parts that the
+    /// commit changes.
+    pub(crate) fn parts_of_commit(&mut self) -> CommitParts<'_> {
+        let remembers = self.remembers_reads();
+        let (snapshot, reads) = (&self.snapshot, &self.reads);
+        let snapshot = snapshot.as_ref().map(Snapshot::registration);
+        let check = snapshot.map(|snapshot| match remembers {
+            true => StateCheck::of_reads(snapshot, reads),
+            false => StateCheck::of_writes(snapshot),
+        });
+        CommitParts {
+            db: &self.db,
+            check,
+            set: &mut self.set,
+            locks: &mut self.locks,
+        }
+    }
+
     /// As [`Transaction::commit`], and leaves what it has read and written, except after a commit.
     pub(crate) fn commit_in_place(&mut self) -> Result<Option<Lsn>> {
         self.check_usable()?;
         if self.set.is_read_only() {
             return Ok(None);
         }
-        self.reads.settle();
-        if self.remembers_reads() && self.reads.is_empty() {
-            // It depends on nothing. Else the commit would save for it what it replaces.
-            self.snapshot = None;
-        }
-        let (remembers, reads) = (self.remembers_reads(), &self.reads);
-        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
-        let mut check = snapshot.map(|snapshot| match remembers {
-            true => StateCheck::of_reads(snapshot, reads),
-            false => StateCheck::of_writes(snapshot),
-        });
-        let engine = self.db.engine();
+        self.end_reads();
+        let options = self.options.write;
+        let CommitParts {
+            db,
+            mut check,
+            set,
+            locks,
+        } = self.parts_of_commit();
+        let engine = db.engine();
         if let Some(check) = &mut check {
             if check.closes_gate() {
                 // Without the gate: most conflicts are found here, and hold up nobody else.
-                engine.block(|_| check.finds_conflict(engine, &self.set))?;
+                engine.block(|_| check.finds_conflict(engine, set))?;
                 if let Some(conflict) = check.take_conflict() {
                     engine.store.statistics.tick(Ticker::CommitConflicts, 1);
                     return Err(conflict);
                 }
             }
-            check.share_stripes(engine, &mut self.set);
+            check.share_stripes(engine, set);
         }
-        if let Some(owner) = &mut self.locks.owner {
+        if let Some(owner) = &mut locks.owner {
             owner.begin_call();
         }
         loop {
-            let set = &mut self.set;
-            let (locks, options) = (&mut self.locks, self.options.write);
-            let outcome = self.db.commit_once(locks, set, options, check.as_mut())?;
+            let outcome = db.commit_once(locks, set, options, check.as_mut())?;
             match outcome {
                 Outcome::Committed(lsn) => return Ok(lsn),
                 Outcome::Conflict { .. } => {

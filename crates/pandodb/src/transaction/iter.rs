@@ -74,7 +74,7 @@ impl Transaction {
     }
 
     /// Returns the positions of its own writes in a range of `table`, by key.
-    fn own_writes(
+    pub(crate) fn own_writes(
         &mut self,
         table: &Table,
         (low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>),

@@ -1,13 +1,11 @@
 //! Locks of a transaction: whoever locks a key before it is read meets no conflict on it.
 
-use pando_format::TreeId;
-
-use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::state_check::StateCheck;
 use crate::error::{Error, Result};
 use crate::locks::OwnerKind;
 use crate::transaction::handle::Transaction;
+use crate::wait::reason::{Step, Unfinished};
 
 impl Transaction {
     /// Locks `keys` of `table`, whether they exist or not, until the end of the transaction: until
@@ -69,7 +67,14 @@ impl Transaction {
         self.get(table, key)
     }
 
+    /// Locks one key. Blocks.
     fn lock_key(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        let engine = table.db.engine();
+        engine.block(|_| self.try_lock_key(table, key))
+    }
+
+    /// Makes one attempt to lock `key` of `table`, which is of this store.
+    pub(crate) fn try_lock_key(&mut self, table: &Table, key: &[u8]) -> Step<()> {
         let engine = self.db.engine();
         engine.check_key(key)?;
         let (timeout, age) = (self.options.lock_timeout, self.age);
@@ -77,37 +82,33 @@ impl Transaction {
             let kind = OwnerKind::Transaction;
             Box::new(engine.lock_owner(kind, timeout, age))
         });
-        let locked = engine.block(|_| engine.try_lock_key(owner, &table.state, key, None));
+        let locked = engine.try_lock_key(owner, &table.state, key, None);
         let checked = locked.and_then(|tree| match &self.snapshot {
-            Some(snapshot) => self.check_unwritten(snapshot, table, (tree, key)),
+            Some(snapshot) => {
+                let mut check = StateCheck::of_writes(snapshot.registration());
+                check.check_key(engine, &table.state, (tree, key))
+            }
             None => Ok(()),
         });
-        if let Err(error) = &checked {
+        if let Err(Unfinished::Error(error)) = &checked {
             engine.count_lock_error(error);
             self.end_if_lost(error);
         }
         checked
     }
 
-    /// Checks that `key`, which is locked, was not written after the moment of `snapshot`.
-    fn check_unwritten(
-        &self,
-        snapshot: &Snapshot,
-        table: &Table,
-        key: (TreeId, &[u8]),
-    ) -> Result<()> {
-        let engine = self.db.engine();
-        let mut check = StateCheck::of_writes(snapshot.registration());
-        engine.block(|_| check.check_key(engine, &table.state, key))
-    }
-
     /// Remembers an error after which the transaction has to be run again, and gives back its
     /// locks.
     fn end_if_lost(&mut self, error: &Error) {
         if error.is_conflict() {
-            self.lost = Some(error.clone());
-            self.locks.end();
+            self.end_lost(error);
         }
+    }
+
+    /// Ends it: every further call returns `error`.
+    pub(crate) fn end_lost(&mut self, error: &Error) {
+        self.lost.get_or_insert_with(|| error.clone());
+        self.locks.end();
     }
 
     /// Checks that it has not lost already.

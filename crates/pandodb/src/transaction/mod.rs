@@ -6,3 +6,4 @@ pub(crate) mod locks;
 pub(crate) mod options;
 pub(crate) mod precedence;
 pub(crate) mod retry;
+pub(crate) mod steps;

@@ -34,6 +34,11 @@ impl<C> Journal<C> {
         self.steps.len()
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&self.steps[..])
+    }
+
     /// Returns whether writes are noted.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept

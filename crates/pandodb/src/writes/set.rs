@@ -462,6 +462,12 @@ impl WriteSet {
         }
     }
 
+    /// Bytes that the writes take, and what savepoints need to go back, about.
+    pub(crate) fn memory(&self) -> usize {
+        let places = size_of::<Write>() + 2 * size_of::<usize>();
+        self.bytes.len() + self.writes.len() * places + self.journal.memory()
+    }
+
     /// Number of keys written.
     pub(crate) fn len(&self) -> usize {
         self.writes.len()

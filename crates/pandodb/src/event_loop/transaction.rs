@@ -1,0 +1,223 @@
+//! Interactive transactions of event loops.
+
+use pando_format::{Lsn, PageId};
+use pando_sync::{Arc, Mutex};
+
+use crate::api::db::Db;
+use crate::api::table::Table;
+use crate::commit::scratch::CommitScratch;
+use crate::error::{Error, Result};
+use crate::event_loop::polled::{Polled, polled};
+use crate::event_loop::reactor::Reactor;
+use crate::pages::fetcher::{Fetcher, OwnReads};
+use crate::read::at::ReadAt;
+use crate::state::read_bounds::Debt;
+use crate::transaction::handle::{self, Savepoint};
+use crate::transaction::options::{Isolation, TransactionOptions};
+use crate::wait::reason::{Step, Unfinished};
+use crate::writes::set::{Value, WriteSet};
+
+/// As [`crate::Transaction`], with calls that return at once. A call that is pending is made again
+/// with the same arguments until it has ended; no other call is made in between. Dropping it rolls
+/// it back.
+///
+/// Calls may block for moments: the first read, if there was no snapshot for a while, and the
+/// commit, if ranges or many keys were read, wait for commits that are being applied.
+///
+/// A [`crate::nonblocking::ValidatedBatch`] can be a step of it, whose reads and writes count
+/// together: see [`crate::nonblocking::ValidatedBatch::enter`].
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) inner: handle::Transaction,
+    /// The reads of the loop.
+    fetcher: Arc<Mutex<Fetcher>>,
+    pub(crate) work: ReadAt,
+    scratch: CommitScratch,
+    /// What its own reads owe.
+    debt: Debt,
+    /// A call that takes locks, or the commit, is pending.
+    is_calling: bool,
+    /// Number of keys that the pending call has locked.
+    locked: usize,
+}
+
+impl Transaction {
+    /// Begins a transaction for the loop of `reactor`, as [`Db::begin`].
+    ///
+    /// # Errors
+    /// As [`Db::begin`].
+    pub fn begin(db: &Db, options: TransactionOptions, reactor: &Reactor) -> Result<Self> {
+        Ok(Self {
+            inner: db.begin(options)?,
+            fetcher: reactor.fetcher.clone(),
+            work: ReadAt::default(),
+            scratch: CommitScratch::default(),
+            debt: Debt::NONE,
+            is_calling: false,
+            locked: 0,
+        })
+    }
+
+    /// The isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.inner.isolation()
+    }
+
+    /// Number of keys that it writes.
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// True if it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Bytes of memory that its writes, its savepoints and its locks take, about.
+    pub fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+
+    /// Returns the LSN that must be durable before what [`Transaction::get`] has read may be shown:
+    /// see [`Table::try_get`].
+    pub fn shown_from(&self) -> Option<Lsn> {
+        self.debt.lsn()
+    }
+
+    /// While this exists, the thread publishes its own reads whenever it waits for others.
+    pub(crate) fn own_reads(&self) -> OwnReads {
+        OwnReads::of(&self.fetcher)
+    }
+
+    /// Reads `key` of `table` into `out`, which is cleared first; true if it exists.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::get_into`]; [`Error::InChunks`] for a large value.
+    pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<bool>> {
+        let step = self.try_get(table, key, out);
+        let step = step.map(|(found, debt)| {
+            self.debt.add(debt);
+            found
+        });
+        polled(step, &mut self.work.reader.wanted)
+    }
+
+    pub(crate) fn try_get(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Debt)> {
+        let _own = self.own_reads();
+        self.inner.try_get(table, key, &mut self.work, out)
+    }
+
+    /// Moves the further pages that a read has asked for.
+    pub(crate) fn move_wanted(&mut self, to: &mut Vec<PageId>) {
+        to.append(&mut self.work.reader.wanted);
+    }
+
+    /// Sets `key` of `table` to `value`.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::put`]; [`Error::ValueTooLong`] for more than
+    /// [`Db::plain_bytes_max`] bytes.
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        let limit = table.db.engine().plain_bytes_max();
+        if value.len() > limit {
+            return Err(Error::ValueTooLong {
+                bytes: value.len(),
+                limit,
+            });
+        }
+        self.inner.put(table, key, value)
+    }
+
+    /// Removes `key` of `table`, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::delete`].
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        self.inner.delete(table, key)
+    }
+
+    /// Takes over the writes of a batch, which are those of this store.
+    pub(crate) fn take_over(&mut self, set: &WriteSet) -> Result<()> {
+        self.inner.check_usable()?;
+        for (table, key, value) in set.writes() {
+            let own = self.inner.set.table(&set.tables[table].state);
+            match value {
+                Some(Value::Bytes(bytes)) => self.inner.set.write(own, key, Some(bytes)),
+                Some(Value::Chunks(value)) => self.inner.set.write_large(own, key, value.clone()),
+                None => self.inner.set.write(own, key, None),
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks `keys` of `table`, which ascend, each once: as [`crate::Transaction::lock`].
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::lock`].
+    pub fn lock(&mut self, table: &Table, keys: &[&[u8]]) -> Result<Polled<()>> {
+        let step = self.try_lock(table, keys);
+        self.is_calling = matches!(step, Err(Unfinished::Wait(_)));
+        if !self.is_calling {
+            self.locked = 0;
+        }
+        polled(step, &mut Vec::new())
+    }
+
+    fn try_lock(&mut self, table: &Table, keys: &[&[u8]]) -> Step<()> {
+        self.inner.check_store(table)?;
+        self.inner.check_usable()?;
+        self.begin_call();
+        assert!(keys.is_sorted(), "locks are taken in ascending order");
+        while let Some(key) = keys.get(self.locked) {
+            self.inner.try_lock_key(table, key)?;
+            self.locked += 1;
+        }
+        Ok(())
+    }
+
+    /// Begins a call, unless it is pending.
+    fn begin_call(&mut self) {
+        if !self.is_calling {
+            self.locked = 0;
+            self.scratch.begin_anew();
+            if let Some(owner) = &mut self.inner.locks.owner {
+                owner.begin_call();
+            }
+        }
+    }
+
+    /// Returns a savepoint: see [`crate::Transaction::savepoint`].
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.inner.savepoint()
+    }
+
+    /// Forgets the writes since `savepoint`: see [`crate::Transaction::rollback_to`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSavepoint`].
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.inner.rollback_to(savepoint)
+    }
+
+    /// Commits the writes, and gives back all locks. Returns the LSN of the commit; None if there
+    /// was nothing to write. To wait for durability, use [`Db::when_durable`]. After an error,
+    /// which the next call of any kind repeats, nothing was written, except as said there.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::commit`].
+    pub fn try_commit(&mut self) -> Result<Polled<Option<Lsn>>> {
+        let _own = self.own_reads();
+        self.begin_call();
+        let step = self.inner.try_commit(&mut self.scratch);
+        self.is_calling = matches!(step, Err(Unfinished::Wait(_)));
+        if let Err(Unfinished::Error(error)) = &step {
+            self.inner.end_lost(error);
+        }
+        polled(step, &mut self.scratch.wanted)
+    }
+}

@@ -1,0 +1,175 @@
+//! The calls of a transaction as steps, for callers that must not block: a step that has to wait
+//! holds nothing but the transaction's snapshot and locks, says why, and is made again.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use pando_format::Lsn;
+use pando_stats::Ticker;
+use pando_tree::ScanValue;
+
+use crate::api::table::Table;
+use crate::commit::check::Check;
+use crate::commit::outcome::Outcome;
+use crate::commit::scratch::CommitScratch;
+use crate::error::Result;
+use crate::read::at::{FoundAt, ReadAt};
+use crate::state::read_bounds::Debt;
+use crate::transaction::handle::{CommitParts, Transaction};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
+use crate::writes::set::{Own, Value};
+
+impl Transaction {
+    /// Takes the snapshot, if this is the first read.
+    pub(crate) fn try_take_snapshot(&mut self) -> Step<()> {
+        if self.may_read {
+            return Ok(());
+        }
+        let snapshot = match self.snapshot.take() {
+            Some(snapshot) => snapshot,
+            None => self.db.begin_snapshot()?,
+        };
+        let snapshot = self.snapshot.insert(snapshot);
+        self.db.engine().check_applied(snapshot.lsn())?;
+        self.may_read = true;
+        Ok(())
+    }
+
+    /// Makes one attempt to read `key` of `table` into `out`; true if it exists. `work` is of this
+    /// transaction alone.
+    ///
+    /// # Errors
+    /// [`WaitReason::Chunks`] for a value in chunks. As [`Transaction::get_into`].
+    pub(crate) fn try_get(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        work: &mut ReadAt,
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Debt)> {
+        self.check_store(table)?;
+        self.check_usable()?;
+        let index = self.set.table(&table.state);
+        match self.set.own(index, key) {
+            Own::Value(value) => {
+                value.clone_into(out);
+                return Ok((true, Debt::NONE));
+            }
+            Own::Gone => {
+                out.clear();
+                return Ok((false, Debt::NONE));
+            }
+            Own::Large(_) => return Err(WaitReason::Chunks.into()),
+            Own::Unknown => {}
+        }
+        self.try_take_snapshot()?;
+        let Some(snapshot) = &self.snapshot else {
+            let engine = self.db.engine();
+            return engine.try_get(&table.state, key, &mut work.reader, out);
+        };
+        let engine = self.db.engine();
+        let read = engine.try_read_at(snapshot.registration(), &table.state, key, work, out);
+        let (found, debt) = read.map_err(|stopped| self.if_table_is_new(table, stopped))?;
+        let found = match found {
+            FoundAt::Nothing => {
+                out.clear();
+                false
+            }
+            FoundAt::Value => true,
+            FoundAt::Chunks(_) => return Err(WaitReason::Chunks.into()),
+        };
+        engine.count_get();
+        self.note_read(table, key)?;
+        Ok((found, debt))
+    }
+
+    /// As [`Transaction::unless_made_since`], for a step that has stopped.
+    pub(crate) fn if_table_is_new(&self, table: &Table, stopped: Unfinished) -> Unfinished {
+        match stopped {
+            Unfinished::Error(error) => self.unless_made_since(table, error).into(),
+            Unfinished::Wait(reason) => reason.into(),
+        }
+    }
+
+    /// Notes that `key` was read at the snapshot, if the transaction remembers what it reads.
+    pub(crate) fn note_read(&mut self, table: &Table, key: &[u8]) -> Result<()> {
+        if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
+            let tree = snapshot.tree_of(table)?;
+            self.reads.add_key((&table.state, tree), key);
+        }
+        Ok(())
+    }
+
+    /// Notes that all keys of `table` between two bounds were read at the snapshot, if the
+    /// transaction remembers what it reads.
+    pub(crate) fn note_range(
+        &mut self,
+        table: &Table,
+        (low, high): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    ) -> Result<()> {
+        if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
+            let tree = snapshot.tree_of(table)?;
+            self.reads.begin_range((&table.state, tree), low, high);
+            self.reads.pass_all();
+            self.reads.settle();
+        }
+        Ok(())
+    }
+
+    /// Returns the transaction's own writes at `positions`, in their order: None for a key that it
+    /// deletes.
+    pub(crate) fn own_at(
+        &self,
+        positions: &VecDeque<usize>,
+    ) -> impl Iterator<Item = (&[u8], Option<ScanValue<'_>>)> {
+        positions.iter().map(|at| {
+            let (_, key, value) = self.set.write_at(*at);
+            let value = value.map(|value| match value {
+                Value::Bytes(bytes) => ScanValue::Inline(bytes),
+                Value::Chunks(_) => ScanValue::Long,
+            });
+            (key, value)
+        })
+    }
+
+    /// Makes one attempt to commit. The values of its writes are short enough for pages, or in
+    /// chunks. `scratch` is that of the attempts before, or was reset since the last write. Closes
+    /// the gate, and waits for those inside, if it has read ranges or very many keys.
+    pub(crate) fn try_commit(&mut self, scratch: &mut CommitScratch) -> Step<Option<Lsn>> {
+        self.check_usable()?;
+        if self.set.is_read_only() {
+            return Ok(None);
+        }
+        self.end_reads();
+        self.set.durability = self.options.write.durability;
+        let CommitParts {
+            db,
+            mut check,
+            set,
+            locks,
+        } = self.parts_of_commit();
+        let engine = db.engine();
+        if let Some(check) = &mut check {
+            let is_lost =
+                check.is_doomed() || check.closes_gate() && check.finds_conflict(engine, set)?;
+            if let Some(conflict) = check.take_conflict().filter(|_| is_lost) {
+                engine.store.statistics.tick(Ticker::CommitConflicts, 1);
+                return Err(conflict.into());
+            }
+            check.share_stripes(engine, set);
+        }
+        loop {
+            let by = check.as_mut().map_or(Check::Stamps, Check::State);
+            match engine.try_commit(set, (scratch, locks), None, by)? {
+                Outcome::Committed(lsn) => return Ok(lsn),
+                Outcome::Conflict { .. } => {}
+            }
+            if let Some(conflict) = check.as_mut().and_then(|check| check.take_conflict()) {
+                return Err(conflict.into());
+            }
+            // A table that it writes to was emptied: what it has not read does not matter.
+            set.refresh_trees()?;
+            scratch.reset();
+        }
+    }
+}
