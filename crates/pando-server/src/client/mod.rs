@@ -1,5 +1,6 @@
 //! State of a client that lasts from command to command.
 
+pub(crate) mod interactive;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;

@@ -4,6 +4,7 @@ use pando_resp::{Arguments, Span, Version};
 use pando_sync::atomic::Ordering;
 use pandodb::Lsn;
 
+use crate::client::interactive::Interactive;
 use crate::client::record::ClientRecord;
 use crate::client::staging::Staged;
 use crate::client::watches::Watches;
@@ -97,6 +98,8 @@ pub(crate) struct Session {
     pub(crate) closing: bool,
     /// None outside MULTI.
     pub(crate) multi: Option<Multi>,
+    /// The transaction of PANDO BEGIN.
+    pub(crate) interactive: Option<Box<Interactive>>,
     /// Watched keys; EXEC, DISCARD and UNWATCH drop them.
     pub(crate) watches: Watches,
     /// LSN of the newest write of this connection.
@@ -129,7 +132,8 @@ impl Session {
             None => (-1, 0),
         };
         record.queued.store(queued, Ordering::Relaxed);
-        let queued_bytes = queued_bytes as u64;
+        let of_transaction = self.interactive.as_ref().map_or(0, |of| of.memory());
+        let queued_bytes = (queued_bytes + of_transaction) as u64;
         record.queued_bytes.store(queued_bytes, Ordering::Relaxed);
         record
             .watched
@@ -141,6 +145,7 @@ impl Session {
     /// RESET: restores the state after connecting.
     pub(crate) fn reset(&mut self, authenticated: bool) {
         self.end_transaction();
+        self.interactive = None;
         self.database = 0;
         self.version = Version::Resp2;
         self.profiles = None;

@@ -28,7 +28,8 @@ pub(crate) const COMMANDS: &[Command] = &[
         flags: FAST
             .and(Flags::LOADING)
             .and(Flags::NO_AUTH)
-            .and(Flags::NOSCRIPT),
+            .and(Flags::NOSCRIPT)
+            .and(Flags::AFTER_LOSS),
         group: Group::Connection,
         summary: "Closes the connection.",
         ..Command::new("quit", -1, quit)
@@ -37,7 +38,8 @@ pub(crate) const COMMANDS: &[Command] = &[
         flags: FAST
             .and(Flags::LOADING)
             .and(Flags::NO_AUTH)
-            .and(Flags::NOSCRIPT),
+            .and(Flags::NOSCRIPT)
+            .and(Flags::AFTER_LOSS),
         group: Group::Connection,
         since: "6.2.0",
         summary: "Resets the connection.",

@@ -9,7 +9,7 @@ const fn flushing(
     summary: &'static str,
 ) -> Command {
     Command {
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.and(Flags::NO_INTERACTIVE),
         keys: Keys::NONE,
         kind: Kind::Transaction,
         summary,

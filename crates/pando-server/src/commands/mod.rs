@@ -20,9 +20,11 @@ mod get;
 mod glob;
 mod info;
 mod info_text;
+mod interactive;
 mod latency;
 mod many;
 mod memory;
+mod pando;
 mod profile;
 mod range;
 mod save;
@@ -63,5 +65,6 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     memory::COMMANDS,
     save::COMMANDS,
     compact::COMMANDS,
+    pando::COMMANDS,
     waitaof::COMMANDS,
 ];

@@ -2,9 +2,16 @@
 
 use pandodb::{CommitStep, Spent, Wait};
 
-use crate::context::{Context, Run, replies};
+use crate::context::{Command, Context, Flags, Run, replies};
 
-pub(super) fn profile(context: &mut Context<'_>) -> Run {
+/// The subcommand of PANDO.
+pub(super) const PROFILE: Command = Command {
+    flags: Flags::LOADING.and(Flags::NO_MULTI),
+    summary: "Tells where the commands of the connection spend their time.",
+    ..Command::new("profile", 3, profile)
+};
+
+fn profile(context: &mut Context<'_>) -> Run {
     if context.is(2, "on") {
         if context.session.profiles.is_none() {
             context.session.profiles = Some(Box::default());

@@ -22,7 +22,10 @@ use crate::times::nanoseconds;
 /// Number of keys that WATCH reads before it yields to other connections.
 const WATCHES_PER_TURN: usize = 512;
 
-const FLAGS: Flags = Flags::FAST.and(Flags::LOADING).and(Flags::NOSCRIPT);
+const FLAGS: Flags = Flags::FAST
+    .and(Flags::LOADING)
+    .and(Flags::NOSCRIPT)
+    .and(Flags::NO_INTERACTIVE);
 
 const fn of_transactions(
     name: &'static str,
@@ -42,7 +45,9 @@ const fn of_transactions(
 pub(crate) const COMMANDS: &[Command] = &[
     of_transactions("multi", "1.2.0", multi, "Starts a transaction."),
     Command {
-        flags: Flags::LOADING.and(Flags::NOSCRIPT),
+        flags: Flags::LOADING
+            .and(Flags::NOSCRIPT)
+            .and(Flags::NO_INTERACTIVE),
         kind: Kind::Exec,
         complexity: "Depends on commands in the transaction",
         ..of_transactions(
@@ -55,7 +60,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     of_transactions("discard", "2.0.0", discard, "Discards a transaction."),
     Command {
         arity: -2,
-        flags: Flags::FAST.and(Flags::NOSCRIPT),
+        flags: Flags::FAST.and(Flags::NOSCRIPT).and(Flags::NO_INTERACTIVE),
         keys: Keys::ALL,
         kind: Kind::Watch,
         complexity: "O(1) for every key.",

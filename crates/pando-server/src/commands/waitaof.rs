@@ -14,7 +14,7 @@ const fn waiting(
     summary: &'static str,
 ) -> Command {
     Command {
-        flags: Flags::BLOCKING,
+        flags: Flags::BLOCKING.and(Flags::NO_INTERACTIVE),
         keys: Keys::NONE,
         group: Group::Generic,
         kind: Kind::Read,

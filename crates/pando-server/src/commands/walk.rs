@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use pando_resp::Writer;
-use pandodb::nonblocking::Polled;
+use pandodb::nonblocking::{Opened, Polled, ValidatedBatch};
 
 use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
@@ -78,9 +78,20 @@ struct Request<'a> {
     bytes_max: usize,
     /// No key can have the requested type.
     nothing: bool,
+    /// The keys are counted, and not returned.
+    counts: bool,
 }
 
 impl Request<'_> {
+    /// Some keys of any kind.
+    const ALL: Self = Self {
+        pattern: None,
+        limit: SCAN_COUNT,
+        bytes_max: SCAN_BYTES_MAX,
+        nothing: false,
+        counts: false,
+    };
+
     fn takes(&self, key: &[u8]) -> bool {
         !self.nothing
             && self
@@ -126,13 +137,21 @@ fn advance(
 fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
+    let in_transaction = context.session.interactive.is_some();
     let data = context.data();
     let from = walk
         .position
         .as_ref()
         .map_or(Bound::Unbounded, Position::bound);
     let scratch = &mut *data.scratch;
-    let scanned = database.keys.try_scan(from, &mut scratch.page)?;
+    let scanned = match data
+        .batch
+        .as_deref_mut()
+        .and_then(ValidatedBatch::transaction)
+    {
+        Some(transaction) => transaction.scan(&database.keys, from, &mut scratch.page)?,
+        None => database.keys.try_scan(from, &mut scratch.page)?,
+    };
     if let Polled::Pending(pending) = scanned {
         return Err(Interrupted::Pending(pending));
     }
@@ -143,7 +162,13 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
             Some(value) => Some(value),
             None => {
                 scratch.value.clear();
-                match database.look(stored, &mut scratch.value, &mut walk.shown_from)? {
+                let found = match data.batch.as_deref_mut().filter(|_| in_transaction) {
+                    Some(batch) => batch
+                        .open(&database.keys, stored, &mut scratch.value)?
+                        .map(|opened| !matches!(opened, Opened::Absent)),
+                    None => database.look(stored, &mut scratch.value, &mut walk.shown_from)?,
+                };
+                match found {
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                     Polled::Ready(true) => Some(scratch.value.as_slice()),
                     Polled::Ready(false) => None,
@@ -156,7 +181,9 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
             let row = Row::decode(stored, value)?;
             let key = row.user_key(stored, value);
             if !row.is_over(now_ms) && request.takes(key) {
-                Writer::new(&mut walk.found, version).bulk(key);
+                if !request.counts {
+                    Writer::new(&mut walk.found, version).bulk(key);
+                }
                 walk.count += 1;
             }
         }
@@ -218,7 +245,7 @@ fn keys(context: &mut Context<'_>) -> Run {
         pattern: (pattern != b"*").then_some(pattern),
         limit: u64::MAX,
         bytes_max: usize::MAX,
-        nothing: false,
+        ..Request::ALL
     };
     let walk = advance(context, request, |_| None)?;
     reply_keys(context, &walk, request)?;
@@ -231,12 +258,7 @@ fn scan(context: &mut Context<'_>) -> Run {
     let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
         return context.fail("ERR invalid cursor");
     };
-    let mut request = Request {
-        pattern: None,
-        limit: SCAN_COUNT,
-        bytes_max: SCAN_BYTES_MAX,
-        nothing: false,
-    };
+    let mut request = Request::ALL;
     for at in (2..context.count()).step_by(2) {
         if at + 1 >= context.count() {
             return context.fail(replies::SYNTAX);
@@ -275,7 +297,23 @@ fn scan(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
+/// Counts the keys that a transaction of PANDO BEGIN sees: the store knows how many there are now.
+fn count_all(context: &mut Context<'_>) -> Run {
+    let request = Request {
+        limit: u64::MAX,
+        bytes_max: usize::MAX,
+        counts: true,
+        ..Request::ALL
+    };
+    let walk = advance(context, request, |_| None)?;
+    context.progress.show_from(walk.shown_from);
+    context.integer(i64::try_from(walk.count).unwrap_or(i64::MAX))
+}
+
 fn size(context: &mut Context<'_>) -> Run {
+    if context.session.interactive.is_some() {
+        return count_all(context);
+    }
     let number = context.session.database;
     let database = context.database();
     let mut size = i64::try_from(database.keys.len()).unwrap_or(i64::MAX);

@@ -133,6 +133,7 @@ impl Connection {
             }
         }
         self.compact();
+        self.end_idle_transaction(turn);
         self.note_arrival(received, turn.clock);
         next
     }

@@ -19,6 +19,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Pending, Polled};
 
 use crate::commands;
+use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
 use crate::connection::loop_data::Turn;
 use crate::connection::running::Running;
@@ -68,7 +69,10 @@ impl Connection {
             }
         };
         let admitted = checked.and_then(|(index, id, command)| match self.admit(turn, command) {
-            Ok(()) => Ok((index, id, command)),
+            Ok(()) => match self.admit_to_transaction(turn, command) {
+                Ok(()) => Ok((index, id, command)),
+                Err(text) => Err((Some(id), text)),
+            },
             Err(text) => Err((Some(id), text.to_owned())),
         });
         let (index, id, command) = match admitted {
@@ -94,6 +98,7 @@ impl Connection {
             parked: false,
             batch: None,
             conflicts: 0,
+            lost_snapshot: false,
         });
         self.resume(turn)
     }
@@ -159,7 +164,7 @@ impl Connection {
         let mut running = self.running.take().expect("a command has begun");
         turn.is_clock_new = false;
         match running.command.kind {
-            Kind::Read | Kind::ReadMany | Kind::Transaction | Kind::Watch => {}
+            Kind::Read | Kind::ReadMany | Kind::Transaction | Kind::Watch | Kind::Commit => {}
             // The command may show or reset counts.
             Kind::Session | Kind::Exec => turn.tick(),
         }
@@ -184,7 +189,7 @@ impl Connection {
                 Kind::Session | Kind::Read => true,
                 // After its first commit it continues with further keys.
                 Kind::Watch => self.progress().watching.is_none(),
-                Kind::ReadMany | Kind::Transaction => running.batch.is_none(),
+                Kind::ReadMany | Kind::Transaction | Kind::Commit => running.batch.is_none(),
                 Kind::Exec => self.session.multi.is_none() || running.batch.is_none(),
             };
             if ends_here {
@@ -218,9 +223,11 @@ impl Connection {
             ..
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
         let arguments = parser.arguments(&input[*offset..]);
+        let is_inside = self.session.interactive.is_some();
         let transactional = match running.command.kind {
-            Kind::Session | Kind::Read => false,
-            Kind::ReadMany => arguments.len() > 2,
+            Kind::Session => false,
+            Kind::Read | Kind::Commit => is_inside,
+            Kind::ReadMany => is_inside || arguments.len() > 2,
             Kind::Transaction | Kind::Watch | Kind::Exec => true,
         };
         if let Some(data) = turn.data.as_mut()
@@ -232,6 +239,7 @@ impl Connection {
                 Some(batch) => batch.reset(),
                 None => running.batch = Some(data.batch()),
             }
+            enter_transaction(&mut self.session, data, running)?;
         }
         running.waited = false;
         let reply_start = output.bytes.len();
@@ -241,6 +249,9 @@ impl Connection {
             scratch: &mut data.scratch,
             overlay: None,
         });
+        // A transaction has one clock, that of its beginning: what expires meanwhile stays.
+        let interactive = self.session.interactive.as_ref();
+        let now_ms = interactive.map_or(turn.now_ms, |interactive| interactive.now_ms);
         let mut context = Context {
             arguments,
             staged: staging.values(),
@@ -255,7 +266,7 @@ impl Connection {
             data,
             progress,
             waker: &self.waker,
-            now_ms: turn.now_ms,
+            now_ms,
             exec_index: None,
         };
         if context.session.profiles.is_none() {
@@ -276,10 +287,13 @@ impl Connection {
         interrupted: Interrupted,
     ) -> Step {
         self.take_back();
+        if goes_on_without_snapshot(&self.session, running, &interrupted) {
+            return Step::Yielded;
+        }
         let text = match interrupted {
             Interrupted::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
-                Err(error) => engine_error(turn, running.command, &error),
+                Err(error) => self.engine_error(turn, running.command, &error),
             },
             Interrupted::Yield => return Step::Yielded,
             Interrupted::Wait => {
@@ -287,7 +301,7 @@ impl Connection {
                 running.waited = running.batch.is_some();
                 return Step::Suspended;
             }
-            Interrupted::Engine(error) => engine_error(turn, running.command, &error),
+            Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
                 format!("ERR the value of this key cannot be used: {error:?}")
             }
@@ -388,7 +402,12 @@ impl Connection {
             }
         };
         match attempt {
-            Ok(Polled::Ready(Outcome::Committed(lsn))) => Ok(lsn),
+            Ok(Polled::Ready(Outcome::Committed(lsn))) => {
+                if running.command.kind == Kind::Commit {
+                    self.session.interactive = None;
+                }
+                Ok(lsn)
+            }
             Ok(Polled::Ready(Outcome::Conflict { watched })) => {
                 self.take_back();
                 self.undo_exec();
@@ -423,7 +442,13 @@ impl Connection {
         self.take_back();
         self.undo_exec();
         self.progress().watching = None;
-        self.write_error(&engine_error(turn, command, error));
+        let text = self.engine_error(turn, command, error);
+        self.write_error(&text);
+        if let Some(interactive) = &mut self.session.interactive
+            && command.kind == Kind::Commit
+        {
+            interactive.lose(text);
+        }
         Ok(None)
     }
 
@@ -450,6 +475,10 @@ impl Connection {
         if self.looked_keys > 0 {
             self.pass_looked(&running);
         }
+        turn.read_clock();
+        if let Some(batch) = running.batch.as_deref_mut() {
+            self.leave_transaction(turn, batch);
+        }
         if let (Some(batch), Some(data)) = (running.batch.take(), turn.data.as_mut()) {
             if let Some(buffers) = &mut self.buffers {
                 buffers.progress.show_from(batch.shown_from());
@@ -461,7 +490,6 @@ impl Connection {
         if running.command.kind == Kind::Exec && self.session.multi.is_some() {
             self.session.end_transaction();
         }
-        turn.read_clock();
         self.count(turn, &running);
         self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
@@ -517,11 +545,19 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("replies go into the buffers");
         Writer::new(&mut buffers.output.bytes, version).error(text);
     }
-}
 
-/// Returns the reply to a command that failed since the store failed; logs the failure, too.
-#[cold]
-fn engine_error(turn: &Turn<'_>, command: &Command, error: &pandodb::Error) -> String {
-    turn.shared.events.failed_command(command.name, error);
-    format!("ERR {error}")
+    /// Returns the reply to a command that failed since the store failed, and ends a transaction
+    /// that does not survive that; logs the failure, too.
+    #[cold]
+    fn engine_error(
+        &mut self,
+        turn: &Turn<'_>,
+        command: &Command,
+        error: &pandodb::Error,
+    ) -> String {
+        turn.shared.events.failed_command(command.name, error);
+        let text = replies::engine_error(error);
+        self.lose_transaction(error, &text);
+        text
+    }
 }

@@ -10,6 +10,7 @@ mod accounting;
 pub(crate) mod advance;
 mod executor;
 mod intake;
+mod interactive;
 mod lookahead;
 pub(crate) mod loop_data;
 mod output;

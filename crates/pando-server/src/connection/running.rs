@@ -27,4 +27,6 @@ pub(crate) struct Running {
     pub(crate) batch: Option<Box<ValidatedBatch>>,
     /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,
+    /// It has read at a snapshot, which was ended for lack of memory.
+    pub(crate) lost_snapshot: bool,
 }

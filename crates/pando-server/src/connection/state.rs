@@ -343,6 +343,15 @@ impl Connection {
         self.running.is_some() && buffers.is_some_and(|buffers| buffers.progress.waiting)
     }
 
+    /// Returns when the loop has to give it a turn, whether anything happens or not.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let progress = self.buffers.as_ref().map(|buffers| &buffers.progress);
+        let of_command = progress.and_then(|progress| progress.deadline);
+        let interactive = self.session.interactive.as_ref();
+        let idle = interactive.filter(|_| self.running.is_none());
+        of_command.or_else(|| idle.and_then(|interactive| interactive.ends_at()))
+    }
+
     /// Takes the buffers away if they hold nothing.
     pub(crate) fn take_idle_buffers(&mut self) -> Option<Box<Buffers>> {
         let buffers = self.buffers.as_ref()?;

@@ -1,5 +1,7 @@
 //! Texts of error replies, word for word as clients know them.
 
+use crate::data::keyspace::shown_of;
+
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
@@ -58,4 +60,43 @@ pub(crate) fn invalid_expire(command: &str) -> String {
 /// Returns text that a client sent in a form that a reply may show: at most 128 bytes.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+}
+
+/// Returns the reply to a command that failed since the store failed.
+pub(crate) fn engine_error(error: &pandodb::Error) -> String {
+    use pandodb::{ConflictKind, Error};
+    match error {
+        Error::Conflict {
+            key: Some(key),
+            kind: ConflictKind::Range,
+            table,
+        } => {
+            // The part of the range that is known to have changed.
+            let key = shown_key(table, key);
+            format!("CONFLICT range {key} {key}")
+        }
+        Error::Conflict {
+            key: Some(key),
+            table,
+            ..
+        } => format!("CONFLICT key {}", shown_key(table, key)),
+        // The whole database was changed.
+        Error::Conflict { key: None, .. } => "CONFLICT range - +".to_owned(),
+        Error::LockTimeout { table, key } => {
+            let key = key.as_ref().map(|key| shown_key(table, key));
+            format!("LOCKTIMEOUT {}", key.unwrap_or_default())
+        }
+        Error::Deadlock { .. } => {
+            "DEADLOCK others wait for this transaction, which waits for them".to_owned()
+        }
+        Error::SnapshotEnded => {
+            "SNAPSHOTENDED there was no memory for what the transaction reads".to_owned()
+        }
+        error => format!("ERR {error}"),
+    }
+}
+
+/// Returns the key of a client that the row at `stored` of a table is of. Long keys are cut off.
+fn shown_key(table: &str, stored: &[u8]) -> String {
+    String::from_utf8_lossy(shown_of(table, stored)).into_owned()
 }

@@ -31,6 +31,11 @@ impl Flags {
     /// May wait for other clients or for the store.
     pub(crate) const BLOCKING: Self = Self(512);
 
+    /// Not allowed between PANDO BEGIN and COMMIT.
+    pub(crate) const NO_INTERACTIVE: Self = Self(1024);
+    /// Allowed in a transaction of PANDO BEGIN that was rolled back.
+    pub(crate) const AFTER_LOSS: Self = Self(2048);
+
     /// Returns the flags of both.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -162,6 +167,8 @@ pub(crate) enum Kind {
     Watch,
     /// Runs the transaction of MULTI.
     Exec,
+    /// Commits the transaction of PANDO BEGIN.
+    Commit,
 }
 
 /// A command or a subcommand.

@@ -69,6 +69,8 @@ pub(crate) struct Engine {
     pub(crate) reply_bytes_max: usize,
     /// Memory for the places of SCAN cursors.
     pub(crate) cursor_bytes_max: u64,
+    /// Memory in which a transaction of PANDO BEGIN remembers what it has read.
+    pub(crate) read_set_bytes_max: usize,
     /// Memory that the watches of all connections may take together.
     pub(crate) watch_bytes_max: u64,
 }
@@ -100,6 +102,9 @@ impl Engine {
             reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
             // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
+            read_set_bytes_max: usize::try_from(max_memory / 1024)
+                .unwrap_or(usize::MAX)
+                .clamp(64 * 1024, 1024 * 1024),
             watch_bytes_max: max_memory / 16,
             databases,
             db,

@@ -113,6 +113,20 @@ impl KeyFolder {
     }
 }
 
+/// Returns the key of a client that the row at `stored` of the table called `table` is of, or the
+/// beginning of a long one.
+pub(crate) fn shown_of<'k>(table: &str, stored: &'k [u8]) -> &'k [u8] {
+    let stored = match table.ends_with("/elements") {
+        true => stored.get(ENTRY_PREFIX_BYTES..).unwrap_or_default(),
+        false => stored,
+    };
+    match stored.split_first() {
+        Some((&FOLDED, rest)) => &rest[..rest.len().saturating_sub(HASH_BYTES)],
+        Some((_, rest)) => rest,
+        None => &[],
+    }
+}
+
 /// The decoded head of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {

@@ -295,8 +295,7 @@ impl EventLoop {
                 connection.queued = true;
                 self.runnable.push_back(token);
             }
-            let progress = connection.buffers.as_ref().map(|buffers| &buffers.progress);
-            let deadline = progress.and_then(|progress| progress.deadline);
+            let deadline = connection.deadline();
             self.timers.set(token, &mut connection.timer, deadline);
             self.touched.push(token);
         }

@@ -25,6 +25,7 @@ mod gone;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod interactive;
 mod introspection;
 #[cfg(test)]
 mod large;

@@ -17,6 +17,16 @@ pub enum Polled<T> {
     Pending(Pending),
 }
 
+impl<T> Polled<T> {
+    /// Converts the value of an operation that is done.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Polled<U> {
+        match self {
+            Self::Ready(value) => Polled::Ready(f(value)),
+            Self::Pending(pending) => Polled::Pending(pending),
+        }
+    }
+}
+
 /// What a pending operation waits for. Opaque: give it to [`crate::nonblocking::Reactor::park`].
 #[derive(Debug)]
 #[must_use = "park it, or nobody fetches what the operation waits for"]

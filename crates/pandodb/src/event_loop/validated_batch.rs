@@ -322,8 +322,9 @@ impl ValidatedBatch {
     /// ends the transaction.
     ///
     /// # Errors
-    /// As [`Db::write`]; of a step as [`Transaction::try_commit`]. A batch that changes tables and was handed to an engine thread is empty
-    /// after its end, whatever that was: run it again from the beginning.
+    /// As [`Db::write`]; of a step as [`Transaction::try_commit`]. A batch that changes tables and
+    /// was handed to an engine thread is empty after its end, whatever that was: run it again from
+    /// the beginning.
     pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
         if let Some(transaction) = &mut self.within {
             return commit_step(transaction, &mut self.set, self.ends);
@@ -413,8 +414,5 @@ fn commit_step(
     if !ends {
         return Ok(Polled::Ready(Outcome::Committed(None)));
     }
-    Ok(match transaction.try_commit()? {
-        Polled::Ready(lsn) => Polled::Ready(Outcome::Committed(lsn)),
-        Polled::Pending(pending) => Polled::Pending(pending),
-    })
+    Ok(transaction.try_commit()?.map(Outcome::Committed))
 }

@@ -1,7 +1,7 @@
 //! Interactive transactions of event loops: the same as those of threads, and batches as their
 //! steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use fastrand::Rng;
@@ -82,6 +82,37 @@ fn small(directory: &std::path::Path, keys: u32) -> (Db, Table, Model) {
     (db, table, model)
 }
 
+fn write(transaction: &mut Transaction, table: &Table, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => transaction.put(table, key, value).unwrap(),
+        None => transaction.delete(table, key).unwrap(),
+    }
+}
+
+/// Makes `key` the same in `to` as in `from`.
+fn copy(from: &Model, to: &mut Model, key: &[u8]) {
+    match from.get(key) {
+        Some(value) => to.insert(key.to_vec(), value.clone()),
+        None => to.remove(key),
+    };
+}
+
+/// Reads a key by a batch, which finds `expected`, writes it, and reads it again.
+fn step_by_batch(
+    reactor: &mut Reactor,
+    batch: &mut ValidatedBatch,
+    table: &Table,
+    (key, value): (&[u8], &[u8]),
+    expected: Option<Vec<u8>>,
+) {
+    let mut out = Vec::new();
+    let found = run(reactor, |_| batch.get(table, key, &mut out).unwrap());
+    assert_eq!(found.then(|| out.clone()), expected);
+    batch.put(table, key, value).unwrap();
+    run(reactor, |_| batch.get(table, key, &mut out).unwrap());
+    assert_eq!(out, value);
+}
+
 /// Each transaction is compared with a map, step by step, while others change the store. Batches
 /// are some of the steps; some are forgotten before they end.
 #[test]
@@ -91,16 +122,15 @@ fn steps_show_and_do_what_a_map_does() {
     let mut reactor = reactor_of(&db);
     let mut batch = ValidatedBatch::new(&db);
     let mut random = Rng::with_seed(7);
-    for turn in 0..120 {
+    for turn in 0..200 {
         let level = [Isolation::Snapshot, Isolation::Serializable][turn % 2];
-        let transaction = Transaction::begin(&db, at(level), &reactor).unwrap();
-        let mut transaction = Box::new(transaction);
+        let mut transaction = Box::new(Transaction::begin(&db, at(level), &reactor).unwrap());
         let key = |random: &mut Rng| random.u32(..2200).to_be_bytes();
-        // From its first read on, the transaction sees what is stored now.
+        // From this read on, it sees what is stored now.
         get(&mut reactor, &mut transaction, &table, &key(&mut random));
         let (before, mut own) = (stored.clone(), stored.clone());
         let mut points = Vec::new();
-        let mut touched = Model::new();
+        let mut touched = BTreeSet::new();
         for _ in 0..random.usize(..40) {
             let (key, value) = (key(&mut random), [random.u8(..); 150]);
             match random.u8(..12) {
@@ -108,26 +138,23 @@ fn steps_show_and_do_what_a_map_does() {
                     let found = get(&mut reactor, &mut transaction, &table, &key);
                     assert_eq!(found.as_ref(), own.get(&key[..]));
                 }
-                4 => {
-                    transaction.put(&table, &key, &value).unwrap();
-                    own.insert(key.to_vec(), value.to_vec());
-                    touched.insert(key.to_vec(), Vec::new());
-                }
-                5 => {
-                    transaction.delete(&table, &key).unwrap();
+                4 | 5 => {
+                    let value = random.bool().then_some(&value[..]);
+                    write(&mut transaction, &table, &key, value);
                     own.remove(&key[..]);
-                    touched.insert(key.to_vec(), Vec::new());
+                    own.extend(value.map(|value| (key.to_vec(), value.to_vec())));
+                    touched.insert(key.to_vec());
                 }
                 6 => {
                     let found = scan(&mut reactor, &mut transaction, &table, &key);
                     assert!(found.iter().eq(own.range(key.to_vec()..)));
                 }
-                7 => points.push((transaction.savepoint(), own.clone())),
+                7 => points.push((transaction.savepoint(), own.clone(), touched.clone())),
+                8 if points.is_empty() => {}
                 8 => {
-                    if let Some((point, then)) = points.last() {
-                        transaction.rollback_to(*point).unwrap();
-                        own.clone_from(then);
-                    }
+                    let (point, then, written) = &points[points.len() - 1];
+                    transaction.rollback_to(*point).unwrap();
+                    (own, touched) = (then.clone(), written.clone());
                 }
                 9 => {
                     // Somebody else.
@@ -135,36 +162,25 @@ fn steps_show_and_do_what_a_map_does() {
                     stored.insert(key.to_vec(), value.to_vec());
                 }
                 _ => {
+                    let expected = own.get(&key[..]).cloned();
+                    let entry = (&key[..], &value[..]);
                     batch.reset();
                     batch.enter(transaction);
-                    let mut out = Vec::new();
-                    let found = run(&mut reactor, |_| batch.get(&table, &key, &mut out).unwrap());
-                    assert_eq!(found.then_some(&out), own.get(&key[..]));
-                    batch.put(&table, &key, &value).unwrap();
-                    run(&mut reactor, |_| batch.get(&table, &key, &mut out).unwrap());
-                    assert_eq!(out, value);
+                    step_by_batch(&mut reactor, &mut batch, &table, entry, expected);
                     if random.bool() {
                         let done = run(&mut reactor, |reactor| batch.try_commit(reactor).unwrap());
                         assert_eq!(done, Outcome::Committed(None));
                         own.insert(key.to_vec(), value.to_vec());
-                        touched.insert(key.to_vec(), Vec::new());
+                        touched.insert(key.to_vec());
                     }
                     transaction = batch.leave().unwrap();
                 }
             }
         }
-        let is_changed = |key: &Vec<u8>| before.get(key) != stored.get(key);
         match commit(&mut reactor, &mut transaction) {
-            Ok(_) => {
-                for key in touched.keys() {
-                    match own.get(key) {
-                        Some(value) => stored.insert(key.clone(), value.clone()),
-                        None => stored.remove(key),
-                    };
-                }
-            }
+            Ok(_) => touched.iter().for_each(|key| copy(&own, &mut stored, key)),
             Err(Error::Conflict { key: Some(key), .. }) => {
-                assert!(is_changed(&key), "nobody has written {key:?}");
+                assert_ne!(before.get(&key), stored.get(&key), "nobody wrote {key:?}");
                 let again = commit(&mut reactor, &mut transaction);
                 assert!(matches!(again, Err(Error::Conflict { .. })));
             }

@@ -1,0 +1,59 @@
+//! PANDO: a container for commands that Redis does not have.
+
+use super::compact::COMPACT;
+use super::interactive::{BEGIN, COMMIT, LOCK, ROLLBACK, SAVEPOINT};
+use super::profile::PROFILE;
+use crate::context::{Command, Context, Flags, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    complexity: "Depends on subcommand.",
+    summary: "A container for commands of PandoDB's own.",
+    subcommands: &[
+        BEGIN,
+        LOCK,
+        SAVEPOINT,
+        ROLLBACK,
+        COMMIT,
+        COMPACT,
+        PROFILE,
+        Command {
+            flags: Flags::LOADING,
+            summary: "Returns helpful text about the different subcommands.",
+            ..Command::new("help", 2, help)
+        },
+    ],
+    ..Command::new("pando", -2, help)
+}];
+
+fn help(context: &mut Context<'_>) -> Run {
+    context.lines(&[
+        "PANDO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "BEGIN [SNAPSHOT|SERIALIZABLE|READCOMMITTED] [READONLY] [TIMEOUT ms]",
+        "    Begin a transaction of this connection: the commands after it see one moment",
+        "    (READCOMMITTED: each its own) and their own writes, which others see after",
+        "    COMMIT. SERIALIZABLE unless said otherwise. It is rolled back after TIMEOUT",
+        "    ms without a command (10000).",
+        "LOCK key [key ...]",
+        "    Lock keys until the end of the transaction: others that write or lock them",
+        "    wait. Reads do not.",
+        "SAVEPOINT",
+        "    Return the number of a savepoint.",
+        "ROLLBACK [TO n]",
+        "    Forget the writes of the transaction, and end it; or those since savepoint n.",
+        "COMMIT",
+        "    Make the writes of the transaction visible, all at once. Errors CONFLICT,",
+        "    DEADLOCK, LOCKTIMEOUT and SNAPSHOTENDED, of COMMIT or of a command before it:",
+        "    nothing was written; ROLLBACK, and begin again.",
+        "COMPACT [ABORT]",
+        "    Make the files of the store as small as what they hold, in the background:",
+        "    underfull pages are packed, the data file is cut, the log gives back what it",
+        "    does not use. INFO persistence tells how far it is. ABORT ends it early;",
+        "    what was done stays done.",
+        "PROFILE ON|OFF|GET",
+        "    Turn profiles of the commands of this connection on or off, or get that of",
+        "    the command before: runs, time, waits and steps of its commit, each with",
+        "    how often and how many microseconds.",
+        "HELP",
+        "    Print this help.",
+    ])
+}

@@ -1,0 +1,123 @@
+//! Commands inside a transaction of PANDO BEGIN: each runs as a step of it, and an error that ends
+//! the transaction is repeated until the client rolls it back.
+
+use pandodb::nonblocking::ValidatedBatch;
+use pandodb::{Isolation, TransactionOptions};
+
+use crate::client::session::Session;
+use crate::connection::Connection;
+use crate::connection::loop_data::{LoopData, Turn};
+use crate::connection::running::Running;
+use crate::context::{Command, Flags, Interrupted, Kind, Run};
+
+impl Connection {
+    /// Makes the checks of a command inside a transaction.
+    ///
+    /// # Errors
+    /// The reply that refuses it.
+    pub(super) fn admit_to_transaction(
+        &self,
+        turn: &Turn<'_>,
+        command: &Command,
+    ) -> Result<(), String> {
+        let Some(interactive) = &self.session.interactive else {
+            return Ok(());
+        };
+        if command.flags.has(Flags::AFTER_LOSS) {
+            return Ok(());
+        }
+        if let Some(why) = interactive.lost() {
+            return Err(why.to_owned());
+        }
+        if command.flags.has(Flags::NO_INTERACTIVE) {
+            return Err("ERR Command not allowed inside a transaction".to_owned());
+        }
+        if interactive.is_read_only && command.flags.has(Flags::WRITE) {
+            return Err("ERR this transaction is READONLY".to_owned());
+        }
+        let most = turn.data.as_ref().map(|data| data.engine.request_bytes_max);
+        if command.kind != Kind::Commit && most.is_some_and(|most| interactive.memory() > most) {
+            return Err("ERR the transaction takes too much memory: COMMIT or ROLLBACK".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Rolls the transaction back if its client has sent nothing for too long.
+    pub(super) fn end_idle_transaction(&mut self, turn: &Turn<'_>) {
+        if let Some(interactive) = &mut self.session.interactive
+            && self.running.is_none()
+            && self.starved
+        {
+            interactive.end_if_idle(turn.clock);
+        }
+    }
+
+    /// Rolls the transaction back after an error that it does not survive; `text` is the reply.
+    pub(super) fn lose_transaction(&mut self, error: &pandodb::Error, text: &str) {
+        let is_lost = error.is_conflict() || matches!(error, pandodb::Error::LockTimeout { .. });
+        if let Some(interactive) = &mut self.session.interactive
+            && is_lost
+        {
+            interactive.lose(text.to_owned());
+        }
+    }
+
+    /// Gives the transaction back that a command has run in, or ends it after its commit.
+    pub(super) fn leave_transaction(&mut self, turn: &Turn<'_>, batch: &mut ValidatedBatch) {
+        let transaction = batch.leave();
+        if let Some(interactive) = &mut self.session.interactive {
+            interactive.used = turn.clock;
+            if let Some(transaction) = transaction {
+                interactive.give_back(transaction);
+            }
+        }
+    }
+}
+
+/// Makes the batch of a command a step of the client's transaction, if there is one; or, for a
+/// command that reads many keys and has met a conflict, of one that reads a single moment.
+pub(super) fn enter_transaction(
+    session: &mut Session,
+    data: &LoopData,
+    running: &mut Running,
+) -> Run {
+    let Some(batch) = running.batch.as_deref_mut() else {
+        return Ok(());
+    };
+    if batch.transaction().is_some() {
+        return Ok(());
+    }
+    let (db, reactor) = (&data.engine.db, &data.reactor);
+    if let Some(interactive) = &mut session.interactive {
+        batch.enter(interactive.take(db, reactor)?);
+    } else if running.command.kind == Kind::ReadMany
+        && running.conflicts > 0
+        && !running.lost_snapshot
+    {
+        let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+        let transaction = pandodb::nonblocking::Transaction::begin(db, options, reactor);
+        batch.enter(Box::new(transaction?));
+    }
+    Ok(())
+}
+
+/// Returns true if a command that reads many keys at a snapshot goes on without one: the store has
+/// ended that for lack of memory.
+pub(super) fn goes_on_without_snapshot(
+    session: &Session,
+    running: &mut Running,
+    interrupted: &Interrupted,
+) -> bool {
+    let is_ended = matches!(
+        interrupted,
+        Interrupted::Engine(pandodb::Error::SnapshotEnded)
+    );
+    if !is_ended || session.interactive.is_some() || running.lost_snapshot {
+        return false;
+    }
+    let Some(batch) = &mut running.batch else {
+        return false;
+    };
+    running.lost_snapshot = batch.leave().is_some();
+    running.lost_snapshot
+}

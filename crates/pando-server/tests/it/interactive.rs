@@ -1,0 +1,471 @@
+//! Transactions of several commands: PANDO BEGIN, LOCK, SAVEPOINT, ROLLBACK, COMMIT.
+
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_sync::time::Duration;
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, open_on_disk, open_small, options};
+
+#[test]
+fn commands_between_begin_and_commit_are_one_change() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[
+        ("MSET a 1 b 2 c 3", "+OK"),
+        ("PANDO BEGIN", "+OK"),
+        ("GET a", "\"1\""),
+        ("INCRBY a 10", ":11"),
+        ("DEL b", ":1"),
+        ("APPEND c x", ":2"),
+        ("SET d 4 EX 100", "+OK"),
+        ("MGET a b c d", "[\"11\" nil \"3x\" \"4\"]"),
+        ("EXISTS a b c d", ":3"),
+        ("KEYS *", "[\"a\" \"c\" \"d\"]"),
+        ("SCAN 0 COUNT 100", "[\"0\" [\"a\" \"c\" \"d\"]]"),
+        ("DBSIZE", ":3"),
+        ("TTL d", ":100"),
+    ]);
+    other.check(&[
+        ("MGET a b c d", "[\"1\" \"2\" \"3\" nil]"),
+        ("DBSIZE", ":3"),
+    ]);
+    client.check(&[("PANDO COMMIT", "+OK")]);
+    other.check(&[
+        ("MGET a b c d", "[\"11\" nil \"3x\" \"4\"]"),
+        ("DBSIZE", ":3"),
+    ]);
+    client.check(&[
+        ("PANDO BEGIN", "+OK"),
+        ("SET a 0", "+OK"),
+        ("SELECT 1", "+OK"),
+        ("SET a 1", "+OK"),
+        ("PANDO ROLLBACK", "+OK"),
+        ("EXISTS a", ":0"),
+        ("SELECT 0", "+OK"),
+        ("GET a", "\"11\""),
+        ("PANDO BEGIN", "+OK"),
+        ("SET a 0", "+OK"),
+        ("RESET", "+RESET"),
+        ("GET a", "\"11\""),
+        ("PANDO COMMIT", "-ERR PANDO COMMIT without PANDO BEGIN"),
+    ]);
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let refused = "-ERR Command not allowed inside a transaction";
+    client.check(&[
+        ("PANDO COMMIT", "-ERR PANDO COMMIT without PANDO BEGIN"),
+        ("PANDO ROLLBACK", "-ERR PANDO ROLLBACK without PANDO BEGIN"),
+        (
+            "PANDO SAVEPOINT",
+            "-ERR PANDO SAVEPOINT without PANDO BEGIN",
+        ),
+        ("PANDO LOCK a", "-ERR PANDO LOCK without PANDO BEGIN"),
+        ("PANDO BEGIN SNAPSHOT SNAPSHOT", "-ERR syntax error"),
+        ("PANDO BEGIN NONE", "-ERR syntax error"),
+        ("PANDO BEGIN TIMEOUT", "-ERR syntax error"),
+        ("PANDO BEGIN TIMEOUT 0", "-ERR timeout is not positive"),
+        (
+            "PANDO BEGIN TIMEOUT x",
+            "-ERR value is not an integer or out of range",
+        ),
+        ("MULTI", "+OK"),
+        ("PANDO BEGIN", refused),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of previous errors.",
+        ),
+        ("PANDO BEGIN readonly snapshot timeout 5000", "+OK"),
+        ("PANDO BEGIN", "-ERR PANDO BEGIN calls can not be nested"),
+        ("SET a 1", "-ERR this transaction is READONLY"),
+        ("GET a", "nil"),
+        ("MULTI", refused),
+        ("DISCARD", refused),
+        ("WATCH a", refused),
+        ("FLUSHALL", refused),
+        ("FLUSHDB", refused),
+        ("WAIT 1 0", refused),
+        ("PANDO ROLLBACK x", "-ERR syntax error"),
+        ("PANDO ROLLBACK TO 1", "-ERR there is no such savepoint"),
+        ("PANDO COMMIT", "+OK"),
+        ("SET a 1", "+OK"),
+    ]);
+}
+
+#[test]
+fn savepoints_are_gone_back_to() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("PANDO BEGIN", "+OK"),
+        ("PANDO SAVEPOINT", ":1"),
+        ("SET a 1", "+OK"),
+        ("PANDO SAVEPOINT", ":2"),
+        ("SET a 2", "+OK"),
+        ("SET b 2", "+OK"),
+        ("PANDO ROLLBACK TO 2", "+OK"),
+        ("MGET a b", "[\"1\" nil]"),
+        ("PANDO SAVEPOINT", ":3"),
+        ("DEL a", ":1"),
+        ("PANDO ROLLBACK TO 1", "+OK"),
+        ("EXISTS a", ":0"),
+        ("PANDO ROLLBACK TO 2", "-ERR there is no such savepoint"),
+        ("PANDO ROLLBACK TO 0", "-ERR there is no such savepoint"),
+        ("PANDO ROLLBACK TO -1", "-ERR there is no such savepoint"),
+        ("SET c 3", "+OK"),
+        ("PANDO ROLLBACK TO 1", "+OK"),
+        ("SET d 4", "+OK"),
+        ("PANDO COMMIT", "+OK"),
+        ("KEYS *", "[\"d\"]"),
+    ]);
+}
+
+/// Which anomalies each level allows, and what the errors say.
+#[test]
+fn each_level_conflicts_as_it_says() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    // A lost update, a write skew, a phantom.
+    let cases: [(&str, [&str; 3]); 3] = [
+        ("READCOMMITTED", ["+OK"; 3]),
+        ("SNAPSHOT", ["-CONFLICT key x", "+OK", "+OK"]),
+        (
+            "SERIALIZABLE",
+            ["-CONFLICT key x", "-CONFLICT key y", "-CONFLICT range z z"],
+        ),
+    ];
+    for (level, outcomes) in cases {
+        for (case, outcome) in outcomes.into_iter().enumerate() {
+            let (read, write, elsewhere) = [
+                ("GET x", "SET x 1", "SET x 2"),
+                ("GET y", "SET x 1", "SET y 2"),
+                ("KEYS *", "SET x 1", "SET z 2"),
+            ][case];
+            client.check(&[("FLUSHALL", "+OK"), ("MSET x 0 y 0", "+OK")]);
+            assert_eq!(client.run(&format!("PANDO BEGIN {level}")), "+OK");
+            client.run(read);
+            other.check(&[(elsewhere, "+OK")]);
+            client.check(&[(write, "+OK"), ("PANDO COMMIT", outcome)]);
+            if outcome != "+OK" {
+                // Everything but a rollback repeats it.
+                client.check(&[
+                    ("PANDO COMMIT", outcome),
+                    ("GET x", outcome),
+                    ("PING", outcome),
+                    ("PANDO BEGIN", outcome),
+                    ("PANDO ROLLBACK TO 1", outcome),
+                    ("PANDO ROLLBACK", "+OK"),
+                    ("PING", "+PONG"),
+                ]);
+            }
+        }
+    }
+    // A database that was emptied.
+    client.check(&[("PANDO BEGIN", "+OK"), ("GET x", "\"0\"")]);
+    other.check(&[("FLUSHDB", "+OK")]);
+    client.check(&[
+        ("GET x", "\"0\""),
+        ("SET x 3", "+OK"),
+        ("PANDO COMMIT", "-CONFLICT range - +"),
+        ("PANDO ROLLBACK", "+OK"),
+        ("GET x", "nil"),
+    ]);
+}
+
+/// Plain writes of others wait for a lock, then say which key; cycles end.
+#[test]
+fn locks_make_others_wait() {
+    let server = Fixture::opened_by(options(), |_| {
+        let options = pandodb::Db::builder().max_memory(32 << 20);
+        options
+            .lock_timeout(Duration::from_millis(200))
+            .open_in_memory()
+    });
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK b a b", "+OK")]);
+    two.check(&[
+        ("SET a 1", "-LOCKTIMEOUT a"),
+        ("GET a", "nil"),
+        ("SET c 1", "+OK"),
+    ]);
+    two.send(&encode(&["INCR", "a"]));
+    one.check(&[("SET a 5", "+OK"), ("PANDO COMMIT", "+OK")]);
+    assert_eq!(show(&two.answer()), ":6");
+
+    one.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK a", "+OK")]);
+    two.check(&[
+        ("PANDO BEGIN", "+OK"),
+        ("PANDO LOCK b", "+OK"),
+        ("PANDO LOCK a", "-LOCKTIMEOUT a"),
+        ("GET a", "-LOCKTIMEOUT a"),
+        ("PANDO ROLLBACK", "+OK"),
+        ("PANDO BEGIN", "+OK"),
+        ("PANDO LOCK b", "+OK"),
+    ]);
+    one.send(&encode(&["PANDO", "LOCK", "b"]));
+    let cycle = two.run("PANDO LOCK a");
+    assert!(
+        cycle.starts_with("-DEADLOCK ") || cycle == "-LOCKTIMEOUT a",
+        "{cycle}"
+    );
+    assert!(two.run("PANDO COMMIT").starts_with(&cycle[..8]));
+    two.check(&[("PANDO ROLLBACK", "+OK")]);
+    let first = show(&one.answer());
+    assert!(first == "+OK" || first == "-LOCKTIMEOUT b", "{first}");
+    drop(one);
+    // The locks of a client that is gone are gone, too, and so is what waits for one.
+    let mut set = String::new();
+    while set != "+OK" {
+        set = two.run("SET a 9");
+        assert!(set == "+OK" || set == "-LOCKTIMEOUT a", "{set}");
+    }
+}
+
+/// A client that does nothing is rolled back, and gives back its locks; one that works is not.
+#[test]
+fn idle_transactions_are_rolled_back() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[
+        ("PANDO BEGIN TIMEOUT 150", "+OK"),
+        ("PANDO LOCK a", "+OK"),
+        ("SET a 1", "+OK"),
+    ]);
+    // Waits for the lock.
+    two.check(&[("SET a 2", "+OK")]);
+    let lost = "-SNAPSHOTENDED the transaction had no command for 150 ms, and was rolled back";
+    one.check(&[
+        ("GET a", lost),
+        ("PANDO COMMIT", lost),
+        ("PANDO ROLLBACK", "+OK"),
+        ("GET a", "\"2\""),
+        ("PANDO BEGIN TIMEOUT 1000", "+OK"),
+    ]);
+    for _ in 0..60 {
+        thread::park_timeout(Duration::from_millis(25));
+        one.check(&[("INCR n", ":1"), ("DECR n", ":0")]);
+    }
+    one.check(&[("PANDO COMMIT", "+OK")]);
+}
+
+/// A transaction has the clock of its beginning.
+#[test]
+fn what_expires_during_a_transaction_is_there_to_its_end() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[
+        ("SET a 1 PX 60", "+OK"),
+        ("PANDO BEGIN SNAPSHOT READONLY", "+OK"),
+        ("GET a", "\"1\""),
+    ]);
+    while two.run("GET a") != "nil" {
+        thread::yield_now();
+    }
+    one.check(&[
+        ("GET a", "\"1\""),
+        ("DBSIZE", ":1"),
+        ("PANDO COMMIT", "+OK"),
+        ("GET a", "nil"),
+    ]);
+}
+
+fn number_at(client: &mut Client, key: &str) -> i64 {
+    client.text(&format!("GET {key}")).parse().unwrap()
+}
+
+/// Transfers between accounts of many clients, each with its own think time: the sum stays, and
+/// whoever reads all accounts at a snapshot always sees it.
+#[test]
+fn transfers_keep_the_sum_with_few_frames() {
+    const ACCOUNTS: usize = 600;
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    for number in 0..ACCOUNTS {
+        let padding = "x".repeat(200);
+        client.check(&[
+            (&format!("SET account:{number} 100"), "+OK"),
+            (&format!("SET filler:{number} {padding}"), "+OK"),
+        ]);
+    }
+    let all: Vec<String> = (0..ACCOUNTS)
+        .map(|number| format!("account:{number}"))
+        .collect();
+    let all = format!("MGET {}", all.join(" "));
+    let sum = |client: &mut Client, command: &str| {
+        let shown = client.run(command);
+        let numbers = shown.split('"').filter_map(|word| word.parse::<i64>().ok());
+        numbers.sum::<i64>()
+    };
+    let expected = 100 * i64::try_from(ACCOUNTS).unwrap();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..6_u64)
+            .map(|seed| {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let (mut done, mut conflicts) = (0, 0);
+                    while done < 60 {
+                        let mut pick = || format!("account:{}", random.usize(..ACCOUNTS));
+                        let (from, to) = (pick(), pick());
+                        assert_eq!(client.run("PANDO BEGIN"), "+OK");
+                        if done % 3 == 0 {
+                            let locked = client.run(&format!("PANDO LOCK {from} {to}"));
+                            assert_eq!(locked, "+OK");
+                        }
+                        let balance = number_at(&mut client, &from);
+                        client.run(&format!("SET {from} {}", balance - 1));
+                        let balance = number_at(&mut client, &to);
+                        client.run(&format!("SET {to} {}", balance + 1));
+                        match client.run("PANDO COMMIT").as_str() {
+                            "+OK" => done += 1,
+                            lost if lost.starts_with("-CONFLICT key account:") => {
+                                conflicts += 1;
+                                assert_eq!(client.run("PANDO ROLLBACK"), "+OK");
+                            }
+                            other => panic!("{other}"),
+                        }
+                    }
+                    conflicts
+                })
+            })
+            .collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            assert_eq!(sum(&mut client, &all), expected);
+            assert_eq!(client.run("PANDO BEGIN SNAPSHOT READONLY"), "+OK");
+            let mut seen = 0;
+            for number in 0..ACCOUNTS {
+                seen += number_at(&mut client, &format!("account:{number}"));
+            }
+            assert_eq!(seen, expected);
+            client.check(&[("PANDO COMMIT", "+OK")]);
+        }
+    });
+    assert_eq!(sum(&mut client, &all), expected);
+}
+
+/// A long string that is replaced during the transaction is sent as it was.
+#[test]
+fn long_strings_are_read_as_they_were() {
+    let server = Fixture::opened_by(options(), open_on_disk);
+    let (mut one, mut two) = (server.client(), server.client());
+    let old = vec![b'o'; 3 << 20];
+    let new = vec![b'n'; 2 << 20];
+    let set = |client: &mut Client, value: &[u8]| {
+        let answer = client.call(&[b"SET".as_slice(), b"long", value]);
+        assert_eq!(show(&answer), "+OK");
+    };
+    set(&mut one, &old);
+    one.check(&[("PANDO BEGIN", "+OK"), ("STRLEN long", ":3145728")]);
+    set(&mut two, &new);
+    one.check(&[
+        ("STRLEN long", ":3145728"),
+        ("GETRANGE long 3145720 -1", "\"oooooooo\""),
+    ]);
+    let text = one.text("GET long");
+    assert_eq!(text.len(), old.len());
+    assert!(text.bytes().all(|byte| byte == b'o'));
+    one.check(&[
+        ("APPEND long z", ":3145729"),
+        ("GETRANGE long 3145726 -1", "\"ooz\""),
+        ("PANDO COMMIT", "-CONFLICT key long"),
+        ("PANDO ROLLBACK", "+OK"),
+        ("STRLEN long", ":2097152"),
+        ("PANDO BEGIN", "+OK"),
+        ("APPEND long z", ":2097153"),
+        ("SETRANGE long 0 abc", ":2097153"),
+        ("KEYS *", "[\"long\"]"),
+        ("PANDO COMMIT", "+OK"),
+        ("GETRANGE long 0 3", "\"abcn\""),
+        ("GETRANGE long -2 -1", "\"nz\""),
+    ]);
+}
+
+/// A greedy client: what a transaction takes is bounded, and shown.
+#[test]
+fn a_transaction_that_takes_too_much_is_told() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[("PANDO BEGIN", "+OK")]);
+    let value = vec![b'v'; 200 << 10];
+    let mut refused = String::new();
+    for number in 0..200 {
+        let key = format!("key:{number}");
+        let answer = one.call(&[b"SET".as_slice(), key.as_bytes(), &value]);
+        refused = show(&answer);
+        if refused != "+OK" {
+            break;
+        }
+    }
+    assert_eq!(
+        refused,
+        "-ERR the transaction takes too much memory: COMMIT or ROLLBACK"
+    );
+    let list = two.text("CLIENT LIST");
+    let memory = list.lines().find(|line| line.contains("cmd=set")).unwrap();
+    let memory = memory
+        .split(' ')
+        .find_map(|word| word.strip_prefix("multi-mem="));
+    assert!(memory.unwrap().parse::<u64>().unwrap() > 10 << 20, "{list}");
+    // The log takes no such batch: then only ROLLBACK is left.
+    let commit = one.run("PANDO COMMIT");
+    assert!(
+        commit.starts_with("-ERR ") && commit.contains("batch"),
+        "{commit}"
+    );
+    assert_eq!(one.run("GET a"), commit);
+    one.check(&[("PANDO ROLLBACK", "+OK"), ("DBSIZE", ":0")]);
+}
+
+/// Keys that nobody writes are read at once, whatever is written beside them: after one conflict
+/// the command reads at a snapshot.
+#[test]
+fn many_keys_are_read_after_one_conflict_at_most() {
+    const KEYS: usize = 20_000;
+    let server = Fixture::new();
+    let mut client = server.client();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let pairs: Vec<String> = names.iter().map(|name| format!("{name} 1")).collect();
+    assert_eq!(client.run(&format!("MSET {}", pairs.join(" "))), "+OK");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let end = Stop(&stop);
+        let mut writer = server.client();
+        let stopped = &stop;
+        scope.spawn(move || {
+            let mut random = fastrand::Rng::with_seed(1);
+            while !stopped.load(Ordering::Relaxed) {
+                let set = |_| encode(&["SET", &format!("other{}", random.u32(..)), "1"]);
+                writer.send(&(0..64).map(set).collect::<Vec<_>>().concat());
+                (0..64).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
+            }
+        });
+        let conflicts = |client: &mut Client| {
+            let info = client.text("INFO stats");
+            let mut lines = info.lines();
+            let line = lines.find_map(|line| line.strip_prefix("transaction_conflicts:"));
+            line.unwrap().trim().parse::<usize>().unwrap()
+        };
+        // The writer alone meets none.
+        let before = conflicts(&mut client);
+        let exists = format!("EXISTS {}", names.join(" "));
+        for _ in 0..10 {
+            assert_eq!(client.run(&exists), format!(":{KEYS}"));
+        }
+        let met = conflicts(&mut client) - before;
+        assert!(met <= 10, "{met} conflicts in 10 commands");
+        drop(end);
+    });
+}
+
+/// Tells threads to stop, also when a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
