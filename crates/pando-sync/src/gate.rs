@@ -58,7 +58,8 @@ impl Drop for GateGuard<'_> {
 #[derive(Debug)]
 pub struct Closed<'a> {
     gate: &'a Gate,
-    _one: MutexGuard<'a, ()>,
+    /// None once the gate is open.
+    one: Option<MutexGuard<'a, ()>>,
 }
 
 impl Drop for Closed<'_> {
@@ -66,6 +67,8 @@ impl Drop for Closed<'_> {
         // Release: pairs with the Acquire in try_enter, so threads inside see what was changed
         // while the gate was closed.
         self.gate.closed.store(false, Ordering::Release);
+        // Wakers are not run under it: they may be of users.
+        drop(self.one.take());
         self.gate.waiters.notify_all();
     }
 }
@@ -199,7 +202,7 @@ impl Gate {
         }
         Closed {
             gate: self,
-            _one: one,
+            one: Some(one),
         }
     }
 }

@@ -7,7 +7,7 @@ use pando_sync::time::{self, Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::locks::cycles::break_cycles;
-use crate::locks::lock::{Ended, Mode};
+use crate::locks::lock::Mode;
 use crate::locks::name::{LockName, OwnerId};
 use crate::locks::table::LockTable;
 use crate::locks::wait::{LockWait, WaitEnd};
@@ -141,8 +141,17 @@ impl LockOwner {
             .get_or_insert_with(|| time::now() + self.patience);
         let locks = self.locks.clone();
         let graph = self.may_block().then(|| locks.graph.lock());
-        let Some(wait) = locks.grant_or_wait(place, wish, deadline, &mark) else {
-            drop(graph);
+        let (wait, mut ended) = locks.grant_or_wait(place, wish, deadline, &mark);
+        let mut gives_up = false;
+        if let (Some(wait), Some(mut graph)) = (&wait, graph) {
+            graph.begin(self.id, self.age, stripe, wait.clone());
+            gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
+        }
+        // Without the lock of the graph: wakers may be of users.
+        for wait in ended {
+            wait.notify();
+        }
+        let Some(wait) = wait else {
             self.note(stripe, name, mode);
             return Ok(Asked::Granted);
         };
@@ -151,19 +160,10 @@ impl LockOwner {
             table: table.into(),
             wait: wait.clone(),
         });
-        if let Some(mut graph) = graph {
-            graph.begin(self.id, self.age, stripe, wait.clone());
-            let mut ended = Ended::new();
-            let gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
-            drop(graph);
-            for wait in ended {
-                wait.notify();
-            }
-            if gives_up {
-                return Err(self.give_up());
-            }
+        match gives_up {
+            true => Err(self.give_up()),
+            false => Ok(Asked::Waits(wait)),
         }
-        Ok(Asked::Waits(wait))
     }
 
     /// Returns whether others may wait for it until it gives something back. Whoever holds nothing

@@ -155,15 +155,16 @@ impl LockTable {
         })
     }
 
-    /// As [`LockTable::try_grant`]; otherwise returns the wait that has begun.
+    /// As [`LockTable::try_grant`]; otherwise returns the wait that has begun. Returns also the
+    /// waits that have ended, for the caller to notify.
     pub(super) fn grant_or_wait(
         &self,
         (stripe, name): (u32, &LockName),
         (owner, mode): (OwnerId, Mode),
         deadline: Instant,
         mark: impl FnOnce(),
-    ) -> Option<Arc<LockWait>> {
-        self.change((stripe, name), |lock, ended| {
+    ) -> (Option<Arc<LockWait>>, Ended) {
+        self.change_quietly((stripe, name), |lock, ended| {
             let now = time::now();
             mark();
             lock.expire(now, ended);
