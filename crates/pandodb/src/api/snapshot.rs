@@ -171,6 +171,30 @@ impl Snapshot {
         &self.open.registration
     }
 
+    /// Returns its registration, which has no handle of the store.
+    ///
+    /// # Panics
+    /// If there is another handle of the snapshot.
+    pub(crate) fn into_registration(self) -> Registration {
+        let open = Arc::into_inner(self.open);
+        open.expect("nobody else has a handle of it").registration
+    }
+
+    /// Returns another registration of the same moment, which has no handle of the store.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotEnded`].
+    pub(crate) fn register_again(&self) -> Result<Registration> {
+        let lsn = self.lsn();
+        let snapshots = &self.db().engine().old_versions.snapshots;
+        let again = snapshots.begin(lsn).at(lsn);
+        // If it has not ended by now, nothing of its moment was freed before the other registered.
+        match self.open.registration.is_ended() {
+            true => Err(Error::SnapshotEnded),
+            false => Ok(again),
+        }
+    }
+
     /// Returns the engine of `table`, which is that of the snapshot.
     fn engine_of<'t>(&self, table: &'t Table) -> Result<&'t Engine> {
         let engine = table.db.engine();

@@ -247,36 +247,18 @@ impl Engine {
     }
 
     /// Takes the turn of a transaction that has lost too often, and locks `tables` as a whole:
-    /// commits of others into them wait, for at most `at_most` from the end of this call. Blocks
-    /// for turns of others, which end.
+    /// commits of others into them wait, for at most `at_most` from the end of this call. Waits for
+    /// turns of others, which end. Blocks for a moment at its end, when it closes the gate.
     ///
     /// # Errors
-    /// [`Error::Deadlock`]; [`Error::Closed`].
-    pub(crate) fn lock_tables(
+    /// [`Error::Deadlock`]; [`Error::LockTimeout`].
+    pub(crate) fn try_lock_tables(
         &self,
         owner: &mut LockOwner,
         tables: &[Arc<TableState>],
         at_most: Duration,
-    ) -> Result<()> {
-        loop {
-            let names = self.take_turn(owner, tables, at_most)?;
-            // Its time begins now. If it was taken away while the tables were waited for, again.
-            if names.iter().all(|name| owner.extend(name, at_most)) {
-                break;
-            }
-            owner.release_all();
-        }
-        // Commits that are inside may have entered before the locks could be seen.
-        drop(self.store.close_gate());
-        Ok(())
-    }
-
-    fn take_turn(
-        &self,
-        owner: &mut LockOwner,
-        tables: &[Arc<TableState>],
-        at_most: Duration,
-    ) -> Result<Vec<LockName>> {
+    ) -> Step<()> {
+        step_of(owner.look()?)?;
         let mode = Mode::Exclusive {
             at_most: Some(at_most),
         };
@@ -284,32 +266,24 @@ impl Engine {
         let trees = trees.filter_map(|(tree, name)| Some((tree?.id, name)));
         let mut trees: Vec<(TreeId, &Box<str>)> = trees.collect();
         trees.sort_unstable_by_key(|(tree, _)| tree.0);
-        self.block_for_lock(owner, (TURN_STRIPE, &LockName::Turn), mode, "")?;
-        let mut names = vec![LockName::Turn];
-        for (tree, table) in trees {
-            let name = LockName::Table(tree);
-            let place = (self.table_stripe(tree).number(), &name);
-            self.block_for_lock(owner, place, mode, table)?;
-            names.push(name);
-        }
-        Ok(names)
-    }
-
-    /// Takes a lock for `owner`, unless it has it. Blocks.
-    fn block_for_lock(
-        &self,
-        owner: &mut LockOwner,
-        (stripe, name): (u32, &LockName),
-        mode: Mode,
-        table: &str,
-    ) -> Result<()> {
-        self.block(|_| {
-            step_of(owner.look()?)?;
-            match owner.has(name) {
-                true => Ok(()),
-                false => step_of(owner.ask((stripe, name), mode, table, || ())?),
+        let mut names = vec![(TURN_STRIPE, LockName::Turn, "")];
+        names.extend(trees.iter().map(|(tree, table)| {
+            let stripe = self.table_stripe(*tree).number();
+            (stripe, LockName::Table(*tree), &***table)
+        }));
+        for (stripe, name, table) in &names {
+            if !owner.has(name) {
+                step_of(owner.ask((*stripe, name), mode, table, || ())?)?;
             }
-        })
+        }
+        // Its time begins now. If it was taken away while the tables were waited for, again.
+        if !names.iter().all(|(_, name, _)| owner.extend(name, at_most)) {
+            owner.release_all();
+            return Err(Restart::Conflict.into());
+        }
+        // Commits that are inside may have entered before the locks could be seen.
+        drop(self.store.close_gate());
+        Ok(())
     }
 
     /// Returns a lock that a batch which changes tables has to wait for. The gate is closed.

@@ -14,6 +14,7 @@
 
 mod get;
 mod key;
+mod transaction;
 mod write;
 
 pub use get::{GetAsync, GetIntoAsync, GetWithAsync};

@@ -15,6 +15,7 @@ use crate::commit::outcome::Outcome;
 use crate::commit::state_check::StateCheck;
 use crate::error::{ConflictKind, Error, Result};
 use crate::locks::{LockOwner, OwnerId};
+use crate::transaction::commit::{CommitParts, check_of};
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::{Mark, Own, WriteSet};
@@ -71,14 +72,6 @@ pub struct Transaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint {
     number: u64,
-}
-
-/// What the commit of a transaction works on.
-pub(crate) struct CommitParts<'t> {
-    pub(crate) db: &'t Db,
-    pub(crate) check: Option<StateCheck<'t>>,
-    pub(crate) set: &'t mut WriteSet,
-    pub(crate) locks: &'t mut CommitLocks,
 }
 
 impl Db {
@@ -317,19 +310,12 @@ impl Transaction {
         }
     }
 
-    /// Returns the check that its commit makes, if it depends on anything, and the parts that the
-    /// commit changes.
+    /// Returns what its commit works on.
     pub(crate) fn parts_of_commit(&mut self) -> CommitParts<'_> {
-        let remembers = self.remembers_reads();
-        let (snapshot, reads) = (&self.snapshot, &self.reads);
-        let snapshot = snapshot.as_ref().map(Snapshot::registration);
-        let check = snapshot.map(|snapshot| match remembers {
-            true => StateCheck::of_reads(snapshot, reads),
-            false => StateCheck::of_writes(snapshot),
-        });
+        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
         CommitParts {
-            db: &self.db,
-            check,
+            engine: self.db.engine(),
+            check: check_of(self.options.isolation, snapshot, &self.reads),
             set: &mut self.set,
             locks: &mut self.locks,
         }
@@ -343,13 +329,10 @@ impl Transaction {
         }
         self.end_reads();
         let options = self.options.write;
-        let CommitParts {
-            db,
-            mut check,
-            set,
-            locks,
-        } = self.parts_of_commit();
-        let engine = db.engine();
+        let (db, engine) = (&self.db, self.db.engine());
+        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
+        let mut check = check_of(self.options.isolation, snapshot, &self.reads);
+        let (set, locks) = (&mut self.set, &mut self.locks);
         if let Some(check) = &mut check {
             if check.closes_gate() {
                 // Without the gate: most conflicts are found here, and hold up nobody else.

@@ -42,18 +42,29 @@ impl Transaction {
     /// which the transaction reads: it has to be run again, and every further call says so.
     /// [`Error::NoSuchTable`], [`Error::KeyTooLong`], [`Error::OtherStore`], [`Error::Closed`].
     pub fn lock(&mut self, table: &Table, keys: &[&[u8]]) -> Result<()> {
+        let engine = table.db.engine();
+        for key in self.begin_lock(table, keys)? {
+            engine.block(|_| self.try_lock_key(table, key))?;
+        }
+        Ok(())
+    }
+
+    /// Begins a call that locks `keys` of `table`. Returns them in the order in which they are
+    /// locked, each once.
+    pub(crate) fn begin_lock<'k>(
+        &mut self,
+        table: &Table,
+        keys: &[&'k [u8]],
+    ) -> Result<Vec<&'k [u8]>> {
         self.check_store(table)?;
         self.check_usable()?;
-        let mut keys: Vec<&[u8]> = keys.to_vec();
+        let mut keys = keys.to_vec();
         keys.sort_unstable();
         keys.dedup();
         if let Some(owner) = &mut self.locks.owner {
             owner.begin_call();
         }
-        for key in keys {
-            self.lock_key(table, key)?;
-        }
-        Ok(())
+        Ok(keys)
     }
 
     /// Locks `key` of `table` as [`Transaction::lock`] does, and returns its value, if it exists.
@@ -65,12 +76,6 @@ impl Transaction {
     pub fn get_for_update(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.lock(table, &[key])?;
         self.get(table, key)
-    }
-
-    /// Locks one key. Blocks.
-    fn lock_key(&mut self, table: &Table, key: &[u8]) -> Result<()> {
-        let engine = table.db.engine();
-        engine.block(|_| self.try_lock_key(table, key))
     }
 
     /// Makes one attempt to lock `key` of `table`, which is of this store.

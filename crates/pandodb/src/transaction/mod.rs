@@ -1,5 +1,6 @@
 //! Interactive transactions: read, think, write, and commit all of it or nothing (decision 068).
 
+pub(crate) mod commit;
 pub(crate) mod handle;
 pub(crate) mod iter;
 pub(crate) mod locks;

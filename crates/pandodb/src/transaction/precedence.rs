@@ -15,11 +15,13 @@ use pando_sync::Arc;
 use pando_sync::time::{self, Duration, Instant};
 
 use crate::api::db::Db;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::locks::{LockOwner, OwnerId, OwnerKind};
 use crate::tables::state::TableState;
 use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
+use crate::wait::reason::{Step, Unfinished};
 
 /// From as many conflicts on, a transaction locks what it has lost before it runs.
 const CONFLICTS_BEFORE_LOCKS: u32 = 5;
@@ -40,6 +42,10 @@ pub(crate) struct Precedence {
     keys: BTreeSet<(usize, Vec<u8>)>,
     /// All tables that it has touched.
     tables: Vec<Arc<TableState>>,
+    /// Number of the keys that the next run has locked.
+    locked: usize,
+    /// How long the calls of its owner wait, while that waits for its turn.
+    patience: Option<Duration>,
     /// The present run has its turn.
     has_turn: bool,
     /// When that ends, if ever.
@@ -58,62 +64,111 @@ impl Precedence {
     /// # Errors
     /// [`Error::Closed`], and those of [`Db::begin`].
     pub(crate) fn begin(&mut self, db: &Db, options: TransactionOptions) -> Result<Transaction> {
-        if self.conflicts < CONFLICTS_BEFORE_LOCKS {
-            return db.begin_as(options, None, self.age);
-        }
         let engine = db.engine();
+        let mut owner = self.owner(engine, options);
+        let taken = match &mut owner {
+            Some(owner) => engine.block(|_| self.try_take(engine, owner)),
+            None => Ok(()),
+        };
+        self.begin_with(db, options, (owner, taken))
+    }
+
+    /// Returns who takes the locks of the next run, if it is to have any.
+    pub(crate) fn owner(
+        &mut self,
+        engine: &Engine,
+        options: TransactionOptions,
+    ) -> Option<Box<LockOwner>> {
+        self.locked = 0;
+        if self.conflicts < CONFLICTS_BEFORE_LOCKS {
+            return None;
+        }
         let (kind, patience) = (OwnerKind::Transaction, options.lock_timeout);
         let mut owner = Box::new(engine.lock_owner(kind, patience, self.age));
-        let locked = match self.conflicts < CONFLICTS_BEFORE_TURN {
-            true => self.lock_keys(db, &mut owner),
-            false => self.take_turn(db, &mut owner),
-        };
-        match locked {
+        if self.wants_turn() {
+            // It waits in the queue for as long as that takes.
+            self.patience = Some(owner.set_patience(Duration::MAX));
+        }
+        Some(owner)
+    }
+
+    fn wants_turn(&self) -> bool {
+        self.conflicts >= CONFLICTS_BEFORE_TURN
+    }
+
+    /// Takes the locks, as far as need be, for `owner`.
+    pub(crate) fn try_take(&mut self, engine: &Engine, owner: &mut LockOwner) -> Step<()> {
+        let at_most = engine.options.lock_timeout;
+        if self.wants_turn() {
+            engine.try_lock_tables(owner, &self.tables, at_most)?;
+            self.has_turn = true;
+            self.turn_ends = time::now().checked_add(at_most);
+            return Ok(());
+        }
+        for (table, key) in self.keys.iter().skip(self.locked) {
+            let state = &self.tables[*table];
+            match engine.try_lock_key(owner, state, key, Some(at_most)) {
+                Ok(_) | Err(Unfinished::Error(Error::NoSuchTable { .. })) => self.locked += 1,
+                Err(stopped) => return Err(stopped),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the next run with what it has got of locks.
+    ///
+    /// # Errors
+    /// As [`Precedence::begin`].
+    pub(crate) fn begin_with(
+        &mut self,
+        db: &Db,
+        options: TransactionOptions,
+        (mut owner, taken): (Option<Box<LockOwner>>, Result<()>),
+    ) -> Result<Transaction> {
+        if let (Some(owner), Some(patience)) = (&mut owner, self.patience.take()) {
+            owner.set_patience(patience);
+        }
+        match taken {
             // It has lost what it had of locks, or has not got all. It may succeed without.
             Err(error @ (Error::Deadlock { .. } | Error::LockTimeout { .. })) => {
-                engine.count_lock_error(&error);
+                db.engine().count_lock_error(&error);
             }
             other => other?,
         }
-        db.begin_as(options, Some(owner), self.age)
+        db.begin_as(options, owner, self.age)
     }
 
-    /// Returns whether the present run has its turn.
-    pub(crate) fn has_turn(&self) -> bool {
-        self.has_turn
-    }
-
-    fn lock_keys(&self, db: &Db, owner: &mut LockOwner) -> Result<()> {
-        let engine = db.engine();
-        let at_most = Some(engine.options.lock_timeout);
-        for (table, key) in &self.keys {
-            let state = &self.tables[*table];
-            match engine.block(|_| engine.try_lock_key(owner, state, key, at_most)) {
-                Ok(_) | Err(Error::NoSuchTable { .. }) => {}
-                Err(error) => return Err(error),
-            }
+    /// Notes that the commit of a run has ended with `error`.
+    ///
+    /// # Errors
+    /// The error, if another run would not help.
+    pub(crate) fn note_commit(&mut self, transaction: &Transaction, error: Error) -> Result<()> {
+        match error {
+            // Perhaps others have precedence at the moment.
+            Error::LockTimeout { .. } if !self.has_turn => self.note(transaction, error),
+            error if error.is_conflict() => self.note(transaction, error),
+            error => Err(error),
         }
-        Ok(())
     }
 
-    /// Takes the turn. It waits in the queue for as long as that takes.
-    fn take_turn(&mut self, db: &Db, owner: &mut LockOwner) -> Result<()> {
-        let engine = db.engine();
-        let at_most = engine.options.lock_timeout;
-        let patience = owner.set_patience(Duration::MAX);
-        let locked = engine.lock_tables(owner, &self.tables, at_most);
-        owner.set_patience(patience);
-        locked?;
-        self.has_turn = true;
-        self.turn_ends = time::now().checked_add(at_most);
-        Ok(())
+    /// Notes that the function has ended with `error`.
+    ///
+    /// # Errors
+    /// The error, if another run would not help.
+    pub(crate) fn note_run(&mut self, transaction: &Transaction, error: Error) -> Result<()> {
+        match error {
+            Error::Conflict { .. } | Error::Deadlock { .. } => self.note(transaction, error),
+            // Another snapshot that the function reads stays ended, however often it is run.
+            Error::SnapshotEnded if transaction.is_ended() => self.note(transaction, error),
+            error => Err(error),
+        }
     }
 
     /// Notes that a run has ended with `conflict`. After a lock timeout the next run has its turn.
     ///
     /// # Errors
     /// The conflict, if the run has had its turn and has outlasted it: another would, too.
-    pub(crate) fn note(&mut self, transaction: &Transaction, conflict: Error) -> Result<()> {
+    fn note(&mut self, transaction: &Transaction, conflict: Error) -> Result<()> {
         self.conflicts += 1;
         let engine = transaction.db.engine();
         self.age.get_or_insert_with(|| engine.locks.new_owner());

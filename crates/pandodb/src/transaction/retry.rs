@@ -8,7 +8,7 @@ use pando_sync::time::{self, Duration};
 use rapidhash::fast::RandomState;
 
 use crate::api::db::Db;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
 use crate::transaction::precedence::Precedence;
@@ -22,7 +22,7 @@ impl Db {
     /// Runs `f` as a serializable transaction, commits it, and returns what `f` has returned. After
     /// a conflict it is run again from the beginning, with a new transaction, after a pause that
     /// grows up to 10 ms: so `f` may run often, and whatever else it does, it does each time. An
-    /// error of `f` ends the transaction without a commit; [`Error::aborted`] makes one for reasons
+    /// error of `f` ends the transaction without a commit; [`crate::Error::aborted`] makes one for reasons
     /// of its own.
     ///
     /// Beside others who keep changing what `f` reads, faster than it runs, it gets precedence:
@@ -31,7 +31,7 @@ impl Db {
     /// So it ends, unless `f` takes longer than [`crate::Builder::lock_timeout`]: then it may
     /// return the conflict. If `f` writes to these tables in another way, by a [`crate::Table`] or
     /// another transaction, it waits for itself for as long; if it changes what it reads, it never
-    /// succeeds, and returns a conflict or [`Error::LockTimeout`].
+    /// succeeds, and returns a conflict or [`crate::Error::LockTimeout`].
     ///
     /// ```
     /// # fn main() -> Result<(), pandodb::Error> {
@@ -58,7 +58,7 @@ impl Db {
     ///
     /// # Errors
     /// Those of `f`, and of [`Transaction::commit`], conflicts only as said above.
-    /// [`Error::LockTimeout`] if the commit writes a key that somebody else has locked for too
+    /// [`crate::Error::LockTimeout`] if the commit writes a key that somebody else has locked for too
     /// long.
     pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::default(), f)
@@ -76,20 +76,13 @@ impl Db {
         let mut precedence = Precedence::default();
         loop {
             let mut transaction = precedence.begin(self, options)?;
-            let conflict = match f(&mut transaction) {
+            match f(&mut transaction) {
                 Ok(value) => match transaction.commit_in_place() {
                     Ok(_) => return Ok(value),
-                    // Perhaps others have precedence at the moment.
-                    Err(error @ Error::LockTimeout { .. }) if !precedence.has_turn() => error,
-                    Err(error) if error.is_conflict() => error,
-                    Err(error) => return Err(error),
+                    Err(error) => precedence.note_commit(&transaction, error)?,
                 },
-                Err(error @ (Error::Conflict { .. } | Error::Deadlock { .. })) => error,
-                // Another snapshot that `f` reads stays ended, however often it is run.
-                Err(Error::SnapshotEnded) if transaction.is_ended() => Error::SnapshotEnded,
-                Err(error) => return Err(error),
-            };
-            precedence.note(&transaction, conflict)?;
+                Err(error) => precedence.note_run(&transaction, error)?,
+            }
             // With its locks: nobody waits for them any longer.
             drop(transaction);
             pause(precedence.conflicts() - 1);

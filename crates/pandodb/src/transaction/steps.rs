@@ -5,17 +5,15 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use pando_format::Lsn;
-use pando_stats::Ticker;
 use pando_tree::ScanValue;
 
 use crate::api::table::Table;
-use crate::commit::check::Check;
-use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::error::Result;
 use crate::read::at::{FoundAt, ReadAt};
 use crate::state::read_bounds::Debt;
-use crate::transaction::handle::{CommitParts, Transaction};
+use crate::transaction::commit::try_commit;
+use crate::transaction::handle::Transaction;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::{Own, Value};
 
@@ -83,6 +81,12 @@ impl Transaction {
         Ok((found, debt))
     }
 
+    /// Returns whether it has put a value in chunks for `key`.
+    pub(crate) fn has_large(&mut self, table: &Table, key: &[u8]) -> bool {
+        let index = self.set.table(&table.state);
+        matches!(self.set.own(index, key), Own::Large(_))
+    }
+
     /// As [`Transaction::unless_made_since`], for a step that has stopped.
     pub(crate) fn if_table_is_new(&self, table: &Table, stopped: Unfinished) -> Unfinished {
         match stopped {
@@ -142,34 +146,7 @@ impl Transaction {
         }
         self.end_reads();
         self.set.durability = self.options.write.durability;
-        let CommitParts {
-            db,
-            mut check,
-            set,
-            locks,
-        } = self.parts_of_commit();
-        let engine = db.engine();
-        if let Some(check) = &mut check {
-            let is_lost =
-                check.is_doomed() || check.closes_gate() && check.finds_conflict(engine, set)?;
-            if let Some(conflict) = check.take_conflict().filter(|_| is_lost) {
-                engine.store.statistics.tick(Ticker::CommitConflicts, 1);
-                return Err(conflict.into());
-            }
-            check.share_stripes(engine, set);
-        }
-        loop {
-            let by = check.as_mut().map_or(Check::Stamps, Check::State);
-            match engine.try_commit(set, (scratch, locks), None, by)? {
-                Outcome::Committed(lsn) => return Ok(lsn),
-                Outcome::Conflict { .. } => {}
-            }
-            if let Some(conflict) = check.as_mut().and_then(|check| check.take_conflict()) {
-                return Err(conflict.into());
-            }
-            // A table that it writes to was emptied: what it has not read does not matter.
-            set.refresh_trees()?;
-            scratch.reset();
-        }
+        let parts = self.parts_of_commit();
+        try_commit(parts, scratch, None)
     }
 }

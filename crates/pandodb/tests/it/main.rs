@@ -44,5 +44,6 @@ mod snapshots;
 mod steps;
 mod stored;
 mod tables;
+mod tasks;
 mod transactions;
 mod twin;
