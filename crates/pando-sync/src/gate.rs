@@ -251,6 +251,23 @@ mod tests {
         );
     }
 
+    /// A waker of a user may take locks of its own: it is not run under that of the closer.
+    #[test]
+    fn whoever_opens_the_gate_wakes_without_its_lock() {
+        struct Locks(Mutex<u32>);
+        impl std::task::Wake for Locks {
+            fn wake(self: Arc<Self>) {
+                *self.0.lock() += 1;
+            }
+        }
+        let woken = Arc::new(Locks(Mutex::new(Rank::Caller, 0)));
+        let gate = Gate::new();
+        let closed = gate.close();
+        gate.waiters().register(&woken.clone().into());
+        drop(closed);
+        assert_eq!(*woken.0.lock(), 1);
+    }
+
     /// One is inside and stays until the closer serves it, and another closer waits for that one.
     #[test]
     fn a_closer_serves_those_that_it_waits_for() {

@@ -14,7 +14,7 @@ pub(crate) struct Interactive {
     pub(crate) is_read_only: bool,
     /// It is rolled back after this time without a command.
     idle: Duration,
-    /// When its last command ended.
+    /// When its last command ended, or something of the next one came.
     pub(crate) used: Instant,
     /// Those that ROLLBACK TO can go back to; the first one has number 1.
     savepoints: Vec<Savepoint>,

@@ -14,6 +14,8 @@ use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Ru
 
 /// How long a transaction may be without a command, unless the client says otherwise.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most keys that a transaction locks: they are taken, and given back, in one go.
+const LOCKS_MAX: usize = 10_000;
 /// The longest time that a client can ask for.
 const IDLE_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
@@ -140,6 +142,10 @@ fn without_begin(context: &mut Context<'_>) -> Run {
 fn lock(context: &mut Context<'_>) -> Run {
     if context.session.interactive.is_none() {
         return without_begin(context);
+    }
+    let held = transaction(context).map_or(0, |transaction| transaction.locks());
+    if held + context.count() - 2 > LOCKS_MAX {
+        return context.fail(&format!("ERR a transaction locks {LOCKS_MAX} keys at most"));
     }
     let folder = context.engine().folder;
     let store = |key: &[u8]| {

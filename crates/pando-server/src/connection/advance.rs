@@ -84,7 +84,8 @@ impl Connection {
         let mut left = COMMANDS_PER_TURN;
         let mut next = Next::Wait;
         while self.buffers.is_some() && !self.session.closing && !self.broken {
-            if self.owed() >= self.output_bytes_max(most) {
+            // A command that has begun may hold a reply of that length, which is sent at its end.
+            if self.running.is_none() && self.owed() >= self.output_bytes_max(most) {
                 self.stalled = true;
                 break;
             }
@@ -133,7 +134,7 @@ impl Connection {
             }
         }
         self.compact();
-        self.end_idle_transaction(turn);
+        self.end_idle_transaction(turn, received);
         self.note_arrival(received, turn.clock);
         next
     }

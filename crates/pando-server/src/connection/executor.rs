@@ -129,7 +129,9 @@ impl Connection {
         if let Some(id) = id {
             turn.shared.statistics.commands.rejected(id);
         }
-        if id == turn.commands.find(b"exec").map(|(exec, _)| exec) {
+        if id == turn.commands.find(b"exec").map(|(exec, _)| exec)
+            && self.session.interactive.is_none()
+        {
             // Any other command ends the transaction only by running.
             self.session.end_transaction();
             self.write_error(&replies::exec_aborted(text));
@@ -477,7 +479,7 @@ impl Connection {
         }
         turn.read_clock();
         if let Some(batch) = running.batch.as_deref_mut() {
-            self.leave_transaction(turn, batch);
+            self.leave_transaction(batch);
         }
         if let (Some(batch), Some(data)) = (running.batch.take(), turn.data.as_mut()) {
             if let Some(buffers) = &mut self.buffers {
@@ -512,6 +514,9 @@ impl Connection {
         }
         if lsn.is_some() {
             self.session.last_write = lsn;
+        }
+        if let Some(interactive) = &mut self.session.interactive {
+            interactive.used = turn.clock;
         }
         for (offset, source) in buffers.progress.streams.drain(..) {
             buffers.output.push_stream(offset, source);

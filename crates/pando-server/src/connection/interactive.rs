@@ -14,13 +14,14 @@ impl Connection {
     /// Makes the checks of a command inside a transaction.
     ///
     /// # Errors
-    /// The reply that refuses it.
+    /// The reply that refuses it. A transaction that takes too much is rolled back: what was sent
+    /// behind the command must not be committed without it.
     pub(super) fn admit_to_transaction(
-        &self,
+        &mut self,
         turn: &Turn<'_>,
         command: &Command,
     ) -> Result<(), String> {
-        let Some(interactive) = &self.session.interactive else {
+        let Some(interactive) = &mut self.session.interactive else {
             return Ok(());
         };
         if command.flags.has(Flags::AFTER_LOSS) {
@@ -37,17 +38,22 @@ impl Connection {
         }
         let most = turn.data.as_ref().map(|data| data.engine.request_bytes_max);
         if command.kind != Kind::Commit && most.is_some_and(|most| interactive.memory() > most) {
-            return Err("ERR the transaction takes too much memory: COMMIT or ROLLBACK".to_owned());
+            let text = "ERR the transaction takes too much memory, and was rolled back";
+            interactive.lose(text.to_owned());
+            return Err(text.to_owned());
         }
         Ok(())
     }
 
-    /// Rolls the transaction back if its client has sent nothing for too long.
-    pub(super) fn end_idle_transaction(&mut self, turn: &Turn<'_>) {
+    /// Rolls the transaction back if its client has sent nothing for too long, whether it reads its
+    /// replies or not; `received` if it has sent something in this turn.
+    pub(super) fn end_idle_transaction(&mut self, turn: &Turn<'_>, received: bool) {
         if let Some(interactive) = &mut self.session.interactive
             && self.running.is_none()
-            && self.starved
         {
+            if received {
+                interactive.used = turn.clock;
+            }
             interactive.end_if_idle(turn.clock);
         }
     }
@@ -63,13 +69,11 @@ impl Connection {
     }
 
     /// Gives the transaction back that a command has run in, or ends it after its commit.
-    pub(super) fn leave_transaction(&mut self, turn: &Turn<'_>, batch: &mut ValidatedBatch) {
-        let transaction = batch.leave();
-        if let Some(interactive) = &mut self.session.interactive {
-            interactive.used = turn.clock;
-            if let Some(transaction) = transaction {
-                interactive.give_back(transaction);
-            }
+    pub(super) fn leave_transaction(&mut self, batch: &mut ValidatedBatch) {
+        if let (Some(interactive), Some(transaction)) =
+            (&mut self.session.interactive, batch.leave())
+        {
+            interactive.give_back(transaction);
         }
     }
 }
@@ -101,8 +105,8 @@ pub(super) fn enter_transaction(
     Ok(())
 }
 
-/// Returns true if a command that reads many keys at a snapshot goes on without one: the store has
-/// ended that for lack of memory.
+/// Returns true if a command that reads many keys at a snapshot goes on without one: there is no
+/// memory for it, or no longer.
 pub(super) fn goes_on_without_snapshot(
     session: &Session,
     running: &mut Running,
@@ -110,7 +114,7 @@ pub(super) fn goes_on_without_snapshot(
 ) -> bool {
     let is_ended = matches!(
         interrupted,
-        Interrupted::Engine(pandodb::Error::SnapshotEnded)
+        Interrupted::Engine(pandodb::Error::SnapshotEnded | pandodb::Error::Full { .. })
     );
     if !is_ended || session.interactive.is_some() || running.lost_snapshot {
         return false;

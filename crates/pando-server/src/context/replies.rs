@@ -96,7 +96,14 @@ pub(crate) fn engine_error(error: &pandodb::Error) -> String {
     }
 }
 
-/// Returns the key of a client that the row at `stored` of a table is of. Long keys are cut off.
+/// Returns the key of a client that the row at `stored` of a table is of, as one word: in quotes
+/// and with escapes, unless it is plain text. A long key is cut off, and ends with dots.
 fn shown_key(table: &str, stored: &[u8]) -> String {
-    String::from_utf8_lossy(shown_of(table, stored)).into_owned()
+    let (key, is_whole) = shown_of(table, stored);
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte);
+    let dots = if is_whole { "" } else { "..." };
+    match !key.is_empty() && key.iter().all(is_plain) {
+        true => format!("{}{dots}", String::from_utf8_lossy(key)),
+        false => format!("\"{}\"{dots}", key.escape_ascii()),
+    }
 }

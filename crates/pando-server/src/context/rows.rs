@@ -189,6 +189,22 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Keeps the expiry entry that the key was found to have. In a transaction somebody else may
+    /// have removed it meanwhile, and the row names it all the same if its level checks no reads.
+    fn keep_entry(&mut self, key: &[u8], expiry: Expiry) -> Result<Option<Expiry>, Interrupted> {
+        if self.session.interactive.is_some() {
+            let database = self.database();
+            let data = self.data();
+            let scratch = &mut *data.scratch;
+            data.engine.folder.store(key, &mut scratch.stored);
+            entry_key(&mut scratch.encoded, expiry.entry, &scratch.stored);
+            let batch = data.batch.as_deref_mut();
+            let batch = batch.expect("commands that write have a transaction");
+            batch.put(&database.elements, &scratch.encoded, b"")?;
+        }
+        Ok(Some(expiry))
+    }
+
     /// Makes sure that the key's only expiry entry is not later than `deadline`.
     pub(super) fn move_entry(
         &mut self,
@@ -199,7 +215,7 @@ impl Context<'_> {
         if let (Some(deadline), Some(entry)) = (deadline, entry)
             && entry <= deadline
         {
-            return Ok(Some(Expiry { deadline, entry }));
+            return self.keep_entry(key, Expiry { deadline, entry });
         }
         if deadline.is_none() && entry.is_none() {
             return Ok(None);

@@ -7,11 +7,12 @@
 //! a step is bounded; when more is due, the next step follows after the connections have had their
 //! turn.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::task::Waker;
 
 use pando_stats::Ticker;
-use pando_sync::time::unix_ms;
+use pando_sync::time::{Duration, unix_ms};
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
 
 use crate::data::engine::{Database, Engine};
@@ -20,6 +21,8 @@ use crate::figures::statistics::ServerStatistics;
 
 /// Maximum number of entries in a batch.
 const BATCH: usize = 64;
+/// Most keys that are passed over.
+const LOCKED_MAX: usize = 100_000;
 /// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
 /// together.
 const WAITS_PER_BATCH: u32 = 2;
@@ -46,6 +49,8 @@ pub(crate) struct Cleaner {
     quiet: usize,
     /// Due entries of the current batch: time and stored key.
     due: Vec<(u64, Vec<u8>)>,
+    /// Stored keys that are locked, and passed over until nothing else is due.
+    locked: BTreeSet<Vec<u8>>,
     /// Maximum number of entries of the next batch.
     size: usize,
     /// Number of waits for pages of the current batch.
@@ -65,12 +70,17 @@ enum Stop {
     Waiting,
     Again,
     Failed,
+    /// A transaction has locked the row of this stored key.
+    Locked(Vec<u8>),
 }
 
 impl From<pandodb::Error> for Stop {
     // A failed engine answers every command with its error; the cleaner does nothing.
-    fn from(_: pandodb::Error) -> Self {
-        Self::Failed
+    fn from(error: pandodb::Error) -> Self {
+        match error {
+            pandodb::Error::LockTimeout { key: Some(key), .. } => Self::Locked(key),
+            _ => Self::Failed,
+        }
     }
 }
 
@@ -83,6 +93,7 @@ impl Cleaner {
             at: 0,
             quiet: 0,
             due: Vec::new(),
+            locked: BTreeSet::new(),
             size: BATCH,
             waits: 0,
             committing: false,
@@ -90,7 +101,12 @@ impl Cleaner {
             page: ScanPage::default(),
             value: Vec::new(),
             encoded: Vec::new(),
-            batch: ValidatedBatch::new(&engine.db),
+            batch: {
+                let mut batch = ValidatedBatch::new(&engine.db);
+                // Others are due: it does not wait for who has locked a key.
+                batch.lock_timeout(Duration::ZERO);
+                batch
+            },
             waker,
         }
     }
@@ -121,6 +137,7 @@ impl Cleaner {
                     return Cleaned::More;
                 }
                 self.quiet = 0;
+                self.locked.clear();
                 Cleaned::Nothing
             }
             Ok(_) => {
@@ -131,6 +148,18 @@ impl Cleaner {
             Err(Stop::Waiting) => Cleaned::Waiting,
             Err(Stop::Again) => Cleaned::More,
             Err(Stop::Failed) => Cleaned::Nothing,
+            Err(Stop::Locked(key)) => {
+                self.committing = false;
+                self.batch.reset();
+                self.due.clear();
+                match self.locked.len() < LOCKED_MAX && self.locked.insert(key) {
+                    true => Cleaned::More,
+                    false => {
+                        self.locked.clear();
+                        Cleaned::Nothing
+                    }
+                }
+            }
         }
     }
 
@@ -197,17 +226,23 @@ impl Cleaner {
                 return Err(Stop::Waiting);
             }
             let mut any = false;
-            for (key, _) in self.page.iter().take(self.size) {
+            for (key, _) in self.page.iter() {
+                let is_due = |(time, _): &(u64, &[u8])| *time <= now_ms;
+                let Some((time, stored)) = decode_entry(key).filter(is_due) else {
+                    any = true;
+                    break;
+                };
+                if !self.locked.is_empty() && self.locked.contains(stored) {
+                    continue;
+                }
                 any = true;
-                match decode_entry(key) {
-                    Some((time, stored)) if time <= now_ms => {
-                        self.due.push((time, stored.to_vec()));
-                    }
-                    _ => break,
+                self.due.push((time, stored.to_vec()));
+                if self.due.len() >= self.size {
+                    break;
                 }
             }
             match self.page.next.take() {
-                // A leaf that was emptied but not yet removed.
+                // A leaf that was emptied but not yet removed, or whose keys are locked.
                 Some(next) if !any => from = next,
                 _ => return Ok(()),
             }

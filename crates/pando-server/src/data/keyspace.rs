@@ -113,17 +113,17 @@ impl KeyFolder {
     }
 }
 
-/// Returns the key of a client that the row at `stored` of the table called `table` is of, or the
-/// beginning of a long one.
-pub(crate) fn shown_of<'k>(table: &str, stored: &'k [u8]) -> &'k [u8] {
+/// Returns the key of a client that the row at `stored` of the table called `table` is of, and
+/// whether it is the whole key: only the beginning of a long one is known.
+pub(crate) fn shown_of<'k>(table: &str, stored: &'k [u8]) -> (&'k [u8], bool) {
     let stored = match table.ends_with("/elements") {
         true => stored.get(ENTRY_PREFIX_BYTES..).unwrap_or_default(),
         false => stored,
     };
     match stored.split_first() {
-        Some((&FOLDED, rest)) => &rest[..rest.len().saturating_sub(HASH_BYTES)],
-        Some((_, rest)) => rest,
-        None => &[],
+        Some((&FOLDED, rest)) => (&rest[..rest.len().saturating_sub(HASH_BYTES)], false),
+        Some((_, rest)) => (rest, true),
+        None => (&[], true),
     }
 }
 

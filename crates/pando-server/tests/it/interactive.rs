@@ -85,6 +85,7 @@ fn what_is_refused_says_why() {
         ("GET a", "nil"),
         ("MULTI", refused),
         ("DISCARD", refused),
+        ("EXEC", refused),
         ("WATCH a", refused),
         ("FLUSHALL", refused),
         ("FLUSHDB", refused),
@@ -402,14 +403,26 @@ fn a_transaction_that_takes_too_much_is_told() {
     }
     assert_eq!(
         refused,
-        "-ERR the transaction takes too much memory: COMMIT or ROLLBACK"
+        "-ERR the transaction takes too much memory, and was rolled back"
     );
+    // What was sent behind it is not committed without it.
+    one.check(&[("PANDO COMMIT", &refused), ("PANDO ROLLBACK", "+OK")]);
+    let big = vec![b'v'; 100 << 10];
+    one.check(&[("PANDO BEGIN", "+OK")]);
+    for number in 0..100 {
+        let key = format!("key:{number}");
+        let answer = one.call(&[b"SET".as_slice(), key.as_bytes(), &big]);
+        assert_eq!(show(&answer), "+OK");
+    }
     let list = two.text("CLIENT LIST");
-    let memory = list.lines().find(|line| line.contains("cmd=set")).unwrap();
-    let memory = memory
+    let line = list.lines().find(|line| line.contains("cmd=set")).unwrap();
+    let memory = line
         .split(' ')
         .find_map(|word| word.strip_prefix("multi-mem="));
-    assert!(memory.unwrap().parse::<u64>().unwrap() > 10 << 20, "{list}");
+    assert!(
+        memory.unwrap().parse::<usize>().unwrap() > 100 * big.len(),
+        "{line}"
+    );
     // The log takes no such batch: then only ROLLBACK is left.
     let commit = one.run("PANDO COMMIT");
     assert!(
@@ -418,6 +431,136 @@ fn a_transaction_that_takes_too_much_is_told() {
     );
     assert_eq!(one.run("GET a"), commit);
     one.check(&[("PANDO ROLLBACK", "+OK"), ("DBSIZE", ":0")]);
+    let keys: Vec<String> = (0..10_001).map(|number| number.to_string()).collect();
+    let lock = |count: usize| format!("PANDO LOCK {}", keys[..count].join(" "));
+    let refused = "-ERR a transaction locks 10000 keys at most";
+    one.check(&[
+        ("PANDO BEGIN", "+OK"),
+        (&lock(10_001), refused),
+        (&lock(10_000), "+OK"),
+        ("PANDO LOCK another", refused),
+        ("PANDO COMMIT", "+OK"),
+    ]);
+}
+
+/// A reply that is longer than what may be owed is complete before its commit waits for a lock.
+#[test]
+fn a_long_reply_whose_commit_waits_is_sent() {
+    let server = Fixture::opened_by(options(), |_| {
+        let options = pandodb::Db::builder().max_memory(64 << 20);
+        options
+            .lock_timeout(Duration::from_millis(300))
+            .open_in_memory()
+    });
+    let (mut one, mut two) = (server.client(), server.client());
+    let value = vec![b'v'; 2_200_000];
+    let set = one.call(&[b"SET".as_slice(), b"k", &value]);
+    assert_eq!(show(&set), "+OK");
+    one.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK k", "+OK")]);
+    two.check(&[("GETSET k 1", "-LOCKTIMEOUT k")]);
+    two.send(&encode(&["GETDEL", "k"]));
+    thread::park_timeout(Duration::from_millis(100));
+    one.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(show(&two.answer()).len(), value.len() + 2);
+    two.check(&[("EXISTS k", ":0")]);
+}
+
+/// Keys that expire while they are locked do not keep others from being removed.
+#[test]
+fn others_expire_beside_a_lock() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    two.check(&[("SET a 1 PX 50", "+OK")]);
+    one.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK a", "+OK")]);
+    for number in 0..200 {
+        two.check(&[(&format!("SET k{number} 1 PX 80"), "+OK")]);
+    }
+    while two.run("DBSIZE") != ":1" {
+        thread::yield_now();
+    }
+    one.check(&[("PANDO ROLLBACK", "+OK")]);
+    while two.run("DBSIZE") != ":0" {
+        thread::yield_now();
+    }
+}
+
+/// A transaction that checks no reads writes a row with a deadline that somebody else has taken
+/// away meanwhile: it expires all the same.
+#[test]
+fn what_is_written_with_a_deadline_expires_at_every_level() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[
+        ("SET n 1 PX 400", "+OK"),
+        ("PANDO BEGIN READCOMMITTED", "+OK"),
+        ("INCR n", ":2"),
+    ]);
+    two.check(&[("PERSIST n", ":1")]);
+    one.check(&[("PANDO COMMIT", "+OK"), ("GET n", "\"2\"")]);
+    while two.run("DBSIZE") != ":0" {
+        thread::yield_now();
+    }
+}
+
+/// Any command keeps a transaction, and what comes in of a long one; a client that does not read
+/// its replies keeps nothing.
+#[test]
+fn only_clients_that_do_something_keep_their_transactions() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    one.check(&[("PANDO BEGIN TIMEOUT 300", "+OK"), ("SET a 1", "+OK")]);
+    for _ in 0..10 {
+        thread::park_timeout(Duration::from_millis(60));
+        one.check(&[("PING", "+PONG")]);
+    }
+    let set = encode(&["SET", "b", &"v".repeat(100)]);
+    for piece in set.chunks(15) {
+        thread::park_timeout(Duration::from_millis(60));
+        one.send(piece);
+    }
+    assert_eq!(show(&one.answer()), "+OK");
+    one.check(&[("PANDO COMMIT", "+OK"), ("MGET a", "[\"1\"]")]);
+
+    let long = "v".repeat(512 << 10);
+    two.check(&[(&format!("SET long {long}"), "+OK")]);
+    one.check(&[("PANDO BEGIN TIMEOUT 100", "+OK"), ("PANDO LOCK a", "+OK")]);
+    one.send(&encode(&["GET", "long"]).repeat(400));
+    let mut set = String::new();
+    while set != "+OK" {
+        set = two.run("SET a 2");
+        assert!(set == "+OK" || set == "-LOCKTIMEOUT a", "{set}");
+    }
+    drop(one);
+}
+
+/// Keys in errors are one word each.
+#[test]
+fn errors_name_keys_of_any_bytes() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    let long = vec![b'l'; 5000];
+    let cases: [(&[u8], &str); 5] = [
+        (b"plain:1", "-CONFLICT key plain:1"),
+        (b"two words", "-CONFLICT key \"two words\""),
+        (
+            b"a\r\n-ERR \xff\"",
+            "-CONFLICT key \"a\\r\\n-ERR \\xff\\\"\"",
+        ),
+        (b"", "-CONFLICT key \"\""),
+        (&long, "..."),
+    ];
+    for (key, expected) in cases {
+        one.check(&[("PANDO BEGIN", "+OK")]);
+        assert_eq!(show(&one.call(&[b"GET".as_slice(), key])), "nil");
+        assert_eq!(show(&two.call(&[b"SET".as_slice(), key, b"1"])), "+OK");
+        one.check(&[("SET x 1", "+OK")]);
+        let lost = one.run("PANDO COMMIT");
+        assert!(
+            lost == expected || key.len() > 100 && lost.ends_with(expected),
+            "{lost}"
+        );
+        one.check(&[("PANDO ROLLBACK", "+OK")]);
+    }
 }
 
 /// Keys that nobody writes are read at once, whatever is written beside them: after one conflict
@@ -457,6 +600,42 @@ fn many_keys_are_read_after_one_conflict_at_most() {
         }
         let met = conflicts(&mut client) - before;
         assert!(met <= 10, "{met} conflicts in 10 commands");
+        drop(end);
+    });
+}
+
+/// The memory for old versions is small: the snapshots of commands are ended, and they go on
+/// without.
+#[test]
+fn many_keys_are_read_while_snapshots_are_ended() {
+    let server = Fixture::opened_by(options(), |path| {
+        let options = pandodb::Db::builder().max_memory(8 << 20).frames(100);
+        options.open(path)
+    });
+    let mut client = server.client();
+    let names: Vec<String> = (0..700).map(|number| format!("k{number}")).collect();
+    let value = "v".repeat(2000);
+    for name in &names {
+        client.check(&[(&format!("SET {name} {value}"), "+OK")]);
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let end = Stop(&stop);
+        for seed in 0..2 {
+            let (mut writer, stop, value) = (server.client(), &stop, &value);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                while !stop.load(Ordering::Relaxed) {
+                    let set = |_| encode(&["SET", &format!("k{}", random.u32(..700)), value]);
+                    writer.send(&(0..64).map(set).collect::<Vec<_>>().concat());
+                    (0..64).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
+                }
+            });
+        }
+        let exists = format!("EXISTS {}", names.join(" "));
+        for _ in 0..15 {
+            assert_eq!(client.run(&exists), ":700");
+        }
         drop(end);
     });
 }

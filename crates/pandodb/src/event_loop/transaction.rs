@@ -73,6 +73,12 @@ impl Transaction {
         self.inner.is_empty()
     }
 
+    /// Number of locks that it holds.
+    pub fn locks(&self) -> usize {
+        let owner = self.inner.locks.owner.as_ref();
+        owner.map_or(0, |owner| owner.len())
+    }
+
     /// Bytes of memory that its writes, its savepoints and its locks take, about.
     pub fn memory(&self) -> usize {
         self.inner.memory()

@@ -3,6 +3,7 @@
 
 use pando_format::{Lsn, TreeId};
 use pando_sync::Arc;
+use pando_sync::time::Duration;
 use pando_tree::{Tree, ValueReader};
 
 use crate::api::db::Db;
@@ -97,6 +98,12 @@ impl ValidatedBatch {
             conflicts: 0,
             refreshed: None,
         }
+    }
+
+    /// Sets how long its commits wait for keys that others have locked, if not as long as
+    /// [`crate::Builder::lock_timeout`] says.
+    pub fn lock_timeout(&mut self, timeout: Duration) {
+        self.locks = CommitLocks::of_transaction(None, Some(timeout));
     }
 
     /// Makes it a step of `transaction`, until [`ValidatedBatch::leave`]: what it reads is what the

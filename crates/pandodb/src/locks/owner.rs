@@ -106,6 +106,11 @@ impl LockOwner {
         stripe.is_some_and(|stripe| self.locks.extend((*stripe, name), self.id, at_most))
     }
 
+    /// Number of locks and passes that it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Bytes that what it holds takes, about.
     pub(crate) fn memory(&self) -> usize {
         let of_names = self.held_key_bytes;

@@ -22,8 +22,8 @@ impl Db {
     /// Runs `f` as a serializable transaction, commits it, and returns what `f` has returned. After
     /// a conflict it is run again from the beginning, with a new transaction, after a pause that
     /// grows up to 10 ms: so `f` may run often, and whatever else it does, it does each time. An
-    /// error of `f` ends the transaction without a commit; [`crate::Error::aborted`] makes one for reasons
-    /// of its own.
+    /// error of `f` ends the transaction without a commit; [`crate::Error::aborted`] makes one for
+    /// reasons of its own.
     ///
     /// Beside others who keep changing what `f` reads, faster than it runs, it gets precedence:
     /// from the fifth conflict on it locks the keys that it has lost before it runs `f` again, and
@@ -58,8 +58,8 @@ impl Db {
     ///
     /// # Errors
     /// Those of `f`, and of [`Transaction::commit`], conflicts only as said above.
-    /// [`crate::Error::LockTimeout`] if the commit writes a key that somebody else has locked for too
-    /// long.
+    /// [`crate::Error::LockTimeout`] if the commit writes a key that somebody else has locked for
+    /// too long.
     pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::default(), f)
     }
