@@ -7,6 +7,16 @@ use pando_sync::time::Duration;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 
+/// Waits until `is_so`, which takes seconds at most.
+#[track_caller]
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = pando_sync::time::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn commands_between_begin_and_commit_are_one_change() {
     let server = Fixture::new();
@@ -263,9 +273,7 @@ fn what_expires_during_a_transaction_is_there_to_its_end() {
         ("PANDO BEGIN SNAPSHOT READONLY", "+OK"),
         ("GET a", "\"1\""),
     ]);
-    while two.run("GET a") != "nil" {
-        thread::yield_now();
-    }
+    wait_until(|| two.run("GET a") == "nil");
     one.check(&[
         ("GET a", "\"1\""),
         ("DBSIZE", ":1"),
@@ -475,13 +483,9 @@ fn others_expire_beside_a_lock() {
     for number in 0..200 {
         two.check(&[(&format!("SET k{number} 1 PX 80"), "+OK")]);
     }
-    while two.run("DBSIZE") != ":1" {
-        thread::yield_now();
-    }
+    wait_until(|| two.run("DBSIZE") == ":1");
     one.check(&[("PANDO ROLLBACK", "+OK")]);
-    while two.run("DBSIZE") != ":0" {
-        thread::yield_now();
-    }
+    wait_until(|| two.run("DBSIZE") == ":0");
 }
 
 /// A transaction that checks no reads writes a row with a deadline that somebody else has taken
@@ -497,9 +501,7 @@ fn what_is_written_with_a_deadline_expires_at_every_level() {
     ]);
     two.check(&[("PERSIST n", ":1")]);
     one.check(&[("PANDO COMMIT", "+OK"), ("GET n", "\"2\"")]);
-    while two.run("DBSIZE") != ":0" {
-        thread::yield_now();
-    }
+    wait_until(|| two.run("DBSIZE") == ":0");
 }
 
 /// Any command keeps a transaction, and what comes in of a long one; a client that does not read

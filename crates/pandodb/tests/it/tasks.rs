@@ -168,10 +168,10 @@ fn a_large_commit_waits_for_a_lock_as_a_task() {
         thread::yield_now();
     }
     // The helper is free for others.
-    table.put(b"large", &vec![1; 2 << 20]).unwrap();
+    table.put(b"large", &vec![1; 3 << 20]).unwrap();
     let snapshot = db.snapshot().unwrap();
     let large = block_on(snapshot.get_async(&table, b"large")).unwrap();
-    assert_eq!(large.map(|value| value.len()), Some(2 << 20));
+    assert_eq!(large.map(|value| value.len()), Some(3 << 20));
     holder.put(&table, b"other", b"1").unwrap();
     holder.commit().unwrap();
     assert!(block_on(commit).unwrap().is_some());
@@ -260,9 +260,9 @@ fn a_store_closes_while_commits_of_tasks_are_dropped() {
     for turn in 0..20 {
         let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
         let table = db.table("t").unwrap();
-        table.put(b"large", &vec![1; 2 << 20]).unwrap();
+        table.put(b"large", &vec![1; 3 << 20]).unwrap();
         let mut writer = db.begin(TransactionOptions::default()).unwrap();
-        writer.put(&table, b"k", &vec![7; 1 << 20]).unwrap();
+        writer.put(&table, b"k", &vec![7; 3 << 20]).unwrap();
         let mut commit = Box::pin(writer.commit_async());
         let snapshot = db.snapshot().unwrap();
         let mut get = Box::pin(async { snapshot.get_async(&table, b"large").await });
