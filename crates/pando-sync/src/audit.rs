@@ -201,6 +201,12 @@ pub(crate) mod arc {
         pub fn new(value: T) -> Self {
             Self(Inner::new(value))
         }
+
+        pub fn into_inner(this: Self) -> Option<T> {
+            let inner = this.0.clone();
+            drop(this);
+            Inner::into_inner(inner)
+        }
     }
 
     #[expect(missing_docs, reason = "the functions of std's Arc, one for one")]
