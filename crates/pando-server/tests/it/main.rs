@@ -23,6 +23,7 @@ mod fixture;
 #[cfg(test)]
 mod gone;
 #[cfg(test)]
+mod histories;
 mod hostile;
 #[cfg(test)]
 mod interactive;
