@@ -24,9 +24,11 @@ mod fixture;
 mod gone;
 #[cfg(test)]
 mod histories;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod interactive;
+#[cfg(test)]
 mod introspection;
 #[cfg(test)]
 mod large;
