@@ -451,6 +451,23 @@ fn a_transaction_that_takes_too_much_is_told() {
     ]);
 }
 
+/// A LOCK that has to wait for one of its last keys already holds the others.
+#[test]
+fn a_lock_of_many_keys_that_waits_takes_all() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    let keys: Vec<String> = (0..6000).map(|number| format!("k{number:04}")).collect();
+    one.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK k5999", "+OK")]);
+    two.check(&[("PANDO BEGIN", "+OK")]);
+    let lock = format!("PANDO LOCK {}", keys.join(" "));
+    two.send(&encode(&lock.split(' ').collect::<Vec<_>>()));
+    thread::park_timeout(Duration::from_millis(200));
+    one.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(show(&two.answer()), "+OK");
+    one.check(&[("SET k5999 1", "-LOCKTIMEOUT k5999")]);
+    two.check(&[("PANDO COMMIT", "+OK")]);
+}
+
 /// A reply that is longer than what may be owed is complete before its commit waits for a lock.
 #[test]
 fn a_long_reply_whose_commit_waits_is_sent() {

@@ -16,7 +16,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
 use crate::engine::{Engine, Shared};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::read::at::{FoundAt, ReadAt};
 use crate::state::helper::Answer;
@@ -153,9 +153,6 @@ impl Transaction {
                 durable(engine, lsn).await?;
             }
             return Ok(found.then_some(out));
-        }
-        if self.has_large(table, key) {
-            return Err(Error::InChunks);
         }
         let Some(snapshot) = &self.snapshot else {
             return table.get_async(key).await;

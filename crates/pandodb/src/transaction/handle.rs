@@ -164,6 +164,34 @@ impl Transaction {
         }
     }
 
+    /// Reads `key` of `table` into `out`, if the transaction itself has written or deleted it; then
+    /// returns whether it exists.
+    ///
+    /// # Errors
+    /// [`Error::InChunks`] for a large value, and why the transaction cannot read.
+    pub(crate) fn get_own(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<bool>> {
+        self.check_store(table)?;
+        self.check_usable()?;
+        let index = self.set.table(&table.state);
+        Ok(match self.set.own(index, key) {
+            Own::Value(value) => {
+                value.clone_into(out);
+                Some(true)
+            }
+            Own::Gone => {
+                out.clear();
+                Some(false)
+            }
+            Own::Large(_) => return Err(Error::InChunks),
+            Own::Unknown => None,
+        })
+    }
+
     /// Reads `key` of `table` into `out`, which is cleared first; returns true if it exists. Blocks
     /// as [`Snapshot::get_into`].
     ///
@@ -171,20 +199,8 @@ impl Transaction {
     /// As [`Snapshot::get_into`]; [`Error::Conflict`] for a table that was made after the moment
     /// that the transaction reads. What an error says was not read, and the transaction goes on.
     pub fn get_into(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        self.check_store(table)?;
-        self.check_usable()?;
-        let index = self.set.table(&table.state);
-        match self.set.own(index, key) {
-            Own::Value(value) => {
-                value.clone_into(out);
-                return Ok(true);
-            }
-            Own::Gone => {
-                out.clear();
-                return Ok(false);
-            }
-            Own::Large(_) => return Err(Error::InChunks),
-            Own::Unknown => {}
+        if let Some(found) = self.get_own(table, key, out)? {
+            return Ok(found);
         }
         self.take_snapshot()?;
         let Some(snapshot) = &self.snapshot else {

@@ -15,7 +15,7 @@ use crate::state::read_bounds::Debt;
 use crate::transaction::commit::try_commit;
 use crate::transaction::handle::Transaction;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
-use crate::writes::set::{Own, Value};
+use crate::writes::set::Value;
 
 impl Transaction {
     /// Takes the snapshot, if this is the first read.
@@ -37,7 +37,7 @@ impl Transaction {
     /// transaction alone.
     ///
     /// # Errors
-    /// [`WaitReason::Chunks`] for a value in chunks. As [`Transaction::get_into`].
+    /// [`WaitReason::Chunks`] for a value in chunks that is stored. As [`Transaction::get_into`].
     pub(crate) fn try_get(
         &mut self,
         table: &Table,
@@ -45,20 +45,8 @@ impl Transaction {
         work: &mut ReadAt,
         out: &mut Vec<u8>,
     ) -> Step<(bool, Debt)> {
-        self.check_store(table)?;
-        self.check_usable()?;
-        let index = self.set.table(&table.state);
-        match self.set.own(index, key) {
-            Own::Value(value) => {
-                value.clone_into(out);
-                return Ok((true, Debt::NONE));
-            }
-            Own::Gone => {
-                out.clear();
-                return Ok((false, Debt::NONE));
-            }
-            Own::Large(_) => return Err(WaitReason::Chunks.into()),
-            Own::Unknown => {}
+        if let Some(found) = self.get_own(table, key, out)? {
+            return Ok((found, Debt::NONE));
         }
         self.try_take_snapshot()?;
         let Some(snapshot) = &self.snapshot else {
@@ -79,12 +67,6 @@ impl Transaction {
         engine.count_get();
         self.note_read(table, key)?;
         Ok((found, debt))
-    }
-
-    /// Returns whether it has put a value in chunks for `key`.
-    pub(crate) fn has_large(&mut self, table: &Table, key: &[u8]) -> bool {
-        let index = self.set.table(&table.state);
-        matches!(self.set.own(index, key), Own::Large(_))
     }
 
     /// As [`Transaction::unless_made_since`], for a step that has stopped.
