@@ -50,6 +50,31 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::try_get`], but if the value does not lie in the leaf, no more than its first
+    /// `bytes_max` bytes are read, from as few pages. Also returns the length of the whole value,
+    /// or of what describes one in chunks, which is always read as a whole.
+    ///
+    /// # Errors
+    /// As [`Tree::try_get`].
+    pub fn try_get_head(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        bytes_max: usize,
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<(Lookup, usize)> {
+        retry_then_latch(pool, |latched| {
+            reader.wanted.clear();
+            out.clear();
+            let (what, to) = ((key, bytes_max), (&mut *reader, &mut *out));
+            match latched {
+                None => self.get_head(pool, &mut OptimisticAccess, what, to),
+                Some(latched) => self.get_head(pool, latched, what, to),
+            }
+        })
+    }
+
     /// Like [`Tree::try_get`], but without latches and only for values that lie in the leaf;
     /// returns None for other values. This is the common case: the caller runs [`Tree::try_get`]
     /// after every other result.
@@ -131,6 +156,33 @@ impl Tree {
             LongValue::Overflow(lookup, header) => {
                 reader.read(pool, self.id, &leaf.here, &header, out)?;
                 Ok(lookup)
+            }
+        }
+    }
+
+    /// As [`Tree::get`], for the beginning of a value: see [`Tree::try_get_head`].
+    fn get_head<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        (key, bytes_max): (&[u8], usize),
+        (reader, out): (&mut ValueReader, &mut Vec<u8>),
+    ) -> Attempt<(Lookup, usize)> {
+        let (here, node, spot) = self.find(pool, access, key)?;
+        let leaf = Leaf { here, node };
+        if let Some(lookup) = leaf.read_short(spot, out)? {
+            return Ok((lookup, out.len()));
+        }
+        match leaf.read_long(spot, out)? {
+            LongValue::Read(lookup) => Ok((lookup, out.len())),
+            LongValue::Overflow(lookup, header) => {
+                let bytes = match lookup.chunked {
+                    // A blob reference is of use as a whole.
+                    true => header.value_bytes,
+                    false => bytes_max,
+                };
+                reader.read_head(pool, self.id, &leaf.here, (&header, bytes), out)?;
+                Ok((lookup, header.value_bytes))
             }
         }
     }

@@ -32,7 +32,7 @@ pub fn payload_bytes_max(page_size: PageSize) -> usize {
 }
 
 /// Returns the number of ids that an index page holds.
-fn ids_per_index(page_size: PageSize) -> usize {
+pub(crate) fn ids_per_index(page_size: PageSize) -> usize {
     payload_bytes_max(page_size) / 4
 }
 

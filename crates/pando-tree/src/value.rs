@@ -1,4 +1,4 @@
-//! Reading a value in overflow pages, piece by piece, across restarts.
+//! Reading a value in overflow pages, or the beginning of one, piece by piece, across restarts.
 //!
 //! The parts that were copied stay valid as long as the leaf is unchanged: same page, frame and
 //! version, same overflow header. The leaf is validated last.
@@ -9,7 +9,7 @@ use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::node::text;
 use crate::node::view::Node;
-use crate::overflow::{OverflowHeader, payload_bytes_max, read_index};
+use crate::overflow::{OverflowHeader, ids_per_index, payload_bytes_max, read_index};
 use crate::tree::Tree;
 use crate::word::load;
 
@@ -35,15 +35,18 @@ struct Source {
     frame_hint: u32,
     version: u64,
     header: OverflowHeader,
+    /// Bytes that are read: all, or the first ones.
+    bytes: usize,
 }
 
 impl Source {
-    fn of_leaf(leaf: &Optimistic<'_>, header: &OverflowHeader) -> Self {
+    fn of_leaf(leaf: &Optimistic<'_>, header: &OverflowHeader, bytes: usize) -> Self {
         Self {
             leaf: leaf.page(),
             frame_hint: leaf.hint(),
             version: leaf.version(),
             header: *header,
+            bytes,
         }
     }
 
@@ -53,6 +56,7 @@ impl Source {
             frame_hint: 0,
             version: 0,
             header: *header,
+            bytes: header.value_bytes,
         }
     }
 }
@@ -94,14 +98,40 @@ impl ValueReader {
         header: &OverflowHeader,
         out: &mut Vec<u8>,
     ) -> Attempt<()> {
-        self.begin(Some(leaf), Source::of_leaf(leaf, header))?;
+        let whole = Source::of_leaf(leaf, header, header.value_bytes);
+        self.read_source(pool, tree, leaf, whole, out)
+    }
+
+    /// Replaces `out` by the first `bytes_max` bytes of the value that `header`, read from `leaf`,
+    /// describes.
+    pub(crate) fn read_head(
+        &mut self,
+        pool: &Pool,
+        tree: TreeId,
+        leaf: &Optimistic<'_>,
+        (header, bytes_max): (&OverflowHeader, usize),
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        let head = Source::of_leaf(leaf, header, header.value_bytes.min(bytes_max));
+        self.read_source(pool, tree, leaf, head, out)
+    }
+
+    fn read_source(
+        &mut self,
+        pool: &Pool,
+        tree: TreeId,
+        leaf: &Optimistic<'_>,
+        source: Source,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        self.begin(Some(leaf), source)?;
         let result = self
-            .read_ids(pool, tree, header)
-            .and_then(|()| self.copy_pages(pool, tree, header));
+            .read_ids(pool, tree, &source)
+            .and_then(|()| self.copy_pages(pool, tree, &source));
         // An error counts only if the leaf still names these pages.
         leaf.validate()?;
         result?;
-        self.end(header, out);
+        self.end(&source, out);
         Ok(())
     }
 
@@ -114,19 +144,21 @@ impl ValueReader {
         header: &OverflowHeader,
         out: &mut Vec<u8>,
     ) -> Attempt<()> {
-        self.begin(None, Source::of_no_leaf(header))?;
-        self.read_ids(pool, tree, header)?;
-        self.copy_pages(pool, tree, header)?;
-        self.end(header, out);
+        let source = Source::of_no_leaf(header);
+        self.begin(None, source)?;
+        self.read_ids(pool, tree, &source)?;
+        self.copy_pages(pool, tree, &source)?;
+        self.end(&source, out);
         Ok(())
     }
 
-    fn end(&mut self, header: &OverflowHeader, out: &mut Vec<u8>) {
-        debug_assert_eq!(
-            self.buffer.len(),
-            header.value_bytes,
+    fn end(&mut self, source: &Source, out: &mut Vec<u8>) {
+        debug_assert!(
+            self.buffer.len() >= source.bytes,
             "a value of another length"
         );
+        // The last page may have more than is asked for.
+        self.buffer.truncate(source.bytes);
         std::mem::swap(out, &mut self.buffer);
         self.source = None;
     }
@@ -140,14 +172,16 @@ impl ValueReader {
             self.ids.clear();
             self.pages_copied = 0;
             self.buffer.clear();
-            self.buffer
-                .reserve(source.header.value_bytes.next_multiple_of(8));
+            self.buffer.reserve(source.bytes.next_multiple_of(8));
         }
         Ok(())
     }
 
-    fn read_ids(&mut self, pool: &Pool, tree: TreeId, header: &OverflowHeader) -> Attempt<()> {
-        if self.ids.len() == header.pages {
+    /// Finds out which pages have the bytes that are read.
+    fn read_ids(&mut self, pool: &Pool, tree: TreeId, source: &Source) -> Attempt<()> {
+        let Source { header, bytes, .. } = source;
+        let pages = bytes.div_ceil(payload_bytes_max(pool.page_size()));
+        if self.ids.len() >= pages {
             return Ok(());
         }
         self.ids.clear();
@@ -155,14 +189,17 @@ impl ValueReader {
             self.ids.extend_from_slice(header.ids());
             return Ok(());
         }
-        for page in header.ids() {
+        let indexes = pages.div_ceil(ids_per_index(pool.page_size()));
+        for page in &header.ids()[..indexes] {
             match read_index(pool, tree, *page, &mut self.ids) {
                 Err(Restart::Fault(page)) => self.wanted.push(page),
                 result => result?,
             }
         }
         self.fault()?;
-        if self.ids.len() == header.pages {
+        let ids = self.ids.len();
+        let all_read = indexes == header.ids().len();
+        if ids == header.pages || !all_read && (pages..header.pages).contains(&ids) {
             Ok(())
         } else {
             let page = header.ids()[0];
@@ -177,13 +214,15 @@ impl ValueReader {
         }
     }
 
-    fn copy_pages(&mut self, pool: &Pool, tree: TreeId, header: &OverflowHeader) -> Attempt<()> {
+    fn copy_pages(&mut self, pool: &Pool, tree: TreeId, source: &Source) -> Attempt<()> {
+        let Source { header, bytes, .. } = source;
         let capacity = payload_bytes_max(pool.page_size());
-        while self.pages_copied < header.pages {
+        let pages = bytes.div_ceil(capacity);
+        while self.pages_copied < pages {
             let page = self.ids[self.pages_copied];
             let seen = match pool.optimistic(page, 0) {
                 Err(Restart::Fault(page)) => {
-                    self.list_missing(pool, page);
+                    self.list_missing(pool, page, pages);
                     return Err(Restart::Fault(page));
                 }
                 result => result?,
@@ -209,9 +248,9 @@ impl ValueReader {
         Ok(())
     }
 
-    fn list_missing(&mut self, pool: &Pool, first: PageId) {
+    fn list_missing(&mut self, pool: &Pool, first: PageId, pages: usize) {
         self.wanted.push(first);
-        for page in &self.ids[self.pages_copied + 1..] {
+        for page in &self.ids[self.pages_copied + 1..pages] {
             if self.wanted.len() == WANTED_MAX {
                 break;
             }

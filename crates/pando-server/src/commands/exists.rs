@@ -49,7 +49,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn delete(context: &mut Context<'_>) -> Run {
     let mut deleted = 0;
     for key in context.arguments.from(1) {
-        let found = context.find(key)?;
+        let found = context.find_head(key)?;
         if found.row.is_some() {
             context.remove(key, &found)?;
             deleted += 1;
@@ -61,13 +61,13 @@ fn delete(context: &mut Context<'_>) -> Run {
 fn exists(context: &mut Context<'_>) -> Run {
     let mut existing = 0;
     for key in context.arguments.from(1) {
-        existing += i64::from(context.read(key)?.row.is_some());
+        existing += i64::from(context.read_head(key)?.row.is_some());
     }
     context.integer(existing)
 }
 
 fn kind(context: &mut Context<'_>) -> Run {
-    let kind = match context.read(context.argument(1))?.row {
+    let kind = match context.read_head(context.argument(1))?.row {
         Some(_) => "string",
         None => "none",
     };

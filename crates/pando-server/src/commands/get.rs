@@ -38,7 +38,7 @@ fn get(context: &mut Context<'_>) -> Run {
 }
 
 fn length(context: &mut Context<'_>) -> Run {
-    let found = context.read(context.argument(1))?;
+    let found = context.read_head(context.argument(1))?;
     let length = context.string_bytes(&found);
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }

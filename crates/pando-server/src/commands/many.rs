@@ -69,13 +69,13 @@ fn set_many_if_absent(context: &mut Context<'_>) -> Run {
         return context.fail(&text);
     }
     for at in (1..context.count()).step_by(2) {
-        if context.find(context.argument(at))?.row.is_some() {
+        if context.find_head(context.argument(at))?.row.is_some() {
             return context.integer(0);
         }
     }
     for at in (1..context.count()).step_by(2) {
         let (key, value) = (context.argument(at), context.string(at + 1));
-        let found = context.find(key)?;
+        let found = context.find_head(key)?;
         context.put(key, value, None, found.entry)?;
     }
     context.integer(1)

@@ -57,7 +57,7 @@ fn usage(context: &mut Context<'_>) -> Run {
         }
         _ => return context.fail(replies::SYNTAX),
     }
-    let found = context.find(context.argument(2))?;
+    let found = context.find_head(context.argument(2))?;
     if found.row.is_none() {
         context.reply().null();
         return Ok(());
@@ -65,7 +65,7 @@ fn usage(context: &mut Context<'_>) -> Run {
     let scratch = &context.data().scratch;
     let row = match &found.large {
         Some(stream) => stream.len(),
-        None => scratch.value.len() as u64,
+        None => (scratch.value.len() + found.cut) as u64,
     };
     let bytes = row + (scratch.stored.len() + ENTRY_BYTES) as u64;
     context.integer(i64::try_from(bytes).unwrap_or(i64::MAX))

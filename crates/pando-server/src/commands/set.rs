@@ -95,7 +95,7 @@ pub(crate) fn entry_to_replace(
     if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());
     }
-    context.find(key)
+    context.find_head(key)
 }
 
 fn set(context: &mut Context<'_>) -> Run {
@@ -117,7 +117,7 @@ fn set(context: &mut Context<'_>) -> Run {
     }
     let found = match options.get {
         true => context.read(key)?,
-        false => context.find(key)?,
+        false => context.find_head(key)?,
     };
     if options.get {
         context.reply_found(&found)?;
@@ -147,7 +147,7 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
     if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    let found = context.find(key)?;
+    let found = context.find_head(key)?;
     if found.row.is_some() {
         return context.integer(0);
     }
@@ -172,7 +172,7 @@ fn set_with(context: &mut Context<'_>, unit: Expire) -> Run {
     if !context.fits(value.len()) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    let found = context.find(key)?;
+    let found = context.find_head(key)?;
     context.put(key, value, Some(deadline), found.entry)?;
     context.ok()
 }

@@ -207,7 +207,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
                 Err(Interrupted::Yield)
             };
         }
-        let found = match context.find(key) {
+        let found = match context.find_head(key) {
             // The place belongs to another key, with the same first bytes and the same hash.
             Err(Interrupted::Row(RowError::OtherKey)) => continue,
             found => found?,

@@ -46,7 +46,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 /// Replies with the time in units of `unit_ms`, rounded; -1 for a key without a deadline, -2 for no
 /// key.
 fn ask(context: &mut Context<'_>, unit_ms: u64, relative: bool) -> Run {
-    let Some(row) = context.read(context.argument(1))?.row else {
+    let Some(row) = context.read_head(context.argument(1))?.row else {
         return context.integer(-2);
     };
     let Some(expiry) = row.expiry else {

@@ -163,9 +163,9 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
             None => {
                 scratch.value.clear();
                 let found = match data.batch.as_deref_mut().filter(|_| in_transaction) {
-                    Some(batch) => batch
-                        .open(&database.keys, stored, &mut scratch.value)?
-                        .map(|opened| !matches!(opened, Opened::Absent)),
+                    Some(batch) => database
+                        .look_in(batch, stored, &mut scratch.value)?
+                        .map(|(opened, _)| !matches!(opened, Opened::Absent)),
                     None => database.look(stored, &mut scratch.value, &mut walk.shown_from)?,
                 };
                 match found {

@@ -95,6 +95,8 @@ impl Connection {
             // If the lookahead has covered this command, it has counted its misses.
             missed: self.position < self.looked_until,
             waited: false,
+            stalls: 0,
+            reads: (0, 0),
             parked: false,
             batch: None,
             conflicts: 0,
@@ -293,6 +295,9 @@ impl Connection {
             return Step::Yielded;
         }
         let text = match interrupted {
+            Interrupted::Pending(pending) if pending.is_for_page() && running.is_stuck() => {
+                replies::TOO_MANY_LONG.to_owned()
+            }
             Interrupted::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
                 Err(error) => self.engine_error(turn, running.command, &error),

@@ -22,6 +22,9 @@ use crate::data::engine::Engine;
 pub(crate) const KEYS_MAX: usize = 1024;
 /// Number of bytes of cached values after which a lookahead stops: it copies them as it passes.
 const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// Number of bytes of one value that are requested. The command asks for the rest of a longer one:
+/// the pages of several might not fit into the frames together.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Buffers of the lookahead.
 #[derive(Default)]
@@ -158,7 +161,7 @@ impl Prefetch {
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
             self.value.clear();
-            match table.try_prefetch(&self.stored, &mut self.value)? {
+            match table.try_prefetch(&self.stored, HEAD_BYTES_MAX, &mut self.value)? {
                 // No waker is registered: the command that waits has its own, and the others run
                 // later.
                 Polled::Pending(pending) => match reactor.prefetch(pending)? {

@@ -57,7 +57,12 @@ impl LoopData {
     pub(crate) fn batch(&mut self) -> Box<ValidatedBatch> {
         match self.spare.pop() {
             Some(batch) => batch,
-            None => Box::new(ValidatedBatch::new(&self.engine.db)),
+            None => {
+                let mut batch = Box::new(ValidatedBatch::new(&self.engine.db));
+                // What a command reads as a whole is part of its reply, or of what it writes.
+                batch.keep_long_values(self.engine.reply_bytes_max);
+                batch
+            }
         }
     }
 

@@ -21,6 +21,11 @@ pub(crate) struct Running {
     pub(crate) missed: bool,
     /// Its last run ended where it had to wait for a read.
     pub(crate) waited: bool,
+    /// Number of its runs since it last got further: see [`Running::is_stuck`].
+    pub(crate) stalls: u32,
+    /// When it last waited for a page: number of its reads that were done, and of those that were
+    /// repeated.
+    pub(crate) reads: (usize, u64),
     /// It was parked at least once: its waits are recorded in the buffers.
     pub(crate) parked: bool,
     /// Its reads and uncommitted writes; `None` if it needs no transaction.
@@ -29,4 +34,27 @@ pub(crate) struct Running {
     pub(crate) conflicts: u32,
     /// It has read at a snapshot, which was ended for lack of memory.
     pub(crate) lost_snapshot: bool,
+}
+
+/// Number of runs that repeated a read, and waited for a page before a further one, after which a
+/// command is given up.
+const STALLS_MAX: u32 = 300;
+
+impl Running {
+    /// Counts a wait for a page. Returns true if the command will never end: it has read more long
+    /// strings than it may keep, reads them again in each run, and the frames cannot hold them
+    /// together. One long string takes a few dozen waits.
+    pub(crate) fn is_stuck(&mut self) -> bool {
+        let Some(batch) = &self.batch else {
+            return false;
+        };
+        let (done, repeated) = (batch.reads_done(), batch.reads_repeated());
+        if done != self.reads.0 {
+            self.stalls = 0;
+        } else if repeated > self.reads.1 {
+            self.stalls += 1;
+        }
+        self.reads = (done, repeated);
+        self.stalls > STALLS_MAX
+    }
 }

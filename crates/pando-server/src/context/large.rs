@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
     pub(crate) fn string_bytes(&mut self, found: &Found) -> u64 {
         match (&found.large, found.row) {
             (Some(stream), _) => stream.len() - stream.head().len() as u64,
-            (None, Some(row)) => self.payload(row).len() as u64,
+            (None, Some(row)) => (self.payload(row).len() + found.cut) as u64,
             (None, None) => 0,
         }
     }
@@ -77,6 +77,7 @@ impl<'a> Context<'a> {
         {
             return Ok(value.clone());
         }
+        assert_eq!(found.cut, 0, "the whole string is edited");
         let old = match (&found.large, found.row) {
             (Some(stream), _) => EditOld::Large(stream.reopen()),
             (None, Some(row)) => EditOld::Value(self.payload(row).to_vec()),

@@ -5,32 +5,57 @@ use pandodb::Error;
 use pandodb::nonblocking::{Opened, Polled};
 
 use super::{Context, Found, Interrupted, NewString, Run};
-use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key};
+use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key, head_bytes};
 
 impl Context<'_> {
     /// Reads the row of `key`: through the batch if the command has one, else its current state.
+    #[inline]
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        self.find_bytes(key, None)
+    }
+
+    /// As [`Context::find`], for a command that needs no more than the head of the row and the
+    /// length of its string: if that is long, its payload is cut.
+    pub(crate) fn find_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let whole_key = self.engine().folder.folds(key).then_some(key);
+        self.find_bytes(key, Some(head_bytes(whole_key)))
+    }
+
+    /// Reads the row of `key`; if it is long, no more than its first `head` bytes.
+    #[inline]
+    fn find_bytes(&mut self, key: &[u8], head: Option<usize>) -> Result<Found, Interrupted> {
         let now_ms = self.now_ms;
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
         scratch.value.clear();
-        let attempt = match data.batch.as_deref_mut() {
-            Some(batch) => batch.get(&database.keys, &scratch.stored, &mut scratch.value),
-            None => {
-                let mut shown_from = None;
-                let attempt =
-                    (database.keys).try_get(&scratch.stored, &mut scratch.value, &mut shown_from);
-                self.progress.show_from(shown_from);
-                attempt
+        let (stored, value) = (&scratch.stored[..], &mut scratch.value);
+        let mut shown_from = None;
+        let attempt = match (data.batch.as_deref_mut(), head) {
+            (Some(batch), None) => {
+                let attempt = batch.get(&database.keys, stored, value);
+                attempt.map(|found| found.map(|found| found.then_some(value.len())))
+            }
+            (Some(batch), Some(head)) => batch.get_head(&database.keys, stored, head, value),
+            (None, None) => {
+                let attempt = database.keys.try_get(stored, value, &mut shown_from);
+                attempt.map(|found| found.map(|found| found.then_some(value.len())))
+            }
+            (None, Some(head)) => {
+                (database.keys).try_get_head(stored, head, value, &mut shown_from)
             }
         };
-        let mut large = None;
+        let (mut large, mut cut) = (None, 0);
         match attempt {
             Ok(Polled::Pending(pending)) => return Err(Interrupted::Pending(pending)),
-            Ok(Polled::Ready(false)) => return Ok(Found::default()),
-            Ok(Polled::Ready(true)) => {}
+            Ok(Polled::Ready(found)) => {
+                cut = found.map_or(0, |len| len - value.len());
+                self.progress.show_from(shown_from);
+                if found.is_none() {
+                    return Ok(Found::default());
+                }
+            }
             Err(Error::InChunks) => match self.open()? {
                 Opened::Absent => return Ok(Found::default()),
                 Opened::Value => {}
@@ -48,6 +73,7 @@ impl Context<'_> {
             row: lives.then_some(row),
             entry: row.expiry.map(|expiry| expiry.entry),
             large: large.filter(|_| lives),
+            cut,
         })
     }
 
@@ -78,14 +104,27 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find(key)?;
+        self.count_look_up(&found);
+        Ok(found)
+    }
+
+    /// Like [`Context::read`], for what [`Context::find_head`] finds.
+    pub(crate) fn read_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let found = self.find_head(key)?;
+        self.count_look_up(&found);
+        Ok(found)
+    }
+
+    #[inline]
+    fn count_look_up(&mut self, found: &Found) {
         match found.row {
             Some(_) => self.progress.hits += 1,
             None => self.progress.misses += 1,
         }
-        Ok(found)
     }
 
-    /// Returns the string of the row that was read last; empty if it lies in chunks.
+    /// Returns the string of the row that was read last, as far as it was read; empty if it lies in
+    /// chunks.
     #[inline]
     pub(crate) fn payload(&mut self, row: Row) -> &[u8] {
         &self.data().scratch.value[row.payload..]
@@ -94,6 +133,7 @@ impl Context<'_> {
     /// Replies with the string of the row that was read last, or with null.
     #[inline]
     pub(crate) fn reply_found(&mut self, found: &Found) -> Run {
+        assert_eq!(found.cut, 0, "a reply has the whole string");
         if let Some(stream) = &found.large {
             let length = self.string_bytes(found);
             return self.reply_part(stream, 0..length);
@@ -150,6 +190,7 @@ impl Context<'_> {
             return self.put_head(key, stream, deadline, found.entry);
         }
         let row = found.row.expect("only a value that lives gets a deadline");
+        assert_eq!(found.cut, 0, "the whole string is written again");
         let value = std::mem::take(&mut self.data().scratch.value);
         let string = NewString::Bytes(&value[row.payload..]);
         let result = self.put(key, string, deadline, found.entry);

@@ -15,6 +15,8 @@ pub(crate) struct Found {
     /// The string of the row, head included, if it lies in chunks: the payload is empty then.
     /// Boxed, since the usual row is moved often.
     pub(crate) large: Option<Box<ValueStream>>,
+    /// Bytes of the string that were not read: see [`super::Context::find_head`].
+    pub(crate) cut: usize,
 }
 
 impl Found {

@@ -55,6 +55,8 @@ pub(crate) struct Cleaner {
     size: usize,
     /// Number of waits for pages of the current batch.
     waits: u32,
+    /// It waits for pages: what its batch has read so far is known.
+    missing: bool,
     /// The batch is complete and waits for its commit.
     committing: bool,
     removed: u64,
@@ -96,6 +98,7 @@ impl Cleaner {
             locked: BTreeSet::new(),
             size: BATCH,
             waits: 0,
+            missing: false,
             committing: false,
             removed: 0,
             page: ScanPage::default(),
@@ -178,7 +181,10 @@ impl Cleaner {
             }
         }
         if !self.committing {
-            self.batch.reset();
+            match std::mem::take(&mut self.missing) {
+                true => self.batch.rewind(),
+                false => self.batch.reset(),
+            }
             self.removed = 0;
             self.change(database, engine, reactor, now_ms)?;
             self.committing = true;
@@ -259,29 +265,26 @@ impl Cleaner {
     ) -> Result<(), Stop> {
         let mut missing = false;
         for (time, stored) in &self.due {
-            self.value.clear();
-            let opened = self.batch.open(&database.keys, stored, &mut self.value)?;
-            let mut large = None;
-            match opened {
+            let looked = database.look_in(&mut self.batch, stored, &mut self.value)?;
+            let (opened, cut) = match looked {
+                Polled::Ready(looked) => looked,
                 Polled::Pending(pending) => {
                     // All missing rows of the batch are requested together.
                     reactor.park(pending, &self.waker)?;
                     missing = true;
                     continue;
                 }
-                Polled::Ready(opened) => {
-                    if missing {
-                        continue;
-                    }
-                    entry_key(&mut self.encoded, *time, stored);
-                    self.batch.delete(&database.elements, &self.encoded);
-                    match opened {
-                        Opened::Absent => continue,
-                        Opened::Value => {}
-                        Opened::Large(stream) => large = Some(stream),
-                    }
-                }
+            };
+            if missing {
+                continue;
             }
+            entry_key(&mut self.encoded, *time, stored);
+            self.batch.delete(&database.elements, &self.encoded);
+            let large = match opened {
+                Opened::Absent => continue,
+                Opened::Value => None,
+                Opened::Large(stream) => Some(stream),
+            };
             // A damaged row stays, so that its readers get the error.
             let Ok(row) = Row::decode(stored, &self.value) else {
                 continue;
@@ -292,6 +295,14 @@ impl Cleaner {
             if row.is_over(now_ms) {
                 self.batch.delete(&database.keys, stored);
                 self.removed += 1;
+                continue;
+            }
+            if cut > 0
+                && let Polled::Pending(pending) =
+                    self.batch.get(&database.keys, stored, &mut self.value)?
+            {
+                reactor.park(pending, &self.waker)?;
+                missing = true;
                 continue;
             }
             let deadline = expiry.deadline;
@@ -317,13 +328,20 @@ impl Cleaner {
             self.batch.put(&database.keys, stored, &self.encoded)?;
         }
         if missing {
-            self.waits += 1;
-            if self.waits.is_multiple_of(WAITS_PER_BATCH) {
-                self.size = (self.size / 2).max(1);
-                self.due.truncate(self.size);
-            }
-            return Err(Stop::Waiting);
+            Err(self.wait_for_rows())
+        } else {
+            Ok(())
         }
-        Ok(())
+    }
+
+    /// Notes that rows of the batch are missing, and halves it if that goes on.
+    fn wait_for_rows(&mut self) -> Stop {
+        self.missing = true;
+        self.waits += 1;
+        if self.waits.is_multiple_of(WAITS_PER_BATCH) {
+            self.size = (self.size / 2).max(1);
+            self.due.truncate(self.size);
+        }
+        Stop::Waiting
     }
 }

@@ -1,10 +1,10 @@
 //! The engine as the loops see it: the store, its sixteen databases, and the limits that follow
 //! from its memory.
 
-use pandodb::nonblocking::{Opened, Polled};
+use pandodb::nonblocking::{Opened, Polled, ValidatedBatch};
 use pandodb::{Db, Error, Lsn, Table};
 
-use crate::data::keyspace::{DATABASES, KeyFolder, plain_string_bytes_max};
+use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -29,8 +29,8 @@ impl Database {
         self.elements.len()
     }
 
-    /// Reads the row at `stored` into `out`; of a row with a string in chunks, the part before the
-    /// string. `shown_from` as in [`Table::try_get`].
+    /// Reads the head of the row at `stored` into `out`, and as much of its string as comes with
+    /// it. `shown_from` as in [`Table::try_get`].
     ///
     /// # Errors
     /// Those of the engine.
@@ -40,13 +40,38 @@ impl Database {
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> pandodb::Result<Polled<bool>> {
-        Ok(match self.keys.try_get(stored, out, shown_from) {
+        let head = head_bytes_of(stored);
+        let attempt = self.keys.try_get_head(stored, head, out, shown_from);
+        Ok(match attempt.map(|found| found.map(|len| len.is_some())) {
             Err(Error::InChunks) => match self.keys.try_open(stored, out, shown_from)? {
                 Polled::Ready(opened) => Polled::Ready(!matches!(opened, Opened::Absent)),
                 Polled::Pending(pending) => Polled::Pending(pending),
             },
             other => other?,
         })
+    }
+
+    /// As [`Database::look`], as `batch` sees the row. Also returns how many bytes of the row were
+    /// not read.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn look_in(
+        &self,
+        batch: &mut ValidatedBatch,
+        stored: &[u8],
+        out: &mut Vec<u8>,
+    ) -> pandodb::Result<Polled<(Opened, usize)>> {
+        match batch.get_head(&self.keys, stored, head_bytes_of(stored), out) {
+            Err(Error::InChunks) => {
+                let opened = batch.open(&self.keys, stored, out)?;
+                Ok(opened.map(|opened| (opened, 0)))
+            }
+            found => Ok(found?.map(|len| match len {
+                Some(len) => (Opened::Value, len - out.len()),
+                None => (Opened::Absent, 0),
+            })),
+        }
     }
 }
 

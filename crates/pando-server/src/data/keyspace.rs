@@ -236,6 +236,15 @@ pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
     HEADER_BYTES_MAX + whole_key.map_or(0, <[u8]>::len)
 }
 
+/// Returns a number of bytes that the head of the row at `stored` does not exceed.
+pub(crate) fn head_bytes_of(stored: &[u8]) -> usize {
+    match stored.first() {
+        // It has the whole key, whose length is not known.
+        Some(&FOLDED) => usize::MAX,
+        _ => HEADER_BYTES_MAX,
+    }
+}
+
 /// Returns the length of the longest string that is stored in pages for any key that is not folded.
 pub(crate) fn plain_string_bytes_max(value_bytes_max: usize) -> usize {
     value_bytes_max.saturating_sub(HEADER_BYTES_MAX)

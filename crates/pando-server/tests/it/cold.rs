@@ -226,3 +226,113 @@ fn a_command_of_many_keys_has_its_pages_read_together() {
         assert!(waits < count as u64 / 2, "{waits} waits for {count} keys");
     }
 }
+
+/// Returns a server with six strings in pages, each longer than all frames together, and a client.
+fn with_long_strings() -> (Fixture, Client) {
+    let server = Fixture::opened_by(
+        ServerOptions {
+            durability: Durability::None,
+            ..options()
+        },
+        open_small,
+    );
+    let mut client = server.client();
+    for (n, key) in LONG.iter().enumerate() {
+        assert_eq!(show(&client.call(&["SET", key, &long(n)])), "+OK");
+    }
+    (server, client)
+}
+
+const LONG: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn long(n: usize) -> String {
+    format!("{n}").repeat(1_500_000)
+}
+
+fn bulk(text: impl Into<String>) -> Answer {
+    Answer::Bulk(text.into().into_bytes())
+}
+
+#[test]
+fn commands_over_several_long_strings_end() {
+    let (_server, mut client) = with_long_strings();
+    let with = |name: &'static str| [&[name], &LONG[..]].concat();
+    let values = (0..6).map(|n| bulk(long(n))).collect();
+    assert_eq!(client.call(&with("MGET")), Answer::Array(values));
+    assert_eq!(client.call(&with("EXISTS")), Answer::Integer(6));
+    assert_eq!(client.call(&with("TOUCH")), Answer::Integer(6));
+    assert_eq!(client.run("KEYS *").len(), client.run("KEYS ?").len());
+    let (a, c) = (long(6), long(8));
+    assert_eq!(show(&client.call(&["MSET", "a", &a, "b", "7"])), "+OK");
+    assert_eq!(
+        client.call(&["MSETNX", "x", "1", "c", &c]),
+        Answer::Integer(0)
+    );
+    assert_eq!(
+        client.call(&["SET", "f", "short", "XX", "GET"]),
+        bulk(long(5))
+    );
+    assert_eq!(client.call(&["STRLEN", "c"]), Answer::Integer(1_500_000));
+    for command in ["MULTI", "GETRANGE a -2 -1", "GETDEL b", "STRLEN d", "TTL e"] {
+        client.run(command);
+    }
+    let expected = vec![
+        bulk("66"),
+        bulk("7"),
+        Answer::Integer(1_500_000),
+        Answer::Integer(-1),
+    ];
+    assert_eq!(client.run_raw("EXEC"), Answer::Array(expected));
+    assert_eq!(client.call(&with("DEL")), Answer::Integer(5));
+    assert_eq!(client.integer("DBSIZE"), 0);
+}
+
+#[test]
+fn commands_over_several_long_strings_end_inside_a_transaction() {
+    let (_server, mut client) = with_long_strings();
+    assert_eq!(client.run("PANDO BEGIN"), "+OK");
+    let with = |name: &'static str| [&[name], &LONG[..]].concat();
+    let values = (0..6).map(|n| bulk(long(n))).collect();
+    assert_eq!(client.call(&with("MGET")), Answer::Array(values));
+    assert_eq!(client.call(&with("EXISTS")), Answer::Integer(6));
+    assert_eq!(client.call(&with("DEL")), Answer::Integer(6));
+    assert_eq!(client.run("KEYS *"), "[]");
+    assert_eq!(client.run("PANDO COMMIT"), "+OK");
+    assert_eq!(client.integer("DBSIZE"), 0);
+}
+
+/// The expiry cleaner removes long strings that do not fit into the frames together.
+#[test]
+fn long_strings_expire() {
+    let (_server, mut client) = with_long_strings();
+    let later = now() + Duration::from_secs(60);
+    for key in &LONG[1..] {
+        assert_eq!(client.integer(&format!("PEXPIRE {key} 300")), 1);
+    }
+    // Its entry is moved when it is due.
+    assert_eq!(client.integer("EXPIRE b 1000"), 1);
+    while client.integer("DBSIZE") != 2 {
+        assert!(now() < later, "{} keys are left", client.integer("DBSIZE"));
+    }
+    assert_eq!(client.call(&["GET", "b"]), bulk(long(1)));
+    assert!(client.integer("TTL b") > 900);
+}
+
+/// A command that reads more than it may keep of what does not fit into the frames is given up.
+#[test]
+fn a_command_that_cannot_end_says_so() {
+    let (_server, mut client) = with_long_strings();
+    for key in 0..10 {
+        let text = "x".repeat(100_000);
+        assert_eq!(show(&client.call(&["SET", &key.to_string(), &text])), "+OK");
+    }
+    client.run("MULTI");
+    // 20 MB, of which 16 MiB are kept, and 0.6 MB are in frames.
+    for n in 0..200 {
+        client.run(&format!("GETRANGE {} 0 0", n % 10));
+    }
+    let text = show(&client.run_raw("EXEC"));
+    let expected = "-ERR the command reads long strings that do not fit into memory together";
+    assert_eq!(text, expected);
+    assert_eq!(client.run("PING"), "+PONG");
+}

@@ -454,6 +454,35 @@ fn a_fault_in_a_long_value_lists_the_pages_that_are_missing() {
     assert_eq!(session.out, [1; 400_000]);
 }
 
+#[test]
+fn the_beginning_of_a_long_value_takes_one_page() {
+    let rig = DiskRig::new(256);
+    let mut session = Session::default();
+    rig.insert(&mut session, b"key", &[1; 400_000]);
+    rig.checkpoint(&session, || {});
+    while rig.pool.sweep(rig.pool.frames(), 256, &mut Vec::new()) > 0 {}
+    let Session { reader, out, .. } = &mut session;
+    let mut loaded = 0;
+    let (lookup, bytes) = loop {
+        match rig.tree.try_get_head(&rig.pool, b"key", 24, reader, out) {
+            Ok(found) => break found,
+            Err(Restart::Fault(page)) => {
+                rig.load(page);
+                assert!(
+                    reader.wanted.len() <= 1,
+                    "{:?} are not needed",
+                    reader.wanted
+                );
+                loaded += 1;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert!(lookup.found);
+    // The leaf, the index page, and one page of the value.
+    assert_eq!((loaded, bytes, &out[..]), (3, 400_000, &[1; 24][..]));
+}
+
 /// Fills a tree with `entries` without the pool, checks it, and removes everything again.
 fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let rig = DiskRig::new(64);

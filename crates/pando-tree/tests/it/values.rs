@@ -31,6 +31,27 @@ fn values_of_every_size_come_back() {
             let value = &all[start..start + len];
             rig.insert(&mut session, key, value);
             assert_eq!(rig.get(&mut session, key), Some(value), "{len} bytes");
+            for bytes in [
+                0,
+                1,
+                24,
+                piece,
+                13 * piece,
+                piece / 4 * piece + 1,
+                len,
+                len + 1,
+            ] {
+                let Session { reader, out, .. } = &mut session;
+                let head = rig.tree.try_get_head(&rig.pool, key, bytes, reader, out);
+                let (lookup, total) = head.unwrap();
+                assert!(lookup.found && total == len, "{bytes} of {len} bytes");
+                let read = out.len();
+                assert!(
+                    read == len || read == bytes,
+                    "{read} of {len} bytes, not {bytes}"
+                );
+                assert_eq!(out, &value[..read]);
+            }
         }
         assert_eq!(check_tree(&rig).records, 1);
         assert!(rig.remove(&mut session, key));

@@ -18,7 +18,7 @@ use pando_tree::ValueReader;
 use crate::engine::Engine;
 use crate::state::read_bounds::Debt;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
-use crate::writes::read_log::ReadLog;
+use crate::writes::read_log::{ReadLog, WHOLE, long_bytes};
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Locked, Stamp};
 
@@ -95,7 +95,7 @@ impl<'t> SecondLook<'t> {
         self.fresh.clear();
         self.seen = Seen::Unknown;
         let mut missing = None;
-        let mut different = Vec::new();
+        let (mut different, mut long) = (Vec::new(), 0);
         let mut entries = 0;
         let mut value = Vec::new();
         for (place, stamp) in set.reads.iter().enumerate() {
@@ -120,14 +120,15 @@ impl<'t> SecondLook<'t> {
                 Err(unfinished) => return Err(unfinished),
             };
             let stamp = engine.stripes.stamp_held(stamp.stripe);
-            let found = found.then_some(&value[..]);
-            match self.log.is(at, found) {
-                true => self.fresh.push((place, stamp)),
-                false if ReadLog::keeps(found) => {
-                    different.push((place, stamp, at, found.map(<[u8]>::to_vec)));
-                }
-                false => return Ok(Seen::Unknown),
+            if self.log.is(at, found.map(|len| (&value[..], len))) {
+                self.fresh.push((place, stamp));
+                continue;
             }
+            long += long_bytes(&value);
+            if !self.log.keeps(long) {
+                return Ok(Seen::Unknown);
+            }
+            different.push((place, stamp, at, found.map(|len| (value.clone(), len))));
         }
         if let Some(page) = missing {
             return Err(Restart::Fault(page).into());
@@ -144,32 +145,37 @@ impl<'t> SecondLook<'t> {
             false => Seen::Different,
         };
         for (place, stamp, at, value) in different {
-            self.log.replace(at, value.as_deref());
+            let value = value.as_ref().map(|(bytes, len)| (&bytes[..], *len));
+            self.log.replace(at, value);
             self.fresh.push((place, stamp));
         }
         Ok(self.seen)
     }
 
-    /// Copies the current value of the read that is entry `at` of the log; returns whether there is
-    /// one.
+    /// Copies as much of the current value of the read that is entry `at` of the log as was read;
+    /// returns its length, if there is one.
     fn look_at(
         &mut self,
         engine: &Engine,
         set: &WriteSet,
         at: usize,
         value: &mut Vec<u8>,
-    ) -> Step<bool> {
+    ) -> Step<Option<usize>> {
         value.clear();
         let (table, key) = self.log.key_of(at);
         let state = &set.tables[table].state;
-        let copied = engine
-            .look_up(state, key, self.reader, value)
-            .inspect_err(|_| {
-                let room = WANTED_MAX.saturating_sub(self.wanted.len());
-                self.wanted.extend(self.reader.wanted.drain(..).take(room));
-            })?;
+        let looked_up = match self.log.asked(at) {
+            WHOLE => engine
+                .look_up(state, key, self.reader, value)
+                .map(|copied| (copied, value.len())),
+            asked => engine.look_up_head(state, (key, asked), self.reader, value),
+        };
+        let (copied, len) = looked_up.inspect_err(|_| {
+            let room = WANTED_MAX.saturating_sub(self.wanted.len());
+            self.wanted.extend(self.reader.wanted.drain(..).take(room));
+        })?;
         let lsn = copied.marks.lsn;
         self.debt.add(engine.debt(lsn, Some((copied.tree, key))));
-        Ok(copied.found)
+        Ok(copied.found.then_some(len))
     }
 }

@@ -56,13 +56,49 @@ impl Table {
         })
     }
 
-    /// As [`Table::try_get`], to find out which page is missing: it does not count as a get.
+    /// As [`Table::try_get`], but if the value does not lie in its leaf, no more than its first
+    /// `bytes_max` bytes are read. Returns the length of the whole value, if the key exists.
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_prefetch(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<()>> {
+    pub fn try_get_head(
+        &self,
+        key: &[u8],
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Polled<Option<usize>>> {
+        let engine = self.db.engine();
+        match engine.read_cached(&self.state, key, out) {
+            Ok(found) => return Ok(Polled::Ready(found.then_some(out.len()))),
+            Err(Some(fault @ Restart::Fault(_))) => {
+                return polled(Err(fault.into()), &mut Vec::new());
+            }
+            Err(_) => {}
+        }
         with_reader(|reader| {
-            let step = self.db.engine().look_up(&self.state, key, reader, out);
+            let step = engine.try_get_head(&self.state, (key, bytes_max), reader, out);
+            let step = step.map(|(found, debt)| {
+                *shown_from = (*shown_from).max(debt.lsn());
+                found
+            });
+            polled(step, &mut reader.wanted)
+        })
+    }
+
+    /// As [`Table::try_get_head`], to find out which page is missing: it does not count as a get.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn try_prefetch(
+        &self,
+        key: &[u8],
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Polled<()>> {
+        with_reader(|reader| {
+            let engine = self.db.engine();
+            let step = engine.look_up_head(&self.state, (key, bytes_max), reader, out);
             let step = match step {
                 // The blob reference was found; chunks are read when they are asked for.
                 Err(Unfinished::Wait(WaitReason::Chunks)) => Ok(()),

@@ -22,7 +22,7 @@ use crate::pages::fetcher::OwnReads;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
-use crate::writes::read_log::{Played, ReadLog};
+use crate::writes::read_log::{Played, ReadLog, WHOLE};
 use crate::writes::set::{Own, TableChange, WriteSet};
 use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 
@@ -185,6 +185,12 @@ impl ValidatedBatch {
         self.log.len()
     }
 
+    /// Number of reads that had to be repeated, over all runs: see
+    /// [`ValidatedBatch::keep_long_values`].
+    pub fn reads_repeated(&self) -> u64 {
+        self.log.repeated()
+    }
+
     /// Returns true if nothing was written.
     pub fn is_read_only(&self) -> bool {
         self.set.is_read_only()
@@ -196,23 +202,47 @@ impl ValidatedBatch {
         self.set.debt.lsn()
     }
 
+    /// Sets how many bytes of values of more than 64 KiB each it keeps for its next run; 16 MiB
+    /// unless set. What it reads beyond that is read again by each run, so if the frames cannot
+    /// hold that together, it does not get further.
+    pub fn keep_long_values(&mut self, bytes: usize) {
+        self.log.long_bytes_max = bytes;
+    }
+
     /// Reads `key` into `out`, its own writes first; true if it exists.
     ///
     /// # Errors
     /// As [`Table::get_into`].
     pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<bool>> {
+        let found = self.get_head(table, key, WHOLE, out)?;
+        Ok(found.map(|len| len.is_some()))
+    }
+
+    /// As [`ValidatedBatch::get`], for no more than the beginning of a long value: `out` has at
+    /// least its first `bytes_max` bytes, or all of it. Returns the length of the whole value, if
+    /// the key exists. A change of the rest may go unnoticed if the length stays the same.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn get_head(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Polled<Option<usize>>> {
         let index = self.set.table(&table.state);
         out.clear();
         match self.set.own(index, key) {
             Own::Value(value) => {
                 out.extend_from_slice(value);
-                return Ok(Polled::Ready(true));
+                return Ok(Polled::Ready(Some(value.len())));
             }
             Own::Large(_) => return Err(Error::InChunks),
-            Own::Gone => return Ok(Polled::Ready(false)),
+            Own::Gone => return Ok(Polled::Ready(None)),
             Own::Unknown => {}
         }
-        let is_new = match self.log.play(index, key, out) {
+        let is_new = match self.log.play(index, (key, bytes_max), out) {
             Played::Read(found) => return Ok(Polled::Ready(found)),
             Played::Unknown { is_new } => is_new,
         };
@@ -222,13 +252,15 @@ impl ValidatedBatch {
                 transaction.move_wanted(&mut self.reader.wanted);
                 read.map(|(found, debt)| {
                     self.set.debt.add(debt);
-                    found
+                    let len = out.len();
+                    out.truncate(bytes_max);
+                    found.then_some(len)
                 })
             }
-            None => self.read(&table.state, key, out),
+            None => self.read(&table.state, (key, bytes_max), out),
         };
         if let Ok(found) = step {
-            let (read, value) = (self.last_read(), found.then_some(&out[..]));
+            let (read, value) = (self.last_read(), found.map(|len| (&out[..], len)));
             match is_new {
                 true => self.log.note(read, index, key, value),
                 false => self.log.pass(),
@@ -246,10 +278,22 @@ impl ValidatedBatch {
         }
     }
 
-    /// Reads `key` from the tree, and notes its stamp.
-    fn read(&mut self, state: &TableState, key: &[u8], out: &mut Vec<u8>) -> Step<bool> {
-        let (_, stamp) = self.engine.stamp_of(state, key)?;
-        let (found, debt) = self.engine.try_get(state, key, &mut self.reader, out)?;
+    /// Reads the first `bytes_max` bytes of `key` from the tree, and notes its stamp.
+    fn read(
+        &mut self,
+        state: &TableState,
+        (key, bytes_max): (&[u8], usize),
+        out: &mut Vec<u8>,
+    ) -> Step<Option<usize>> {
+        let Self { engine, reader, .. } = self;
+        let (_, stamp) = engine.stamp_of(state, key)?;
+        let (found, debt) = match bytes_max {
+            WHOLE => {
+                let (found, debt) = engine.try_get(state, key, reader, out)?;
+                (found.then_some(out.len()), debt)
+            }
+            _ => engine.try_get_head(state, (key, bytes_max), reader, out)?,
+        };
         self.set.reads.push(stamp);
         self.set.debt.add(debt);
         Ok(found)

@@ -57,6 +57,41 @@ impl Engine {
         Ok(Copied::of(tree.id, &lookup))
     }
 
+    /// As [`Engine::look_up`], for no more than the first `bytes_max` bytes of a value that does
+    /// not lie in its leaf. Also returns the length of the whole value.
+    pub(crate) fn look_up_head(
+        &self,
+        table: &TableState,
+        (key, bytes_max): (&[u8], usize),
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Copied, usize)> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = tree.try_get_head(&self.store.pool, key, bytes_max, reader, out);
+        let (lookup, len) = on_tree(table, tree, lookup)?;
+        if lookup.chunked {
+            return Err(WaitReason::Chunks.into());
+        }
+        Ok((Copied::of(tree.id, &lookup), len))
+    }
+
+    /// As [`Engine::try_get`], for the beginning of a value: see [`Engine::look_up_head`]. Returns
+    /// the length of the whole value, if there is one.
+    pub(crate) fn try_get_head(
+        &self,
+        table: &TableState,
+        (key, bytes_max): (&[u8], usize),
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(Option<usize>, Debt)> {
+        let (copied, len) = self.look_up_head(table, (key, bytes_max), reader, out)?;
+        let debt = self.check_copied(copied, key)?;
+        self.count_get();
+        Ok((copied.found.then_some(len), debt))
+    }
+
     /// Returns the debt of a copy of the value of `key`, once its mark is applied.
     #[inline]
     pub(crate) fn check_copied(&self, copied: Copied, key: &[u8]) -> Step<Debt> {

@@ -26,7 +26,7 @@ use crate::streams::old_bytes::OldBytes;
 use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
 use crate::wait::reason::Step;
-use crate::writes::read_log::Played;
+use crate::writes::read_log::{Played, WHOLE};
 use crate::writes::set::Own;
 
 /// What a key was found to have.
@@ -136,9 +136,9 @@ impl ValidatedBatch {
         if let Some(opened) = Opened::own(&self.engine, own, out) {
             return Ok(Polled::Ready(opened));
         }
-        let is_new = match self.log.play(index, key, out) {
-            Played::Read(true) => return Ok(Polled::Ready(Opened::Value)),
-            Played::Read(false) => return Ok(Polled::Ready(Opened::Absent)),
+        let is_new = match self.log.play(index, (key, WHOLE), out) {
+            Played::Read(Some(_)) => return Ok(Polled::Ready(Opened::Value)),
+            Played::Read(None) => return Ok(Polled::Ready(Opened::Absent)),
             Played::Unknown { is_new } => is_new,
         };
         let step = match &mut self.within {
@@ -164,7 +164,7 @@ impl ValidatedBatch {
             match opened {
                 _ if !is_new => self.log.pass(),
                 Opened::Large(_) => self.log.note_long(read, index, key),
-                Opened::Value => self.log.note(read, index, key, Some(out)),
+                Opened::Value => self.log.note(read, index, key, Some((out, out.len()))),
                 Opened::Absent => self.log.note(read, index, key, None),
             }
             opened

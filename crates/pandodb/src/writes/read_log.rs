@@ -6,11 +6,21 @@
 //! that it needs do not fit into the pool together. The stamps of the first read are the ones that
 //! the commit compares. If a run asks for another key than the log has, the rest of the log is
 //! dropped.
+//!
+//! A read may ask for no more than the beginning of a value. Then that is what is kept, and what
+//! counts as read.
 
 use std::ops::Range;
 
-/// Longest value that is kept; longer ones are read again.
+/// Asked for as the number of bytes of a value: all of them.
+pub(crate) const WHOLE: usize = usize::MAX;
+/// Longest value that is always kept. The total of longer ones is bounded, and what exceeds it is
+/// read again.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of longer values that are kept, unless set.
+const LONG_BYTES_MAX: usize = 16 << 20;
+/// Memory that is kept when the log is emptied.
+const BYTES_KEPT: usize = 1 << 20;
 
 /// One read.
 #[derive(Debug)]
@@ -25,26 +35,52 @@ struct Entry {
 
 #[derive(Debug)]
 enum Value {
-    /// In `ReadLog::bytes`.
-    Kept(Range<usize>),
+    /// Its first bytes, which may be all, in `ReadLog::bytes`, and its length.
+    Kept {
+        bytes: Range<usize>,
+        len: usize,
+    },
     Absent,
     TooLong,
 }
 
+/// What was read of a value: its first bytes, which may be all, and its length.
+pub(crate) type Head<'v> = (&'v [u8], usize);
+
 /// The reads of one transaction, in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReadLog {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
+    /// Of values over [`VALUE_BYTES_MAX`] in `bytes`.
+    long_bytes: usize,
+    /// Most that `long_bytes` may be.
+    pub(crate) long_bytes_max: usize,
     /// Index of the next entry to be played back.
     next: usize,
+    /// Number of entries whose value was read again.
+    repeated: u64,
+}
+
+impl Default for ReadLog {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            bytes: Vec::new(),
+            long_bytes: 0,
+            long_bytes_max: LONG_BYTES_MAX,
+            next: 0,
+            repeated: 0,
+        }
+    }
 }
 
 /// What the log knows of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Played {
-    /// The value was appended to `out` (true), or the key has none (false).
-    Read(bool),
+    /// As much of the value as was asked for, or more, was appended to `out`, and this is the
+    /// length of all of it; None if the key has none.
+    Read(Option<usize>),
     /// The key has to be read. If `is_new`, the result is to be noted in the log.
     Unknown { is_new: bool },
 }
@@ -54,6 +90,8 @@ impl ReadLog {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
+        self.bytes.shrink_to(BYTES_KEPT);
+        self.long_bytes = 0;
         self.next = 0;
     }
 
@@ -67,8 +105,18 @@ impl ReadLog {
         self.entries.len()
     }
 
-    /// Plays the next entry back, if it is a read of `key`.
-    pub(crate) fn play(&mut self, table: usize, key: &[u8], out: &mut Vec<u8>) -> Played {
+    /// Number of entries whose value was read again.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// Plays the next entry back, if it is a read of at least the first `asked` bytes of `key`.
+    pub(crate) fn play(
+        &mut self,
+        table: usize,
+        (key, asked): (&[u8], usize),
+        out: &mut Vec<u8>,
+    ) -> Played {
         let Some(entry) = self.entries.get(self.next) else {
             return Played::Unknown { is_new: true };
         };
@@ -80,18 +128,21 @@ impl ReadLog {
             Value::TooLong => Played::Unknown { is_new: false },
             Value::Absent => {
                 self.next += 1;
-                Played::Read(false)
+                Played::Read(None)
             }
-            Value::Kept(value) => {
-                out.extend_from_slice(&self.bytes[value.clone()]);
+            Value::Kept { bytes, len } if bytes.len() < asked.min(*len) => {
+                Played::Unknown { is_new: false }
+            }
+            Value::Kept { bytes, len } => {
+                out.extend_from_slice(&self.bytes[bytes.clone()]);
                 self.next += 1;
-                Played::Read(true)
+                Played::Read(Some(*len))
             }
         }
     }
 
     /// Notes a read that was not played back; its stamp is at position `read`.
-    pub(crate) fn note(&mut self, read: usize, table: usize, key: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn note(&mut self, read: usize, table: usize, key: &[u8], value: Option<Head<'_>>) {
         self.assert_last(read);
         let key = self.append(key);
         let value = self.keep(value);
@@ -104,24 +155,30 @@ impl ReadLog {
         self.next += 1;
     }
 
-    /// Skips the next entry, whose value was too long to be played back and has been read again.
+    /// Skips the next entry, whose value was not kept, or not enough of it, and was read again.
     pub(crate) fn pass(&mut self) {
         assert!(self.next < self.entries.len(), "there is no entry to skip");
         self.next += 1;
+        self.repeated += 1;
     }
 
-    /// Copies a value into the log, if it is short enough.
-    fn keep(&mut self, value: Option<&[u8]>) -> Value {
-        match value {
-            Some(bytes) if Self::keeps(value) => Value::Kept(self.append(bytes)),
-            Some(_) => Value::TooLong,
-            None => Value::Absent,
+    /// Copies what was read of a value into the log, if there is room.
+    fn keep(&mut self, value: Option<Head<'_>>) -> Value {
+        let Some((bytes, len)) = value else {
+            return Value::Absent;
+        };
+        let long = long_bytes(bytes);
+        if !self.keeps(long) {
+            return Value::TooLong;
         }
+        self.long_bytes += long;
+        let bytes = self.append(bytes);
+        Value::Kept { bytes, len }
     }
 
-    /// Returns true if a value is short enough to be kept.
-    pub(crate) fn keeps(value: Option<&[u8]>) -> bool {
-        value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
+    /// Returns true if there is room for `more` bytes of long values: see [`long_bytes`].
+    pub(crate) fn keeps(&self, more: usize) -> bool {
+        more == 0 || self.long_bytes.saturating_add(more) <= self.long_bytes_max
     }
 
     /// Returns the entry whose stamp is at position `read`, if its value is known. The search
@@ -140,23 +197,31 @@ impl ReadLog {
         (entry.table, &self.bytes[entry.key.clone()])
     }
 
-    /// Returns true if `value` is what was read.
-    pub(crate) fn is(&self, at: usize, value: Option<&[u8]>) -> bool {
+    /// Returns how many bytes of the value of an entry have to be read to compare them.
+    pub(crate) fn asked(&self, at: usize) -> usize {
         match &self.entries[at].value {
-            Value::Kept(kept) => value == Some(&self.bytes[kept.clone()]),
+            Value::Kept { bytes, len } if bytes.len() < *len => bytes.len(),
+            _ => WHOLE,
+        }
+    }
+
+    /// Returns true if `value` is what was read.
+    pub(crate) fn is(&self, at: usize, value: Option<Head<'_>>) -> bool {
+        match &self.entries[at].value {
+            Value::Kept { bytes, len } => value == Some((&self.bytes[bytes.clone()], *len)),
             Value::Absent => value.is_none(),
             Value::TooLong => false,
         }
     }
 
     /// Replaces the value of an entry: from here on its read is answered with `value`.
-    pub(crate) fn replace(&mut self, at: usize, value: Option<&[u8]>) {
+    pub(crate) fn replace(&mut self, at: usize, value: Option<Head<'_>>) {
         let value = match (&self.entries[at].value, value) {
             // In place: otherwise a log that is replaced again and again would grow.
-            (Value::Kept(kept), Some(new)) if new.len() <= kept.len() => {
-                let place = kept.start..kept.start + new.len();
-                self.bytes[place.clone()].copy_from_slice(new);
-                Value::Kept(place)
+            (Value::Kept { bytes, .. }, Some((new, len))) if new.len() <= bytes.len() => {
+                let bytes = bytes.start..bytes.start + new.len();
+                self.bytes[bytes.clone()].copy_from_slice(new);
+                Value::Kept { bytes, len }
             }
             _ => self.keep(value),
         };
@@ -192,6 +257,14 @@ impl ReadLog {
     }
 }
 
+/// Returns how many bytes of those that were read of a value count towards the bound of long ones.
+pub(crate) fn long_bytes(read: &[u8]) -> usize {
+    match read.len() > VALUE_BYTES_MAX {
+        true => read.len(),
+        false => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,11 +273,18 @@ mod tests {
 
     const NEW: Played = Played::Unknown { is_new: true };
 
+    fn whole(value: &[u8]) -> Head<'_> {
+        (value, value.len())
+    }
+
     /// A repeated run gets the results of its earlier reads, except values that were too long to
     /// keep.
     #[test]
     fn a_run_that_is_repeated_gets_what_it_got() {
-        let mut log = ReadLog::default();
+        let mut log = ReadLog {
+            long_bytes_max: VALUE_BYTES_MAX,
+            ..ReadLog::default()
+        };
         let long = vec![1; VALUE_BYTES_MAX + 1];
         let reads: [Read<'_>; 4] = [
             (0, b"a", Some(b"1")),
@@ -213,28 +293,61 @@ mod tests {
             (0, b"a", Some(b"1")),
         ];
         for (table, key, value) in reads {
-            assert_eq!(log.play(table, key, &mut Vec::new()), NEW);
-            log.note(log.len(), table, key, value);
+            assert_eq!(log.play(table, (key, WHOLE), &mut Vec::new()), NEW);
+            log.note(log.len(), table, key, value.map(whole));
         }
         for _ in 0..2 {
             log.rewind();
             for (table, key, value) in reads {
                 let mut out = Vec::new();
-                match log.play(table, key, &mut out) {
-                    Played::Read(found) => assert_eq!(found.then_some(&out[..]), value),
+                match log.play(table, (key, WHOLE), &mut out) {
+                    Played::Read(found) => {
+                        assert_eq!(found.map(|len| (&out[..], len)), value.map(whole));
+                    }
                     Played::Unknown { is_new } => {
                         assert!(!is_new && key == b"long");
                         log.pass();
                     }
                 }
             }
-            assert_eq!(log.play(9, b"z", &mut Vec::new()), NEW);
+            assert_eq!(log.play(9, (b"z", WHOLE), &mut Vec::new()), NEW);
         }
         log.rewind();
-        assert_eq!(log.play(0, b"a", &mut Vec::new()), Played::Read(true));
+        let read = log.play(0, (b"a", WHOLE), &mut Vec::new());
+        assert_eq!(read, Played::Read(Some(1)));
         // From here on the run reads other keys.
-        assert_eq!(log.play(0, b"b", &mut Vec::new()), NEW);
+        assert_eq!(log.play(0, (b"b", WHOLE), &mut Vec::new()), NEW);
         log.note(1, 0, b"b", None);
-        assert_eq!(log.play(0, b"long", &mut Vec::new()), NEW);
+        assert_eq!(log.play(0, (b"long", WHOLE), &mut Vec::new()), NEW);
+    }
+
+    /// As many long values are kept as are allowed, and the beginning of any.
+    #[test]
+    fn long_values_are_kept_within_bounds() {
+        let long = vec![1; VALUE_BYTES_MAX + 1];
+        let mut log = ReadLog {
+            long_bytes_max: 2 * long.len(),
+            ..ReadLog::default()
+        };
+        for (read, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
+            log.note(read, 0, key, Some(whole(&long)));
+        }
+        log.note(3, 0, b"d", Some((&long[..24], long.len())));
+        log.rewind();
+        let all = Played::Read(Some(long.len()));
+        let again = Played::Unknown { is_new: false };
+        assert_eq!(log.play(0, (b"a", 1), &mut Vec::new()), all);
+        assert_eq!(log.play(0, (b"b", WHOLE), &mut Vec::new()), all);
+        assert_eq!(log.play(0, (b"c", WHOLE), &mut Vec::new()), again);
+        log.pass();
+        assert_eq!(log.play(0, (b"d", 25), &mut Vec::new()), again);
+        let mut out = Vec::new();
+        assert_eq!(log.play(0, (b"d", 24), &mut out), all);
+        assert_eq!(out, &long[..24]);
+        assert_eq!((log.asked(3), log.asked(0)), (24, WHOLE));
+        assert!(log.is(3, Some((&long[..24], long.len()))));
+        assert!(!log.is(3, Some((&long[..24], 30))));
+        log.clear();
+        assert!(log.bytes.capacity() <= BYTES_KEPT && log.keeps(2 * long.len()));
     }
 }

@@ -119,6 +119,66 @@ fn reads_of_keys_that_nobody_writes_end() {
     }
 }
 
+/// Of a long value, only the beginning is read, and only that counts, with the length of all of it:
+/// without a conflict if another key of the stripe is written, with one if the value itself is.
+#[test]
+fn the_beginning_of_a_long_value_is_looked_at_again() {
+    let mut place = Place::new();
+    let mut value = vec![7; 200_000];
+    place.table.put_with(b"long", &value, NONE).unwrap();
+    let mut batch = ValidatedBatch::new(&place.db);
+    let read = |place: &mut Place, batch: &mut ValidatedBatch| {
+        let mut out = Vec::new();
+        let Place { table, reactor, .. } = place;
+        let len = run(reactor, |_| {
+            batch.get_head(table, b"long", 10, &mut out).unwrap()
+        });
+        let len = len.unwrap();
+        assert!(out.len() >= len.min(10) && out.iter().all(|byte| *byte == out[0]));
+        (len, out[0])
+    };
+    assert_eq!(batch.reads_repeated(), 0);
+    let mut conflicts = 0;
+    loop {
+        assert_eq!(read(&mut place, &mut batch), (200_000, 7));
+        let reads = batch.reads_done();
+        batch.rewind();
+        assert_eq!(read(&mut place, &mut batch), (200_000, 7));
+        assert_eq!((batch.reads_done(), batch.reads_repeated()), (reads, 0));
+        place.write_others();
+        match place.commit(&mut batch) {
+            Outcome::Committed(_) => break,
+            Outcome::Conflict { .. } => conflicts += 1,
+        }
+        assert!(conflicts <= ATTEMPTS_MAX, "no end");
+        batch.begin_again();
+    }
+    assert!(conflicts > 0, "other writers met no stripe");
+    // Another length is a difference, and another beginning.
+    let old = vec![7; 200_000];
+    for new in [vec![7; 200_001], vec![8; 200_000], vec![9; 3]] {
+        batch.reset();
+        for value in [&old, &old, &old, &new] {
+            batch.begin_again();
+            read(&mut place, &mut batch);
+            place.table.put_with(b"long", value, NONE).unwrap();
+            let conflict = Outcome::Conflict { watched: false };
+            assert_eq!(place.commit(&mut batch), conflict);
+        }
+        batch.begin_again();
+        assert_eq!(read(&mut place, &mut batch), (new.len(), new[0]));
+        assert_eq!(place.commit(&mut batch), Outcome::Committed(None));
+        value = new;
+    }
+    let mut out = Vec::new();
+    let found = place.table.try_get_head(b"long", 1, &mut out, &mut None);
+    assert!(matches!(
+        found,
+        Ok(pandodb::nonblocking::Polled::Ready(Some(3)))
+    ));
+    assert_eq!(out, value);
+}
+
 /// A transaction that only reads commits with values of one moment, though its keys are always
 /// written.
 #[test]
@@ -169,6 +229,7 @@ fn a_table_that_is_emptied_meanwhile_is_a_conflict() {
 fn a_value_that_is_too_long_to_be_kept_is_read_again() {
     let mut place = Place::new();
     let mut transaction = ValidatedBatch::new(&place.db);
+    transaction.keep_long_values(99_999);
     place.table.put(b"long", &[1; 100_000]).unwrap();
     for attempt in 0..6 {
         transaction.begin_again();

@@ -391,7 +391,8 @@ fn a_loop_that_closes_the_gate_serves_those_inside() {
             // Reads that are left in flight.
             for _ in 0..8 {
                 let key = random.u32(..3000).to_be_bytes();
-                if let Polled::Pending(pending) = table.try_prefetch(&key, &mut Vec::new()).unwrap()
+                if let Polled::Pending(pending) =
+                    table.try_prefetch(&key, 100, &mut Vec::new()).unwrap()
                 {
                     reactor.prefetch(pending).unwrap();
                 }
