@@ -294,10 +294,11 @@ impl Connection {
         if goes_on_without_snapshot(&self.session, running, &interrupted) {
             return Step::Yielded;
         }
+        let waits_for_page =
+            matches!(&interrupted, Interrupted::Pending(pending) if pending.is_for_page());
+        let is_stuck = waits_for_page && running.count_wait();
         let text = match interrupted {
-            Interrupted::Pending(pending) if pending.is_for_page() && running.is_stuck() => {
-                replies::TOO_MANY_LONG.to_owned()
-            }
+            Interrupted::Pending(_) if is_stuck => replies::TOO_MANY_LONG.to_owned(),
             Interrupted::Pending(pending) => match self.park_read(turn, running, pending) {
                 Ok(()) => return Step::Suspended,
                 Err(error) => self.engine_error(turn, running.command, &error),

@@ -21,7 +21,7 @@ pub(crate) struct Running {
     pub(crate) missed: bool,
     /// Its last run ended where it had to wait for a read.
     pub(crate) waited: bool,
-    /// Number of its runs since it last got further: see [`Running::is_stuck`].
+    /// Number of its runs since it last got further: see [`Running::count_wait`].
     pub(crate) stalls: u32,
     /// When it last waited for a page: number of its reads that were done, and of those that were
     /// repeated.
@@ -44,7 +44,7 @@ impl Running {
     /// Counts a wait for a page. Returns true if the command will never end: it has read more long
     /// strings than it may keep, reads them again in each run, and the frames cannot hold them
     /// together. One long string takes a few dozen waits.
-    pub(crate) fn is_stuck(&mut self) -> bool {
+    pub(crate) fn count_wait(&mut self) -> bool {
         let Some(batch) = &self.batch else {
             return false;
         };

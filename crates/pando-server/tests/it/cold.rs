@@ -16,16 +16,19 @@ fn value(n: usize) -> String {
     format!("{n:x}-").repeat(120)
 }
 
+/// Returns an empty server with few frames.
+fn small() -> Fixture {
+    let options = ServerOptions {
+        durability: Durability::None,
+        ..options()
+    };
+    Fixture::opened_by(options, open_small)
+}
+
 /// Returns a server whose database has `KEYS` keys and is several times larger than its pool, and a
 /// client.
 fn filled() -> (Fixture, Client) {
-    let server = Fixture::opened_by(
-        ServerOptions {
-            durability: Durability::None,
-            ..options()
-        },
-        open_small,
-    );
+    let server = small();
     let mut client = server.client();
     for chunk in (0..KEYS).collect::<Vec<_>>().chunks(100) {
         let sets = chunk
@@ -229,13 +232,7 @@ fn a_command_of_many_keys_has_its_pages_read_together() {
 
 /// Returns a server with six strings in pages, each longer than all frames together, and a client.
 fn with_long_strings() -> (Fixture, Client) {
-    let server = Fixture::opened_by(
-        ServerOptions {
-            durability: Durability::None,
-            ..options()
-        },
-        open_small,
-    );
+    let server = small();
     let mut client = server.client();
     for (n, key) in LONG.iter().enumerate() {
         assert_eq!(show(&client.call(&["SET", key, &long(n)])), "+OK");

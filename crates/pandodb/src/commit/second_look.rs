@@ -18,7 +18,7 @@ use pando_tree::ValueReader;
 use crate::engine::Engine;
 use crate::state::read_bounds::Debt;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
-use crate::writes::read_log::{ReadLog, WHOLE, long_bytes};
+use crate::writes::read_log::{ReadLog, long_bytes};
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Locked, Stamp};
 
@@ -164,12 +164,8 @@ impl<'t> SecondLook<'t> {
         value.clear();
         let (table, key) = self.log.key_of(at);
         let state = &set.tables[table].state;
-        let looked_up = match self.log.asked(at) {
-            WHOLE => engine
-                .look_up(state, key, self.reader, value)
-                .map(|copied| (copied, value.len())),
-            asked => engine.look_up_head(state, (key, asked), self.reader, value),
-        };
+        let asked = self.log.asked(at);
+        let looked_up = engine.look_up_head(state, (key, asked), self.reader, value);
         let (copied, len) = looked_up.inspect_err(|_| {
             let room = WANTED_MAX.saturating_sub(self.wanted.len());
             self.wanted.extend(self.reader.wanted.drain(..).take(room));

@@ -16,6 +16,7 @@ use crate::read::buffers::with_reader;
 use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
+use crate::writes::read_log::WHOLE;
 
 impl Table {
     /// Reads `key` into `out`; true if it exists. Linearizable; keeps no state between tries.
@@ -33,21 +34,25 @@ impl Table {
         match self.db.engine().read_cached(&self.state, key, out) {
             Ok(found) => Ok(Polled::Ready(found)),
             Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
-            Err(_) => self.try_get_any(key, out, shown_from),
+            Err(_) => {
+                let found = self.try_get_any((key, WHOLE), out, shown_from)?;
+                Ok(found.map(|len| len.is_some()))
+            }
         }
     }
 
-    /// As [`Table::try_get`], for a value that is long or not durable yet, or if a writer
+    /// As [`Table::try_get_head`], for a value that is long or not durable yet, or if a writer
     /// interfered.
     #[cold]
     fn try_get_any(
         &self,
-        key: &[u8],
+        (key, bytes_max): (&[u8], usize),
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> Result<Polled<bool>> {
+    ) -> Result<Polled<Option<usize>>> {
         with_reader(|reader| {
-            let step = self.db.engine().try_get(&self.state, key, reader, out);
+            let engine = self.db.engine();
+            let step = engine.try_get_head(&self.state, (key, bytes_max), reader, out);
             let step = step.map(|(found, debt)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 found
@@ -68,22 +73,11 @@ impl Table {
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> Result<Polled<Option<usize>>> {
-        let engine = self.db.engine();
-        match engine.read_cached(&self.state, key, out) {
-            Ok(found) => return Ok(Polled::Ready(found.then_some(out.len()))),
-            Err(Some(fault @ Restart::Fault(_))) => {
-                return polled(Err(fault.into()), &mut Vec::new());
-            }
-            Err(_) => {}
+        match self.db.engine().read_cached(&self.state, key, out) {
+            Ok(found) => Ok(Polled::Ready(found.then_some(out.len()))),
+            Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
+            Err(_) => self.try_get_any((key, bytes_max), out, shown_from),
         }
-        with_reader(|reader| {
-            let step = engine.try_get_head(&self.state, (key, bytes_max), reader, out);
-            let step = step.map(|(found, debt)| {
-                *shown_from = (*shown_from).max(debt.lsn());
-                found
-            });
-            polled(step, &mut reader.wanted)
-        })
     }
 
     /// As [`Table::try_get_head`], to find out which page is missing: it does not count as a get.

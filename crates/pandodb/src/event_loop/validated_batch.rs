@@ -287,13 +287,7 @@ impl ValidatedBatch {
     ) -> Step<Option<usize>> {
         let Self { engine, reader, .. } = self;
         let (_, stamp) = engine.stamp_of(state, key)?;
-        let (found, debt) = match bytes_max {
-            WHOLE => {
-                let (found, debt) = engine.try_get(state, key, reader, out)?;
-                (found.then_some(out.len()), debt)
-            }
-            _ => engine.try_get_head(state, (key, bytes_max), reader, out)?,
-        };
+        let (found, debt) = engine.try_get_head(state, (key, bytes_max), reader, out)?;
         self.set.reads.push(stamp);
         self.set.debt.add(debt);
         Ok(found)
