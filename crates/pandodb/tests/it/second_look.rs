@@ -125,13 +125,19 @@ fn reads_of_keys_that_nobody_writes_end() {
 fn the_beginning_of_a_long_value_is_looked_at_again() {
     let mut place = Place::new();
     let old = vec![7; 200_000];
-    place.table.put_with(b"long", &old, NONE).unwrap();
+    // The other writers miss one stripe in twelve, but not those of all these.
+    let keys: [&[u8]; 10] = [
+        b"long", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i",
+    ];
+    for key in keys {
+        place.table.put_with(key, &old, NONE).unwrap();
+    }
     let mut batch = ValidatedBatch::new(&place.db);
-    let read = |place: &mut Place, batch: &mut ValidatedBatch| {
+    let read = |place: &mut Place, batch: &mut ValidatedBatch, key: &[u8]| {
         let mut out = Vec::new();
         let Place { table, reactor, .. } = place;
         let len = run(reactor, |_| {
-            batch.get_head(table, b"long", 10, &mut out).unwrap()
+            batch.get_head(table, key, 10, &mut out).unwrap()
         });
         let len = len.unwrap();
         assert!(out.len() >= len.min(10) && out.iter().all(|byte| *byte == out[0]));
@@ -140,11 +146,13 @@ fn the_beginning_of_a_long_value_is_looked_at_again() {
     assert_eq!(batch.reads_repeated(), 0);
     let mut conflicts = 0;
     loop {
-        assert_eq!(read(&mut place, &mut batch), (200_000, 7));
-        let reads = batch.reads_done();
-        batch.rewind();
-        assert_eq!(read(&mut place, &mut batch), (200_000, 7));
-        assert_eq!((batch.reads_done(), batch.reads_repeated()), (reads, 0));
+        for _ in 0..2 {
+            batch.rewind();
+            for key in keys {
+                assert_eq!(read(&mut place, &mut batch, key), (200_000, 7));
+            }
+        }
+        assert_eq!((batch.reads_done(), batch.reads_repeated()), (10, 0));
         place.write_others();
         match place.commit(&mut batch) {
             Outcome::Committed(_) => break,
@@ -159,13 +167,13 @@ fn the_beginning_of_a_long_value_is_looked_at_again() {
         batch.reset();
         for value in [&old, &old, &old, &new] {
             batch.begin_again();
-            read(&mut place, &mut batch);
+            read(&mut place, &mut batch, b"long");
             place.table.put_with(b"long", value, NONE).unwrap();
             let conflict = Outcome::Conflict { watched: false };
             assert_eq!(place.commit(&mut batch), conflict);
         }
         batch.begin_again();
-        assert_eq!(read(&mut place, &mut batch), (new.len(), new[0]));
+        assert_eq!(read(&mut place, &mut batch, b"long"), (new.len(), new[0]));
         assert_eq!(place.commit(&mut batch), Outcome::Committed(None));
     }
     let mut out = Vec::new();
