@@ -30,6 +30,13 @@ impl Pool {
         self.page_ids().give_back(page);
     }
 
+    /// Makes the place of a page known to a pool whose pages never change, if it is not. Returns
+    /// whether it was not.
+    pub fn add_stored(&self, page: PageId, stored: StoredPage) -> bool {
+        self.table()
+            .swap(page, Place::Free, Place::of_stored(stored))
+    }
+
     /// Makes the bytes of a new page ready to be written, like those of an image. `epoch` is either
     /// the current one or closed. Returns the description of the page once it is written; its
     /// extent begins at block 0 and has the length that the page needs.

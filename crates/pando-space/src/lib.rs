@@ -27,7 +27,7 @@
 //! keeps them until their checkpoint.
 //!
 //! Reading order: [`space`], `region`, `region_set`, `group`, `magazine`, `ready`, `ledger`,
-//! [`batch`], [`lowest`], [`resize`], [`survey`], [`error`].
+//! [`batch`], [`lowest`], [`resize`], [`survey`], [`BlockSet`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,6 +39,7 @@
 )]
 
 pub mod batch;
+mod block_set;
 pub mod error;
 mod group;
 mod ledger;
@@ -51,6 +52,7 @@ pub mod resize;
 pub mod space;
 pub mod survey;
 
+pub use block_set::BlockSet;
 pub use error::{Error, Result};
 pub use ledger::Urgency;
 pub use lowest::LowCursor;

@@ -12,6 +12,7 @@ use pando_wal::Log;
 
 use crate::blobs::room::ChunkRoom;
 use crate::error::{Error, Result};
+use crate::kept::cuts::KeptCuts;
 use crate::locks::LockTable;
 use crate::options::{Budget, Builder};
 use crate::pages::store::Store;
@@ -73,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) read_bounds: ReadBounds,
     /// Registered snapshots, and the versions that they still read (decision 067).
     pub(crate) old_versions: OldVersions,
+    /// Checkpoints that are kept for settled snapshots (decision 071).
+    pub(crate) kept: KeptCuts,
     /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
     /// The store's random key for hashes of keys.
@@ -139,6 +142,7 @@ impl Engine {
             store,
             log,
             old_versions,
+            kept: KeptCuts::new(budget.kept_bytes),
             checkpoint,
             options,
             budget,
@@ -189,6 +193,19 @@ impl Engine {
         self.log.wake_waiters();
         self.old_versions.waiters.notify_all();
         error
+    }
+
+    /// Ends the oldest settled snapshot, to make room on a full disk, unless the options keep it.
+    /// Returns false if there is none.
+    pub(crate) fn end_settled_for_room(&self) -> bool {
+        if self.options.keep_settled_snapshots {
+            return false;
+        }
+        let ended = self.kept.end_oldest();
+        if let Some(lsn) = ended {
+            tracing::warn!(%lsn, "a settled snapshot was ended: the disk has no room for it");
+        }
+        ended.is_some()
     }
 
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does

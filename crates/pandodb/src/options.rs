@@ -76,6 +76,8 @@ pub struct Builder {
     pub(crate) durability: Durability,
     /// If true, reads wait until what they found is durable (decision 060).
     pub(crate) durable_reads: bool,
+    /// If true, writes are refused on a full disk before a settled snapshot is ended.
+    pub(crate) keep_settled_snapshots: bool,
     /// Interval of [`Durability::Periodic`].
     pub(crate) periodic: Duration,
     /// How long a write waits for a lock of a transaction.
@@ -115,6 +117,7 @@ impl Default for Builder {
             compression: Compression::None,
             durability: Durability::Durable,
             durable_reads: true,
+            keep_settled_snapshots: false,
             periodic: Duration::from_millis(1000),
             lock_timeout: Duration::from_secs(1),
             io_backend: IoBackend::Auto,
@@ -182,6 +185,13 @@ impl Builder {
     #[must_use]
     pub fn durable_reads(mut self, wanted: bool) -> Self {
         self.durable_reads = wanted;
+        self
+    }
+
+    /// Whether writes are refused when the disk is full, although the end of a settled snapshot
+    /// would make room ([`crate::Db::snapshot_settled`]). Default: false, the oldest is ended.
+    pub fn keep_settled_snapshots(mut self, wanted: bool) -> Self {
+        self.keep_settled_snapshots = wanted;
         self
     }
 
@@ -371,6 +381,8 @@ pub(crate) struct Budget {
     pub(crate) tables_bytes: u64,
     /// Bytes for old versions that snapshots read; a part of the rest.
     pub(crate) versions_bytes: u64,
+    /// Bytes for reading kept checkpoints; a part of the rest.
+    pub(crate) kept_bytes: u64,
 }
 
 impl Budget {
@@ -393,8 +405,8 @@ impl Budget {
         // The page table takes an eighth, enough for 64 times as much data with pages of 4 KiB.
         let table = memory / 8;
         let tables_bytes = memory / 64;
-        // For free page ids, mapping lists, versions, connections and everything that is not
-        // counted.
+        // For free page ids, mapping lists, versions, kept checkpoints, connections and everything
+        // that is not counted.
         let rest = memory / 8;
         let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);
@@ -416,6 +428,7 @@ impl Budget {
             segments: u32::try_from(segments).expect("LOG_BYTES_MAX bounds them"),
             tables_bytes,
             versions_bytes: memory / 32,
+            kept_bytes: memory / 64,
         }
     }
 }

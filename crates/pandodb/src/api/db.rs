@@ -92,6 +92,7 @@ impl Owner {
             engine.checkpoint_once().and(tidied)
         });
         engine.store.life.end();
+        engine.kept.end_all();
         engine.log.stop();
         engine.reads.close();
         engine.jobs.close();

@@ -326,6 +326,16 @@ fn load(
         until,
         direction: *direction,
     };
+    if let Some(snapshot) = snapshot
+        && let Some(cut) = snapshot.settled()
+    {
+        let from = position.from.as_ref().map(|key| &key[..]);
+        cut.scan_leaf(snapshot.tree_of(table)?, from, *direction, leaf)?;
+        let statistics = &engine.store.statistics;
+        statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+        end.next = Some(0);
+        return Ok(());
+    }
     let mut missed = false;
     let debt = engine.block(|_| {
         let tree = tree_of(table, snapshot)?;

@@ -11,6 +11,7 @@ use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::kept::cut::{KeptCut, KeptHandle};
 use crate::read::at::ReadAt;
 use crate::wait::reason::{Step, WaitReason};
 
@@ -23,10 +24,11 @@ thread_local! {
 /// Clones are handles of the same snapshot, which ends with the last of them; iterators count. It
 /// may be used by several threads at once, and keeps the store open.
 ///
-/// While a snapshot is open, each commit keeps in memory what it replaces, if the snapshot still
-/// reads it, and dropped tables and replaced long values keep their space on disk. The memory is a
-/// 32nd of `max_memory`. When commits need more, the store ends the oldest snapshots: their reads
-/// return [`Error::SnapshotEnded`] from then on, and never anything wrong.
+/// While a snapshot of [`Db::snapshot`] is open, each commit keeps in memory what it replaces, if
+/// the snapshot still reads it, and dropped tables and replaced long values keep their space on
+/// disk. The memory is a 32nd of `max_memory`. When commits need more, the store ends the oldest
+/// snapshots: their reads return [`Error::SnapshotEnded`] from then on, and never anything wrong.
+/// A snapshot of [`Db::snapshot_settled`] takes room on disk instead.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -50,8 +52,33 @@ pub struct Snapshot {
 #[derive(Debug)]
 struct Open {
     // Ends before the rows of the garbage table are told.
-    registration: Registration,
+    moment: Moment,
     db: RowsAwait,
+}
+
+/// What keeps the state that a snapshot reads.
+#[derive(Debug)]
+enum Moment {
+    /// The pages of the store, and old versions in memory.
+    Young(Registration),
+    /// A checkpoint that is kept.
+    Settled(KeptHandle),
+}
+
+impl Moment {
+    fn lsn(&self) -> Lsn {
+        match self {
+            Self::Young(registration) => registration.lsn(),
+            Self::Settled(cut) => cut.lsn(),
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        match self {
+            Self::Young(registration) => registration.is_ended(),
+            Self::Settled(cut) => cut.is_ended(),
+        }
+    }
 }
 
 /// A handle of the store, which has rows of the garbage table looked at on drop: they may have
@@ -99,13 +126,43 @@ impl Db {
             engine.turn_snapshots_on()?;
         }
         let registration = beginning.at(engine.log.reserved_end());
-        let open = Open {
-            registration,
-            db: RowsAwait(self.clone()),
-        };
-        Ok(Snapshot {
-            open: Arc::new(open),
-        })
+        Ok(Snapshot::new(self, Moment::Young(registration)))
+    }
+
+    /// Begins a snapshot that takes room on disk and next to none in memory, however long it is
+    /// open: for reports and copies of a whole store. Everything that was committed before this
+    /// call is in it. Blocks for a checkpoint.
+    ///
+    /// Commits save nothing for it. What they replace stays on disk until it ends, at most
+    /// as much as the store had when it began. Its reads have a cache of their own, which is small:
+    /// what it reads twice it may read from disk twice.
+    ///
+    /// When the disk is full, the oldest settled snapshot is ended to make room, unless
+    /// [`crate::Builder::keep_settled_snapshots`] asks for writes to be refused: its reads return
+    /// [`Error::SnapshotEnded`] from then on. It ends with the process; nothing of it is left after
+    /// a restart.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), pandodb::Error> {
+    /// let db = pandodb::Db::builder().open_in_memory()?;
+    /// let orders = db.table("orders")?;
+    /// orders.put(b"1", b"open")?;
+    /// let report = db.snapshot_settled()?;
+    /// orders.put(b"1", b"paid")?;
+    /// assert_eq!(report.get(&orders, b"1")?.as_deref(), Some(&b"open"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Full`] if there is no room on disk for the mapping of its pages, or if there are 16
+    /// of them or as many as a 64th of `max_memory` has room for; [`Error::Closed`];
+    /// [`Error::Poisoned`].
+    pub fn snapshot_settled(&self) -> Result<Snapshot> {
+        let engine = self.engine();
+        engine.store.check_process()?;
+        let kept = engine.next_checkpoint_kept()?;
+        Ok(Snapshot::new(self, Moment::Settled(kept)))
     }
 }
 
@@ -120,9 +177,21 @@ impl Engine {
 }
 
 impl Snapshot {
+    fn new(db: &Db, moment: Moment) -> Self {
+        let db = RowsAwait(db.clone());
+        Self {
+            open: Arc::new(Open { moment, db }),
+        }
+    }
+
     /// The LSN that it reads at: it shows the commits up to this one.
     pub fn lsn(&self) -> Lsn {
-        self.open.registration.lsn()
+        self.open.moment.lsn()
+    }
+
+    /// Whether it is one of [`Db::snapshot_settled`].
+    pub fn is_settled(&self) -> bool {
+        self.settled().is_some()
     }
 
     /// The store that it is of.
@@ -137,7 +206,7 @@ impl Snapshot {
     pub fn table(&self, name: &str) -> Result<Table> {
         let tables = &self.db().engine().store.tables;
         let found = tables.get_at(name, self.lsn());
-        if self.open.registration.is_ended() {
+        if self.open.moment.is_ended() {
             return Err(Error::SnapshotEnded);
         }
         match found {
@@ -159,7 +228,7 @@ impl Snapshot {
             .tables
             .tree_at(&table.state, self.lsn());
         match tree {
-            _ if self.open.registration.is_ended() => Err(Error::SnapshotEnded),
+            _ if self.open.moment.is_ended() => Err(Error::SnapshotEnded),
             Some(tree) => Ok(tree),
             None => Err(Error::NoSuchTable {
                 name: table.state.name.to_string(),
@@ -167,17 +236,35 @@ impl Snapshot {
         }
     }
 
+    /// The kept checkpoint that it reads, if it is settled.
+    pub(crate) fn settled(&self) -> Option<&Arc<KeptCut>> {
+        match &self.open.moment {
+            Moment::Settled(cut) => Some(cut.cut()),
+            Moment::Young(_) => None,
+        }
+    }
+
+    /// Its registration. Transactions have snapshots that are not settled.
+    ///
+    /// # Panics
+    /// If it is settled.
     pub(crate) fn registration(&self) -> &Registration {
-        &self.open.registration
+        match &self.open.moment {
+            Moment::Young(registration) => registration,
+            Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
+        }
     }
 
     /// Returns its registration, which has no handle of the store.
     ///
     /// # Panics
-    /// If there is another handle of the snapshot.
+    /// If there is another handle of the snapshot, or it is settled.
     pub(crate) fn into_registration(self) -> Registration {
         let open = Arc::into_inner(self.open);
-        open.expect("nobody else has a handle of it").registration
+        match open.expect("nobody else has a handle of it").moment {
+            Moment::Young(registration) => registration,
+            Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
+        }
     }
 
     /// Returns another registration of the same moment, which has no handle of the store.
@@ -189,7 +276,7 @@ impl Snapshot {
         let snapshots = &self.db().engine().old_versions.snapshots;
         let again = snapshots.begin(lsn).at(lsn);
         // If it has not ended by now, nothing of its moment was freed before the other registered.
-        match self.open.registration.is_ended() {
+        match self.open.moment.is_ended() {
             true => Err(Error::SnapshotEnded),
             false => Ok(again),
         }
@@ -213,7 +300,13 @@ impl Snapshot {
     /// [`Error::OtherStore`]; [`Error::CorruptPage`] for a damaged page.
     pub fn get_into(&self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let engine = self.engine_of(table)?;
-        let registration = &self.open.registration;
+        let registration = match &self.open.moment {
+            Moment::Young(registration) => registration,
+            Moment::Settled(cut) => {
+                let found = cut.get(self.tree_of(table)?, key, out);
+                return found.inspect(|_| engine.count_get());
+            }
+        };
         if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
             return Ok(found);
         }

@@ -54,7 +54,9 @@ impl Engine {
             }
             self.store
                 .space
-                .grow_if_wanted(self.store.committed_blocks());
+                .grow_if_wanted(self.store.committed_blocks(), || {
+                    self.end_settled_for_room()
+                });
             self.care_for_versions(&mut care);
             self.locks.care();
             let wanted = self.store.registry.wanted();

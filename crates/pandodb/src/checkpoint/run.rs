@@ -6,7 +6,8 @@
 //! 3. Sync the data file; append the old epoch's mapping changes to the journal and sync it; sync
 //!    the log up to C.
 //! 4. Write the superblock, one slot after the other.
-//! 5. Free the extents that only earlier checkpoints used; drop log segments below C.
+//! 5. Free the extents that only earlier checkpoints used, but for those that a kept one uses; drop
+//!    log segments below C.
 
 use pando_format::mapping::Group;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
@@ -134,7 +135,9 @@ impl Engine {
         // Includes the merge of the mapping: it shows the whole time in which others pay for a
         // checkpoint.
         let turn = self.checkpoint.turns.begin();
-        let cut = self.cut(files.mapping.is_empty());
+        let requests = self.kept.take_requests();
+        let cut = self.cut(files.mapping.is_empty(), !requests.is_empty());
+        let lsn = cut.lsn;
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again, because others wait for that. From here on nobody
         // does.
@@ -145,8 +148,13 @@ impl Engine {
             assert!(self.log.durable() >= lsn, "a checkpoint ahead of its log");
             Ok(())
         };
-        self.write_cut(&mut files, cut, sync_log)
-            .map_err(|error| self.poisoned_by(&error))?;
+        let written = self.write_cut(&mut files, cut, sync_log);
+        if !requests.is_empty() {
+            let kept = written.clone();
+            let kept = kept.and_then(|()| self.keep_checkpoint(&mut files, lsn));
+            self.kept.finish(&requests, &kept);
+        }
+        written.map_err(|error| self.poisoned_by(&error))?;
         self.checkpoint.finish(served);
         // Both slots of the superblock are durable, so nothing names the free blocks.
         self.store
@@ -163,8 +171,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Step 1: takes the cut; `all_counts` as in `close_epoch`.
-    fn cut(&self, all_counts: bool) -> Cut {
+    /// Step 1: takes the cut; `all_counts` as in `close_epoch`. It `is_kept` for snapshots.
+    fn cut(&self, all_counts: bool, is_kept: bool) -> Cut {
         // Writers are turned away from here on.
         let began = time::now();
         let closed = self.store.pool.gate().close();
@@ -175,6 +183,9 @@ impl Engine {
             "the gate is closed and a batch is not applied"
         );
         let cut = self.store.close_epoch(&closed, lsn, all_counts);
+        if is_kept {
+            self.kept.begin(lsn);
+        }
         drop(closed);
         let gate = Measure::CheckpointGate;
         let nanoseconds = self.store.statistics.record_since(gate, began);
@@ -294,8 +305,10 @@ impl crate::pages::store::Store {
         });
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         named.assert_not_named(&retired);
+        let free = self.held_blocks.hold(retired);
+        // No checkpoint ever named the others.
         self.space
-            .free_all(retired.into_iter().chain(epochs.take_free_now()));
+            .free_all(free.into_iter().chain(epochs.take_free_now()));
         self.keep_mapping_room();
         let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
         self.statistics.tick(Ticker::Checkpoints, 1);
@@ -396,11 +409,11 @@ mod tests {
         let engine =
             crate::recovery::open::open(AnyDevice::from(device.clone()), options()).unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false);
+        let cut = engine.cut(false, false);
         let before = engine.store.space.blocks();
         let grow = |_| {
             engine.store.space.want(before);
-            engine.store.space.grow_if_wanted(0);
+            engine.store.space.grow_if_wanted(0, || false);
             Ok(())
         };
         engine.write_cut(&mut files, cut, grow).unwrap();
@@ -436,7 +449,7 @@ mod tests {
         let epochs = engine.store.pool.epochs();
         (0..400).for_each(put);
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false);
+        let cut = engine.cut(false, false);
         (0..400).for_each(put);
         assert!(
             engine.store.pool.copies() > 40,
@@ -475,7 +488,7 @@ mod tests {
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false);
+        let cut = engine.cut(false, false);
         let epochs = engine.store.pool.epochs();
         assert!(epochs.dirty(cut.epoch) > 0);
         put(b"behind the cut").unwrap();

@@ -36,15 +36,22 @@ impl Engine {
         if urgent || without_room == 0 {
             return Err(self.page_ids_error());
         }
-        // Background work makes room ahead of time; here it was too slow.
-        self.store.keep_mapping_room();
-        match try_reserve(reserve.ids_without_room()) {
-            Some(reservation) => Ok(reservation),
-            None if try_reserve(0).is_none() => Err(self.page_ids_error()),
-            None => Err(Error::Full {
-                what: "there is no room for a mapping of more pages; delete keys or make room"
-                    .into(),
-            }),
+        loop {
+            // Background work makes room ahead of time; here it was too slow.
+            self.store.keep_mapping_room();
+            if let Some(reservation) = try_reserve(reserve.ids_without_room()) {
+                return Ok(reservation);
+            }
+            if try_reserve(0).is_none() {
+                return Err(self.page_ids_error());
+            }
+            // A kept checkpoint has a mapping of its own.
+            if !self.end_settled_for_room() {
+                return Err(Error::Full {
+                    what: "there is no room for a mapping of more pages; delete keys or make room"
+                        .into(),
+                });
+            }
         }
     }
 

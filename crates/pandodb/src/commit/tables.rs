@@ -399,13 +399,10 @@ impl Engine {
             "each change has its tree, or none"
         );
         let snapshots = &self.old_versions.snapshots;
-        let batch = match snapshots.is_on() {
-            true => TableBatch {
-                lsn,
-                horizon: snapshots.horizon(|| lsn),
-            },
-            false => TableBatch::unseen(lsn),
-        };
+        let young = snapshots.is_on().then(|| snapshots.horizon(|| lsn));
+        let horizon = young.into_iter().chain(self.kept.oldest()).min();
+        let unseen = TableBatch::unseen(lsn);
+        let batch = horizon.map_or(unseen, |horizon| TableBatch { lsn, horizon });
         if snapshots.is_on() {
             let writes = set
                 .writes()

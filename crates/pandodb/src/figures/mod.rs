@@ -3,3 +3,4 @@
 pub(crate) mod memory;
 pub(crate) mod occupancy;
 pub(crate) mod report;
+pub(crate) mod snapshots;

@@ -102,7 +102,7 @@ impl Mapping {
     }
 }
 
-pub(super) fn open(device: &AnyDevice, name: &str) -> Result<AnyFile> {
+pub(crate) fn open(device: &AnyDevice, name: &str) -> Result<AnyFile> {
     device.open(name, OpenOptions::read()).map_err(|error| {
         if error.is_not_found() {
             Error::corrupt(name, "the file is missing")
@@ -158,6 +158,8 @@ pub(crate) struct MappingFiles {
     pub(super) allocated: u64,
     /// False after a merge, until a durable superblock names its files.
     pub(super) is_named: bool,
+    /// Somebody reads the base as it is, for as long as it exists.
+    pub(super) is_base_kept: bool,
     /// Set while a checkpoint appends a group to merged files: the last counts of the journal that
     /// was merged.
     pub(super) carried: Option<BTreeMap<TreeId, u64>>,
@@ -211,6 +213,7 @@ impl MappingFiles {
             journal_bytes: 0,
             allocated,
             is_named: true,
+            is_base_kept: false,
             carried: None,
             merge_above: 0,
             obsolete: Vec::new(),
@@ -279,6 +282,11 @@ impl MappingFiles {
     /// Returns the bytes written to journal and base since the last call.
     pub(crate) fn take_written_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.written_bytes)
+    }
+
+    /// Makes sure that the base is never changed, although no superblock may name it yet.
+    pub(crate) fn keep_base(&mut self) {
+        self.is_base_kept = true;
     }
 
     /// Notes that a durable superblock names these files, and removes those that none names. A file

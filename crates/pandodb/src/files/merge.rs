@@ -102,6 +102,7 @@ impl MappingFiles {
         self.journal_bytes = 0;
         self.merge_above = 0;
         self.is_named = false;
+        self.is_base_kept = false;
         self.written_bytes += sections(page_count) * SECTION_BYTES as u64;
         next.base
     }
@@ -164,7 +165,7 @@ impl MappingFiles {
     /// group to the new base, so that the new journal has the counts only. May be called again with
     /// the same group if it fails.
     pub(crate) fn append_merged(&mut self, group: &Group, reserve: &MappingReserve) -> Result<()> {
-        if self.is_named {
+        if self.is_named || self.is_base_kept {
             let (pages, counts) = self.known()?;
             self.merge(pages, counts.len() as u64, reserve)?;
             // The group has the counts that have changed since the last one.
@@ -199,6 +200,7 @@ impl MappingFiles {
     /// this base.
     fn write_into_base(&mut self, pairs: &[(PageId, u64)]) -> Result<()> {
         assert!(!self.is_named, "a base that is named is never changed");
+        assert!(!self.is_base_kept, "a base that is kept is never changed");
         let base = self
             .device
             .open(&base_name(self.number), OpenOptions::write())

@@ -109,8 +109,18 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub async fn get_async(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         // Checks that the table is of this store.
-        self.tree_of(table)?;
+        let tree = self.tree_of(table)?;
         let engine = table.db.engine();
+        if let Some(cut) = self.settled() {
+            let (cut, key) = (cut.clone(), key.to_vec());
+            let answer = engine.helper.ask(move |engine: &Engine| {
+                let mut out = Vec::new();
+                let found = cut.get(tree, &key, &mut out)?;
+                engine.count_get();
+                Ok(found.then_some(out))
+            });
+            return answer_of(answer).await;
+        }
         let (mut work, mut out) = (ReadAt::default(), Vec::new());
         let driven = drive(engine, |wanted| {
             let read =

@@ -109,7 +109,7 @@ mod tests {
             let block = engine.store.space.block_bytes();
             let first = engine.store.space.blocks();
             engine.store.space.want(first);
-            engine.store.space.grow_if_wanted(0);
+            engine.store.space.grow_if_wanted(0, || false);
             thread::scope(|scope| {
                 for number in 0..8 {
                     let engine = &engine;

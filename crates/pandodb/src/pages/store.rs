@@ -17,6 +17,7 @@ use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, Placed};
 use crate::pages::lifecycle::Lifecycle;
+use crate::space::held::HeldBlocks;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::Tables;
 
@@ -40,6 +41,8 @@ pub(crate) struct Store {
     /// Allocator of blocks. Shared with values that have no key yet, which return their extents to
     /// it.
     pub(crate) space: Arc<SpaceKeeper>,
+    /// Blocks that only kept checkpoints use. Shared with those.
+    pub(crate) held_blocks: Arc<HeldBlocks>,
     /// Compressors that are not in use: as many as there were concurrent writers.
     pub(crate) encoders: Mutex<Vec<PageEncoder>>,
     pub(crate) tables: Tables,
@@ -95,6 +98,7 @@ impl Store {
             data_syncs: DataSyncs::default(),
             pool,
             space: Arc::new(space),
+            held_blocks: Arc::default(),
             encoders: Mutex::new(Rank::Leaf, Vec::new()),
             tables: Tables::new(tables_bytes),
             registry: Arc::default(),

@@ -344,8 +344,9 @@ impl SpaceKeeper {
     }
 
     /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
-    /// recovery, later the maintenance thread. Blocks.
-    pub(crate) fn grow_if_wanted(&self, committed: u64) {
+    /// recovery, later the maintenance thread. If the disk is full, `make_room` is called, which
+    /// frees blocks that somebody can do without, or returns false. Blocks.
+    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> bool) {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
         let _sizing = self.sizing.lock();
@@ -391,12 +392,27 @@ impl SpaceKeeper {
                 }
                 Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
                 Err(_) => {
-                    self.set_full(true);
+                    self.make_room_on_full_disk((wanted, run), committed, make_room);
                     break;
                 }
             }
         }
         self.waiters.notify_all();
+    }
+
+    /// Calls `make_room` until `wanted` blocks can be reserved, or once if a `run` of blocks is
+    /// wanted. Notes whether the disk is full.
+    fn make_room_on_full_disk(
+        &self,
+        (wanted, run): (u64, u64),
+        committed: u64,
+        mut make_room: impl FnMut() -> bool,
+    ) {
+        let mut is_full = true;
+        while is_full && (run > 0 || !self.has_available(wanted, committed)) && make_room() {
+            is_full = run == 0 && !self.has_available(wanted, committed);
+        }
+        self.set_full(is_full);
     }
 
     /// Allocates an extent for each of `lengths`, at most a page long, contiguous if possible.

@@ -2,5 +2,6 @@
 
 pub(crate) mod discarding;
 pub(crate) mod discards;
+pub(crate) mod held;
 pub(crate) mod keeper;
 pub(crate) mod reservations;

@@ -40,6 +40,7 @@ mod salvage;
 mod scan_resistance;
 mod second_look;
 mod serial;
+mod settled;
 mod snapshots;
 mod steps;
 mod stored;

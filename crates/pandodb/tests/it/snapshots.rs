@@ -14,7 +14,7 @@ use pandodb::{Batch, Builder, Db, Durability, Error, Outcome, Snapshot, Table, W
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The state of a store: tables by name.
-type State = BTreeMap<String, Entries>;
+pub(crate) type State = BTreeMap<String, Entries>;
 
 const QUICK: WriteOptions = WriteOptions {
     durability: Some(Durability::None),
@@ -22,15 +22,19 @@ const QUICK: WriteOptions = WriteOptions {
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A store, and what it should have.
-struct Model {
-    db: Db,
-    now: State,
-    random: Rng,
+pub(crate) struct Model {
+    pub(crate) db: Db,
+    pub(crate) now: State,
+    pub(crate) random: Rng,
 }
 
 impl Model {
     fn new(options: Builder, seed: u64) -> Self {
-        let db = options.open_in_memory().unwrap();
+        Self::of(options.open_in_memory().unwrap(), seed)
+    }
+
+    /// Makes the tables of a store that has none.
+    pub(crate) fn of(db: Db, seed: u64) -> Self {
         let mut now = State::new();
         for name in NAMES {
             db.table(name).unwrap();
@@ -76,7 +80,7 @@ impl Model {
     }
 
     /// One random change.
-    fn change(&mut self) {
+    pub(crate) fn change(&mut self) {
         let Some((name, table)) = self.table() else {
             let name = NAMES[self.random.usize(..NAMES.len())];
             self.db.table(name).unwrap();
@@ -128,7 +132,7 @@ impl Model {
         self.db.write(&mut batch, QUICK).unwrap();
     }
 
-    fn check(&mut self, snapshot: &Snapshot, state: &State) {
+    pub(crate) fn check(&mut self, snapshot: &Snapshot, state: &State) {
         for name in NAMES {
             let Some(entries) = state.get(name) else {
                 let missing = snapshot.table(name).unwrap_err();
@@ -160,7 +164,11 @@ fn run(options: Builder, seed: u64, steps: usize) {
     for step in 0..steps {
         model.change();
         if model.random.u32(..25) == 0 && open.len() < 15 {
-            open.push((model.db.snapshot().unwrap(), model.now.clone()));
+            let snapshot = match model.random.u32(..3) {
+                0 => model.db.snapshot_settled(),
+                _ => model.db.snapshot(),
+            };
+            open.push((snapshot.unwrap(), model.now.clone()));
         }
         if model.random.u32(..60) == 0 && !open.is_empty() {
             let at = model.random.usize(..open.len());

@@ -1,0 +1,6 @@
+//! Checkpoints that are kept for settled snapshots (decision 071).
+
+pub(crate) mod cut;
+pub(crate) mod cuts;
+pub(crate) mod mapping;
+pub(crate) mod pages;

@@ -1,0 +1,300 @@
+//! Settled snapshots: they read a checkpoint that is kept, and take room on disk.
+
+use std::ops::ControlFlow;
+
+use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+use pandodb::device::{AnyDevice, Device};
+use pandodb::{Builder, Db, Error, Snapshot, VerifyReport};
+
+use crate::fixture::{NONE, fill, open_on, scattered_key, text_key, wait_for_garbage};
+use crate::futures::block_on;
+use crate::snapshots::{Model, State};
+
+fn verify(device: &FaultyDevice) {
+    let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
+    assert!(report.damages.is_empty(), "{:?}", report.damages);
+}
+
+fn held(db: &Db) -> u64 {
+    db.snapshot_stat().held_bytes
+}
+
+/// Blocks are used again as fast as they are free, moved and cut off: whatever a snapshot reads
+/// would be overwritten if it was not held.
+#[test]
+fn settled_snapshots_show_their_moment_beside_checkpoints_and_compactions() {
+    for seed in 0..4 {
+        let mut device = FaultyDevice::new(seed);
+        let options = Db::builder().max_memory(256 << 20).log_bytes(1 << 20);
+        let options = options.frames(128).chunk_values_over(16 << 10);
+        let mut model = Model::of(open_on(&device, options.clone()), seed);
+        let mut open: Vec<(Snapshot, State)> = Vec::new();
+        let mut most_held = 0;
+        for step in 0..1200 {
+            model.change();
+            most_held = held(&model.db).max(most_held);
+            if model.random.u32(..40) == 0 && open.len() < 6 {
+                let snapshot = model.db.snapshot_settled().unwrap();
+                open.push((snapshot, model.now.clone()));
+            }
+            match model.random.u32(..100) {
+                0 | 1 if !open.is_empty() => {
+                    let at = model.random.usize(..open.len());
+                    open.swap_remove(at);
+                }
+                2 => drop(model.db.compact(|_| ControlFlow::Continue(())).unwrap()),
+                3 | 4 => model.db.checkpoint().unwrap(),
+                _ => {}
+            }
+            if step % 60 == 59 {
+                for (snapshot, state) in &open {
+                    assert!(snapshot.is_settled());
+                    model.check(snapshot, state);
+                }
+            }
+        }
+        assert!(most_held > 100_000, "{most_held} bytes with seed {seed}");
+        if seed % 2 == 0 {
+            // The power is cut while they are open.
+            let after = device.after_crash(seed, CrashMode::RandomSubset);
+            device.crash_now();
+            device = after;
+        } else {
+            drop(open);
+            assert_eq!(held(&model.db), 0);
+            wait_for_garbage(&model.db);
+            model.db.compact(|_| ControlFlow::Continue(())).unwrap();
+            model.db.clone().close().unwrap();
+            verify(&device);
+        }
+        drop(model);
+        let db = open_on(&device, options);
+        assert_eq!(held(&db), 0);
+        let names = device.list().unwrap();
+        let bases = names.iter().filter(|name| name.starts_with("map."));
+        assert!(bases.count() <= 2, "{names:?}");
+        db.close().unwrap();
+        verify(&device);
+    }
+}
+
+fn few_frames() -> Builder {
+    Db::builder().max_memory(48 << 20).frames(96)
+}
+
+/// The blocks that a snapshot held are used again when it ends; those that another one uses, too,
+/// only when that ends.
+#[test]
+fn what_settled_snapshots_hold_is_free_when_the_last_of_them_ends() {
+    let db = few_frames().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let put = |byte: u8| {
+        fill(&table, 0..2000, |number| (text_key(number), [byte; 500]));
+        db.checkpoint().unwrap();
+        db.checkpoint().unwrap();
+    };
+    put(1);
+    let first = db.snapshot_settled().unwrap();
+    // Nothing was committed since: the same checkpoint.
+    let again = db.snapshot_settled().unwrap();
+    assert_eq!(first.lsn(), again.lsn());
+    assert_eq!(db.snapshot_stat().settled, 1);
+    drop(again);
+    assert_eq!(held(&db), 0, "nothing has changed");
+    put(2);
+    let of_first = held(&db);
+    assert!(of_first > 1_000_000, "{of_first}");
+    put(3);
+    assert_eq!(held(&db), of_first, "what it does not use is free");
+    let second = db.snapshot_settled().unwrap();
+    put(4);
+    let of_both = held(&db);
+    assert!(of_both > of_first + 1_000_000, "{of_both}");
+    let data_bytes = db.report().data_bytes;
+    for (snapshot, byte) in [(&first, 1), (&second, 3)] {
+        for number in (0..2000).step_by(7) {
+            let value = snapshot.get(&table, &text_key(number)).unwrap();
+            assert_eq!(value, Some(vec![byte; 500]));
+        }
+    }
+    drop(first);
+    let of_second = held(&db);
+    assert!(of_second < of_both && of_second > 1_000_000, "{of_second}");
+    put(5);
+    assert_eq!(db.report().data_bytes, data_bytes, "freed blocks are used");
+    let ages = db.snapshot_stat();
+    assert!(ages.settled == 1 && ages.oldest_settled.is_some());
+    drop(second);
+    assert_eq!(db.snapshot_stat(), pandodb::SnapshotStat::default());
+}
+
+/// With little memory there are few, and each error says what to do.
+#[test]
+fn there_is_memory_for_some_settled_snapshots_and_none_for_more() {
+    let db = few_frames().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let mut open = Vec::new();
+    let error = loop {
+        table.put(b"key", &open.len().to_be_bytes()).unwrap();
+        match db.snapshot_settled() {
+            Ok(snapshot) => open.push(snapshot),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    assert!(error.to_string().contains("end some"), "{error}");
+    assert!((3..=16).contains(&open.len()), "{} of them", open.len());
+    for (number, snapshot) in open.iter().enumerate() {
+        let value = snapshot.get(&table, b"key").unwrap().unwrap();
+        assert_eq!(value, number.to_be_bytes());
+    }
+    open.remove(0);
+    open.push(db.snapshot_settled().unwrap());
+}
+
+/// The page table of a kept checkpoint is thrown away when it has grown too large.
+#[test]
+fn a_scan_of_more_pages_than_its_page_table_may_have_is_right() {
+    let options = Db::builder().max_memory(2 << 20).page_size(4096);
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    // 20,000 leaves, and places for 8,192.
+    fill(&table, 0..20_000, |number| {
+        (scattered_key(number), [7; 3000])
+    });
+    let snapshot = db.snapshot_settled().unwrap();
+    let memory = db.snapshot_stat().settled_memory_bytes;
+    assert!(memory < 1 << 20, "{memory}");
+    assert!(table.delete(&scattered_key(5)).unwrap());
+    let mut keys: Vec<[u8; 8]> = (0..20_000).map(scattered_key).collect();
+    keys.sort_unstable();
+    for found in [
+        snapshot
+            .iter(&table)
+            .map(Result::unwrap)
+            .collect::<Vec<_>>(),
+        snapshot.iter(&table).rev().map(Result::unwrap).collect(),
+    ] {
+        let mut found: Vec<Vec<u8>> = found.into_iter().map(|(key, _)| key).collect();
+        found.sort_unstable();
+        assert!(found.iter().eq(keys.iter()));
+    }
+}
+
+/// A disk without room for old and new: the oldest snapshot ends, and says so, and writes go on.
+/// With the other choice it stays, and writes are refused.
+#[test]
+fn a_full_disk_ends_settled_snapshots_or_refuses_writes() {
+    for keeps in [false, true] {
+        let device = FaultyDevice::new(1);
+        device.set_capacity(24 << 20);
+        let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+        let db = open_on(&device, options.keep_settled_snapshots(keeps));
+        let table = db.table("t").unwrap();
+        let put = |number: u32, byte: u8| table.put_with(&text_key(number), &[byte; 1000], NONE);
+        for number in 0..8_000 {
+            put(number, 1).unwrap();
+        }
+        let snapshot = db.snapshot_settled().unwrap();
+        let refused = (0..24_000).find_map(|number| put(number % 8_000, 2).err());
+        if keeps {
+            let refused = refused.expect("there is no room for both");
+            assert!(matches!(refused, Error::Full { .. }), "{refused}");
+            for number in (0..8_000).step_by(11) {
+                let value = snapshot.get(&table, &text_key(number)).unwrap();
+                assert_eq!(value, Some(vec![1; 1000]));
+            }
+            drop(snapshot);
+            for number in 0..8_000 {
+                put(number, 3).unwrap();
+            }
+        } else {
+            assert!(refused.is_none(), "{refused:?}");
+            let ended = snapshot.get(&table, &text_key(1)).unwrap_err();
+            assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
+            let ended = snapshot.iter(&table).next().unwrap().unwrap_err();
+            assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
+            let ended = snapshot.table("t").unwrap_err();
+            assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
+            assert_eq!(db.snapshot_stat(), pandodb::SnapshotStat::default());
+        }
+        drop(table);
+        db.close().unwrap();
+        verify(&device);
+    }
+}
+
+/// When the journal cannot grow, a checkpoint writes its changes into a base that no superblock
+/// names. It is not the one that a snapshot reads.
+#[test]
+fn the_mapping_of_a_snapshot_is_not_changed_by_a_checkpoint_on_a_full_disk() {
+    let device = FaultyDevice::new(1);
+    let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+    let db = open_on(&device, options);
+    let table = db.table("t").unwrap();
+    fill(&table, 0..5_000, |number| (text_key(number), [1; 300]));
+    let snapshot = db.snapshot_settled().unwrap();
+    for round in 2..6_u8 {
+        fill(&table, 0..5_000, |number| (text_key(number), [round; 300]));
+        device.fail(FaultPlan::once(Operation::Write, "journal", 1, Fault::Full));
+        db.checkpoint().unwrap();
+        device.clear_faults();
+        for number in 0..5_000 {
+            let value = snapshot.get(&table, &text_key(number)).unwrap();
+            assert_eq!(value, Some(vec![1; 300]), "{number} in round {round}");
+        }
+    }
+    drop((snapshot, table));
+    db.close().unwrap();
+    verify(&device);
+}
+
+/// Damage under a snapshot is an error of the snapshot, and of nothing else.
+#[test]
+fn a_page_that_cannot_be_read_is_an_error_of_the_snapshot() {
+    let device = FaultyDevice::new(1);
+    let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+    let db = open_on(&device, options);
+    let table = db.table("t").unwrap();
+    fill(&table, 0..2_000, |number| (text_key(number), [1; 300]));
+    let snapshot = db.snapshot_settled().unwrap();
+    device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
+    let error = snapshot.get(&table, &text_key(7)).unwrap_err();
+    assert!(matches!(error, Error::CorruptPage { .. }), "{error}");
+    device.clear_faults();
+    assert_eq!(
+        snapshot.get(&table, &text_key(7)).unwrap(),
+        Some(vec![1; 300])
+    );
+    assert_eq!(table.get(&text_key(7)).unwrap(), Some(vec![1; 300]));
+    table.put(&text_key(7), b"new").unwrap();
+}
+
+/// A closed store may be opened by others, who use the blocks.
+#[test]
+fn a_closed_store_has_no_settled_snapshots() {
+    let db = few_frames().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    table.put(b"key", b"value").unwrap();
+    let snapshot = db.snapshot_settled().unwrap();
+    let other = db.clone();
+    db.close().unwrap();
+    let error = snapshot.get(&table, b"key").unwrap_err();
+    assert!(matches!(error, Error::SnapshotEnded), "{error}");
+    let error = other.snapshot_settled().unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+}
+
+/// A future reads at a settled snapshot without blocking its task.
+#[test]
+fn futures_read_at_settled_snapshots() {
+    let db = few_frames().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..2_000, |number| (text_key(number), [1; 300]));
+    let snapshot = db.snapshot_settled().unwrap();
+    fill(&table, 0..2_000, |number| (text_key(number), [2; 300]));
+    for number in (0..2_000).step_by(13) {
+        let value = block_on(snapshot.get_async(&table, &text_key(number)));
+        assert_eq!(value.unwrap(), Some(vec![1; 300]));
+    }
+}
