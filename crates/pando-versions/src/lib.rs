@@ -13,11 +13,12 @@
 //! decides when to save, and what happens when there is no room.
 //!
 //! Reading order: [`readers`], [`snapshots`], `key`, [`before_image`], `generations`, [`versions`],
-//! [`range`].
+//! [`range`], [`export`].
 
 #![forbid(unsafe_code)]
 
 pub mod before_image;
+pub mod export;
 mod generations;
 mod key;
 pub mod range;
@@ -28,6 +29,7 @@ mod snapshots_model;
 pub mod versions;
 
 pub use before_image::BeforeImage;
+pub use export::NotExported;
 pub use range::VersionRange;
 pub use readers::Readers;
 pub use snapshots::{Beginning, Registration, Snapshots};

@@ -42,9 +42,32 @@ impl VersionRange {
         self.entries.is_empty()
     }
 
-    fn clear(&mut self) {
+    /// Removes all.
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+    }
+}
+
+impl VersionRange {
+    /// Appends what `record` of [`Versions::export`] says of `key`, which is after all other keys.
+    ///
+    /// # Panics
+    /// When it is no such record.
+    pub fn push(&mut self, key: &[u8], record: &[u8]) {
+        assert!(
+            BeforeImage::of_record(record).is_some(),
+            "a record of an export"
+        );
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(record);
+        self.entries.push(Entry {
+            key: start..middle,
+            value: middle..self.bytes.len(),
+            is_cut: false,
+        });
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Builder {
     pub(crate) durable_reads: bool,
     /// If true, writes are refused on a full disk before a settled snapshot is ended.
     pub(crate) keep_settled_snapshots: bool,
+    /// Age at which a snapshot goes on on disk.
+    pub(crate) settle_snapshots_after: Duration,
     /// Interval of [`Durability::Periodic`].
     pub(crate) periodic: Duration,
     /// How long a write waits for a lock of a transaction.
@@ -118,6 +120,7 @@ impl Default for Builder {
             durability: Durability::Durable,
             durable_reads: true,
             keep_settled_snapshots: false,
+            settle_snapshots_after: Duration::from_secs(60),
             periodic: Duration::from_millis(1000),
             lock_timeout: Duration::from_secs(1),
             io_backend: IoBackend::Auto,
@@ -185,6 +188,14 @@ impl Builder {
     #[must_use]
     pub fn durable_reads(mut self, wanted: bool) -> Self {
         self.durable_reads = wanted;
+        self
+    }
+
+    /// How old a snapshot of [`crate::Db::snapshot`] may become before it goes on on disk, as those
+    /// of [`crate::Db::snapshot_settled`] do; sooner if commits need the memory. Default: a minute.
+    /// [`Duration::MAX`]: never, it ends when commits need the memory.
+    pub fn settle_snapshots_after(mut self, age: Duration) -> Self {
+        self.settle_snapshots_after = age;
         self
     }
 

@@ -1,14 +1,15 @@
 //! Random batches, snapshots and generations, compared with a history that forgets nothing.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use fastrand::Rng;
 use pando_format::{Lsn, PageSize, TreeId};
 use pando_stats::Statistics;
 use pando_sync::{Arc, Gate};
 use pando_versions::{
-    BeforeImage, Found, Registration, Snapshots, VersionRange, VersionScratch, Versions,
+    BeforeImage, Found, NotExported, Registration, Snapshots, VersionRange, VersionScratch,
+    Versions,
 };
 
 type Value = Option<Vec<u8>>;
@@ -103,6 +104,7 @@ impl Twin {
                 }
             }
         }
+        self.check_export(lsn);
         let mut range = VersionRange::default();
         for _ in 0..5 {
             let trees: Vec<TreeId> = self.history.keys().map(|(tree, _)| *tree).collect();
@@ -119,6 +121,37 @@ impl Twin {
                     .collect(tree, (low, high), lsn, &mut range, &mut self.scratch);
             collected.expect("nobody is in the way");
             self.check_range(tree, (low, high), lsn, &range);
+        }
+    }
+
+    /// Checks that an export has each key that has changed after `lsn` once, in order.
+    fn check_export(&self, lsn: Lsn) {
+        let mut exported: BTreeMap<(TreeId, Vec<u8>), Value> = BTreeMap::new();
+        let result = self.versions.export(lsn, |tree, key, record| {
+            let image = BeforeImage::of_record(record).expect("a record");
+            let value = match image {
+                BeforeImage::Absent => None,
+                BeforeImage::Bytes(bytes) => Some(bytes.to_vec()),
+                other => panic!("{other:?}"),
+            };
+            let last = exported.last_key_value().map(|(key, _)| key.clone());
+            let key = (tree, key.to_vec());
+            assert!(last.is_none_or(|last| last < key), "not in order");
+            exported.insert(key, value);
+            ControlFlow::Continue(())
+        });
+        match result {
+            Ok(()) => {}
+            Err(NotExported::LongKey) => return,
+            Err(error) => panic!("{error:?}"),
+        }
+        for (key, values) in &self.history {
+            let (newest, now) = values.last().expect("a value");
+            let expected = value_at(values, lsn);
+            match exported.get(key) {
+                Some(value) => assert_eq!(*value, expected, "{key:?} at {lsn}"),
+                None => assert!(*newest <= lsn || *now == expected, "{key:?} at {lsn}"),
+            }
         }
     }
 

@@ -9,10 +9,12 @@ use std::ops::{Bound, RangeBounds};
 use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
+use pando_versions::VersionRange;
 
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
+use crate::kept::settled::Settled;
 use crate::read::ahead::{Position, ReadAhead};
 use crate::read::at::unless_ended;
 use crate::read::merged_leaf::MergedLeaf;
@@ -309,6 +311,25 @@ fn load(
     end: &mut RangeEnd,
     until: &Bound<Vec<u8>>,
 ) -> Result<()> {
+    let on_disk = || snapshot.and_then(|snapshot| Some((snapshot, snapshot.settled()?)));
+    if on_disk().is_none() {
+        match load_in_memory(table, snapshot, end, until) {
+            // It may have been settled meanwhile.
+            Err(Error::SnapshotEnded) => {}
+            loaded => return loaded,
+        }
+    }
+    let (snapshot, settled) = on_disk().ok_or(Error::SnapshotEnded)?;
+    load_settled(table, (snapshot, &settled), end)
+}
+
+/// As [`load`], from the pages of the store and from old versions.
+fn load_in_memory(
+    table: &Table,
+    snapshot: Option<&Snapshot>,
+    end: &mut RangeEnd,
+    until: &Bound<Vec<u8>>,
+) -> Result<()> {
     let engine = table.db.engine();
     let RangeEnd {
         direction,
@@ -326,16 +347,6 @@ fn load(
         until,
         direction: *direction,
     };
-    if let Some(snapshot) = snapshot
-        && let Some(cut) = snapshot.settled()
-    {
-        let from = position.from.as_ref().map(|key| &key[..]);
-        cut.scan_leaf(snapshot.tree_of(table)?, from, *direction, leaf)?;
-        let statistics = &engine.store.statistics;
-        statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
-        end.next = Some(0);
-        return Ok(());
-    }
     let mut missed = false;
     let debt = engine.block(|_| {
         let tree = tree_of(table, snapshot)?;
@@ -379,6 +390,37 @@ fn load(
         .statistics
         .tick(pando_stats::Ticker::ScanLeaves, 1);
     end.next = Some(0);
+    Ok(())
+}
+
+/// As [`load`], for a settled snapshot.
+fn load_settled(
+    table: &Table,
+    (snapshot, settled): (&Snapshot, &Settled),
+    end: &mut RangeEnd,
+) -> Result<()> {
+    let RangeEnd {
+        direction,
+        bound,
+        leaf,
+        merged,
+        is_merged,
+        next,
+        ..
+    } = end;
+    let tree = snapshot.tree_of(table)?;
+    let from = bound.as_ref().map(|key| &key[..]);
+    *is_merged = settled.scan_leaf(tree, from, *direction, leaf)?;
+    if *is_merged {
+        let merged = merged.get_or_insert_default();
+        let collect = |bounds: (Bound<&[u8]>, Bound<&[u8]>), range: &mut VersionRange| {
+            settled.collect(tree, bounds, range)
+        };
+        merged.merge_with(collect, (from, *direction), leaf)?;
+    }
+    let statistics = &table.db.engine().store.statistics;
+    statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+    *next = Some(0);
     Ok(())
 }
 

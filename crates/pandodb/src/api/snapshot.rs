@@ -11,7 +11,8 @@ use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::kept::cut::{KeptCut, KeptHandle};
+use crate::kept::settled::Settled;
+use crate::kept::young::Young;
 use crate::read::at::ReadAt;
 use crate::wait::reason::{Step, WaitReason};
 
@@ -24,11 +25,13 @@ thread_local! {
 /// Clones are handles of the same snapshot, which ends with the last of them; iterators count. It
 /// may be used by several threads at once, and keeps the store open.
 ///
-/// While a snapshot of [`Db::snapshot`] is open, each commit keeps in memory what it replaces, if
+/// While a snapshot of [`Db::snapshot`] is young, each commit keeps in memory what it replaces, if
 /// the snapshot still reads it, and dropped tables and replaced long values keep their space on
-/// disk. The memory is a 32nd of `max_memory`. When commits need more, the store ends the oldest
-/// snapshots: their reads return [`Error::SnapshotEnded`] from then on, and never anything wrong.
-/// A snapshot of [`Db::snapshot_settled`] takes room on disk instead.
+/// disk. The memory is a 32nd of `max_memory`. When half of it is taken, or after a minute
+/// ([`crate::Builder::settle_snapshots_after`]), the snapshot goes on on disk, as one of
+/// [`Db::snapshot_settled`] does from its beginning. If that is not possible, and commits need the
+/// memory, it ends: its reads return [`Error::SnapshotEnded`] from then on, and never anything
+/// wrong.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -59,24 +62,42 @@ struct Open {
 /// What keeps the state that a snapshot reads.
 #[derive(Debug)]
 enum Moment {
-    /// The pages of the store, and old versions in memory.
-    Young(Registration),
+    /// The pages of the store, and old versions in memory, until it is settled.
+    Young(Arc<Young>),
     /// A checkpoint that is kept.
-    Settled(KeptHandle),
+    Settled(Arc<Settled>),
 }
 
 impl Moment {
     fn lsn(&self) -> Lsn {
         match self {
-            Self::Young(registration) => registration.lsn(),
-            Self::Settled(cut) => cut.lsn(),
+            Self::Young(young) => young.lsn(),
+            Self::Settled(settled) => settled.lsn(),
         }
     }
 
+    /// What it reads on disk, if it is settled.
+    fn settled(&self) -> Option<Arc<Settled>> {
+        match self {
+            Self::Young(young) if !young.registration().is_ended() => None,
+            Self::Young(young) => young.settled(),
+            Self::Settled(settled) => Some(settled.clone()),
+        }
+    }
+
+    /// True if it can be read no longer.
     fn is_ended(&self) -> bool {
         match self {
-            Self::Young(registration) => registration.is_ended(),
-            Self::Settled(cut) => cut.is_ended(),
+            Self::Young(young) if !young.registration().is_ended() => false,
+            _ => self.settled().is_none_or(|settled| settled.is_ended()),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Moment::Young(young) = &self.moment {
+            self.db.0.engine().kept.remove_young(young);
         }
     }
 }
@@ -103,6 +124,15 @@ impl Db {
     /// [`Error::Closed`], [`Error::Poisoned`]; [`Error::Full`] if there is no memory for what
     /// commits replace.
     pub fn snapshot(&self) -> Result<Snapshot> {
+        let snapshot = self.snapshot_in_memory()?;
+        if let Moment::Young(young) = &snapshot.open.moment {
+            self.engine().kept.add_young(young);
+        }
+        Ok(snapshot)
+    }
+
+    /// As [`Db::snapshot`], but it is never settled: transactions need the old versions.
+    pub(crate) fn snapshot_in_memory(&self) -> Result<Snapshot> {
         let snapshot = self.begin_snapshot()?;
         let engine = self.engine();
         engine.block(|_| engine.check_applied(snapshot.lsn()))?;
@@ -126,7 +156,8 @@ impl Db {
             engine.turn_snapshots_on()?;
         }
         let registration = beginning.at(engine.log.reserved_end());
-        Ok(Snapshot::new(self, Moment::Young(registration)))
+        let young = Arc::new(Young::new(registration));
+        Ok(Snapshot::new(self, Moment::Young(young)))
     }
 
     /// Begins a snapshot that takes room on disk and next to none in memory, however long it is
@@ -162,7 +193,8 @@ impl Db {
         let engine = self.engine();
         engine.store.check_process()?;
         let kept = engine.next_checkpoint_kept()?;
-        Ok(Snapshot::new(self, Moment::Settled(kept)))
+        let settled = Arc::new(Settled::at_checkpoint(kept));
+        Ok(Snapshot::new(self, Moment::Settled(settled)))
     }
 }
 
@@ -189,7 +221,8 @@ impl Snapshot {
         self.open.moment.lsn()
     }
 
-    /// Whether it is one of [`Db::snapshot_settled`].
+    /// Whether it is on disk: one of [`Db::snapshot_settled`], or one of [`Db::snapshot`] that has
+    /// become old or was in the way of commits.
     pub fn is_settled(&self) -> bool {
         self.settled().is_some()
     }
@@ -236,21 +269,19 @@ impl Snapshot {
         }
     }
 
-    /// The kept checkpoint that it reads, if it is settled.
-    pub(crate) fn settled(&self) -> Option<&Arc<KeptCut>> {
-        match &self.open.moment {
-            Moment::Settled(cut) => Some(cut.cut()),
-            Moment::Young(_) => None,
-        }
+    /// What it reads on disk, if it is settled. A read in memory that finds the snapshot ended asks
+    /// this, and begins again if there is something.
+    pub(crate) fn settled(&self) -> Option<Arc<Settled>> {
+        self.open.moment.settled()
     }
 
-    /// Its registration. Transactions have snapshots that are not settled.
+    /// Its registration. Those of transactions are never settled.
     ///
     /// # Panics
-    /// If it is settled.
+    /// If it was settled from the beginning.
     pub(crate) fn registration(&self) -> &Registration {
         match &self.open.moment {
-            Moment::Young(registration) => registration,
+            Moment::Young(young) => young.registration(),
             Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
         }
     }
@@ -258,13 +289,17 @@ impl Snapshot {
     /// Returns its registration, which has no handle of the store.
     ///
     /// # Panics
-    /// If there is another handle of the snapshot, or it is settled.
+    /// If it is not that of a transaction, which has no other handle and is in no list.
     pub(crate) fn into_registration(self) -> Registration {
-        let open = Arc::into_inner(self.open);
-        match open.expect("nobody else has a handle of it").moment {
-            Moment::Young(registration) => registration,
+        let young = match &self.open.moment {
+            Moment::Young(young) => young.clone(),
             Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
-        }
+        };
+        drop(self);
+        let young = Arc::into_inner(young);
+        young
+            .expect("nobody else has a handle of it")
+            .into_registration()
     }
 
     /// Returns another registration of the same moment, which has no handle of the store.
@@ -300,24 +335,27 @@ impl Snapshot {
     /// [`Error::OtherStore`]; [`Error::CorruptPage`] for a damaged page.
     pub fn get_into(&self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let engine = self.engine_of(table)?;
-        let registration = match &self.open.moment {
-            Moment::Young(registration) => registration,
-            Moment::Settled(cut) => {
-                let found = cut.get(self.tree_of(table)?, key, out);
-                return found.inspect(|_| engine.count_get());
+        if let Moment::Young(young) = &self.open.moment {
+            let registration = young.registration();
+            if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
+                return Ok(found);
             }
-        };
-        if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
-            return Ok(found);
+            let found = WORK.with(|work| match work.try_borrow_mut() {
+                Ok(mut work) => engine.read_at(registration, &table.state, key, &mut work, out),
+                // This call is nested in the closure of another one.
+                Err(_) => {
+                    let mut work = ReadAt::default();
+                    engine.read_at(registration, &table.state, key, &mut work, out)
+                }
+            });
+            if !matches!(found, Err(Error::SnapshotEnded)) {
+                return found;
+            }
         }
-        WORK.with(|work| match work.try_borrow_mut() {
-            Ok(mut work) => engine.read_at(registration, &table.state, key, &mut work, out),
-            // This call is nested in the closure of another one.
-            Err(_) => {
-                let mut work = ReadAt::default();
-                engine.read_at(registration, &table.state, key, &mut work, out)
-            }
-        })
+        let settled = self.settled().ok_or(Error::SnapshotEnded)?;
+        let found = settled.get(self.tree_of(table)?, key, out)?;
+        engine.count_get();
+        Ok(found)
     }
 
     /// Returns the value that `key` of `table` has at this moment, if it exists.

@@ -108,6 +108,14 @@ impl Engine {
             self.turn_snapshots_off();
         }
         let horizon = self.horizon();
+        let versions = &old.versions;
+        if self
+            .kept
+            .has_young_older_than(self.options.settle_snapshots_after)
+            || 2 * versions.used() > versions.frames() && self.may_settle(horizon)
+        {
+            self.settle_soon();
+        }
         if horizon > care.horizon && self.store.registry.keeps_rows() {
             // Snapshots tell when their owners end them, and rows are noted as kept a moment after
             // they were looked at.
@@ -134,11 +142,32 @@ impl Engine {
         }
     }
 
+    /// Returns whether the oldest snapshot, which is that of `horizon`, can go on on disk.
+    fn may_settle(&self, horizon: Lsn) -> bool {
+        self.options.settle_snapshots_after < Duration::MAX
+            && !self.store.life.is_checkpoint_stalled()
+            && self.store.check_poison().is_ok()
+            && self.kept.may_settle(horizon)
+    }
+
+    /// Has the snapshots of callers settled on a checkpoint, soon.
+    fn settle_soon(&self) {
+        if self.kept.want_settling() {
+            self.checkpoint.request();
+        }
+    }
+
     /// Ends the oldest snapshots until `frames` frames can be reserved, once others have given back
     /// what they have reserved now.
     fn make_version_room(&self, frames: u64, care: &mut VersionCare) {
         let old = &self.old_versions;
         while old.snapshots.is_on() && !old.versions.has_room_besides_reserved(frames) {
+            if self.may_settle(self.horizon()) {
+                // The oldest snapshot goes on on disk; meanwhile commits wait.
+                self.settle_soon();
+                old.want(frames);
+                return thread::park_timeout(PAUSE);
+            }
             let fits = old.versions.fits(frames);
             if fits && care.may_come(self.horizon()) {
                 // What is saved from now on goes into another generation, so that this one goes

@@ -96,3 +96,54 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pando_sync::Arc;
+
+    use crate::error::Error;
+    use crate::kept::settled::Settled;
+    use crate::{Db, Durability};
+
+    /// From the cut on, the trees of tables are remembered for the snapshot.
+    #[test]
+    fn a_table_that_is_dropped_while_its_checkpoint_is_written_is_read() {
+        let options = Db::builder().durability(Durability::None);
+        let db = options.max_memory(16 << 20).open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"value").unwrap();
+        let engine = db.engine();
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(files.mapping.is_empty(), true);
+        let lsn = cut.lsn;
+        db.drop_table("t").unwrap();
+        engine
+            .write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn))
+            .unwrap();
+        let kept = engine.keep_checkpoint(&mut files, lsn);
+        engine.kept.finish(&[], &kept);
+        drop(files);
+        let settled = Settled::at_checkpoint(kept.unwrap());
+        let tree = engine.store.tables.tree_at(&table.state, lsn).unwrap();
+        let mut value = Vec::new();
+        assert!(settled.get(tree, b"key", &mut value).unwrap());
+        assert_eq!(value, b"value");
+    }
+
+    /// What it has read may be what others have written there.
+    #[test]
+    fn a_reader_that_is_overtaken_by_the_end_shows_nothing() {
+        let db = Db::builder().open_in_memory().unwrap();
+        db.table("t").unwrap().put(b"key", b"value").unwrap();
+        let kept = db.engine().next_checkpoint_kept().unwrap();
+        let cut = Arc::clone(kept.cut());
+        assert_eq!(kept.read(|_| Ok(7)).unwrap(), 7);
+        let read = kept.read(|_| {
+            assert!(cut.end(), "ended once");
+            Ok(7)
+        });
+        assert!(matches!(read, Err(Error::SnapshotEnded)), "{read:?}");
+        let damage = kept.read(|_| Err::<(), Error>(Error::corrupt("data", "overwritten")));
+        assert!(matches!(damage, Err(Error::SnapshotEnded)), "{damage:?}");
+    }
+}

@@ -3,3 +3,4 @@
 pub(crate) mod checks;
 mod keep;
 pub(crate) mod run;
+mod settle;

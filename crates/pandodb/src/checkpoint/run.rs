@@ -136,7 +136,9 @@ impl Engine {
         // checkpoint.
         let turn = self.checkpoint.turns.begin();
         let requests = self.kept.take_requests();
-        let cut = self.cut(files.mapping.is_empty(), !requests.is_empty());
+        let settles = self.kept.begin_settling();
+        let is_kept = settles || !requests.is_empty();
+        let cut = self.cut(files.mapping.is_empty(), is_kept);
         let lsn = cut.lsn;
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again, because others wait for that. From here on nobody
@@ -149,9 +151,14 @@ impl Engine {
             Ok(())
         };
         let written = self.write_cut(&mut files, cut, sync_log);
-        if !requests.is_empty() {
+        if is_kept {
             let kept = written.clone();
             let kept = kept.and_then(|()| self.keep_checkpoint(&mut files, lsn));
+            match &kept {
+                Ok(cut) if settles => self.settle_snapshots(cut),
+                Err(_) if settles => self.kept.note_failure(),
+                _ => {}
+            }
             self.kept.finish(&requests, &kept);
         }
         written.map_err(|error| self.poisoned_by(&error))?;
@@ -172,7 +179,7 @@ impl Engine {
     }
 
     /// Step 1: takes the cut; `all_counts` as in `close_epoch`. It `is_kept` for snapshots.
-    fn cut(&self, all_counts: bool, is_kept: bool) -> Cut {
+    pub(super) fn cut(&self, all_counts: bool, is_kept: bool) -> Cut {
         // Writers are turned away from here on.
         let began = time::now();
         let closed = self.store.pool.gate().close();
@@ -197,7 +204,7 @@ impl Engine {
     }
 
     /// Steps 2 to 5.
-    fn write_cut(
+    pub(super) fn write_cut(
         &self,
         files: &mut Files,
         cut: Cut,

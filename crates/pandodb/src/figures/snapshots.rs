@@ -9,7 +9,8 @@ use crate::api::db::Db;
 pub struct SnapshotStat {
     /// Number of checkpoints that are kept for settled snapshots.
     pub settled: u64,
-    /// Bytes of the data file that only settled snapshots still use.
+    /// Bytes of the data file that only settled snapshots still use, without what was written for
+    /// them when they were settled.
     pub held_bytes: u64,
     /// Bytes of memory that settled snapshots may take.
     pub settled_memory_bytes: u64,

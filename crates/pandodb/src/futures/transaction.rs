@@ -16,7 +16,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
 use crate::engine::{Engine, Shared};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::read::at::{FoundAt, ReadAt};
 use crate::state::helper::Answer;
@@ -109,18 +109,27 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub async fn get_async(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         // Checks that the table is of this store.
-        let tree = self.tree_of(table)?;
-        let engine = table.db.engine();
-        if let Some(cut) = self.settled() {
-            let (cut, key) = (cut.clone(), key.to_vec());
-            let answer = engine.helper.ask(move |engine: &Engine| {
-                let mut out = Vec::new();
-                let found = cut.get(tree, &key, &mut out)?;
-                engine.count_get();
-                Ok(found.then_some(out))
-            });
-            return answer_of(answer).await;
+        self.tree_of(table)?;
+        if self.settled().is_none() {
+            let read = self.get_async_in_memory(table, key).await;
+            if !matches!(read, Err(Error::SnapshotEnded)) {
+                return read;
+            }
         }
+        let settled = self.settled().ok_or(Error::SnapshotEnded)?;
+        let (tree, key) = (self.tree_of(table)?, key.to_vec());
+        let answer = table.db.engine().helper.ask(move |engine: &Engine| {
+            let mut out = Vec::new();
+            let found = settled.get(tree, &key, &mut out)?;
+            engine.count_get();
+            Ok(found.then_some(out))
+        });
+        answer_of(answer).await
+    }
+
+    /// As [`Snapshot::get_async`], for one that is not settled.
+    async fn get_async_in_memory(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let engine = table.db.engine();
         let (mut work, mut out) = (ReadAt::default(), Vec::new());
         let driven = drive(engine, |wanted| {
             let read =

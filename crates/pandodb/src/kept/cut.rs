@@ -1,6 +1,6 @@
 //! A checkpoint that is kept for settled snapshots, and reading it.
 
-use std::ops::{Bound, Deref};
+use std::ops::Deref;
 
 use pando_device::{AnyDevice, Device};
 use pando_format::Lsn;
@@ -8,9 +8,7 @@ use pando_space::BlockSet;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Rank, RwLock};
-use pando_tree::{Direction, LeafCopy, Tree, ValueReader};
 
-use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::kept::pages::{CutPages, CutSource};
 use crate::space::held::{HeldBlocks, KeptId};
@@ -36,8 +34,10 @@ pub(crate) struct KeptCut {
     pages: RwLock<Option<Arc<CutPages>>>,
     /// Number of places that the page table may have.
     places_max: u64,
-    /// Bytes of memory that it may take.
-    bytes: u64,
+    /// Bytes of memory that it may take, with the runs of its readers.
+    bytes: AtomicU64,
+    /// Least LSN at which somebody reads.
+    lowest: AtomicU64,
 }
 
 impl KeptCut {
@@ -64,7 +64,8 @@ impl KeptCut {
             device,
             pages: RwLock::new(Rank::Leaf, Some(Arc::new(pages))),
             places_max: Self::table_bytes(pool_bytes) / PLACE_BYTES,
-            bytes,
+            bytes: AtomicU64::new(bytes),
+            lowest: AtomicU64::new(lsn.0),
         };
         Ok(KeptHandle(Arc::new(cut)))
     }
@@ -92,7 +93,21 @@ impl KeptCut {
 
     /// Bytes of memory that it may take.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The least LSN at which somebody reads: before that of the checkpoint, if a snapshot was
+    /// settled on it.
+    pub(crate) fn lowest(&self) -> Lsn {
+        Lsn(self.lowest.load(Ordering::Relaxed))
+    }
+
+    /// Notes a snapshot at `lsn`, which takes `bytes` more bytes of memory. Before its registration
+    /// ends.
+    pub(crate) fn add_reader(&self, lsn: Lsn, bytes: u64) {
+        // Relaxed: the end of the registration, which follows, is a Release.
+        self.lowest.fetch_min(lsn.0, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// True if it can be read no longer. A reader checks this after it has read, and before it
@@ -119,39 +134,12 @@ impl KeptCut {
         true
     }
 
-    /// Reads `key` of `tree` into `out`, which is cleared first. Blocks.
+    /// Calls `read` with the pages, and judges what came of it: an error may come from blocks that
+    /// were overwritten. Blocks as `read` does.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`]; [`Error::CorruptPage`], [`Error::Corrupt`] for damage.
-    pub(crate) fn get(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        self.unless_ended(|pages| {
-            let mut reader = ValueReader::default();
-            let lookup = pages.drive(|store| tree.try_get(&store.pool, key, &mut reader, out))?;
-            if lookup.found && lookup.chunked {
-                pages.read_blob(&decode_blob_ref(out)?, out)?;
-            }
-            Ok(lookup.found)
-        })
-    }
-
-    /// Copies the leaf of `tree` where a scan continues at `from`. Blocks.
-    ///
-    /// # Errors
-    /// As [`KeptCut::get`].
-    pub(crate) fn scan_leaf(
-        &self,
-        tree: Tree,
-        from: Bound<&[u8]>,
-        direction: Direction,
-        leaf: &mut LeafCopy,
-    ) -> Result<()> {
-        self.unless_ended(|pages| {
-            pages.drive(|store| tree.try_scan_leaf(&store.pool, from, direction, leaf))
-        })
-    }
-
-    /// Reads, and judges what came of it: an error may come from blocks that were overwritten.
-    fn unless_ended<T>(&self, read: impl FnOnce(&CutPages) -> Result<T>) -> Result<T> {
+    /// [`Error::SnapshotEnded`]; those of `read`.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&CutPages) -> Result<T>) -> Result<T> {
         let Some(pages) = self.pages.read().clone() else {
             return Err(Error::SnapshotEnded);
         };

@@ -1,14 +1,17 @@
 //! The checkpoints that are kept, and requests to keep the next one.
 
 use pando_format::Lsn;
-use pando_sync::time::Duration;
+use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Mutex, Rank};
 
 use crate::error::{Error, Result};
 use crate::kept::cut::{KeptCut, KeptHandle};
+use crate::kept::young::Young;
 
 /// Most checkpoints that are kept at a time.
 const CUTS_MAX: usize = 16;
+/// How long after a failure nobody tries to settle a snapshot.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// A request to keep the next checkpoint.
 #[derive(Debug)]
@@ -19,6 +22,15 @@ impl Request {
     pub(crate) fn take(&self) -> Option<Result<KeptHandle>> {
         self.0.lock().take()
     }
+}
+
+/// Whether snapshots in memory are to be settled on the next checkpoint.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    #[default]
+    Idle,
+    Wanted,
+    Running,
 }
 
 /// The kept checkpoints of a store.
@@ -36,6 +48,11 @@ struct State {
     cuts: Vec<Arc<KeptCut>>,
     /// The LSN of the one that is being made.
     making: Option<Lsn>,
+    /// Snapshots in memory that may be settled.
+    young: Vec<Arc<Young>>,
+    settling: Settling,
+    /// When a snapshot could not be settled.
+    failed: Option<time::Instant>,
 }
 
 impl State {
@@ -97,6 +114,10 @@ impl KeptCuts {
     pub(crate) fn finish(&self, requests: &[Arc<Request>], made: &Result<KeptHandle>) {
         let mut state = self.state.lock();
         state.making = None;
+        state.settling = match state.settling {
+            Settling::Wanted => Settling::Wanted,
+            Settling::Idle | Settling::Running => Settling::Idle,
+        };
         if let Ok(handle) = made
             && !state.cuts.iter().any(|cut| Arc::ptr_eq(cut, handle.cut()))
         {
@@ -108,6 +129,76 @@ impl KeptCuts {
         for request in requests {
             *request.0.lock() = Some(made.clone());
         }
+    }
+
+    /// Adds a snapshot in memory that may be settled.
+    pub(crate) fn add_young(&self, young: &Arc<Young>) {
+        self.state.lock().young.push(young.clone());
+    }
+
+    /// Removes a snapshot that ends.
+    pub(crate) fn remove_young(&self, young: &Arc<Young>) {
+        let mut state = self.state.lock();
+        let place = state
+            .young
+            .iter()
+            .position(|known| Arc::ptr_eq(known, young));
+        let removed = place.map(|place| state.young.swap_remove(place));
+        drop(state);
+        drop(removed);
+    }
+
+    /// Returns the snapshots in memory that are not newer than `lsn` and have not ended.
+    pub(crate) fn young_until(&self, lsn: Lsn) -> Vec<Arc<Young>> {
+        let state = self.state.lock();
+        let young = state.young.iter();
+        let until = |young: &&Arc<Young>| young.lsn() <= lsn && !young.registration().is_ended();
+        young.filter(until).cloned().collect()
+    }
+
+    /// Returns whether the oldest snapshot in memory, which is that of `horizon`, may be settled.
+    /// Then commits may wait for that.
+    pub(crate) fn may_settle(&self, horizon: Lsn) -> bool {
+        let state = self.state.lock();
+        let oldest =
+            |young: &Arc<Young>| young.lsn() == horizon && !young.registration().is_ended();
+        let has_failed = state.failed.is_some_and(|at| at.elapsed() < RETRY_AFTER);
+        !has_failed && state.young.iter().any(oldest)
+    }
+
+    /// Returns whether a snapshot in memory is older than `age`.
+    pub(crate) fn has_young_older_than(&self, age: Duration) -> bool {
+        let state = self.state.lock();
+        let is_old = |young: &Arc<Young>| young.age() >= age && !young.registration().is_ended();
+        let has_failed = state.failed.is_some_and(|at| at.elapsed() < RETRY_AFTER);
+        !has_failed && state.young.iter().any(is_old)
+    }
+
+    /// Has snapshots in memory settled on the next checkpoint. Returns true if the caller must have
+    /// one made.
+    pub(crate) fn want_settling(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_idle = state.settling == Settling::Idle;
+        if is_idle {
+            state.settling = Settling::Wanted;
+        }
+        is_idle
+    }
+
+    /// Returns whether the checkpoint that begins after this call is to settle snapshots.
+    /// [`KeptCuts::finish`] follows then.
+    pub(crate) fn begin_settling(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_wanted = state.settling == Settling::Wanted;
+        if is_wanted {
+            state.settling = Settling::Running;
+        }
+        is_wanted
+    }
+
+    /// Notes that a snapshot could not be settled.
+    pub(crate) fn note_failure(&self) {
+        self.state.lock().failed = Some(time::now());
     }
 
     /// Returns the kept checkpoint at `lsn`.
@@ -140,11 +231,11 @@ impl KeptCuts {
         })
     }
 
-    /// Returns the LSN of the oldest one, also of one that is being made.
+    /// Returns the least LSN at which somebody reads one, also of one that is being made.
     pub(crate) fn oldest(&self) -> Option<Lsn> {
         let mut state = self.state.lock();
         state.forget_ended();
-        let cuts = state.cuts.iter().map(|cut| cut.lsn());
+        let cuts = state.cuts.iter().map(|cut| cut.lowest());
         cuts.chain(state.making).min()
     }
 

@@ -4,3 +4,6 @@ pub(crate) mod cut;
 pub(crate) mod cuts;
 pub(crate) mod mapping;
 pub(crate) mod pages;
+pub(crate) mod run;
+pub(crate) mod settled;
+pub(crate) mod young;

@@ -64,6 +64,25 @@ impl MergedLeaf {
         (bound, direction): (ScanBound<'_>, Direction),
         leaf: &LeafCopy,
     ) -> Attempt<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let collect = |bounds: (Bound<&[u8]>, Bound<&[u8]>), range: &mut VersionRange| {
+            versions.collect(tree, bounds, lsn, range, &mut scratch)
+        };
+        let merged = self.merge_with(collect, (bound, direction), leaf);
+        self.scratch = scratch;
+        merged
+    }
+
+    /// As [`MergedLeaf::merge`], with the versions that `collect` finds between two bounds.
+    ///
+    /// # Errors
+    /// Those of `collect`.
+    pub(crate) fn merge_with<E>(
+        &mut self,
+        collect: impl FnOnce((Bound<&[u8]>, Bound<&[u8]>), &mut VersionRange) -> Result<(), E>,
+        (bound, direction): (ScanBound<'_>, Direction),
+        leaf: &LeafCopy,
+    ) -> Result<(), E> {
         let end = match leaf.next_bound() {
             None => Bound::Unbounded,
             Some(Bound::Included(key)) => Bound::Excluded(key),
@@ -75,7 +94,7 @@ impl MergedLeaf {
             Direction::Backward => (end, bound),
         };
         let mut range = std::mem::take(&mut self.range);
-        let collected = versions.collect(tree, bounds, lsn, &mut range, &mut self.scratch);
+        let collected = collect(bounds, &mut range);
         if collected.is_ok() {
             let versions = range.iter().map(|(key, image)| (key, value_of(image)));
             match direction {

@@ -150,7 +150,7 @@ impl Transaction {
     /// Takes the snapshot, if this is the first read. Blocks as [`Db::snapshot`].
     pub(crate) fn take_snapshot(&mut self) -> Result<()> {
         if !self.may_read {
-            self.snapshot = Some(self.db.snapshot()?);
+            self.snapshot = Some(self.db.snapshot_in_memory()?);
             self.may_read = true;
         }
         Ok(())

@@ -2,13 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_sync::time::Duration;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, Device};
-use pandodb::{Builder, Db, Error, Snapshot, VerifyReport};
+use pandodb::{Builder, Db, Error, Snapshot, Table, VerifyReport};
 
 use crate::fixture::{NONE, fill, open_on, scattered_key, text_key, wait_for_garbage};
 use crate::futures::block_on;
-use crate::snapshots::{Model, State};
+use crate::snapshots::{Model, State, Stop};
 
 fn verify(device: &FaultyDevice) {
     let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
@@ -296,5 +299,151 @@ fn futures_read_at_settled_snapshots() {
     for number in (0..2_000).step_by(13) {
         let value = block_on(snapshot.get_async(&table, &text_key(number)));
         assert_eq!(value.unwrap(), Some(vec![1; 300]));
+    }
+}
+
+/// A value in its leaf, in overflow pages or in chunks.
+fn value_of(number: u32, round: u32) -> Vec<u8> {
+    let len = match number % 40 {
+        0 => 30_000,
+        1..4 => 6_000,
+        _ => 150,
+    };
+    let mut value = vec![number as u8; len];
+    value[..8].copy_from_slice(&(u64::from(number) << 32 | u64::from(round)).to_le_bytes());
+    value
+}
+
+const KEYS: u32 = 3_000;
+
+/// Reads everything at `snapshot`, by gets and by scans in both directions.
+fn check_all(snapshot: &Snapshot, table: &Table, round: u32) {
+    for number in (0..KEYS).step_by(17) {
+        let value = snapshot.get(table, &text_key(number)).unwrap();
+        assert!(value == Some(value_of(number, round)), "{number}");
+    }
+    let expected = |number: u32| (text_key(number), value_of(number, round));
+    let forward = snapshot.iter(table).map(Result::unwrap);
+    assert!(forward.eq((0..KEYS).map(expected)));
+    let backward = snapshot.iter(table).rev().map(Result::unwrap);
+    assert!(backward.eq((0..KEYS).rev().map(expected)));
+}
+
+/// What is written beside a snapshot is many times what the memory for old versions has room for.
+/// The snapshot is read by others while it goes on on disk.
+#[test]
+fn a_snapshot_outlives_the_memory_for_old_versions() {
+    let device = FaultyDevice::new(1);
+    let options = Db::builder()
+        .max_memory(16 << 20)
+        .log_bytes(4 << 20)
+        .chunk_values_over(16 << 10);
+    let db = open_on(&device, options.clone());
+    let table = db.table("t").unwrap();
+    let other = db.table("other").unwrap();
+    let write = |table: &Table, round: u32| {
+        fill(table, 0..KEYS, |number| {
+            (text_key(number), value_of(number, round))
+        });
+    };
+    write(&table, 0);
+    write(&other, 0);
+    let snapshot = db.snapshot().unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    check_all(&snapshot, &table, 0);
+                }
+            });
+        }
+        let stop = Stop(&done);
+        write(&table, 1);
+        db.drop_table("other").unwrap();
+        for round in 2..8 {
+            write(&table, round);
+        }
+        assert!(snapshot.is_settled());
+        drop(stop);
+    });
+    check_all(&snapshot, &other, 0);
+    check_all(&snapshot, &table, 0);
+    assert!(snapshot.table("other").is_ok());
+    let stat = db.snapshot_stat();
+    assert_eq!(stat.settled, 1);
+    let value = block_on(snapshot.get_async(&table, &text_key(40))).unwrap();
+    assert!(value == Some(value_of(40, 0)));
+    // A power cut leaves nothing of it, and a drop neither.
+    let crashed = device.after_crash(3, CrashMode::RandomSubset);
+    drop(snapshot);
+    assert_eq!(db.snapshot_stat(), pandodb::SnapshotStat::default());
+    check_all(&db.snapshot().unwrap(), &table, 7);
+    drop((table, other));
+    wait_for_garbage(&db);
+    db.close().unwrap();
+    verify(&device);
+    let db = open_on(&crashed, options);
+    wait_for_garbage(&db);
+    db.close().unwrap();
+    verify(&crashed);
+}
+
+/// Commits wait neither for a disk that is full nor for a kept checkpoint that fails: the snapshot
+/// ends, and they go on.
+#[test]
+fn a_snapshot_that_cannot_go_on_on_disk_ends() {
+    let device = FaultyDevice::new(1);
+    let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+    let db = open_on(&device, options);
+    let table = db.table("t").unwrap();
+    let write = |byte: u8| fill(&table, 0..3_000, |number| (text_key(number), [byte; 300]));
+    write(1);
+    let snapshot = db.snapshot().unwrap();
+    // The mapping of the checkpoint cannot be written.
+    device.fail(FaultPlan::sticky(Operation::Write, "map.", 1, Fault::Io));
+    (2..10).for_each(write);
+    let ended = snapshot.get(&table, &text_key(1)).unwrap_err();
+    assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
+    device.clear_faults();
+    assert_eq!(table.get(&text_key(1)).unwrap(), Some(vec![9; 300]));
+    drop((snapshot, table));
+    db.close().unwrap();
+    verify(&device);
+}
+
+/// A read that is in progress when its snapshot is settled is made again, and nobody notices.
+#[test]
+fn reads_that_are_in_progress_go_on() {
+    let options = Db::builder().max_memory(128 << 20);
+    let options = options.settle_snapshots_after(Duration::ZERO);
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let write = |round: u32| {
+        fill(&table, 0..KEYS, |number| {
+            (text_key(number), value_of(number, round))
+        });
+    };
+    write(0);
+    for round in 0..15 {
+        let snapshot = db.snapshot().unwrap();
+        write(round + 1);
+        thread::scope(|scope| {
+            for reader in 0..2 {
+                let (snapshot, table) = (&snapshot, &table);
+                scope.spawn(move || {
+                    while !snapshot.is_settled() {
+                        match reader {
+                            0 => assert_eq!(snapshot.iter(table).flatten().count() as u32, KEYS),
+                            _ => {
+                                let value = snapshot.get(table, &text_key(7)).unwrap();
+                                assert!(value == Some(value_of(7, round)));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        check_all(&snapshot, &table, round);
     }
 }

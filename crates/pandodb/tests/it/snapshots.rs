@@ -158,17 +158,25 @@ impl Model {
     }
 }
 
-fn run(options: Builder, seed: u64, steps: usize) {
+/// `settles`: some snapshots are settled from the beginning.
+fn run(options: Builder, seed: u64, steps: usize, settles: bool) {
     let mut model = Model::new(options, seed);
     let mut open: Vec<(Snapshot, State)> = Vec::new();
+    // As many kept checkpoints as there is memory for.
+    let most = if steps > 2000 { 8 } else { 15 };
     for step in 0..steps {
         model.change();
-        if model.random.u32(..25) == 0 && open.len() < 15 {
+        if model.random.u32(..25) == 0 && open.len() < most {
             let snapshot = match model.random.u32(..3) {
-                0 => model.db.snapshot_settled(),
+                0 if settles => model.db.snapshot_settled(),
                 _ => model.db.snapshot(),
             };
-            open.push((snapshot.unwrap(), model.now.clone()));
+            match snapshot {
+                Ok(snapshot) => open.push((snapshot, model.now.clone())),
+                // Others have the memory.
+                Err(Error::Full { .. }) => drop(open.remove(0)),
+                Err(error) => panic!("{error}"),
+            }
         }
         if model.random.u32(..60) == 0 && !open.is_empty() {
             let at = model.random.usize(..open.len());
@@ -180,6 +188,9 @@ fn run(options: Builder, seed: u64, steps: usize) {
             }
         }
     }
+    let settled = open.iter().filter(|(one, _)| one.is_settled()).count();
+    let expected = settles || steps > 2000;
+    assert!(!expected || settled > 0, "seed {seed}");
     drop(open);
     while model.db.garbage_left() {
         thread::yield_now();
@@ -196,7 +207,7 @@ fn every_open_snapshot_shows_the_state_of_its_moment() {
         let options = Db::builder()
             .max_memory(512 << 20)
             .chunk_values_over(16 << 10);
-        run(options, seed, 1500);
+        run(options, seed, 1500, seed % 2 == 0);
     }
 }
 
@@ -208,7 +219,24 @@ fn snapshots_of_data_larger_than_memory_show_their_moment() {
             .max_memory(512 << 20)
             .frames(128)
             .chunk_values_over(16 << 10);
-        run(options, seed, 1200);
+        run(options, seed, 1200, true);
+    }
+}
+
+/// Snapshots go on on disk while they are read: after a moment, or when commits need the memory.
+#[test]
+fn snapshots_that_are_settled_show_their_moment() {
+    for seed in 20..26 {
+        let options = Db::builder().chunk_values_over(16 << 10);
+        let options = match seed % 2 {
+            0 => options
+                .max_memory(512 << 20)
+                .frames(128)
+                .settle_snapshots_after(Duration::ZERO),
+            // The versions have 4 MiB.
+            _ => options.max_memory(128 << 20).frames(512),
+        };
+        run(options, seed, 2500, false);
     }
 }
 
@@ -272,7 +300,7 @@ fn sum_of_gets(snapshot: &Snapshot, tables: &[Table; 2]) -> Result<i64, Error> {
 }
 
 /// Ends the writers, also when a check fails.
-struct Stop<'a>(&'a AtomicBool);
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -330,8 +358,9 @@ fn snapshots_beside_writers_see_whole_batches() {
 
 /// Commits get the memory that they need, and snapshots end with an error and no wrong value.
 #[test]
-fn snapshots_end_when_commits_need_the_memory() {
-    let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+fn snapshots_that_may_not_settle_end_when_commits_need_the_memory() {
+    let options = Db::builder().settle_snapshots_after(Duration::MAX);
+    let db = options.max_memory(8 << 20).open_in_memory().unwrap();
     let table = db.table("t").unwrap();
     let put = |number: u32, byte: u8| {
         let value = [byte; 200];

@@ -1,0 +1,66 @@
+//! A snapshot that reads old versions in memory, and may go on on disk (decision 071).
+
+use pando_format::Lsn;
+use pando_sync::atomic::{Ordering, fence};
+use pando_sync::time::{self, Duration};
+use pando_sync::{Arc, Rank, RwLock};
+use pando_versions::Registration;
+
+use crate::kept::settled::Settled;
+
+/// A registered snapshot, and what it reads once it is settled.
+#[derive(Debug)]
+pub(crate) struct Young {
+    registration: Registration,
+    began: time::Instant,
+    /// Set before the registration is ended.
+    settled: RwLock<Option<Arc<Settled>>>,
+}
+
+impl Young {
+    /// Returns a snapshot that is not settled.
+    pub(crate) fn new(registration: Registration) -> Self {
+        Self {
+            registration,
+            began: time::now(),
+            settled: RwLock::new(Rank::Leaf, None),
+        }
+    }
+
+    /// The LSN that it reads at.
+    pub(crate) fn lsn(&self) -> Lsn {
+        self.registration.lsn()
+    }
+
+    /// How long ago it began.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Its registration, which has ended when the snapshot is settled.
+    pub(crate) fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    /// Takes the registration out.
+    pub(crate) fn into_registration(self) -> Registration {
+        self.registration
+    }
+
+    /// Returns what it reads if it is settled. A caller that finds the registration ended asks
+    /// this afterwards, and begins the read again if there is something.
+    pub(crate) fn settled(&self) -> Option<Arc<Settled>> {
+        // Acquire: pairs with what end does with the word of the registration: a caller that has
+        // seen that word sees what was set before.
+        fence(Ordering::Acquire);
+        self.settled.read().clone()
+    }
+
+    /// Makes it read `settled` from now on, and ends its registration.
+    pub(crate) fn settle(&self, settled: Settled) {
+        assert_eq!(settled.lsn(), self.lsn(), "the state of another moment");
+        let before = self.settled.write().replace(Arc::new(settled));
+        assert!(before.is_none(), "a snapshot is settled once");
+        self.registration.end();
+    }
+}
