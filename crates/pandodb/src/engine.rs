@@ -7,7 +7,7 @@ use pando_format::Lsn;
 use pando_pool::PinBudget;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Mutex, Rank, audit};
+use pando_sync::{Arc, Mutex, Rank, audit, thread};
 use pando_wal::Log;
 
 use crate::blobs::room::ChunkRoom;
@@ -17,6 +17,7 @@ use crate::locks::LockTable;
 use crate::options::{Budget, Builder};
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
+use crate::space::keeper::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
@@ -29,6 +30,9 @@ use crate::state::read_requests::Reads;
 use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
+
+/// Pause of a caller that waits for a checkpoint to free blocks.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// One open store. All threads share it; every part synchronizes itself.
 #[derive(Debug)]
@@ -196,16 +200,26 @@ impl Engine {
     }
 
     /// Ends the oldest settled snapshot, to make room on a full disk, unless the options keep it.
-    /// Returns false if there is none.
-    pub(crate) fn end_settled_for_room(&self) -> bool {
+    /// What was retired since the last checkpoint is free after the next one.
+    pub(crate) fn make_room(&self) -> MadeRoom {
         if self.options.keep_settled_snapshots {
-            return false;
+            return MadeRoom::None;
         }
-        let ended = self.kept.end_oldest();
-        if let Some(lsn) = ended {
+        if let Some(lsn) = self.kept.end_oldest() {
             tracing::warn!(%lsn, "a settled snapshot was ended: the disk has no room for it");
+            self.kept.note_checkpoint(self.checkpoint.ask());
+            return MadeRoom::Now;
         }
-        ended.is_some()
+        let is_due = |asked| !self.checkpoint.has_finished(asked);
+        let may_end = !self.store.life.is_checkpoint_stalled() && self.store.check_poison().is_ok();
+        match self.kept.checkpoint_for_room() {
+            Some(asked) if may_end && is_due(asked) => {
+                // Whoever waits asks again at once.
+                thread::park_timeout(PAUSE);
+                MadeRoom::Soon
+            }
+            _ => MadeRoom::None,
+        }
     }
 
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does

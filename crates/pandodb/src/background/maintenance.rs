@@ -54,9 +54,7 @@ impl Engine {
             }
             self.store
                 .space
-                .grow_if_wanted(self.store.committed_blocks(), || {
-                    self.end_settled_for_room()
-                });
+                .grow_if_wanted(self.store.committed_blocks(), || self.make_room());
             self.care_for_versions(&mut care);
             self.locks.care();
             let wanted = self.store.registry.wanted();

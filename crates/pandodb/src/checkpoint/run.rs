@@ -420,7 +420,10 @@ mod tests {
         let before = engine.store.space.blocks();
         let grow = |_| {
             engine.store.space.want(before);
-            engine.store.space.grow_if_wanted(0, || false);
+            engine
+                .store
+                .space
+                .grow_if_wanted(0, || crate::space::keeper::MadeRoom::None);
             Ok(())
         };
         engine.write_cut(&mut files, cut, grow).unwrap();

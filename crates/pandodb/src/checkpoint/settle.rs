@@ -8,7 +8,9 @@
 
 use std::ops::ControlFlow;
 
-use pando_sync::Arc;
+use pando_format::Extent;
+use pando_sync::time::Duration;
+use pando_sync::{Arc, thread};
 use pando_versions::NotExported;
 
 use crate::engine::Engine;
@@ -17,6 +19,9 @@ use crate::kept::cut::KeptHandle;
 use crate::kept::run::{Run, RunWriter};
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
+
+/// Pause of a run that waits for the data file to grow.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Settles the snapshots that are not newer than `cut`. One that cannot be settled stays as it
@@ -40,7 +45,9 @@ impl Engine {
 
     /// Settles `young`. Returns false if it has ended.
     fn settle(&self, young: &Arc<Young>, cut: &KeptHandle) -> Result<bool> {
-        let run = self.write_run(young)?;
+        let Some(run) = self.write_run(young)? else {
+            return Ok(false);
+        };
         // What was exported is right if the registration has not ended since.
         if young.registration().is_ended() {
             return Ok(false);
@@ -51,17 +58,36 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes what batches have replaced since `young`.
-    fn write_run(&self, young: &Young) -> Result<Run> {
+    /// Takes `blocks` blocks of the data file, which may have to grow. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; [`Error::Closed`], [`Error::Poisoned`].
+    fn blocks_for_run(&self, blocks: u32) -> Result<Extent> {
+        let space = &self.store.space;
+        loop {
+            match space.try_take_run(blocks, || self.store.committed_blocks()) {
+                Some(Some(extent)) => return Ok(extent),
+                Some(None) => space.want_run(blocks),
+                None => space.want(blocks.into()),
+            }
+            if space.is_full() {
+                return Err(space.full_error());
+            }
+            self.check_writable()?;
+            thread::park_timeout(PAUSE);
+        }
+    }
+
+    /// Writes what batches have replaced since `young`. Returns None if that has ended.
+    fn write_run(&self, young: &Young) -> Result<Option<Run>> {
         let store = &self.store;
-        let committed = || store.committed_blocks();
         let mut writer = RunWriter::new(&store.device, &store.data, &store.space);
         let mut failed = None;
         let exported = self
             .old_versions
             .versions
             .export(young.lsn(), |tree, key, record| {
-                match writer.push((tree, key), record, committed) {
+                match writer.push((tree, key), record, |blocks| self.blocks_for_run(blocks)) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(error) => {
                         failed = Some(error);
@@ -74,9 +100,10 @@ impl Engine {
             (Err(NotExported::LongKey), None) => Err(Error::Full {
                 what: "keys are too long for their old versions to be written in order".into(),
             }),
-            // Judged by its registration.
-            (Ok(()) | Err(NotExported::Ended | NotExported::Stopped), None) => {
-                writer.finish(committed)
+            (Err(NotExported::Ended | NotExported::Stopped), None) => Ok(None),
+            (Ok(()), None) => {
+                let run = writer.finish(|blocks| self.blocks_for_run(blocks))?;
+                Ok(Some(run))
             }
         }
     }

@@ -4,6 +4,7 @@
 use crate::blobs::value::LargeValue;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::space::keeper::MadeRoom;
 use crate::space::reservations::IdReservation;
 use crate::writes::set::WriteSet;
 
@@ -46,7 +47,7 @@ impl Engine {
                 return Err(self.page_ids_error());
             }
             // A kept checkpoint has a mapping of its own.
-            if !self.end_settled_for_room() {
+            if self.make_room() != MadeRoom::Now {
                 return Err(Error::Full {
                     what: "there is no room for a mapping of more pages; delete keys or make room"
                         .into(),

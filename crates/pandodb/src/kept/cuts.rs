@@ -53,6 +53,8 @@ struct State {
     settling: Settling,
     /// When a snapshot could not be settled.
     failed: Option<time::Instant>,
+    /// Number of the checkpoint that was asked for when one was ended for room.
+    for_room: Option<u64>,
 }
 
 impl State {
@@ -253,6 +255,16 @@ impl KeptCuts {
                 return Some(oldest.lsn());
             }
         }
+    }
+
+    /// Notes that checkpoint `asked` frees what the end of one has left to it.
+    pub(crate) fn note_checkpoint(&self, asked: u64) {
+        self.state.lock().for_room = Some(asked);
+    }
+
+    /// Returns the number of the last [`KeptCuts::note_checkpoint`].
+    pub(crate) fn checkpoint_for_room(&self) -> Option<u64> {
+        self.state.lock().for_room
     }
 
     /// Ends all of them.

@@ -83,19 +83,20 @@ impl RunWriter {
         }
     }
 
-    /// Appends an entry. `committed` returns how many blocks dirty pages need. Blocks for writes.
+    /// Appends an entry. `allocate` returns a run of that many blocks, which the run frees. Blocks
+    /// for writes.
     ///
     /// # Errors
-    /// [`Error::Full`] when no blocks are free without a longer file.
+    /// [`Error::Io`]; those of `allocate`.
     pub(crate) fn push(
         &mut self,
         (tree, key): (TreeId, &[u8]),
         record: &[u8],
-        committed: impl Fn() -> u64,
+        allocate: impl FnOnce(u32) -> Result<Extent>,
     ) -> Result<()> {
         let bytes = HEAD_BYTES + key.len() + record.len();
         if self.filled > 0 && self.filled + bytes > PAGE_BYTES {
-            self.write_page(committed)?;
+            self.write_page(allocate)?;
         }
         if self.filled == 0 {
             self.first = (tree, key.into());
@@ -118,16 +119,14 @@ impl RunWriter {
     }
 
     /// Writes the entries of the buffer.
-    fn write_page(&mut self, committed: impl Fn() -> u64) -> Result<()> {
+    fn write_page(&mut self, allocate: impl FnOnce(u32) -> Result<Extent>) -> Result<()> {
         let RunFile {
             data, space, pages, ..
         } = &mut self.file;
         let block_bytes = space.block_bytes();
         let stored = (self.filled as u64).next_multiple_of(block_bytes);
         let blocks = u32_of(stored / block_bytes);
-        let Some(Some(extent)) = space.try_take_run(blocks, committed) else {
-            return Err(space.full_error());
-        };
+        let extent = allocate(blocks)?;
         let (tree, key) = std::mem::replace(&mut self.first, (TreeId(0), Box::default()));
         pages.push(RunPage {
             tree,
@@ -147,9 +146,9 @@ impl RunWriter {
     ///
     /// # Errors
     /// As [`RunWriter::push`].
-    pub(crate) fn finish(mut self, committed: impl Fn() -> u64) -> Result<Run> {
+    pub(crate) fn finish(mut self, allocate: impl FnOnce(u32) -> Result<Extent>) -> Result<Run> {
         if self.filled > 0 {
-            self.write_page(committed)?;
+            self.write_page(allocate)?;
         }
         Ok(Run {
             file: self.file,

@@ -109,7 +109,10 @@ mod tests {
             let block = engine.store.space.block_bytes();
             let first = engine.store.space.blocks();
             engine.store.space.want(first);
-            engine.store.space.grow_if_wanted(0, || false);
+            engine
+                .store
+                .space
+                .grow_if_wanted(0, || crate::space::keeper::MadeRoom::None);
             thread::scope(|scope| {
                 for number in 0..8 {
                     let engine = &engine;

@@ -74,6 +74,17 @@ pub(crate) struct SpaceKeeper {
     pieces: Mutex<Survey>,
 }
 
+/// What has been done for room on a full disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MadeRoom {
+    /// Blocks were freed that somebody could do without.
+    Now,
+    /// A checkpoint that frees blocks is running, or will soon.
+    Soon,
+    /// There is nothing to be done.
+    None,
+}
+
 /// While this exists, everything is allocated at the lowest place.
 #[derive(Debug)]
 pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
@@ -345,8 +356,8 @@ impl SpaceKeeper {
 
     /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
     /// recovery, later the maintenance thread. If the disk is full, `make_room` is called, which
-    /// frees blocks that somebody can do without, or returns false. Blocks.
-    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> bool) {
+    /// may free blocks that somebody can do without. Blocks.
+    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> MadeRoom) {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
         let _sizing = self.sizing.lock();
@@ -400,17 +411,22 @@ impl SpaceKeeper {
         self.waiters.notify_all();
     }
 
-    /// Calls `make_room` until `wanted` blocks can be reserved, or once if a `run` of blocks is
-    /// wanted. Notes whether the disk is full.
+    /// Calls `make_room` until `wanted` blocks can be reserved, or until it has made some if a
+    /// `run` of blocks is wanted. Notes whether the disk is full: if room is to come, it is not.
     fn make_room_on_full_disk(
         &self,
         (wanted, run): (u64, u64),
         committed: u64,
-        mut make_room: impl FnMut() -> bool,
+        mut make_room: impl FnMut() -> MadeRoom,
     ) {
+        let is_short = || !self.has_available(wanted, committed);
         let mut is_full = true;
-        while is_full && (run > 0 || !self.has_available(wanted, committed)) && make_room() {
-            is_full = run == 0 && !self.has_available(wanted, committed);
+        while is_full && (run > 0 || is_short()) {
+            is_full = match make_room() {
+                MadeRoom::Now => run == 0 && is_short(),
+                MadeRoom::Soon => false,
+                MadeRoom::None => break,
+            };
         }
         self.set_full(is_full);
     }

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use fastrand::Rng;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
+use pando_sync::time::Duration;
 use pandodb::{
     Batch, ConflictKind, Db, Error, Isolation, Table, Transaction, TransactionOptions, WriteOptions,
 };
@@ -353,6 +354,7 @@ fn large_transactions_beside_others_end() {
 #[test]
 fn a_snapshot_that_ended_elsewhere_is_no_reason_to_repeat() {
     let options = Db::builder().max_memory(16 << 20).page_size(4096);
+    let options = options.settle_snapshots_after(Duration::MAX);
     let db = options.open_in_memory().unwrap();
     let table = db.table("t").unwrap();
     fill(&table, 0..20_000, |number| (number.to_be_bytes(), [7; 100]));
