@@ -5,7 +5,7 @@ use pando_sync::time::Duration;
 
 use crate::error::Result;
 use crate::kv_record::kv_record;
-use crate::operations::{Operations, Plan};
+use crate::operations::{KvPlan, Operations};
 use crate::options::{KvOptions, Workload};
 use crate::phase::{self, Calls, Done, Kind, Observer, Phase};
 use crate::queue;
@@ -33,7 +33,7 @@ pub fn run(options: &KvOptions, observer: &mut dyn Observer) -> Result<()> {
 }
 
 /// A way of making the calls of a thread; ablations have others.
-pub(crate) trait Way: Sync {
+pub(crate) trait CallWay: Sync {
     /// State that a thread keeps from call to call.
     type State: Default + Send;
 
@@ -49,7 +49,7 @@ pub(crate) trait Way: Sync {
 /// Makes the calls and nothing else.
 pub(crate) struct Plainly;
 
-impl Way for Plainly {
+impl CallWay for Plainly {
     type State = ();
 
     fn call(
@@ -63,13 +63,13 @@ impl Way for Plainly {
 }
 
 /// The calls of a thread, made in a way.
-struct Called<'a, W: Way> {
+struct Called<'a, W: CallWay> {
     operations: Operations<'a>,
     way: &'a W,
     state: W::State,
 }
 
-impl<W: Way> Calls for Called<'_, W> {
+impl<W: CallWay> Calls for Called<'_, W> {
     fn call(&mut self, limit: u64) -> Result<Option<Done>> {
         self.way.call(&mut self.state, &mut self.operations, limit)
     }
@@ -91,7 +91,7 @@ pub(crate) fn run_one(
     workload: Workload,
     store: &Store,
     values: &Values,
-    way: &impl Way,
+    way: &impl CallWay,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
     // A fill starts from an empty table, so that each fill in a list measures the same.
@@ -103,7 +103,7 @@ pub(crate) fn run_one(
         true => store.fresh_start(options)?,
         false => options.num,
     };
-    let plan = CachePadded(Plan::new(
+    let plan = CachePadded(KvPlan::new(
         options,
         workload,
         &store.table,
@@ -120,12 +120,12 @@ pub(crate) fn run_one(
 /// Runs one workload on `plans`, which differ only in their handles: a thread uses the plan at its
 /// index, modulo their number.
 pub(crate) fn measure(
-    plans: &[CachePadded<Plan<'_>>],
+    plans: &[CachePadded<KvPlan<'_>>],
     store: &Store,
-    way: &impl Way,
+    way: &impl CallWay,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
-    let plan: &Plan<'_> = &plans[0];
+    let plan: &KvPlan<'_> = &plans[0];
     let (options, workload) = (plan.options, plan.workload);
     let phase = Phase {
         name: workload.name(),

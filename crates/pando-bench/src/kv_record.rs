@@ -3,7 +3,7 @@
 use pando_stats::Ticker;
 
 use crate::measured::Measured;
-use crate::operations::Plan;
+use crate::operations::KvPlan;
 use crate::options::Workload;
 use crate::record::Record;
 use crate::store::Store;
@@ -27,7 +27,7 @@ fn reads_keys(workload: Workload) -> bool {
 
 /// Returns the record of `plan`, run on `store`.
 pub(crate) fn kv_record(
-    plan: &Plan<'_>,
+    plan: &KvPlan<'_>,
     store: &Store,
     measured: &Measured,
     counted: &pando_stats::Totals,

@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 256;
 
 /// State that all threads share.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct KvPlan<'a> {
     pub(crate) options: &'a KvOptions,
     pub(crate) workload: Workload,
     /// The only table of the store.
@@ -42,7 +42,7 @@ pub(crate) struct Plan<'a> {
 #[derive(Debug)]
 pub(crate) struct Operations<'a> {
     /// Shared by all threads.
-    pub(crate) plan: &'a Plan<'a>,
+    pub(crate) plan: &'a KvPlan<'a>,
     /// It is the companion thread, whose operations are not counted.
     beside: bool,
     /// The thread's own sequence of random numbers.
@@ -67,7 +67,7 @@ pub(crate) struct Operations<'a> {
     last: Option<Vec<u8>>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> KvPlan<'a> {
     /// Inserted keys get numbers from `fresh_start` on.
     pub(crate) fn new(
         options: &'a KvOptions,
@@ -161,7 +161,7 @@ impl<'a> Operations<'a> {
     }
 
     /// Returns the calls of thread `thread`; the companion thread comes after the counted ones.
-    pub(crate) fn new(plan: &'a Plan<'a>, thread: usize) -> Self {
+    pub(crate) fn new(plan: &'a KvPlan<'a>, thread: usize) -> Self {
         let stream = (plan.workload as u64) << 32 | thread as u64;
         let buffer = || Vec::with_capacity(BUFFER_BYTES);
         Self {
@@ -379,7 +379,7 @@ impl<'a> Operations<'a> {
 
 /// Checks that `value` was written for key `number`, in any version.
 pub(crate) fn check_value(
-    plan: &Plan<'_>,
+    plan: &KvPlan<'_>,
     number: u64,
     value: &[u8],
     scratch: &mut Vec<u8>,

@@ -14,7 +14,7 @@ use pandodb::{Batch, Db, Iter, Table, ValueStream, WriteOptions};
 
 use crate::error::Result;
 use crate::kv_record::kv_record;
-use crate::operations::{Plan, check_value};
+use crate::operations::{KvPlan, check_value};
 use crate::options::KvOptions;
 use crate::phase::{self, Calls, Done, Observer, Phase};
 use crate::record::Record;
@@ -43,7 +43,7 @@ pub(crate) fn run(
 ) -> Result<Record> {
     let table = &store.table;
     store.db.clear_tables(&[table])?;
-    let plan = Plan::new(options, Workload::Queue, table, values, 0);
+    let plan = KvPlan::new(options, Workload::Queue, table, values, 0);
     fill(&plan)?;
     let old_table = match options.old_reader {
         true => Some(old_table(&plan, store)?),
@@ -114,7 +114,7 @@ fn last_to_first(parts: &[Part]) -> Option<f64> {
     Some(last / mean(&parts[..fifth])?)
 }
 
-impl Plan<'_> {
+impl KvPlan<'_> {
     /// Returns the number of pops in the whole run.
     fn pops(&self) -> u64 {
         self.options.ops.unwrap_or(self.options.num)
@@ -122,7 +122,7 @@ impl Plan<'_> {
 }
 
 /// Pushes the entries that the queue keeps.
-fn fill(plan: &Plan<'_>) -> Result<()> {
+fn fill(plan: &KvPlan<'_>) -> Result<()> {
     let (mut key, mut value, mut batch) = (Vec::new(), Vec::new(), Batch::new());
     for number in 0..plan.options.queue_length {
         plan.keys.write(number, &mut key);
@@ -136,7 +136,7 @@ fn fill(plan: &Plan<'_>) -> Result<()> {
     Ok(plan.table.db().write(&mut batch, WriteOptions::default())?)
 }
 
-fn old_value(plan: &Plan<'_>) -> Vec<u8> {
+fn old_value(plan: &KvPlan<'_>) -> Vec<u8> {
     let values = Values::new(OLD_BYTES, 1.0, plan.options.seed);
     let mut value = Vec::new();
     values.write(0, 0, &mut value);
@@ -144,7 +144,7 @@ fn old_value(plan: &Plan<'_>) -> Vec<u8> {
 }
 
 /// Creates a table with a value in chunks.
-fn old_table(plan: &Plan<'_>, store: &Store) -> Result<Table> {
+fn old_table(plan: &KvPlan<'_>, store: &Store) -> Result<Table> {
     let table = store.db.table(OLD_TABLE)?;
     table.put(OLD_KEY, &old_value(plan))?;
     Ok(table)
@@ -160,7 +160,7 @@ struct Old<'a> {
 }
 
 impl<'a> Old<'a> {
-    fn new(plan: &Plan<'a>, table: &Table) -> Result<Self> {
+    fn new(plan: &KvPlan<'a>, table: &Table) -> Result<Self> {
         let mut iter = plan.table.iter();
         let first = iter.next().transpose()?;
         let stream = table.get_reader(OLD_KEY)?;
@@ -178,7 +178,7 @@ impl<'a> Old<'a> {
     }
 
     /// Continues to read where it stopped.
-    fn end(mut self, plan: &Plan<'_>) -> Result<()> {
+    fn end(mut self, plan: &KvPlan<'_>) -> Result<()> {
         let mut value = vec![0; self.expected.len()];
         let bytes = self.stream.read_at(0, &mut value)?;
         if bytes != value.len() || value != self.expected {
@@ -228,7 +228,7 @@ impl Part {
 
 /// The calls of the only thread: each is a push and a pop, timed by the pop.
 struct Queue<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a KvPlan<'a>,
     db: &'a Db,
     path: Option<&'a Path>,
     old: Option<Old<'a>>,

@@ -46,7 +46,7 @@ struct ThreadQueue {
 }
 
 #[derive(Debug, Default)]
-struct Requests {
+struct PoolQueue {
     queue: Mutex<ThreadQueue>,
     /// Notified when `queue` gets a request, or the pool stops.
     filled: Condvar,
@@ -55,7 +55,7 @@ struct Requests {
 /// The threads of one device. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    requests: Arc<Requests>,
+    requests: Arc<PoolQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_max: usize,
     fork: Arc<ForkGuard>,
@@ -140,7 +140,7 @@ impl Drop for PreadChannel {
     }
 }
 
-impl Requests {
+impl PoolQueue {
     fn push(&self, request: ThreadRequest) {
         let mut queue = self.queue.lock();
         queue.requests.push_back(request);

@@ -178,7 +178,7 @@ pub fn run(plan: &KillPlan) -> Result<KillCounts> {
     Ok(counts)
 }
 
-type Remains = (Vec<State>, BTreeMap<Key, u64>);
+type StatesFound = (Vec<State>, BTreeMap<Key, u64>);
 
 fn kill_once(
     plan: &KillPlan,
@@ -187,7 +187,7 @@ fn kill_once(
     shared: &BTreeMap<Key, u64>,
     random: &mut Random,
     counts: &mut KillCounts,
-) -> Result<Remains> {
+) -> Result<StatesFound> {
     let log = plan.directory.with_extension("stderr");
     let began = time::now();
     let mut server = Server::start(plan, &log)?;
@@ -206,12 +206,12 @@ fn kill_once(
                 let random = Random::new(plan.seed).part(number * 1000 + thread as u64);
                 let history = History::new(thread, state.clone());
                 let round = &round;
-                scope.spawn(move || Worker::new(round, history, random)?.work())
+                scope.spawn(move || RoundClient::new(round, history, random)?.work())
             })
             .collect();
         thread::sleep(Duration::from_millis(30 + random.below(700)));
         let alive = matches!(server.process.try_wait(), Ok(None));
-        // Release: pairs with the Acquire in Worker::work.
+        // Release: pairs with the Acquire in RoundClient::work.
         round.killed.store(true, Ordering::Release);
         let killed = server.process.kill();
         let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
@@ -242,7 +242,7 @@ fn verify(
     histories: &[History],
     shared: &BTreeMap<Key, u64>,
     counts: &mut KillCounts,
-) -> Result<Remains> {
+) -> Result<StatesFound> {
     let began = time::now();
     let server = Server::start(plan, log)?;
     counts.note_start(began.elapsed());
@@ -328,7 +328,7 @@ fn read_own(client: &mut Client, thread: usize) -> Result<State> {
 }
 
 /// One client of a round.
-struct Worker<'r> {
+struct RoundClient<'r> {
     round: &'r Round,
     client: Client,
     history: History,
@@ -339,7 +339,7 @@ struct Worker<'r> {
 /// A reply, or `None` if the connection has ended.
 type Answer<T> = Result<Option<T>>;
 
-impl<'r> Worker<'r> {
+impl<'r> RoundClient<'r> {
     fn new(round: &'r Round, history: History, random: Random) -> Result<Self> {
         Ok(Self {
             round,

@@ -11,7 +11,7 @@ use pando_sync::{Arc, Condvar, Mutex, thread};
 const STEPS: u32 = 600;
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Completion {
     done: Mutex<bool>,
     changed: Condvar,
 }
@@ -19,13 +19,13 @@ struct Shared {
 /// Aborts the process with a message, unless it is dropped in time.
 #[derive(Debug)]
 pub struct Watchdog {
-    shared: Arc<Shared>,
+    shared: Arc<Completion>,
 }
 
 impl Watchdog {
     /// Starts to watch the work that `what` describes.
     pub fn new(limit: Duration, what: String) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Completion::default());
         let seen = shared.clone();
         thread::spawn(move || {
             let (step, mut left) = (limit / STEPS, STEPS);

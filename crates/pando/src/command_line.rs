@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Show figures of a store that no process has open.
     Stat(StatFlags),
     /// Check every checksum and structure of a store; changes nothing.
-    Verify(Target),
+    Verify(StoreArgs),
     /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
     #[command(after_help = TOP_HELP)]
     Top(TopFlags),
@@ -56,7 +56,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct StoreArgs {
     /// Directory of the store.
     pub(crate) dir: PathBuf,
     /// Print JSON on standard output.
@@ -67,7 +67,7 @@ pub(crate) struct Target {
 #[derive(Debug, Args)]
 pub(crate) struct StatFlags {
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) target: StoreArgs,
     /// Add pages, fill and keys of each level of each table, and its leaves by fill.
     #[arg(long)]
     pub(crate) tree: bool,
@@ -98,7 +98,7 @@ pub(crate) struct TopFlags {
 #[derive(Debug, Args)]
 pub(crate) struct CompactFlags {
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) target: StoreArgs,
     /// Memory budget [default: 1g, or half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_memory: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) struct CompactFlags {
 #[derive(Debug, Args)]
 pub(crate) struct SalvageFlags {
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) target: StoreArgs,
     /// Directory of the new store: empty or absent.
     pub(crate) new: PathBuf,
     /// Memory budget of the new store [default: 1g, or a quarter of the memory of machine or

@@ -3,7 +3,7 @@
 use pandodb::{Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::command_line::{StatFlags, Target};
+use crate::command_line::{StatFlags, StoreArgs};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -32,7 +32,7 @@ pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
 }
 
 /// Checks a store that no process has open. Damage is printed, and is a failure as well.
-pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
+pub(crate) fn verify(target: &StoreArgs) -> Result<(), Failure> {
     check_directory(target)?;
     let mut progress = Progress::new();
     let checked = pandodb::verify(&target.dir, |done, all| {
@@ -80,7 +80,7 @@ pub(crate) fn verify(target: &Target) -> Result<(), Failure> {
 }
 
 /// Refuses a path that is no directory.
-pub(crate) fn check_directory(target: &Target) -> Result<(), Failure> {
+pub(crate) fn check_directory(target: &StoreArgs) -> Result<(), Failure> {
     let dir = target.dir.display();
     if target.dir.is_dir() {
         return Ok(());

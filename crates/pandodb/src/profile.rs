@@ -235,9 +235,9 @@ impl fmt::Display for Profile {
 
 /// Restores the thread's state before a [`profiled`] call, also if the call panics. Holds the outer
 /// profile.
-struct Opened(Option<Profile>);
+struct OuterProfile(Option<Profile>);
 
-impl Opened {
+impl OuterProfile {
     fn new() -> Self {
         if Sampled::all(true) {
             return Self(OPEN.take());
@@ -246,7 +246,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OuterProfile {
     fn drop(&mut self) {
         if self.0.is_none() {
             Sampled::all(false);
@@ -273,7 +273,7 @@ impl Drop for Opened {
 /// # }
 /// ```
 pub fn profiled<R>(f: impl FnOnce() -> R) -> (R, Profile) {
-    let mut opened = Opened::new();
+    let mut opened = OuterProfile::new();
     OPEN.set(Some(Profile::default()));
     let begun = time::now();
     let result = f();

@@ -72,9 +72,9 @@ fn run_alone(
     state: &State,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    let mut boxed = Built::new(boxed(state.blocks), state)?;
-    let mut direct = Built::new(called_directly(state.blocks), state)?;
-    let mut ours = Built::new(ours(state.blocks), state)?;
+    let mut boxed = FilledAllocator::new(boxed(state.blocks), state)?;
+    let mut direct = FilledAllocator::new(called_directly(state.blocks), state)?;
+    let mut ours = FilledAllocator::new(ours(state.blocks), state)?;
     for threads in &alone.threads {
         let mut turn = |index: usize, _: &mut dyn Observer| match index {
             BOXED => boxed.measure(alone, state, *threads),
@@ -107,13 +107,13 @@ fn run_overwrites(
 }
 
 /// An allocator in a state, which each turn leaves as full as it was.
-struct Built<A> {
+struct FilledAllocator<A> {
     allocator: A,
     /// Blocks that a turn may free.
     sample: Vec<u32>,
 }
 
-impl<A: Allocator> Built<A> {
+impl<A: Allocator> FilledAllocator<A> {
     fn new(allocator: A, state: &State) -> Result<Self> {
         let sample = state.build(&allocator)?;
         Ok(Self { allocator, sample })

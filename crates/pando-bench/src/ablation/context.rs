@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 
 use crate::error::{Error, Result};
-use crate::kv::Way;
+use crate::kv::CallWay;
 use crate::operations::Operations;
 use crate::phase::{Calls, Done};
 use pando_device::IoBuf;
@@ -98,7 +98,7 @@ pub(super) struct WithContext<'a> {
     pub(super) built: &'a Built,
 }
 
-impl Way for WithContext<'_> {
+impl CallWay for WithContext<'_> {
     type State = Option<Context>;
 
     fn call(

@@ -17,7 +17,7 @@ pub(super) const TICKED: usize = 8;
 pub(super) const TICKERS: usize = 128;
 
 /// Counters to which all threads add.
-pub(super) trait Counters: Sync {
+pub(super) trait SharedCounters: Sync {
     /// Adds `count` to word `word`.
     fn add(&self, word: usize, count: u64);
 
@@ -25,7 +25,7 @@ pub(super) trait Counters: Sync {
     fn add_sums(&self, sums: &mut [u64]);
 }
 
-impl<const WORDS: usize> Counters for CoreWords<WORDS> {
+impl<const WORDS: usize> SharedCounters for CoreWords<WORDS> {
     #[inline]
     fn add(&self, word: usize, count: u64) {
         CoreWords::add(self, word, count);
@@ -47,7 +47,7 @@ impl Global {
     }
 }
 
-impl Counters for Global {
+impl SharedCounters for Global {
     #[inline]
     fn add(&self, word: usize, count: u64) {
         // Relaxed: counters order nothing.
@@ -147,7 +147,7 @@ impl ThreadLocal {
     }
 }
 
-impl Counters for ThreadLocal {
+impl SharedCounters for ThreadLocal {
     #[inline]
     fn add(&self, word: usize, count: u64) {
         let block = match OWN.get() {
@@ -172,14 +172,14 @@ impl Counters for ThreadLocal {
 
 /// The ways to count, in the order of their reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CountingWay {
     Global,
     ThreadLocal,
     CoreLocal,
     CoreLocalRseq,
 }
 
-impl Way {
+impl CountingWay {
     pub(super) const ALL: [Self; 4] = [
         Self::Global,
         Self::ThreadLocal,
@@ -219,23 +219,23 @@ pub(super) trait Work {
     type Output;
 
     /// Does the work with these counters.
-    fn run(self, counters: &impl Counters) -> Self::Output;
+    fn run(self, counters: &impl SharedCounters) -> Self::Output;
 }
 
 /// Does `work` with new counters of `WORDS` words.
 ///
 /// # Errors
 /// When the system refuses address space.
-pub(super) fn with<const WORDS: usize, W: Work>(way: Way, work: W) -> Result<W::Output> {
+pub(super) fn with<const WORDS: usize, W: Work>(way: CountingWay, work: W) -> Result<W::Output> {
     let core_words = |addition| {
         CoreWords::<WORDS>::new("core-local", addition)
             .map_err(|error| Error::option("variant", format!("mapping counters: {error}")))
     };
     Ok(match way {
-        Way::Global => work.run(&Global::new(WORDS)),
-        Way::ThreadLocal => work.run(&ThreadLocal::new(WORDS)),
-        Way::CoreLocal => work.run(&core_words(Addition::Atomic)?),
-        Way::CoreLocalRseq => work.run(&core_words(Addition::Best)?),
+        CountingWay::Global => work.run(&Global::new(WORDS)),
+        CountingWay::ThreadLocal => work.run(&ThreadLocal::new(WORDS)),
+        CountingWay::CoreLocal => work.run(&core_words(Addition::Atomic)?),
+        CountingWay::CoreLocalRseq => work.run(&core_words(Addition::Best)?),
     })
 }
 
@@ -250,7 +250,7 @@ mod tests {
     impl Work for Count {
         type Output = Vec<u64>;
 
-        fn run(self, counters: &impl Counters) -> Vec<u64> {
+        fn run(self, counters: &impl SharedCounters) -> Vec<u64> {
             for _ in 0..2 {
                 thread::scope(|scope| {
                     let count = || (0..3000).for_each(|at| counters.add(at % 3, 2));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn no_way_loses_what_threads_have_counted_that_ended() {
-        for way in Way::ALL {
+        for way in CountingWay::ALL {
             let sums = with::<4, _>(way, Count).unwrap();
             assert_eq!(sums, [16_000, 16_000, 16_000, 0], "{way:?}");
         }

@@ -7,7 +7,7 @@
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{audit, thread};
 
-use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
+use super::counters::{CountingWay, SharedCounters, TICKED, TICKERS, Work, with};
 use super::stats::{RECORDER, record};
 
 const CORES: [u32; 3] = [1, 2, 32];
@@ -24,7 +24,7 @@ impl Work for Moving {
     /// Transfers for each operation.
     type Output = f64;
 
-    fn run(self, counters: &impl Counters) -> f64 {
+    fn run(self, counters: &impl SharedCounters) -> f64 {
         // Whose turn it is, of all turns of all cores. Not seen: looked at outside of cores.
         let turn = AtomicU64::new(0);
         let cores = u64::from(self.cores);
@@ -61,7 +61,7 @@ impl Work for Moving {
 fn only_counters_of_all_threads_move_lines() {
     println!("\n| lines moved, by cores | {CORES:?} |\n|---|---|");
     for is_tick in [true, false] {
-        for way in Way::ALL.into_iter().filter(|way| way.is_here()) {
+        for way in CountingWay::ALL.into_iter().filter(|way| way.is_here()) {
             let moved = CORES.map(|cores| {
                 let work = Moving { cores, is_tick };
                 match is_tick {
@@ -74,7 +74,7 @@ fn only_counters_of_all_threads_move_lines() {
             assert_eq!(moved[0], 0.0, "nothing moves on one core");
             match way {
                 // Each addition fetches what another core wrote.
-                Way::Global => assert!(moved[1..].iter().all(|moved| *moved >= 1.0)),
+                CountingWay::Global => assert!(moved[1..].iter().all(|moved| *moved >= 1.0)),
                 _ => assert!(moved.iter().all(|moved| *moved == 0.0), "{way:?}"),
             }
         }

@@ -11,7 +11,7 @@ use super::context::{Built, WithContext};
 use super::options::AblationOptions;
 use super::rounds::{self, Variant};
 use crate::error::Result;
-use crate::kv::{self, Plainly, Way};
+use crate::kv::{self, CallWay, Plainly};
 use crate::options::{KvOptions, Workload};
 use crate::phase::Observer;
 use crate::place::temporary;
@@ -96,7 +96,7 @@ impl Filled {
         options: &KvOptions,
         workload: Workload,
         store: &Store,
-        way: &impl Way,
+        way: &impl CallWay,
         observer: &mut dyn Observer,
     ) -> Result<Record> {
         let mut record = kv::run_one(options, workload, store, &self.values, way, observer)?;

@@ -13,7 +13,7 @@ use crate::phase::{self, Observer, Phase};
 use crate::pool::null::NullChannel;
 use crate::pool::pages::Pages;
 use crate::pool::parking::{Park, Parked, Slots};
-use crate::pool::pending::{Pending, Plan};
+use crate::pool::pending::{Pending, PoolPlan};
 use crate::pool::{PoolOptions, PoolWorkload};
 use crate::record::Record;
 
@@ -179,7 +179,7 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
     };
     let page_size = below.check()?;
     let pages = Pages::new(&below, page_size, PoolWorkload::Null, observer)?;
-    let plan = Plan {
+    let plan = PoolPlan {
         workload: PoolWorkload::Null,
         pages: &pages,
         pages_count: below.pages(),
@@ -209,7 +209,7 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
 
 fn measure<P: Park>(
     options: &AblationOptions,
-    plan: &Plan<'_>,
+    plan: &PoolPlan<'_>,
     parking: impl Fn() -> P + Sync,
     allocations_per_op: f64,
     observer: &mut dyn Observer,

@@ -16,7 +16,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Mutex, Rank, thread};
 
-use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
+use super::counters::{CountingWay, SharedCounters, TICKED, TICKERS, Work, with};
 use super::options::AblationOptions;
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -39,7 +39,7 @@ const QUERY_CALLS: usize = 20;
 const CLOCK_CALLS: usize = 1000;
 
 /// Runs a turn with `live` threads.
-pub(super) fn query(options: &AblationOptions, way: Way, threads: usize) -> Result<Record> {
+pub(super) fn query(options: &AblationOptions, way: CountingWay, threads: usize) -> Result<Record> {
     let asking = Asking {
         live: threads,
         queries: match options.duration {
@@ -99,7 +99,7 @@ impl Queried {
 impl Work for Asking {
     type Output = Result<Queried>;
 
-    fn run(self, counters: &impl Counters) -> Self::Output {
+    fn run(self, counters: &impl SharedCounters) -> Self::Output {
         let is_over = AtomicBool::new(false);
         let start = Mutex::new(Rank::Caller, ());
         thread::scope(|scope| {
@@ -140,7 +140,7 @@ impl Work for Asking {
 
 /// Ticks once to be known, and from the start on ticks and sleeps until it is over. Returns how
 /// often it ticked.
-fn live(counters: &impl Counters, start: &Mutex<()>, is_over: &AtomicBool) -> u64 {
+fn live(counters: &impl SharedCounters, start: &Mutex<()>, is_over: &AtomicBool) -> u64 {
     counters.add(0, 1);
     let mut ticks = 1;
     drop(start.lock());
@@ -156,7 +156,7 @@ fn live(counters: &impl Counters, start: &Mutex<()>, is_over: &AtomicBool) -> u6
 }
 
 impl Asking {
-    fn ask(&self, counters: &impl Counters) -> Result<Queried> {
+    fn ask(&self, counters: &impl SharedCounters) -> Result<Queried> {
         let clock = least_of(CLOCK_CALLS, || ());
         let fastest = least_of(QUERY_CALLS, || {
             let mut sums = [0; TICKERS];

@@ -35,13 +35,13 @@ impl Variant {
 }
 
 /// Measures the variant with this index once.
-pub(super) type Turn<'a> = dyn FnMut(usize, &mut dyn Observer) -> Result<Record> + 'a;
+pub(super) type Measurement<'a> = dyn FnMut(usize, &mut dyn Observer) -> Result<Record> + 'a;
 
 /// Runs the turns of all variants, and reports each variant.
 pub(super) fn run(
     options: &AblationOptions,
     variants: &[Variant],
-    turn: &mut Turn<'_>,
+    turn: &mut Measurement<'_>,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let mut turns: Vec<Vec<Record>> = variants.iter().map(|_| Vec::new()).collect();

@@ -14,7 +14,7 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
-use super::counters::{Counters, TICKED, TICKERS, Way, Work, with};
+use super::counters::{CountingWay, SharedCounters, TICKED, TICKERS, Work, with};
 use super::options::AblationOptions;
 use super::queries;
 use super::rounds::{self, Variant};
@@ -30,8 +30,14 @@ const THREADS: [usize; 3] = [1, 2, 32];
 const LIVE: [usize; 4] = [1, 64, 1024, 4096];
 
 pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Result<()> {
-    let ways: Vec<Way> = Way::ALL.into_iter().filter(|way| way.is_here()).collect();
-    for way in Way::ALL.into_iter().filter(|way| !ways.contains(way)) {
+    let ways: Vec<CountingWay> = CountingWay::ALL
+        .into_iter()
+        .filter(|way| way.is_here())
+        .collect();
+    for way in CountingWay::ALL
+        .into_iter()
+        .filter(|way| !ways.contains(way))
+    {
         let (name, about) = way.names();
         observer.note(&format!("absent on this machine: {name} ({about})"));
     }
@@ -39,7 +45,7 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
         true => defaults.to_vec(),
         false => options.threads.clone(),
     };
-    type Turn = fn(&AblationOptions, Way, usize) -> Result<Record>;
+    type Turn = fn(&AblationOptions, CountingWay, usize) -> Result<Record>;
     let workloads: [(Turn, &[usize]); 3] = [
         (tick, &THREADS),
         (measure, &THREADS),
@@ -56,8 +62,8 @@ pub(super) fn run(options: &AblationOptions, observer: &mut dyn Observer) -> Res
 }
 
 /// The last one is the product's.
-fn variants(ways: &[Way]) -> Vec<Variant> {
-    let variant = |(index, way): (usize, &Way)| {
+fn variants(ways: &[CountingWay]) -> Vec<Variant> {
+    let variant = |(index, way): (usize, &CountingWay)| {
         let (name, about) = way.names();
         Variant {
             name,
@@ -110,7 +116,7 @@ struct Ticking {
 impl Work for Ticking {
     type Output = (Duration, Duration, u64);
 
-    fn run(self, counters: &impl Counters) -> Self::Output {
+    fn run(self, counters: &impl SharedCounters) -> Self::Output {
         let (used, elapsed) = on_threads(self.threads, || {
             turns(self.each, |word| counters.add(word, 1));
         });
@@ -129,7 +135,7 @@ struct Measuring {
 impl Work for Measuring {
     type Output = (Duration, Duration, u64);
 
-    fn run(self, counters: &impl Counters) -> Self::Output {
+    fn run(self, counters: &impl SharedCounters) -> Self::Output {
         let (used, elapsed) = on_threads(self.threads, || {
             for number in 0..self.each {
                 // From 1 to 17 microseconds.
@@ -144,12 +150,12 @@ impl Work for Measuring {
 
 /// Adds `value` to a histogram, as the product does.
 #[inline(always)]
-pub(super) fn record(counters: &impl Counters, value: u64) {
+pub(super) fn record(counters: &impl SharedCounters, value: u64) {
     counters.add(bucket_of(value), 1);
     counters.add(BUCKETS, value);
 }
 
-fn tick(options: &AblationOptions, way: Way, threads: usize) -> Result<Record> {
+fn tick(options: &AblationOptions, way: CountingWay, threads: usize) -> Result<Record> {
     let each = (options.num() / threads as u64).next_multiple_of(TICKED as u64);
     let (used, elapsed, counted) = with::<TICKERS, _>(way, Ticking { threads, each })?;
     let ops = each * threads as u64;
@@ -191,7 +197,7 @@ fn lock_add(threads: usize, each: u64) -> Duration {
     on_threads(threads, count).0
 }
 
-fn measure(options: &AblationOptions, way: Way, threads: usize) -> Result<Record> {
+fn measure(options: &AblationOptions, way: CountingWay, threads: usize) -> Result<Record> {
     let each = options.num().div_ceil(threads as u64);
     let (used, elapsed, counted) = with::<RECORDER, _>(way, Measuring { threads, each })?;
     let ops = each * threads as u64;

@@ -62,7 +62,7 @@ pub(crate) fn run(
             .map(|(index, held)| {
                 let waiting = &waiting;
                 scope.spawn(move || {
-                    let mut turns = Turns {
+                    let mut turns = BatchTurns {
                         allocator,
                         is_fragmented: !held.is_empty(),
                         held,
@@ -110,7 +110,7 @@ impl Timed {
     }
 }
 
-struct Turns<'a, A> {
+struct BatchTurns<'a, A> {
     allocator: &'a A,
     is_fragmented: bool,
     /// Blocks that may be freed.
@@ -121,7 +121,7 @@ struct Turns<'a, A> {
     taken: [u32; BATCH],
 }
 
-impl<A: Allocator> Turns<'_, A> {
+impl<A: Allocator> BatchTurns<'_, A> {
     fn fill(&mut self) -> Result<()> {
         if !self.is_fragmented {
             for _ in 0..HELD {

@@ -18,7 +18,7 @@ use crate::random::Random;
 
 /// State that all threads share.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct DevicePlan<'a> {
     pub(crate) options: &'a DeviceOptions,
     pub(crate) workload: DeviceWorkload,
     /// Was filled before the first workload; opened for direct I/O.
@@ -39,7 +39,7 @@ struct Slot {
 /// The requests of one thread.
 #[derive(Debug)]
 pub(super) struct Requests<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a DevicePlan<'a>,
     channel: AnyChannel,
     /// Indexed by tag.
     slots: Vec<Slot>,
@@ -55,7 +55,7 @@ pub(super) struct Requests<'a> {
 
 impl<'a> Requests<'a> {
     pub(super) fn new(
-        plan: &'a Plan<'a>,
+        plan: &'a DevicePlan<'a>,
         mut channel: AnyChannel,
         region: Range<u64>,
         thread: usize,

@@ -4,7 +4,7 @@ use pando_device::{AnyDevice, ChannelOptions, Device, File};
 
 use super::file;
 use super::options::DeviceOptions;
-use super::requests::{Plan, Requests};
+use super::requests::{DevicePlan, Requests};
 use crate::error::{Error, Result};
 use crate::phase::{self, Measured, Observer, Phase};
 use crate::place::Place;
@@ -28,7 +28,7 @@ pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
     )?;
     let file = file::open(&place.device, options, observer)?;
     for workload in &options.workloads {
-        let plan = Plan {
+        let plan = DevicePlan {
             options,
             workload: *workload,
             file: &file,
@@ -43,7 +43,7 @@ pub fn run(options: &DeviceOptions, observer: &mut dyn Observer) -> Result<()> {
 
 /// Runs the workload of `plan`.
 pub(crate) fn run_one(
-    plan: &Plan<'_>,
+    plan: &DevicePlan<'_>,
     device: &AnyDevice,
     observer: &mut dyn Observer,
 ) -> Result<Record> {
@@ -71,7 +71,7 @@ pub(crate) fn run_one(
     Ok(record(plan, device, &measured))
 }
 
-fn record(plan: &Plan<'_>, device: &AnyDevice, measured: &Measured) -> Record {
+fn record(plan: &DevicePlan<'_>, device: &AnyDevice, measured: &Measured) -> Record {
     let options = plan.options;
     let name = plan.workload.name();
     let mut record = Record::new(name, "ours", options.threads, options.seed);

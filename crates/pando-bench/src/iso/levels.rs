@@ -4,7 +4,7 @@ use pandodb::{Isolation, Table, TransactionOptions};
 
 use super::options::IsoLevel;
 use crate::error::{Error, Result};
-use crate::kv::Way;
+use crate::kv::CallWay;
 use crate::operations::{Operations, check_value};
 use crate::phase::Done;
 
@@ -26,7 +26,7 @@ pub(super) struct Steps {
     due: u64,
 }
 
-impl Way for Transactions {
+impl CallWay for Transactions {
     type State = Steps;
 
     fn call(

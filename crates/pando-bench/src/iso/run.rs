@@ -10,7 +10,7 @@ use super::options::{IsoLevel, IsoOptions, IsoVariant};
 use crate::ablation::middle_of;
 use crate::error::Result;
 use crate::kv::{self, Plainly};
-use crate::operations::Plan;
+use crate::operations::KvPlan;
 use crate::options::{KvOptions, Workload};
 use crate::phase::Observer;
 use crate::record::Record;
@@ -143,7 +143,7 @@ fn run_one(
             .collect::<Result<_>>()?,
     };
     let plan = |table| {
-        let plan = Plan::new(options, Workload::ReadRandom, table, values, options.num);
+        let plan = KvPlan::new(options, Workload::ReadRandom, table, values, options.num);
         CachePadded(plan)
     };
     let plans: Vec<_> = match variant {

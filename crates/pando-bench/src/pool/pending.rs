@@ -26,7 +26,7 @@ const EVICT_STEPS: usize = 4 * EVICT_COUNT;
 
 /// State that all threads share.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct PoolPlan<'a> {
     pub(crate) workload: PoolWorkload,
     pub(crate) pages: &'a Pages,
     /// Pages have the ids below this.
@@ -42,7 +42,7 @@ pub(crate) struct Plan<'a> {
 /// The operations of one thread.
 #[derive(Debug)]
 pub(crate) struct Pending<'a, C: Channel<File = AnyFile>, P: Park> {
-    plan: &'a Plan<'a>,
+    plan: &'a PoolPlan<'a>,
     pool: &'a Pool,
     decoder: PageDecoder,
     channel: C,
@@ -57,7 +57,7 @@ pub(crate) struct Pending<'a, C: Channel<File = AnyFile>, P: Park> {
 impl<'a, C: Channel<File = AnyFile>, P: Park> Pending<'a, C, P> {
     /// Returns the operations of thread `thread`, none of which has begun. `channel` has room for
     /// the queue depth.
-    pub(crate) fn new(plan: &'a Plan<'a>, mut channel: C, parking: P, thread: usize) -> Self {
+    pub(crate) fn new(plan: &'a PoolPlan<'a>, mut channel: C, parking: P, thread: usize) -> Self {
         let depth = plan.queue_depth;
         Self {
             plan,

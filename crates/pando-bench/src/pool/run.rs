@@ -8,7 +8,7 @@ use super::null::NullChannel;
 use super::options::{PoolOptions, PoolWorkload};
 use super::pages::Pages;
 use super::parking::Slots;
-use super::pending::{Pending, Plan};
+use super::pending::{Pending, PoolPlan};
 use crate::error::{Error, Result};
 use crate::phase::{self, Observer, Phase};
 use crate::record::Record;
@@ -33,7 +33,7 @@ fn run_one(
     observer: &mut dyn Observer,
 ) -> Result<Record> {
     let pages = Pages::new(options, page_size, workload, observer)?;
-    let plan = Plan {
+    let plan = PoolPlan {
         workload,
         pages: &pages,
         pages_count: options.pages(),

@@ -7,7 +7,7 @@ use mio::{Events, Interest, Poll, Token};
 use pando_stats::Histogram;
 use pando_sync::time::{self, Duration, Instant};
 
-use super::command::{Commands, Plan};
+use super::command::{Commands, RespPlan};
 use super::connection::Connection;
 use crate::error::{Error, Result};
 use crate::phase::{Calls, Done};
@@ -20,7 +20,7 @@ const SPIN: Duration = Duration::from_millis(2);
 
 /// The connections of one thread.
 pub(super) struct Client<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a RespPlan<'a>,
     commands: Commands<'a>,
     poll: Poll,
     events: Events,
@@ -45,7 +45,7 @@ fn failed(source: std::io::Error) -> Error {
 impl<'a> Client<'a> {
     /// Opens `connections` connections to `address`.
     pub(super) fn new(
-        plan: &'a Plan<'a>,
+        plan: &'a RespPlan<'a>,
         commands: Commands<'a>,
         address: SocketAddr,
         connections: usize,

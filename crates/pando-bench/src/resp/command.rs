@@ -19,7 +19,7 @@ const COUNTER: u8 = b'c';
 
 /// State that all threads share.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct RespPlan<'a> {
     pub(super) options: &'a RespOptions,
     /// `None`: each key is set once.
     pub(super) workload: Option<RespWorkload>,
@@ -27,7 +27,7 @@ pub(super) struct Plan<'a> {
     pub(super) values: &'a Values,
 }
 
-impl Plan<'_> {
+impl RespPlan<'_> {
     pub(super) fn name(&self) -> &'static str {
         self.workload.map_or("filling", RespWorkload::name)
     }
@@ -70,7 +70,7 @@ impl Sent {
 /// Writes commands; owns the buffers for that.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a RespPlan<'a>,
     random: Random,
     /// Numbers that a fill has still to write.
     fill: std::ops::Range<u64>,
@@ -79,7 +79,7 @@ pub(super) struct Commands<'a> {
 }
 
 impl<'a> Commands<'a> {
-    pub(super) fn new(plan: &'a Plan<'a>, fill: std::ops::Range<u64>, thread: usize) -> Self {
+    pub(super) fn new(plan: &'a RespPlan<'a>, fill: std::ops::Range<u64>, thread: usize) -> Self {
         let kind = plan.workload.map_or(0, |workload| workload as u64 + 1);
         let stream = kind << 32 | thread as u64;
         Self {
@@ -249,7 +249,7 @@ fn read_bulk(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Commands, Plan, Sent, read_bulk};
+    use super::{Commands, RespPlan, Sent, read_bulk};
     use crate::resp::options::{RespOptions, RespWorkload};
     use crate::values::Values;
 
@@ -272,7 +272,7 @@ mod tests {
             ..RespOptions::default()
         };
         let values = Values::new(20, 1.0, options.seed);
-        let plan = Plan {
+        let plan = RespPlan {
             options: &options,
             workload: Some(RespWorkload::Get),
             keys: options.keys(),

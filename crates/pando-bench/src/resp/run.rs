@@ -6,7 +6,7 @@ use pando_format::cast::usize_of;
 use pando_sync::time::Duration;
 
 use super::client::Client;
-use super::command::{Commands, Plan};
+use super::command::{Commands, RespPlan};
 use super::control::{Control, Info};
 use super::options::{RespOptions, RespWorkload};
 use super::server::Target;
@@ -33,7 +33,7 @@ pub fn run(options: &RespOptions, observer: &mut dyn Observer) -> Result<()> {
     }
     let mut control = Control::new(target.address)?;
     for workload in &options.workloads {
-        let plan = Plan {
+        let plan = RespPlan {
             options,
             workload: Some(*workload),
             keys: options.keys(),
@@ -61,7 +61,7 @@ fn fill(
         pipeline: FILL_PIPELINE,
         ..options.clone()
     };
-    let plan = Plan {
+    let plan = RespPlan {
         options: &options,
         workload: None,
         keys: options.keys(),
@@ -72,7 +72,7 @@ fn fill(
 }
 
 fn run_plan(
-    plan: &Plan<'_>,
+    plan: &RespPlan<'_>,
     address: SocketAddr,
     observer: &mut dyn Observer,
     measuring: &mut dyn FnMut(),
@@ -105,7 +105,7 @@ fn run_plan(
 }
 
 fn record(
-    plan: &Plan<'_>,
+    plan: &RespPlan<'_>,
     target: &Target,
     measured: &Measured,
     before: &Info,

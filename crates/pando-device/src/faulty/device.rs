@@ -6,7 +6,7 @@ use super::file::FaultyFile;
 use super::image::CrashMode;
 use super::plan::{Fault, FaultPlan, Operation};
 use super::random::Random;
-use super::state::{ContextsSeen, State};
+use super::state::{ContextsSeen, DirectoryState};
 use crate::cast::usize_of;
 use crate::device::{ChannelOptions, Device, OpenOptions};
 use crate::error::Result;
@@ -21,10 +21,10 @@ pub struct FaultyDevice {
 impl FaultyDevice {
     /// Makes an empty directory. `seed` decides everything that is random.
     pub fn new(seed: u64) -> Self {
-        Self::from_state(State::new(seed))
+        Self::from_state(DirectoryState::new(seed))
     }
 
-    fn from_state(state: State) -> Self {
+    fn from_state(state: DirectoryState) -> Self {
         Self {
             directory: Directory::new(state),
         }

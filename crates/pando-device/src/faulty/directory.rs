@@ -3,24 +3,27 @@
 use pando_sync::{Arc, Mutex, MutexGuard, Rank, thread};
 
 use super::plan::{Fault, Operation};
-use super::state::State;
+use super::state::DirectoryState;
 use crate::error::Result;
 
 /// A handle of the directory.
 #[derive(Debug, Clone)]
-pub(super) struct Directory(Arc<Mutex<State>>);
+pub(super) struct Directory(Arc<Mutex<DirectoryState>>);
 
 impl Directory {
-    pub(super) fn new(state: State) -> Self {
+    pub(super) fn new(state: DirectoryState) -> Self {
         Self(Arc::new(Mutex::new(Rank::Leaf, state)))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DirectoryState> {
         self.0.lock()
     }
 
     /// Releases the lock and yields to other threads once.
-    fn give_way<'a>(&'a self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+    fn give_way<'a>(
+        &'a self,
+        state: MutexGuard<'a, DirectoryState>,
+    ) -> Result<MutexGuard<'a, DirectoryState>> {
         drop(state);
         thread::yield_now();
         let state = self.lock();
@@ -33,7 +36,7 @@ impl Directory {
         &self,
         operation: Operation,
         name: &str,
-        perform: impl FnOnce(&mut State, Option<Fault>) -> Result<T>,
+        perform: impl FnOnce(&mut DirectoryState, Option<Fault>) -> Result<T>,
     ) -> Result<T> {
         let mut state = self.lock();
         let fault = state.begin(operation, name)?;

@@ -7,7 +7,7 @@ use pando_sync::time::Duration;
 
 use super::directory::Directory;
 use super::plan::{Fault, Operation};
-use super::state::{State, io_error};
+use super::state::{DirectoryState, io_error};
 use crate::device::{File, OpenOptions};
 use crate::error::{Error, Result};
 use crate::read_context::ReadContext;
@@ -52,7 +52,7 @@ impl FaultyFile {
     fn operate<T>(
         &self,
         operation: Operation,
-        perform: impl FnOnce(&mut State, Option<Fault>) -> Result<T>,
+        perform: impl FnOnce(&mut DirectoryState, Option<Fault>) -> Result<T>,
     ) -> Result<T> {
         let handle = &*self.handle;
         if operation != Operation::Read && operation != Operation::Sync && !handle.writable {

@@ -26,7 +26,7 @@ pub(super) struct Entry {
 
 /// A directory.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct DirectoryState {
     pub(super) random: Random,
     pub(super) plans: Plans,
     files: BTreeMap<u64, Entry>,
@@ -63,7 +63,7 @@ pub struct ContextsSeen {
     pub unclean: u64,
 }
 
-impl State {
+impl DirectoryState {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),

@@ -19,7 +19,7 @@ pub(super) struct Chance {
 }
 
 #[derive(Debug)]
-struct State {
+struct InjectorState {
     plans: Plans,
     chances: Vec<Chance>,
     random: Random,
@@ -29,14 +29,14 @@ struct State {
 
 /// Decides which operations are struck. Shared by device, files and channels.
 #[derive(Debug)]
-pub(super) struct Injector(Mutex<State>);
+pub(super) struct Injector(Mutex<InjectorState>);
 
 impl Injector {
     /// Makes an injector that strikes nothing yet.
     pub(super) fn new(seed: u64) -> Self {
         Self(Mutex::new(
             Rank::Leaf,
-            State {
+            InjectorState {
                 plans: Plans::default(),
                 chances: Vec::new(),
                 random: Random::new(seed),

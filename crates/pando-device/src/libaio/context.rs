@@ -36,7 +36,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 30);
 /// A request for the kernel (`struct iocb`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry {
+struct ControlBlock {
     data: u64,
     #[cfg(target_endian = "little")]
     key: u32,
@@ -64,7 +64,7 @@ struct Event {
     result2: i64,
 }
 
-const _: () = assert!(size_of::<Entry>() == 64);
+const _: () = assert!(size_of::<ControlBlock>() == 64);
 const _: () = assert!(size_of::<Event>() == 32);
 
 /// A context with requests in flight.
@@ -72,8 +72,8 @@ pub(super) struct Context {
     id: libc::c_ulong,
     requests: ManuallyDrop<Requests>,
     /// Entries to submit, and their addresses for the kernel, which are computed for each call.
-    entries: Vec<Entry>,
-    addresses: Vec<*const Entry>,
+    entries: Vec<ControlBlock>,
+    addresses: Vec<*const ControlBlock>,
     /// Answers of the last call, and the number of them that were taken.
     events: Vec<Event>,
     taken: usize,
@@ -123,7 +123,7 @@ impl Context {
         let piece = self.requests.piece(slot);
         assert!(!piece.refused, "what is refused is not handed over");
         let descriptor = |fd: RawFd| u32::try_from(fd).expect("descriptors are not negative");
-        let entry = Entry {
+        let entry = ControlBlock {
             data: slot.into(),
             operation: if piece.write { WRITE } else { READ },
             file: descriptor(piece.handle.raw_fd()),
@@ -133,19 +133,19 @@ impl Context {
             offset: i64::try_from(piece.offset).unwrap_or(-1),
             flags: if signal.is_some() { FLAG_SIGNAL } else { 0 },
             signal: signal.map_or(0, descriptor),
-            ..Entry::default()
+            ..ControlBlock::default()
         };
         self.entries.push(entry);
     }
 
     /// Queues a poll that is answered when `fd` is readable.
     pub(super) fn push_poll(&mut self, fd: RawFd) {
-        self.entries.push(Entry {
+        self.entries.push(ControlBlock {
             data: WAKER.into(),
             operation: POLL,
             file: u32::try_from(fd).expect("descriptors are not negative"),
             address: u64::from(libc::POLLIN.unsigned_abs()),
-            ..Entry::default()
+            ..ControlBlock::default()
         });
     }
 

@@ -8,7 +8,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
 
 use super::auth::REDIS_VERSION;
-use crate::data::compaction::{Ended, Running};
+use crate::data::compaction::{CompactionProgress, Ended};
 use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
 use crate::report::gauges::gauges;
@@ -235,9 +235,9 @@ fn persistence(shared: &Shared, text: &mut String) {
 }
 
 /// Writes the progress of the running compaction, and the result of the last one.
-fn compaction(running: Option<Running>, ended: &Ended, text: &mut String) {
+fn compaction(running: Option<CompactionProgress>, ended: &Ended, text: &mut String) {
     field(text, "compact_in_progress", u8::from(running.is_some()));
-    if let Some(Running { phase, percent }) = running {
+    if let Some(CompactionProgress { phase, percent }) = running {
         field(text, "compact_phase", phase.name());
         field(text, "compact_percent", percent);
     }

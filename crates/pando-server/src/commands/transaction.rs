@@ -157,7 +157,7 @@ fn watch(context: &mut Context<'_>) -> Run {
             }
         }
         match look_at(context, &mut watching) {
-            Ok(Looked::Over) => {
+            Ok(WatchReads::Over) => {
                 *watching = Watching {
                     removing: true,
                     ..Watching::default()
@@ -167,7 +167,7 @@ fn watch(context: &mut Context<'_>) -> Run {
         }
     };
     match looked {
-        Ok(Looked::TooMany) => context.fail(replies::TOO_MANY_WATCHES),
+        Ok(WatchReads::TooMany) => context.fail(replies::TOO_MANY_WATCHES),
         Ok(_) => {
             context.session.watches.append(watching.watches);
             context.ok()
@@ -181,7 +181,7 @@ fn watch(context: &mut Context<'_>) -> Run {
 
 /// Result of reading the keys of WATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looked {
+enum WatchReads {
     /// All are watched.
     All,
     /// The watches exceed their share of the memory.
@@ -225,7 +225,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
 }
 
 /// Reads the keys of WATCH, starting with the first one that was not read.
-fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked, Interrupted> {
+fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<WatchReads, Interrupted> {
     let (database, now_ms) = (context.database(), context.now_ms);
     let bytes = &context.shared.watch_bytes;
     for turn in 0.. {
@@ -247,7 +247,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         };
         let is_known = context.session.watches.has(&watch);
         if !is_known && watching.watches.add(watch, bytes, most) == Err(TooMany) {
-            return Ok(Looked::TooMany);
+            return Ok(WatchReads::TooMany);
         }
         let scratch = &mut *context.data().scratch;
         scratch.value.clear();
@@ -261,7 +261,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
             let row = Row::decode(&scratch.stored, &scratch.value)?;
             let is_own = row.user_key(&scratch.stored, &scratch.value) == key;
             if is_own && row.is_over(now_ms) {
-                return Ok(Looked::Over);
+                return Ok(WatchReads::Over);
             }
             if let Some(expiry) = row.expiry.filter(|_| is_own) {
                 watching.watches.ends_at(expiry.deadline);
@@ -269,7 +269,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<Looked,
         }
         watching.keys += 1;
     }
-    Ok(Looked::All)
+    Ok(WatchReads::All)
 }
 
 fn exec(context: &mut Context<'_>) -> Run {

@@ -70,7 +70,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// What an iteration selects, and its limits.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+struct Selection<'a> {
     pattern: Option<&'a [u8]>,
     /// Number of keys to examine.
     limit: u64,
@@ -82,7 +82,7 @@ struct Request<'a> {
     counts: bool,
 }
 
-impl Request<'_> {
+impl Selection<'_> {
     /// Some keys of any kind.
     const ALL: Self = Self {
         pattern: None,
@@ -103,7 +103,7 @@ impl Request<'_> {
 /// Continues the iteration of this command until it is done.
 fn advance(
     context: &mut Context<'_>,
-    request: Request<'_>,
+    request: Selection<'_>,
     start: impl FnOnce(&Context<'_>) -> Option<Vec<u8>>,
 ) -> Result<Walk, Interrupted> {
     let index = context.exec_index.unwrap_or(0);
@@ -134,7 +134,7 @@ fn advance(
 }
 
 /// Examines the keys of one leaf.
-fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run {
+fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
     let in_transaction = context.session.interactive.is_some();
@@ -208,7 +208,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Request<'_>) -> Run
 }
 
 /// Replies with the keys of a finished iteration, and those that EXEC has made in its range.
-fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Request<'_>) -> Run {
+fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Selection<'_>) -> Run {
     context.progress.show_from(walk.shown_from);
     let number = context.session.database;
     let version = context.session.version;
@@ -241,11 +241,11 @@ fn keep(context: &mut Context<'_>, walk: Walk) {
 
 fn keys(context: &mut Context<'_>) -> Run {
     let pattern = context.argument(1);
-    let request = Request {
+    let request = Selection {
         pattern: (pattern != b"*").then_some(pattern),
         limit: u64::MAX,
         bytes_max: usize::MAX,
-        ..Request::ALL
+        ..Selection::ALL
     };
     let walk = advance(context, request, |_| None)?;
     reply_keys(context, &walk, request)?;
@@ -258,7 +258,7 @@ fn scan(context: &mut Context<'_>) -> Run {
     let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
         return context.fail("ERR invalid cursor");
     };
-    let mut request = Request::ALL;
+    let mut request = Selection::ALL;
     for at in (2..context.count()).step_by(2) {
         if at + 1 >= context.count() {
             return context.fail(replies::SYNTAX);
@@ -299,11 +299,11 @@ fn scan(context: &mut Context<'_>) -> Run {
 
 /// Counts the keys that a transaction of PANDO BEGIN sees: the store knows how many there are now.
 fn count_all(context: &mut Context<'_>) -> Run {
-    let request = Request {
+    let request = Selection {
         limit: u64::MAX,
         bytes_max: usize::MAX,
         counts: true,
-        ..Request::ALL
+        ..Selection::ALL
     };
     let walk = advance(context, request, |_| None)?;
     context.progress.show_from(walk.shown_from);

@@ -20,7 +20,7 @@ const INPUT_BYTES_AHEAD: usize = 128 * 1024;
 /// What the loop does with a connection after its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Next {
+pub(crate) enum AfterTurn {
     /// It has more to do at once.
     Again,
     /// It waits for an event or a wake-up.
@@ -77,12 +77,12 @@ impl Connection {
 
     /// Takes its turn: reads and executes, and returns what comes next. The loop sends the replies
     /// after all connections have had their turn, so that their writes share a flush.
-    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> Next {
+    pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> AfterTurn {
         turn.is_clock_new = false;
         let most = turn.shared.settings.output_bytes_max();
         let received = self.owed() < self.output_bytes_max(most) && self.fill(turn, spare);
         let mut left = COMMANDS_PER_TURN;
-        let mut next = Next::Wait;
+        let mut next = AfterTurn::Wait;
         while self.buffers.is_some() && !self.session.closing && !self.broken {
             // A command that has begun may hold a reply of that length, which is sent at its end.
             if self.running.is_none() && self.owed() >= self.output_bytes_max(most) {
@@ -90,7 +90,7 @@ impl Connection {
                 break;
             }
             if left == 0 {
-                next = Next::Again;
+                next = AfterTurn::Again;
                 break;
             }
             let step = if self.running.is_some() {
@@ -111,7 +111,7 @@ impl Connection {
                     },
                     Input::Starved => {
                         if self.readable && !self.at_end {
-                            next = Next::Again;
+                            next = AfterTurn::Again;
                         }
                         break;
                     }
@@ -128,7 +128,7 @@ impl Connection {
                     break;
                 }
                 Step::Yielded => {
-                    next = Next::Again;
+                    next = AfterTurn::Again;
                     break;
                 }
             }

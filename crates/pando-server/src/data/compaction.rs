@@ -20,7 +20,7 @@ pub(crate) enum Ended {
 
 /// Progress of the running compaction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Running {
+pub(crate) struct CompactionProgress {
     pub(crate) phase: CompactPhase,
     /// Share of the whole compaction that is done, 0 to 100.
     pub(crate) percent: u32,
@@ -139,10 +139,10 @@ impl Compaction {
     }
 
     /// Returns the progress of the running compaction, if one runs.
-    pub(crate) fn running(&self) -> Option<Running> {
+    pub(crate) fn running(&self) -> Option<CompactionProgress> {
         // Acquire: pairs with the Release in run.
         let running = self.state.load(Ordering::Acquire) != IDLE;
-        running.then(|| Running {
+        running.then(|| CompactionProgress {
             phase: *self.phase.lock(),
             percent: self.percent.load(Ordering::Relaxed),
         })

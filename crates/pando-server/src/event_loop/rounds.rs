@@ -17,7 +17,7 @@ use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
 
-use crate::connection::advance::Next;
+use crate::connection::advance::AfterTurn;
 use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
 use crate::connection::{Connection, SpareBuffers};
 use crate::context::CommandIndex;
@@ -291,7 +291,7 @@ impl EventLoop {
             turn.now_ms = round_ms + milliseconds(turn.clock.duration_since(round_clock));
             let next = connection.advance(&mut turn, &mut self.spare);
             connection.publish(turn.clock, turn.now_ms);
-            if next == Next::Again {
+            if next == AfterTurn::Again {
                 connection.queued = true;
                 self.runnable.push_back(token);
             }

@@ -3,7 +3,9 @@
 
 use fastrand::Rng;
 use pando_resp::Answer;
-use pando_sim::isolation::{Bounds, History, Key, Level, Operation, Transaction as Record, check};
+use pando_sim::isolation::{
+    Bounds, Level, Operation, TableKey, Transaction as Record, TransactionHistory, check,
+};
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 
@@ -56,10 +58,10 @@ impl Worker<'_> {
         Err(Lost)
     }
 
-    fn key(&mut self, kind: char) -> (Key, String, String) {
+    fn key(&mut self, kind: char) -> (TableKey, String, String) {
         let database = self.random.u8(..2);
         let name = format!("{kind}{}", self.random.u8(..KEYS));
-        let key = Key::new(database.to_string(), name.as_bytes());
+        let key = TableKey::new(database.to_string(), name.as_bytes());
         (key, name, format!("SELECT {database}"))
     }
 
@@ -96,7 +98,10 @@ impl Worker<'_> {
                     false => numbers(&self.run(&format!("MGET {}", names.join(" ")))?),
                 };
                 let row = |(name, value): (&String, Option<u64>)| {
-                    (Key::new(key.table.clone(), name.as_bytes()), value.unwrap())
+                    (
+                        TableKey::new(key.table.clone(), name.as_bytes()),
+                        value.unwrap(),
+                    )
                 };
                 let bounds = Bounds {
                     table: key.table.clone(),
@@ -107,12 +112,12 @@ impl Worker<'_> {
             }
             8 => {
                 let name = name.replace('r', "l");
-                let key = Key::new(key.table, name.as_bytes());
+                let key = TableKey::new(key.table, name.as_bytes());
                 Operation::ReadList(key, elements(&self.run(&format!("GET {name}"))?))
             }
             _ => {
                 let name = name.replace('r', "l");
-                let key = Key::new(key.table, name.as_bytes());
+                let key = TableKey::new(key.table, name.as_bytes());
                 let element = self.shared.next();
                 self.run(&format!("APPEND {name} {element},"))?;
                 Operation::Append(key, element)
@@ -154,7 +159,7 @@ impl Worker<'_> {
     fn exec(&mut self, record: &mut Record) -> Result<(), Lost> {
         let (key, name, select) = self.key('r');
         let (_, other, _) = self.key('r');
-        let other_key = Key::new(key.table.clone(), other.as_bytes());
+        let other_key = TableKey::new(key.table.clone(), other.as_bytes());
         let value = self.shared.next();
         let script = [&select, "MULTI", &format!("MGET {name} {other}")];
         for command in script {
@@ -180,7 +185,7 @@ impl Worker<'_> {
         let names: Vec<String> = (0..KEYS).map(|number| format!("r{number}")).collect();
         let values = numbers(&self.client.run_raw(&format!("MGET {}", names.join(" "))));
         let read = |(name, value): (&String, Option<u64>)| {
-            Operation::Read(Key::new(key.table.clone(), name.as_bytes()), value)
+            Operation::Read(TableKey::new(key.table.clone(), name.as_bytes()), value)
         };
         record.operations = names.iter().zip(values).map(read).collect();
     }
@@ -269,7 +274,7 @@ fn clients_get_what_their_levels_promise() {
             let joined = threads.into_iter().map(|thread| thread.join().unwrap());
             joined.flatten().collect()
         });
-        let history = History { transactions };
+        let history = TransactionHistory { transactions };
         let judged = check(&history, Level::Serializable);
         let report = judged.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
         let all = usize::try_from(CLIENTS).unwrap() * usize::try_from(TURNS).unwrap();

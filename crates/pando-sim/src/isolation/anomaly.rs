@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::history::{Key, Level};
+use super::history::{Level, TableKey};
 
 /// A kind of anomaly. Those with a letter and a number, and G-single, are Adya's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +96,7 @@ pub struct Anomaly {
     /// Who is in it; in a circle, in its order.
     pub transactions: Vec<u64>,
     /// Keys of it; none for real time.
-    pub keys: Vec<Key>,
+    pub keys: Vec<TableKey>,
     /// The lowest level of those to whom something was promised that this breaks.
     pub judged: Level,
     /// The circle, or what was read and what should have been.

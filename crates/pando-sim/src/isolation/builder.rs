@@ -1,6 +1,6 @@
 //! Transactions that are written down in a line, for tests and recorders.
 
-use super::history::{Bounds, Key, Level, Operation, Outcome, Transaction};
+use super::history::{Bounds, Level, Operation, Outcome, TableKey, Transaction};
 
 impl Transaction {
     /// A committed transaction without operations. It may have run at any time until others say
@@ -83,25 +83,25 @@ impl Transaction {
 
     /// It read `value`.
     #[must_use]
-    pub fn read(self, key: impl Into<Key>, value: u64) -> Self {
+    pub fn read(self, key: impl Into<TableKey>, value: u64) -> Self {
         self.then(Operation::Read(key.into(), Some(value)))
     }
 
     /// It read that there is no such key.
     #[must_use]
-    pub fn read_none(self, key: impl Into<Key>) -> Self {
+    pub fn read_none(self, key: impl Into<TableKey>) -> Self {
         self.then(Operation::Read(key.into(), None))
     }
 
     /// It wrote `value`.
     #[must_use]
-    pub fn write(self, key: impl Into<Key>, value: u64) -> Self {
+    pub fn write(self, key: impl Into<TableKey>, value: u64) -> Self {
         self.then(Operation::Write(key.into(), value))
     }
 
     /// It deleted the key.
     #[must_use]
-    pub fn delete(self, key: impl Into<Key>) -> Self {
+    pub fn delete(self, key: impl Into<TableKey>) -> Self {
         self.then(Operation::Delete(key.into()))
     }
 
@@ -109,11 +109,11 @@ impl Transaction {
     #[must_use]
     pub fn range<const N: usize>(
         self,
-        from: impl Into<Key>,
-        to: impl Into<Key>,
+        from: impl Into<TableKey>,
+        to: impl Into<TableKey>,
         rows: [(&str, u64); N],
     ) -> Self {
-        let Key { table, bytes } = from.into();
+        let TableKey { table, bytes } = from.into();
         let bounds = Bounds {
             table,
             from: bytes,
@@ -125,13 +125,13 @@ impl Transaction {
 
     /// It appended `element`.
     #[must_use]
-    pub fn append(self, key: impl Into<Key>, element: u64) -> Self {
+    pub fn append(self, key: impl Into<TableKey>, element: u64) -> Self {
         self.then(Operation::Append(key.into(), element))
     }
 
     /// It read a whole list.
     #[must_use]
-    pub fn list<const N: usize>(self, key: impl Into<Key>, elements: [u64; N]) -> Self {
+    pub fn list<const N: usize>(self, key: impl Into<TableKey>, elements: [u64; N]) -> Self {
         self.then(Operation::ReadList(key.into(), elements.into()))
     }
 }

@@ -29,14 +29,14 @@ pub enum Outcome {
 
 /// A key of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct TableKey {
     /// Its table.
     pub table: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-impl Key {
+impl TableKey {
     /// Names the key `bytes` of `table`.
     pub fn new(table: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-impl From<&str> for Key {
+impl From<&str> for TableKey {
     /// `"table/key"`.
     fn from(text: &str) -> Self {
         let (table, bytes) = text.split_once('/').unwrap_or(("", text));
@@ -54,7 +54,7 @@ impl From<&str> for Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for TableKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.table, self.bytes.escape_ascii())
     }
@@ -73,7 +73,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Says whether `key` lies in it.
-    pub fn contains(&self, key: &Key) -> bool {
+    pub fn contains(&self, key: &TableKey) -> bool {
         let below = self.to.as_ref().is_none_or(|to| key.bytes < *to);
         key.table == self.table && key.bytes >= self.from && below
     }
@@ -83,17 +83,17 @@ impl Bounds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Read a value, or that there is none.
-    Read(Key, Option<u64>),
+    Read(TableKey, Option<u64>),
     /// Wrote a value, unique for its key.
-    Write(Key, u64),
+    Write(TableKey, u64),
     /// Deleted a key.
-    Delete(Key),
+    Delete(TableKey),
     /// Read a range: all keys of it that were there, in any order.
-    ReadRange(Bounds, Vec<(Key, u64)>),
+    ReadRange(Bounds, Vec<(TableKey, u64)>),
     /// Appended an element, unique for its key, to a list.
-    Append(Key, u64),
+    Append(TableKey, u64),
     /// Read a whole list; one that is not there is empty.
-    ReadList(Key, Vec<u64>),
+    ReadList(TableKey, Vec<u64>),
 }
 
 /// What one transaction did.
@@ -122,12 +122,12 @@ pub struct Transaction {
 
 /// Transactions, in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct History {
+pub struct TransactionHistory {
     /// Them.
     pub transactions: Vec<Transaction>,
 }
 
-impl<const N: usize> From<[Transaction; N]> for History {
+impl<const N: usize> From<[Transaction; N]> for TransactionHistory {
     fn from(transactions: [Transaction; N]) -> Self {
         Self {
             transactions: transactions.into(),

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::history::{Bounds, History, Key, Level, Operation, Outcome, Transaction};
+use super::history::{
+    Bounds, Level, Operation, Outcome, TableKey, Transaction, TransactionHistory,
+};
 use crate::failure::{Failure, Result};
 
 /// A write of a key; of a list, an append.
@@ -20,7 +22,7 @@ pub(super) struct Write {
 /// Writes of one key, those of a transaction in its order.
 #[derive(Debug)]
 pub(super) struct Writes<'h> {
-    pub(super) key: &'h Key,
+    pub(super) key: &'h TableKey,
     pub(super) is_list: bool,
     pub(super) all: Vec<Write>,
     /// Where in `all` a value was written.
@@ -36,7 +38,7 @@ pub(super) struct Index<'h> {
     /// Who counts as committed.
     pub(super) committed: Vec<bool>,
     pub(super) keys: Vec<Writes<'h>>,
-    numbers: BTreeMap<&'h Key, usize>,
+    numbers: BTreeMap<&'h TableKey, usize>,
 }
 
 impl<'h> Index<'h> {
@@ -45,7 +47,7 @@ impl<'h> Index<'h> {
     /// # Errors
     ///
     /// The history cannot have been recorded: see [`super::examine`].
-    pub(super) fn new(history: &'h History, level: Level) -> Result<Self> {
+    pub(super) fn new(history: &'h TransactionHistory, level: Level) -> Result<Self> {
         let transactions = &history.transactions[..];
         check_header(transactions)?;
         // Who has an LSN is committed, whatever its client was told.
@@ -87,7 +89,7 @@ impl<'h> Index<'h> {
         }
     }
 
-    fn enter(&mut self, key: &'h Key, is_list: bool) -> Result<usize> {
+    fn enter(&mut self, key: &'h TableKey, is_list: bool) -> Result<usize> {
         let number = *self.numbers.entry(key).or_insert(self.keys.len());
         if number == self.keys.len() {
             self.keys.push(Writes {
@@ -106,7 +108,7 @@ impl<'h> Index<'h> {
     fn write(
         &mut self,
         transaction: usize,
-        key: &'h Key,
+        key: &'h TableKey,
         value: Option<u64>,
         is_list: bool,
     ) -> Result<()> {
@@ -132,16 +134,16 @@ impl<'h> Index<'h> {
     }
 
     /// Returns the number of a key that occurs in the history.
-    pub(super) fn number(&self, key: &Key) -> usize {
+    pub(super) fn number(&self, key: &TableKey) -> usize {
         self.numbers[key]
     }
 
     /// Returns the numbers of the keys of `bounds` that have values.
     pub(super) fn within(&self, bounds: &Bounds) -> impl Iterator<Item = usize> {
-        let from = Key::new(bounds.table.as_str(), bounds.from.as_slice());
+        let from = TableKey::new(bounds.table.as_str(), bounds.from.as_slice());
         let (keys, bounds) = (&self.keys, bounds.clone());
         self.numbers
-            .range::<Key, _>((Bound::Included(&from), Bound::Unbounded))
+            .range::<TableKey, _>((Bound::Included(&from), Bound::Unbounded))
             .take_while(move |(key, _)| bounds.contains(key))
             .map(|(_, number)| *number)
             .filter(|number| !keys[*number].is_list)

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::anomaly::{Anomaly, Kind};
 use super::edge::Edge;
 use super::graph::Search;
-use super::history::{History, Level};
+use super::history::{Level, TransactionHistory};
 use super::index::Index;
 use super::{reads, replay, time, versions, visible};
 use crate::failure::{Failure, Result};
@@ -31,7 +31,7 @@ pub struct Report {
 /// The history cannot be judged: an id, a value of a key, or the LSN of a commit occurs twice, a
 /// key has both a value and a list, a transaction ended before it began or was aborted and has an
 /// LSN, or a range has a row outside of its bounds.
-pub fn examine(history: &History, level: Level) -> Result<Report> {
+pub fn examine(history: &TransactionHistory, level: Level) -> Result<Report> {
     let mut index = Index::new(history, level)?;
     let (observations, mut anomalies) = reads::walk(&index);
     visible::settle(&mut index, &observations);
@@ -76,7 +76,7 @@ pub fn examine(history: &History, level: Level) -> Result<Report> {
 /// # Errors
 ///
 /// Those of [`examine`], and what is forbidden.
-pub fn check(history: &History, level: Level) -> Result<Report> {
+pub fn check(history: &TransactionHistory, level: Level) -> Result<Report> {
     let report = examine(history, level)?;
     if report.forbidden.is_empty() {
         return Ok(report);

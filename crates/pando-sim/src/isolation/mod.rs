@@ -63,5 +63,5 @@ mod versions;
 mod visible;
 
 pub use anomaly::{Anomaly, Kind};
-pub use history::{Bounds, History, Key, Level, Operation, Outcome, Transaction};
+pub use history::{Bounds, Level, Operation, Outcome, TableKey, Transaction, TransactionHistory};
 pub use level::{Report, check, examine};

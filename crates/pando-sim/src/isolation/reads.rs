@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::anomaly::{Anomaly, Kind};
-use super::history::{Key, Operation};
+use super::history::{Operation, TableKey};
 use super::index::Index;
 
 /// What was there.
@@ -68,7 +68,8 @@ impl<'h> Walk<'_, 'h> {
             Operation::Read(key, value) => self.value(number(key), *value, false),
             Operation::ReadList(key, elements) => self.list(number(key), elements),
             Operation::ReadRange(bounds, rows) => {
-                let rows: HashMap<&Key, u64> = rows.iter().map(|(key, it)| (key, *it)).collect();
+                let rows: HashMap<&TableKey, u64> =
+                    rows.iter().map(|(key, it)| (key, *it)).collect();
                 let index = self.index;
                 for key in index.within(bounds) {
                     let value = rows.get(index.keys[key].key).copied();

@@ -5,10 +5,10 @@ use pandodb::Batch;
 use crate::history::Step;
 use crate::order::{self, Look, Seat, Tried};
 use crate::state::{Effect, own_table, shared_table};
-use crate::workload::worker::{End, OWN_TABLES, VALUE_BYTES_MAX, Worker, wrong};
+use crate::workload::worker::{OWN_TABLES, OrStop, VALUE_BYTES_MAX, Worker, wrong};
 
 impl Worker {
-    pub(super) fn put(&mut self) -> End<()> {
+    pub(super) fn put(&mut self) -> OrStop<()> {
         let table = self.table();
         let place = self.key(&table);
         let value = self.value();
@@ -19,7 +19,7 @@ impl Worker {
         })
     }
 
-    pub(super) fn delete(&mut self) -> End<()> {
+    pub(super) fn delete(&mut self) -> OrStop<()> {
         let table = self.table();
         let place = self.key(&table);
         let (options, durable) = self.durability();
@@ -35,7 +35,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn update(&mut self) -> End<()> {
+    pub(super) fn update(&mut self) -> OrStop<()> {
         let table = self.table();
         let place = self.key(&table);
         let value = self.value();
@@ -67,7 +67,7 @@ impl Worker {
     }
 
     /// Changes a part of a value, or appends to it.
-    pub(super) fn edit(&mut self) -> End<()> {
+    pub(super) fn edit(&mut self) -> OrStop<()> {
         let table = self.table();
         let place = self.key(&table);
         let bytes = self.value();
@@ -95,7 +95,7 @@ impl Worker {
     }
 
     /// Continues to read a value that was opened some steps ago, or opens one.
-    pub(super) fn read_slowly(&mut self) -> End<()> {
+    pub(super) fn read_slowly(&mut self) -> OrStop<()> {
         if let Some((mut reader, expected)) = self.reader.take() {
             let mut found = vec![0; usize::try_from(reader.len()).expect("short values")];
             let count = reader.read_at(0, &mut found)?;
@@ -114,7 +114,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn batch(&mut self) -> End<()> {
+    pub(super) fn batch(&mut self) -> OrStop<()> {
         let mut batch = Batch::new();
         let mut effects = Vec::new();
         let mut bytes = 0;
@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// Reads what all threads have committed, and commits a record of that; see [`order`].
-    pub(super) fn look(&mut self) -> End<()> {
+    pub(super) fn look(&mut self) -> OrStop<()> {
         let (thread, threads) = (self.history.thread, self.plan.threads);
         let table = self.db.table(&shared_table(0))?;
         self.written += 1;
@@ -170,7 +170,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn get(&mut self) -> End<()> {
+    pub(super) fn get(&mut self) -> OrStop<()> {
         let table = self.table();
         let place = self.key(&table);
         let found = table.get(&place.1)?;
@@ -183,7 +183,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn scan(&mut self) -> End<()> {
+    pub(super) fn scan(&mut self) -> OrStop<()> {
         let name = own_table(self.history.thread, self.random.index(OWN_TABLES));
         let Some(table) = self.db.existing_table(&name) else {
             return wrong(format!("{name} is not there"));

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use pandodb::{Error, Table};
 
 use crate::state::{Effect, Place, own_table};
-use crate::workload::worker::{End, Worker, wrong};
+use crate::workload::worker::{OrStop, Worker, wrong};
 
 impl Worker {
-    pub(super) fn checkpoint(&mut self) -> End<()> {
+    pub(super) fn checkpoint(&mut self) -> OrStop<()> {
         let start = self.shared.stamp();
         self.db.checkpoint()?;
         self.shared.synced.lock().push(start);
@@ -17,7 +17,7 @@ impl Worker {
     }
 
     /// Compacts, for some steps or to the end; only one thread does so at a time.
-    pub(super) fn compact(&mut self) -> End<()> {
+    pub(super) fn compact(&mut self) -> OrStop<()> {
         let start = self.shared.stamp();
         let mut steps = self.random.below(12);
         let report = self.db.compact(|_| {
@@ -35,14 +35,14 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn flush(&mut self) -> End<()> {
+    pub(super) fn flush(&mut self) -> OrStop<()> {
         let start = self.shared.stamp();
         self.db.flush()?;
         self.shared.synced.lock().push(start);
         Ok(())
     }
 
-    pub(super) fn clear(&mut self) -> End<()> {
+    pub(super) fn clear(&mut self) -> OrStop<()> {
         let mut names = vec![own_table(self.history.thread, 0)];
         if self.random.once_in(2) {
             names.push(own_table(self.history.thread, 1));
@@ -51,7 +51,7 @@ impl Worker {
     }
 
     /// Empties a table and loads it, or gives up in the middle.
-    pub(super) fn load(&mut self) -> End<()> {
+    pub(super) fn load(&mut self) -> OrStop<()> {
         let name = own_table(self.history.thread, 0);
         self.clear_all(vec![name.clone()])?;
         let Some(table) = self.db.existing_table(&name) else {
@@ -89,7 +89,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn clear_all(&mut self, names: Vec<String>) -> End<()> {
+    pub(super) fn clear_all(&mut self, names: Vec<String>) -> OrStop<()> {
         let tables: Vec<Table> = names
             .iter()
             .filter_map(|name| self.db.existing_table(name))
@@ -100,7 +100,7 @@ impl Worker {
         self.commit(effects, durable, || db.clear_tables(&all))
     }
 
-    pub(super) fn drop_table(&mut self) -> End<()> {
+    pub(super) fn drop_table(&mut self) -> OrStop<()> {
         let name = own_table(self.history.thread, 2);
         let (db, durable) = (self.db.clone(), self.default_is_durable());
         if db.existing_table(&name).is_some() {

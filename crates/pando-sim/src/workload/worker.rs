@@ -43,9 +43,9 @@ impl From<Error> for Stop {
     }
 }
 
-pub(super) type End<T> = Result<T, Stop>;
+pub(super) type OrStop<T> = Result<T, Stop>;
 
-pub(super) fn wrong<T>(what: String) -> End<T> {
+pub(super) fn wrong<T>(what: String) -> OrStop<T> {
     Err(Stop::Failure(Failure::new(what)))
 }
 
@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn work(mut self, steps: usize) -> (Self, End<()>) {
+    pub(super) fn work(mut self, steps: usize) -> (Self, OrStop<()>) {
         let end = self.open_tables().and_then(|()| {
             for _ in 0..steps {
                 match self.step() {
@@ -101,7 +101,7 @@ impl Worker {
         (self, end)
     }
 
-    pub(super) fn open_tables(&mut self) -> End<()> {
+    pub(super) fn open_tables(&mut self) -> OrStop<()> {
         for number in 0..OWN_TABLES {
             let name = own_table(self.history.thread, number);
             self.create(name)?;
@@ -114,7 +114,7 @@ impl Worker {
     }
 
     /// Creates a table of this thread, or finds it.
-    pub(super) fn create(&mut self, name: String) -> End<()> {
+    pub(super) fn create(&mut self, name: String) -> OrStop<()> {
         let durable = self.default_is_durable() && !self.history.now().tables().contains(&name);
         let db = self.db.clone();
         let effects = vec![Effect::Create(name.clone())];
@@ -136,7 +136,7 @@ impl Worker {
         effects: Vec<Effect>,
         durable: bool,
         call: impl FnOnce() -> pandodb::Result<T>,
-    ) -> End<T> {
+    ) -> OrStop<T> {
         let start = self.shared.stamp();
         let result = call();
         let step = Step {
@@ -153,7 +153,7 @@ impl Worker {
         Ok(result?)
     }
 
-    pub(super) fn step(&mut self) -> End<()> {
+    pub(super) fn step(&mut self) -> OrStop<()> {
         let name = own_table(self.history.thread, 2);
         if !self.history.now().tables().contains(&name) {
             // A full disk has refused to create it again.

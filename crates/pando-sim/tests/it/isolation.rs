@@ -3,7 +3,8 @@
 
 use fastrand::Rng;
 use pando_sim::isolation::{
-    Bounds, History, Key, Kind, Level, Operation, Report, Transaction as Record, check,
+    Bounds, Kind, Level, Operation, Report, TableKey, Transaction as Record, TransactionHistory,
+    check,
 };
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
@@ -84,7 +85,7 @@ impl Store {
         let which = random.usize(..2);
         let table = &self.registers[which];
         let bytes = [random.u8(..KEYS)];
-        let key = Key::new(which.to_string(), bytes);
+        let key = TableKey::new(which.to_string(), bytes);
         let operation = match random.u8(..10) {
             0..3 => {
                 let found = transaction.get(table, &bytes)?;
@@ -103,7 +104,7 @@ impl Store {
             // At a level that loses updates, elements would be lost.
             _ if transaction.isolation() == Isolation::ReadCommitted => return Ok(()),
             choice => {
-                let key = Key::new("lists", bytes);
+                let key = TableKey::new("lists", bytes);
                 let list = transaction.get(&self.lists, &bytes)?.unwrap_or_default();
                 let elements = list.chunks(8).map(of_bytes).collect();
                 record
@@ -172,8 +173,9 @@ fn range(
         from: from.to_vec(),
         to,
     };
-    let row =
-        |(key, value): (Vec<u8>, Vec<u8>)| (Key::new(which.to_string(), key), of_bytes(&value));
+    let row = |(key, value): (Vec<u8>, Vec<u8>)| {
+        (TableKey::new(which.to_string(), key), of_bytes(&value))
+    };
     Ok(Operation::ReadRange(
         bounds,
         rows.into_iter().map(row).collect(),
@@ -182,7 +184,7 @@ fn range(
 
 /// Checks a history.
 fn judge(records: Vec<Record>, seed: u64) -> Report {
-    let history = History {
+    let history = TransactionHistory {
         transactions: records,
     };
     check(&history, Level::Serializable).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"))

@@ -11,7 +11,7 @@ use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank, time};
 use pando_wal::Acknowledge;
 
-use crate::commit::buffers::Own;
+use crate::commit::buffers::TakenBuffer;
 use crate::commit::check::Check;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::outcome::Outcome;
@@ -255,7 +255,7 @@ impl Db {
         options: WriteOptions,
         mut check: Option<&mut StateCheck<'_>>,
     ) -> Result<Outcome> {
-        let mut scratch = Own::<CommitScratch>::take();
+        let mut scratch = TakenBuffer::<CommitScratch>::take();
         let scratch = &mut *scratch;
         let engine = self.engine();
         let begun = Sampled::Writes.is_due().then(time::now);

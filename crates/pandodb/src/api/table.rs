@@ -4,7 +4,7 @@ use pando_sync::Arc;
 use pando_tree::ValueReader;
 
 use crate::api::db::Db;
-use crate::commit::buffers::Own;
+use crate::commit::buffers::TakenBuffer;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::outcome::Outcome;
 use crate::error::Result;
@@ -103,7 +103,7 @@ impl Table {
         if value.len() > self.db.engine().plain_bytes_max() {
             return self.put_streamed_with(key, value.len() as u64, value, options);
         }
-        let mut set = Own::<WriteSet>::take();
+        let mut set = TakenBuffer::<WriteSet>::take();
         let table = set.table(&self.state);
         set.write(table, key, Some(value));
         self.db.commit(&mut set, options)
@@ -123,7 +123,7 @@ impl Table {
     /// As [`Db::write`].
     pub fn delete_with(&self, key: &[u8], options: WriteOptions) -> Result<bool> {
         let engine = self.db.engine();
-        let mut set = Own::<WriteSet>::take();
+        let mut set = TakenBuffer::<WriteSet>::take();
         let mut locks = CommitLocks::default();
         loop {
             if !engine.block(|_| engine.try_contains_stamped(&self.state, key, &mut set))? {
@@ -155,8 +155,8 @@ impl Table {
         self.modify(key, WriteOptions::default(), |old| {
             new = f(old);
             match &new {
-                Some(value) => Change::Put(value.clone()),
-                None => Change::Delete,
+                Some(value) => Updated::Put(value.clone()),
+                None => Updated::Delete,
             }
         })?;
         Ok(new)
@@ -177,9 +177,9 @@ impl Table {
         self.modify(key, WriteOptions::default(), |old| {
             equal = old == expected;
             match (equal, new) {
-                (false, _) => Change::Keep,
-                (true, Some(value)) => Change::Put(value.to_vec()),
-                (true, None) => Change::Delete,
+                (false, _) => Updated::Keep,
+                (true, Some(value)) => Updated::Put(value.to_vec()),
+                (true, None) => Updated::Delete,
             }
         })?;
         Ok(equal)
@@ -191,12 +191,12 @@ impl Table {
         &self,
         key: &[u8],
         options: WriteOptions,
-        mut f: impl FnMut(Option<&[u8]>) -> Change,
+        mut f: impl FnMut(Option<&[u8]>) -> Updated,
     ) -> Result<()> {
         let engine = self.db.engine();
         let mut value = Vec::new();
         let mut reader = ValueReader::new();
-        let mut set = Own::<WriteSet>::take();
+        let mut set = TakenBuffer::<WriteSet>::take();
         let mut locks = CommitLocks::default();
         loop {
             let found = engine.block(|blocked| {
@@ -214,9 +214,9 @@ impl Table {
             };
             let table = set.table(&self.state);
             match f(found.then_some(&value[..])) {
-                Change::Keep => return engine.pay(set.debt),
-                Change::Put(new) => set.write(table, key, Some(&new)),
-                Change::Delete => set.write(table, key, None),
+                Updated::Keep => return engine.pay(set.debt),
+                Updated::Put(new) => set.write(table, key, Some(&new)),
+                Updated::Delete => set.write(table, key, None),
             }
             if let Outcome::Committed(_) =
                 self.db.commit_once(&mut locks, &mut set, options, None)?
@@ -227,7 +227,7 @@ impl Table {
     }
 }
 
-enum Change {
+enum Updated {
     Keep,
     Put(Vec<u8>),
     Delete,

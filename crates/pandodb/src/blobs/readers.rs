@@ -71,7 +71,7 @@ struct Readers {
     /// Number of registrations.
     reading: u64,
     /// The chunks that somebody reads.
-    named: HashMap<Name, Named, RandomState>,
+    named: HashMap<Name, ChunkReaders, RandomState>,
     /// Number of rows that wait for one of them.
     waiting: u64,
     /// Keys of rows that no longer wait.
@@ -80,7 +80,7 @@ struct Readers {
 
 /// The readers of one chunk.
 #[derive(Debug, Default)]
-struct Named {
+struct ChunkReaders {
     readers: u32,
     /// Key of the row that waits until nobody reads this chunk.
     row: Option<Box<[u8]>>,
@@ -105,11 +105,11 @@ pub(crate) struct Look {
 
 /// A reader that has named its chunks: while it lives, they are not freed.
 #[derive(Debug)]
-pub(crate) struct Registration(Arc<Chunks>);
+pub(crate) struct Registration(Arc<RegisteredChunks>);
 
 /// What the clones of a registration share; its drop ends the registration.
 #[derive(Debug)]
-struct Chunks {
+struct RegisteredChunks {
     registry: Arc<Registry>,
     names: Box<[Name]>,
     /// True if it is counted in `Registry::by_place`.
@@ -137,7 +137,7 @@ impl Registry {
         registry.by_place.fetch_add(1, Ordering::Release);
         let names: Box<[Name]> = blocks.map(Name::Block).collect();
         registry.readers.lock().name(&names);
-        Registration(Arc::new(Chunks {
+        Registration(Arc::new(RegisteredChunks {
             registry: registry.clone(),
             names,
             by_place: true,
@@ -326,7 +326,7 @@ impl Look {
     pub(crate) fn read(self, pages: impl Iterator<Item = PageId>) -> Registration {
         let names: Box<[Name]> = pages.map(Name::Page).collect();
         self.registry.readers.lock().name(&names);
-        Registration(Arc::new(Chunks {
+        Registration(Arc::new(RegisteredChunks {
             registry: self.registry.clone(),
             names,
             by_place: false,
@@ -350,7 +350,7 @@ impl Registration {
     }
 }
 
-impl Drop for Chunks {
+impl Drop for RegisteredChunks {
     fn drop(&mut self) {
         let is_awaited = self.registry.readers.lock().forget(&self.names);
         if is_awaited {

@@ -31,11 +31,11 @@ struct RoomState {
     /// Number of the next turn.
     next: u64,
     /// Turns that wait, by number.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, RoomWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct RoomWaiter {
     bytes: u64,
     waker: Waker,
 }
@@ -81,7 +81,7 @@ impl ChunkRoom {
         let number = state.next;
         state.next += 1;
         let waker = waker.clone();
-        state.waiting.insert(number, Waiting { bytes, waker });
+        state.waiting.insert(number, RoomWaiter { bytes, waker });
         // This may call its own waker, which costs one spurious wake-up.
         let admitted = state.admit(this.bytes_max);
         drop(state);

@@ -18,7 +18,7 @@ use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch, TableState};
 
 /// One change of a table, as the log describes it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Change<'a> {
+pub(crate) struct LoggedTableChange<'a> {
     /// The table that gets or loses a tree.
     pub(crate) name: &'a str,
     /// The tree that the name loses.
@@ -35,7 +35,7 @@ impl Store {
     pub(crate) fn apply_change(
         &self,
         token: &ApplyToken<'_>,
-        change: Change<'_>,
+        change: LoggedTableChange<'_>,
         created: Option<&Arc<TableState>>,
         batch: TableBatch,
         index: u32,

@@ -13,7 +13,7 @@ use crate::writes::set::WriteSet;
 /// A buffer that is larger than this is given back to the system.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Why an [`Own`] always has its value.
+/// Why a [`TakenBuffer`] always has its value.
 const OWN: &str = "it is given back on drop only";
 
 /// Memory that can be emptied and kept.
@@ -51,16 +51,16 @@ keep_by_thread!(SETS, WriteSet);
 keep_by_thread!(SCRATCHES, CommitScratch);
 
 /// Memory taken for one call; given back to the thread on drop.
-pub(crate) struct Own<T: Keep>(Option<Box<T>>);
+pub(crate) struct TakenBuffer<T: Keep>(Option<Box<T>>);
 
-impl<T: Keep> Own<T> {
+impl<T: Keep> TakenBuffer<T> {
     /// Takes one of this thread, or makes one.
     pub(crate) fn take() -> Self {
         Self(Some(T::kept(Vec::pop).flatten().unwrap_or_default()))
     }
 }
 
-impl<T: Keep> Drop for Own<T> {
+impl<T: Keep> Drop for TakenBuffer<T> {
     fn drop(&mut self) {
         let own = self.0.take();
         if let Some(mut own) = own
@@ -71,7 +71,7 @@ impl<T: Keep> Drop for Own<T> {
     }
 }
 
-impl<T: Keep> Deref for Own<T> {
+impl<T: Keep> Deref for TakenBuffer<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -79,7 +79,7 @@ impl<T: Keep> Deref for Own<T> {
     }
 }
 
-impl<T: Keep> DerefMut for Own<T> {
+impl<T: Keep> DerefMut for TakenBuffer<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect(OWN)
     }

@@ -19,7 +19,7 @@ use pando_tree::{Scratch, Tree};
 use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
-use crate::changes::tables::Change;
+use crate::changes::tables::LoggedTableChange;
 use crate::commit::delete_room::DeleteWait;
 use crate::commit::key_locks::Met;
 use crate::engine::Engine;
@@ -423,7 +423,7 @@ impl Engine {
                 TableChange::Take(filled) => Some(*filled),
                 TableChange::Create | TableChange::Drop | TableChange::Clear => None,
             };
-            let change = Change {
+            let change = LoggedTableChange {
                 name: &table.state.name,
                 old,
                 new: *new,

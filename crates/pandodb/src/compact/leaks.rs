@@ -24,7 +24,7 @@ use crate::pages::store::Store;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// The pages and chunks that are named.
-struct Named<'a> {
+struct NamedSpace<'a> {
     store: &'a Store,
     /// One bit per page id.
     words: Vec<u64>,
@@ -60,7 +60,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 /// Frees what nothing names. The gate is closed: nobody else changes anything.
 fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
     let rows = garbage_rows(store, Bound::Unbounded)?;
-    let mut named = Named::of(store, &rows)?;
+    let mut named = NamedSpace::of(store, &rows)?;
     for root in [CATALOGUE.root, GARBAGE.root] {
         assert!(named.has(root), "the root of a system tree is not named");
     }
@@ -114,7 +114,7 @@ fn garbage_rows(store: &Store, from: Bound<&[u8]>) -> Result<Rows> {
     }
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedSpace<'a> {
     fn of(store: &'a Store, rows: &Rows) -> Result<Self> {
         let ids = store.pool.page_ids().high_water() as usize;
         let mut named = Self {

@@ -32,7 +32,7 @@ const WINDOW_BLOCKS: u64 = 4096;
 
 /// Limits beyond which something has to move, in blocks.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct MoveLimits {
     /// For chunks that end beyond it.
     chunks: u64,
     /// For pages that end beyond it.
@@ -85,7 +85,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 _ => self.pages_end(goal)?,
             };
             assert!(pages <= goal, "pages beyond the goal would stay there");
-            let limits = Limits {
+            let limits = MoveLimits {
                 chunks: goal,
                 pages,
             };
@@ -95,7 +95,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     }
 
     /// Moves everything beyond the limits. Returns the number of chunks for which there was no run.
-    fn move_behind(&mut self, limits: Limits, part: (f64, f64)) -> Part<u64> {
+    fn move_behind(&mut self, limits: MoveLimits, part: (f64, f64)) -> Part<u64> {
         let high_water = self.engine.store.pool.page_ids().high_water();
         let mut without_run = 0;
         let mut buffer = IoBuf::default();

@@ -32,7 +32,7 @@ struct Ahead {
 }
 
 /// Position of the packing of a level.
-struct Place {
+struct PackPosition {
     tree: Tree,
     level: u8,
     /// A key of the next node to pack.
@@ -75,7 +75,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             return Ok(());
         };
         for level in (0..top).rev().chain(1..top) {
-            let mut place = Place {
+            let mut place = PackPosition {
                 tree,
                 level,
                 key: Vec::new(),
@@ -107,9 +107,13 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 
     /// Packs one node at `place`; None if the tree does not exist.
-    fn pack_node(&mut self, place: &mut Place, scratch: &mut Scratch) -> Part<Option<Packed>> {
+    fn pack_node(
+        &mut self,
+        place: &mut PackPosition,
+        scratch: &mut Scratch,
+    ) -> Part<Option<Packed>> {
         let _reservation = self.room_to_change()?;
-        let Place {
+        let PackPosition {
             tree,
             level,
             key,
@@ -135,7 +139,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 
     /// Starts reads of the next leaves.
-    fn read_ahead(&self, ahead: &mut Ahead, place: &Place) -> Part<()> {
+    fn read_ahead(&self, ahead: &mut Ahead, place: &PackPosition) -> Part<()> {
         let engine = self.engine;
         if let Some(left) = ahead.steps.checked_sub(1) {
             ahead.steps = left;

@@ -27,13 +27,13 @@ const BUFFER_BYTES_MAX: u64 = 1 << 20;
 const IDS: usize = 64;
 
 /// A page, and where it is stored.
-type Placed = (PageId, StoredPage);
+type PlacedPage = (PageId, StoredPage);
 
 /// A buffer that is being written, or was.
 #[derive(Debug)]
 struct Flight {
     tag: u64,
-    pages: Vec<Placed>,
+    pages: Vec<PlacedPage>,
     ended: bool,
     /// The buffer, if the disk had no room for it: it must be written again.
     refused: Option<IoBuf>,
@@ -51,7 +51,7 @@ pub(super) struct PageStream {
     /// Bytes of it that are filled.
     filled: usize,
     /// Its pages, which have no extents yet.
-    pages: Vec<Placed>,
+    pages: Vec<PlacedPage>,
     spare: Vec<IoBuf>,
     channel: Option<AnyChannel>,
     /// Oldest first.
@@ -59,7 +59,7 @@ pub(super) struct PageStream {
     next_tag: u64,
     completions: Vec<Completion>,
     /// Pages that were written and not taken, in order.
-    written: VecDeque<Placed>,
+    written: VecDeque<PlacedPage>,
     /// Error of a failed write: from then on no page can be taken.
     failed: Option<Error>,
     /// Counts the buffers against the memory budget.
@@ -313,7 +313,7 @@ impl PageStream {
     ///
     /// # Errors
     /// As [`PageStream::push`].
-    pub(super) fn written(&mut self) -> Result<&mut VecDeque<Placed>> {
+    pub(super) fn written(&mut self) -> Result<&mut VecDeque<PlacedPage>> {
         self.check()?;
         while self.flights.front().is_some_and(|flight| flight.ended) {
             let flight = self.flights.pop_front();
@@ -340,7 +340,7 @@ impl Drop for PageStream {
             pool.return_id(page);
         }
         let flights = self.flights.drain(..).flat_map(|flight| flight.pages);
-        let placed: Vec<Placed> = self.written.drain(..).chain(flights).collect();
+        let placed: Vec<PlacedPage> = self.written.drain(..).chain(flights).collect();
         for (page, _) in &placed {
             pool.return_id(*page);
         }
@@ -361,7 +361,7 @@ fn buffer_bytes(engine: &Engine) -> usize {
 impl Engine {
     /// Allocates extents for pages: one run, or several if no run is long enough and the file
     /// cannot grow. Blocks until there is room.
-    fn place(&self, pages: &mut [Placed]) -> Result<()> {
+    fn place(&self, pages: &mut [PlacedPage]) -> Result<()> {
         let blocks = pages.iter().map(|(_, stored)| stored.extent.blocks).sum();
         let mut run = match self.block(|_| self.try_run_of_blocks(blocks)) {
             Err(Error::Full { .. }) if pages.len() > 1 => {

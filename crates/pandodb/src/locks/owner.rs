@@ -33,7 +33,7 @@ pub(crate) struct LockOwner {
     held: HashMap<LockName, u32>,
     /// Bytes of the keys in `held`.
     held_key_bytes: usize,
-    waiting: Option<Waiting>,
+    waiting: Option<AwaitedLock>,
 }
 
 /// Who an owner is.
@@ -46,7 +46,7 @@ pub(crate) enum OwnerKind {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct AwaitedLock {
     stripe: u32,
     /// Name of the table, for errors.
     table: Box<str>,
@@ -160,7 +160,7 @@ impl LockOwner {
             self.note(stripe, name, mode);
             return Ok(Asked::Granted);
         };
-        self.waiting = Some(Waiting {
+        self.waiting = Some(AwaitedLock {
             stripe,
             table: table.into(),
             wait: wait.clone(),
@@ -208,7 +208,7 @@ impl LockOwner {
         if was_victim {
             return Err(self.give_up());
         }
-        let Waiting {
+        let AwaitedLock {
             stripe,
             table,
             wait,
@@ -224,7 +224,7 @@ impl LockOwner {
     }
 
     /// Forgets the wait, which has ended.
-    fn end_wait(&mut self) -> Waiting {
+    fn end_wait(&mut self) -> AwaitedLock {
         let waiting = self.waiting.take().expect("it waits");
         if self.may_block() {
             self.locks.graph.lock().end(self.id);
@@ -243,7 +243,7 @@ impl LockOwner {
 
     /// Waits for nothing any longer.
     fn cut_off(&mut self) {
-        let Some(Waiting { stripe, wait, .. }) = &self.waiting else {
+        let Some(AwaitedLock { stripe, wait, .. }) = &self.waiting else {
             return;
         };
         let place = (*stripe, &wait.name);

@@ -6,13 +6,13 @@ use pando_pool::Image;
 use pando_sync::{Mutex, Rank};
 
 /// An image, and where it is written.
-pub(crate) type Placed = (Image, Extent);
+pub(crate) type PlacedImage = (Image, Extent);
 
 /// The images that nobody writes at the moment. While there are some, they count as one write that
 /// waits for room.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
-    images: Mutex<Vec<Placed>>,
+    images: Mutex<Vec<PlacedImage>>,
 }
 
 impl HandedOver {
@@ -23,7 +23,7 @@ impl HandedOver {
     }
 
     /// Adds `images`. Returns true if there were none.
-    pub(crate) fn add(&self, images: Vec<Placed>) -> bool {
+    pub(crate) fn add(&self, images: Vec<PlacedImage>) -> bool {
         let mut all = self.images.lock();
         let is_first = all.is_empty();
         all.extend(images);
@@ -31,7 +31,7 @@ impl HandedOver {
     }
 
     /// Takes all of them.
-    pub(crate) fn take(&self) -> Vec<Placed> {
+    pub(crate) fn take(&self) -> Vec<PlacedImage> {
         std::mem::take(&mut *self.images.lock())
     }
 }

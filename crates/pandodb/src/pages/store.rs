@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::files::reserve::{MappingReserve, MappingSize};
 use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
-use crate::pages::handed_over::{HandedOver, Placed};
+use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
 use crate::space::held::HeldBlocks;
 use crate::space::keeper::SpaceKeeper;
@@ -258,7 +258,7 @@ impl Store {
 
     /// Leaves `images`, which wait for room, to whoever waits for it. The caller counts as waiting
     /// until this returns.
-    pub(crate) fn hand_over(&self, images: Vec<Placed>) {
+    pub(crate) fn hand_over(&self, images: Vec<PlacedImage>) {
         // The wait of the images themselves, until they are taken over. Before, since they may be
         // taken at once.
         self.life.begin_shortage();
@@ -269,7 +269,7 @@ impl Store {
     }
 
     /// Takes over the images that were left by [`Store::hand_over`], with their wait for room.
-    pub(crate) fn take_over(&self) -> Option<(Vec<Placed>, RoomWait<'_>)> {
+    pub(crate) fn take_over(&self) -> Option<(Vec<PlacedImage>, RoomWait<'_>)> {
         let images = self.handed_over.take();
         (!images.is_empty()).then(|| (images, RoomWait(self)))
     }

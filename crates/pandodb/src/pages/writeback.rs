@@ -13,7 +13,7 @@ use pando_sync::time::{self, Duration};
 use pando_sync::{park, thread, thread_waker};
 
 use crate::error::{Error, Result};
-use crate::pages::handed_over::Placed;
+use crate::pages::handed_over::PlacedImage;
 use crate::pages::store::Store;
 
 /// Images of one batch.
@@ -38,8 +38,8 @@ pub(crate) enum OnFullDisk {
 }
 
 /// Returns how many of `placed`, from the first one on, are contiguous.
-fn run_length(placed: &[Placed]) -> usize {
-    let follows = |(before, after): (&Placed, &Placed)| {
+fn run_length(placed: &[PlacedImage]) -> usize {
+    let follows = |(before, after): (&PlacedImage, &PlacedImage)| {
         u64::from(before.1.block) + u64::from(before.1.blocks) == u64::from(after.1.block)
     };
     1 + placed
@@ -181,7 +181,7 @@ impl Store {
     }
 
     /// The part of [`Store::write_images`] after the images have their extents.
-    fn write_and_complete(&self, mut left: Vec<Placed>, on_full: OnFullDisk) -> Result<()> {
+    fn write_and_complete(&self, mut left: Vec<PlacedImage>, on_full: OnFullDisk) -> Result<()> {
         if let Err(error) = self.write_placed(&mut left, on_full) {
             return Err(self.abandon(left.into_iter().map(|(image, _)| image), error));
         }
@@ -247,9 +247,9 @@ impl Store {
     /// pages stay in their frames until there is room: reads continue, and puts are refused.
     /// Images that are handed over or given up are removed from `placed`; those that others hand
     /// over meanwhile are added.
-    fn write_placed(&self, placed: &mut Vec<Placed>, on_full: OnFullDisk) -> Result<()> {
+    fn write_placed(&self, placed: &mut Vec<PlacedImage>, on_full: OnFullDisk) -> Result<()> {
         let block_bytes = self.space.block_bytes();
-        let fills = |(image, extent): &Placed| {
+        let fills = |(image, extent): &PlacedImage| {
             image.bytes().len() as u64 == u64::from(extent.blocks) * block_bytes
         };
         assert!(
@@ -290,7 +290,7 @@ impl Store {
 
     /// Gives up the images from `first` on that a running checkpoint needs in a later version: a
     /// delete that changes such a page would wait until there is room.
-    fn give_up_outdated(&self, placed: &mut Vec<Placed>, first: usize) {
+    fn give_up_outdated(&self, placed: &mut Vec<PlacedImage>, first: usize) {
         let mut freed = Vec::new();
         for (image, extent) in placed.split_off(first) {
             match self.pool.give_up_outdated(image) {

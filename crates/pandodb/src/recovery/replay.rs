@@ -12,7 +12,7 @@ use pando_sync::Arc;
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::changes::blobs::NewValue;
-use crate::changes::tables::Change;
+use crate::changes::tables::LoggedTableChange;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
@@ -30,7 +30,7 @@ pub(crate) struct Replayed {
 }
 
 /// What a record does to a key.
-enum Write<'a> {
+enum ReplayedWrite<'a> {
     Put(&'a [u8]),
     PutChunks(ChunkedValue<'a>),
     Delete,
@@ -83,13 +83,13 @@ impl<'a> Replay<'a> {
         for (index, operation) in batch.enumerate() {
             match operation.map_err(|damage| damaged(damage.what))? {
                 Operation::Put { tree, key, value } => {
-                    self.write(token, tree, marks, key, Write::Put(value))?;
+                    self.write(token, tree, marks, key, ReplayedWrite::Put(value))?;
                 }
                 Operation::PutChunks { tree, key, value } => {
-                    self.write(token, tree, marks, key, Write::PutChunks(value))?;
+                    self.write(token, tree, marks, key, ReplayedWrite::PutChunks(value))?;
                 }
                 Operation::Delete { tree, key } => {
-                    self.write(token, tree, marks, key, Write::Delete)?
+                    self.write(token, tree, marks, key, ReplayedWrite::Delete)?
                 }
                 Operation::CreateTable { name, tree } => {
                     self.change(token, name, (None, Some(tree), None), lsn, index)?;
@@ -159,7 +159,7 @@ impl<'a> Replay<'a> {
         tree: TreeId,
         marks: Marks,
         key: &[u8],
-        write: Write<'_>,
+        write: ReplayedWrite<'_>,
     ) -> Result<()> {
         let state = match self.tables.get(&tree) {
             Some(state) => state.clone(),
@@ -185,9 +185,11 @@ impl<'a> Replay<'a> {
             })?;
         let (store, scratch) = (self.store, &mut self.scratch);
         let (entries, fill) = match write {
-            Write::Put(value) => store.apply(token, known, marks, key, Some(value), scratch)?,
-            Write::Delete => store.apply(token, known, marks, key, None, scratch)?,
-            Write::PutChunks(value) => {
+            ReplayedWrite::Put(value) => {
+                store.apply(token, known, marks, key, Some(value), scratch)?
+            }
+            ReplayedWrite::Delete => store.apply(token, known, marks, key, None, scratch)?,
+            ReplayedWrite::PutChunks(value) => {
                 let parts: Vec<ChunkPart> = value.parts().collect();
                 let value = NewValue {
                     head: value.head,
@@ -241,7 +243,7 @@ impl<'a> Replay<'a> {
         }
         // `index` is the change's number among all changes of the batch, which precede all its
         // writes.
-        let change = Change {
+        let change = LoggedTableChange {
             name,
             old,
             new,

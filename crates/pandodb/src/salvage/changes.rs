@@ -14,7 +14,7 @@ use crate::recovery::open::log_behind;
 use crate::salvage::copy::Copier;
 use crate::salvage::names::Aside;
 use crate::salvage::report::SalvageReport;
-use crate::salvage::source::Source;
+use crate::salvage::source::DamagedStore;
 use crate::salvage::walk::Walker;
 use crate::streams::stream::ValueStream;
 use crate::verify::walk::Damage;
@@ -80,7 +80,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
     }
 
     /// Applies the log after the checkpoint; returns the number of batches.
-    pub(super) fn log(&mut self, source: &Source, report: &mut SalvageReport) -> Result<u64> {
+    pub(super) fn log(&mut self, source: &DamagedStore, report: &mut SalvageReport) -> Result<u64> {
         let how = log_behind(&source.superblock);
         let (mut batches, mut stopped, mut last) = (0, None, how.from);
         let read = pando_wal::replay(&source.store.device, &how, |lsn, payload| {
@@ -107,7 +107,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         Ok(batches)
     }
 
-    fn batch(&mut self, source: &Source, lsn: Lsn, payload: &[u8]) -> Result<()> {
+    fn batch(&mut self, source: &DamagedStore, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let damaged =
             |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);
         // Decode the whole batch first: it is applied as a whole or not at all.
@@ -119,7 +119,12 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         Ok(())
     }
 
-    fn operation(&mut self, source: &Source, lsn: Lsn, operation: Operation<'_>) -> Result<()> {
+    fn operation(
+        &mut self,
+        source: &DamagedStore,
+        lsn: Lsn,
+        operation: Operation<'_>,
+    ) -> Result<()> {
         match operation {
             Operation::Put { tree, key, value } => {
                 self.name(tree)?;
@@ -179,7 +184,7 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
 
     fn put_chunks(
         &mut self,
-        source: &Source,
+        source: &DamagedStore,
         tree: TreeId,
         key: &[u8],
         value: &ChunkedValue<'_>,

@@ -31,7 +31,7 @@ use crate::options::{Builder, Durability};
 use changes::Changes;
 use copy::Copier;
 use names::Names;
-use source::Source;
+use source::DamagedStore;
 use walk::Walker;
 
 pub use report::{LostRange, SalvageReport, SalvagedTable};
@@ -78,7 +78,7 @@ fn salvage_devices(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SalvageReport> {
     let mut report = SalvageReport::default();
-    let source = Source::load(from, &mut report)?;
+    let source = DamagedStore::load(from, &mut report)?;
     let into = open_into(&options)?;
     check_empty(&into)?;
     tracing::info!(
@@ -111,7 +111,7 @@ fn check_empty(into: &AnyDevice) -> Result<()> {
 }
 
 fn run(
-    source: &Source,
+    source: &DamagedStore,
     db: &Db,
     report: &mut SalvageReport,
     progress: &mut dyn FnMut(u64, u64),

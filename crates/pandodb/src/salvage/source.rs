@@ -15,12 +15,12 @@ use crate::salvage::report::SalvageReport;
 use crate::verify::walk::Damage;
 
 /// What is loaded of a damaged store.
-pub(super) struct Source {
+pub(super) struct DamagedStore {
     pub(super) store: Store,
     pub(super) superblock: Superblock,
 }
 
-impl Source {
+impl DamagedStore {
     /// Loads what can be read; adds damage to `report`.
     ///
     /// # Errors

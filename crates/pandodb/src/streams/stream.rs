@@ -30,15 +30,15 @@ pub struct ValueStream {
     /// The head of the value, or all of a value in pages.
     head: Vec<u8>,
     /// None for a value in pages. Boxed, since most opened values are in pages.
-    chunks: Option<Box<Chunks>>,
+    chunks: Option<Box<ChunkCursor>>,
     /// Next byte of [`io::Read`].
     position: u64,
 }
 
 /// The part of a stream that only values in chunks need.
 #[derive(Debug)]
-struct Chunks {
-    source: Source,
+struct ChunkCursor {
+    source: ChunkSource,
     /// Empty until the first chunk is read.
     buffer: IoBuf,
     /// Turn for the buffer.
@@ -49,7 +49,7 @@ struct Chunks {
 
 /// Where the chunks are found.
 #[derive(Debug)]
-enum Source {
+enum ChunkSource {
     /// Through the blob reference of a leaf.
     Stored(BlobRef, Registration),
     /// In a value that was handed over. The registration by place was made before any record named
@@ -58,7 +58,7 @@ enum Source {
     Handed(Arc<StagedBlob>, Registration),
 }
 
-impl Source {
+impl ChunkSource {
     fn shape(&self) -> ChunkShape {
         match self {
             Self::Stored(blob, _) => blob.shape,
@@ -93,7 +93,7 @@ impl ValueStream {
         registration: Registration,
     ) -> Self {
         let head = std::mem::take(&mut blob.head);
-        Self::of_source(engine, head, Source::Stored(blob, registration))
+        Self::of_source(engine, head, ChunkSource::Stored(blob, registration))
     }
 
     /// Makes a stream of a value that was handed over and is not put yet. Whoever replaces that
@@ -101,15 +101,15 @@ impl ValueStream {
     pub(crate) fn of_handed(engine: &Shared, value: &LargeValue) -> Self {
         let staged = value.staged.clone();
         let registration = Registry::read_by_place(&engine.store.registry, staged.new_blocks());
-        let source = Source::Handed(staged, registration);
+        let source = ChunkSource::Handed(staged, registration);
         Self::of_source(engine, value.head.clone(), source)
     }
 
-    fn of_source(engine: &Shared, head: Vec<u8>, source: Source) -> Self {
+    fn of_source(engine: &Shared, head: Vec<u8>, source: ChunkSource) -> Self {
         Self {
             engine: engine.clone(),
             head,
-            chunks: Some(Box::new(Chunks {
+            chunks: Some(Box::new(ChunkCursor {
                 source,
                 buffer: IoBuf::default(),
                 turn: None,
@@ -123,12 +123,12 @@ impl ValueStream {
     pub fn reopen(&self) -> Self {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
             None => Self::of_value(&self.engine, self.head.clone()),
-            Some(Source::Stored(blob, registration)) => {
-                let source = Source::Stored(blob.clone(), registration.again());
+            Some(ChunkSource::Stored(blob, registration)) => {
+                let source = ChunkSource::Stored(blob.clone(), registration.again());
                 Self::of_source(&self.engine, self.head.clone(), source)
             }
-            Some(Source::Handed(staged, registration)) => {
-                let source = Source::Handed(staged.clone(), registration.again());
+            Some(ChunkSource::Handed(staged, registration)) => {
+                let source = ChunkSource::Handed(staged.clone(), registration.again());
                 Self::of_source(&self.engine, self.head.clone(), source)
             }
         }
@@ -137,7 +137,7 @@ impl ValueStream {
     /// Bytes of memory that it takes while no chunk of it is loaded.
     pub fn idle_bytes(&self) -> usize {
         let blob = self.blob_ref().map_or(0, |blob| blob.chunks.len());
-        let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<Chunks>());
+        let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<ChunkCursor>());
         size_of::<Self>() + self.head.len() + chunks + blob * CHUNK_BYTES
     }
 
@@ -171,7 +171,7 @@ impl ValueStream {
     /// Returns the blob reference of a large value that a leaf has, without its head.
     pub(crate) fn blob_ref(&self) -> Option<&BlobRef> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
-            Some(Source::Stored(blob, _)) => Some(blob),
+            Some(ChunkSource::Stored(blob, _)) => Some(blob),
             _ => None,
         }
     }
@@ -179,7 +179,7 @@ impl ValueStream {
     /// Returns the chunks of a value that was handed over.
     pub(crate) fn handed(&self) -> Option<&Arc<StagedBlob>> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
-            Some(Source::Handed(staged, _)) => Some(staged),
+            Some(ChunkSource::Handed(staged, _)) => Some(staged),
             _ => None,
         }
     }
@@ -187,7 +187,7 @@ impl ValueStream {
     /// Returns what keeps the chunks of a large value.
     pub(crate) fn registration(&self) -> Option<&Registration> {
         match self.chunks.as_ref().map(|chunks| &chunks.source) {
-            Some(Source::Stored(_, registration) | Source::Handed(_, registration)) => {
+            Some(ChunkSource::Stored(_, registration) | ChunkSource::Handed(_, registration)) => {
                 Some(registration)
             }
             None => None,
@@ -223,8 +223,10 @@ impl ValueStream {
     /// Returns the value, without its head, as the basis of a changed one.
     pub(crate) fn into_old(self) -> OldBytes {
         match self.chunks.map(|chunks| chunks.source) {
-            Some(Source::Stored(blob, registration)) => OldBytes::Chunks(blob, registration),
-            Some(Source::Handed(staged, registration)) => OldBytes::Handed(staged, registration),
+            Some(ChunkSource::Stored(blob, registration)) => OldBytes::Chunks(blob, registration),
+            Some(ChunkSource::Handed(staged, registration)) => {
+                OldBytes::Handed(staged, registration)
+            }
             None => OldBytes::Value(self.head),
         }
     }

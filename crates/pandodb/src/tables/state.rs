@@ -118,38 +118,38 @@ impl TableState {
 
 /// A table, ordered by name.
 #[derive(Debug)]
-struct Named(Arc<TableState>);
+struct ByName(Arc<TableState>);
 
-impl Borrow<str> for Named {
+impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
         &self.0.name
     }
 }
 
-impl Ord for Named {
+impl Ord for ByName {
     fn cmp(&self, other: &Self) -> Comparison {
         self.0.name.cmp(&other.0.name)
     }
 }
 
-impl PartialOrd for Named {
+impl PartialOrd for ByName {
     fn partial_cmp(&self, other: &Self) -> Option<Comparison> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Named {
+impl PartialEq for ByName {
     fn eq(&self, other: &Self) -> bool {
         self.0.name == other.0.name
     }
 }
 
-impl Eq for Named {}
+impl Eq for ByName {}
 
 /// The tables that exist.
 #[derive(Debug, Default)]
 struct Known {
-    by_name: BTreeSet<Named>,
+    by_name: BTreeSet<ByName>,
     by_tree: HashMap<TreeId, Arc<TableState>>,
     /// Bytes of memory that they take.
     bytes: u64,
@@ -277,7 +277,7 @@ impl Tables {
             Some(row) => {
                 let before = known.by_tree.insert(row.tree, table.clone());
                 assert!(before.is_none(), "a tree has one table");
-                if known.by_name.insert(Named(table.clone())) {
+                if known.by_name.insert(ByName(table.clone())) {
                     known.bytes += TableState::bytes(&table.name);
                 }
             }

@@ -21,7 +21,7 @@ use crate::verify::chunks::check_extents;
 use crate::verify::stat::{StoredStat, TableStat};
 use crate::verify::tree_stat::LevelStat;
 
-use crate::verify::walk::{Limits, Walk};
+use crate::verify::walk::{KeyBounds, Walk};
 
 impl<P: FnMut(u64, u64)> Walk<'_, P> {
     /// Counts pages by their compression. Reads compressed pages; all others have full length.
@@ -190,7 +190,14 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             chunks: 0,
             chunk_bytes: 0,
         };
-        self.node(&name, tree, tree.root, None, &Limits::default(), &mut stat);
+        self.node(
+            &name,
+            tree,
+            tree.root,
+            None,
+            &KeyBounds::default(),
+            &mut stat,
+        );
         if let Some(entries) = entries {
             if entries != stat.entries {
                 let what = format!("{} entries, counted as {entries}", stat.entries);
@@ -222,7 +229,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         tree: Tree,
         page: PageId,
         level: Option<u8>,
-        limits: &Limits,
+        limits: &KeyBounds,
         stat: &mut TableStat,
     ) {
         if !self.own(page, name) {
@@ -261,12 +268,12 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                     .cloned()
                     .or_else(|| limits.high.clone());
                 let below = Some(summary.level - 1);
-                self.node(name, tree, *child, below, &Limits { low, high }, stat);
+                self.node(name, tree, *child, below, &KeyBounds { low, high }, stat);
             }
         }
     }
 
-    fn check_node(&mut self, node: &NodeSummary, level: Option<u8>, limits: &Limits) {
+    fn check_node(&mut self, node: &NodeSummary, level: Option<u8>, limits: &KeyBounds) {
         let place = node.page.to_string();
         if let Some(level) = level
             && level != node.level

@@ -40,7 +40,7 @@ pub(crate) struct Walk<'a, P> {
 
 /// Bounds of the keys of a node, as its parent gives them: from `low` on, below `high`.
 #[derive(Clone, Default)]
-pub(crate) struct Limits {
+pub(crate) struct KeyBounds {
     /// Inclusive; None: no bound.
     pub(crate) low: Option<Vec<u8>>,
     /// Exclusive; None: no bound.

@@ -24,17 +24,17 @@ const BYTES_KEPT: usize = 1 << 20;
 
 /// One read.
 #[derive(Debug)]
-struct Entry {
+struct NotedRead {
     /// Position of its stamp among the reads of the transaction.
     read: usize,
     table: usize,
     /// In `ReadLog::bytes`.
     key: Range<usize>,
-    value: Value,
+    value: ReadValue,
 }
 
 #[derive(Debug)]
-enum Value {
+enum ReadValue {
     /// Its first bytes, which may be all, in `ReadLog::bytes`, and its length.
     Kept {
         bytes: Range<usize>,
@@ -50,7 +50,7 @@ pub(crate) type Head<'v> = (&'v [u8], usize);
 /// The reads of one transaction, in order.
 #[derive(Debug)]
 pub(crate) struct ReadLog {
-    entries: Vec<Entry>,
+    entries: Vec<NotedRead>,
     bytes: Vec<u8>,
     /// Of values over [`VALUE_BYTES_MAX`] in `bytes`.
     long_bytes: usize,
@@ -125,15 +125,15 @@ impl ReadLog {
             return Played::Unknown { is_new: true };
         }
         match &entry.value {
-            Value::TooLong => Played::Unknown { is_new: false },
-            Value::Absent => {
+            ReadValue::TooLong => Played::Unknown { is_new: false },
+            ReadValue::Absent => {
                 self.next += 1;
                 Played::Read(None)
             }
-            Value::Kept { bytes, len } if bytes.len() < asked.min(*len) => {
+            ReadValue::Kept { bytes, len } if bytes.len() < asked.min(*len) => {
                 Played::Unknown { is_new: false }
             }
-            Value::Kept { bytes, len } => {
+            ReadValue::Kept { bytes, len } => {
                 out.extend_from_slice(&self.bytes[bytes.clone()]);
                 self.next += 1;
                 Played::Read(Some(*len))
@@ -146,7 +146,7 @@ impl ReadLog {
         self.assert_last(read);
         let key = self.append(key);
         let value = self.keep(value);
-        self.entries.push(Entry {
+        self.entries.push(NotedRead {
             read,
             table,
             key,
@@ -163,17 +163,17 @@ impl ReadLog {
     }
 
     /// Copies what was read of a value into the log, if there is room.
-    fn keep(&mut self, value: Option<Head<'_>>) -> Value {
+    fn keep(&mut self, value: Option<Head<'_>>) -> ReadValue {
         let Some((bytes, len)) = value else {
-            return Value::Absent;
+            return ReadValue::Absent;
         };
         let long = long_bytes(bytes);
         if !self.keeps(long) {
-            return Value::TooLong;
+            return ReadValue::TooLong;
         }
         self.long_bytes += long;
         let bytes = self.append(bytes);
-        Value::Kept { bytes, len }
+        ReadValue::Kept { bytes, len }
     }
 
     /// Returns true if there is room for `more` bytes of long values: see [`long_bytes`].
@@ -187,7 +187,7 @@ impl ReadLog {
         let behind = &self.entries[*from..];
         *from += behind.iter().take_while(|entry| entry.read < read).count();
         let entry = self.entries.get(*from)?;
-        let is_known = !matches!(entry.value, Value::TooLong);
+        let is_known = !matches!(entry.value, ReadValue::TooLong);
         (entry.read == read && is_known).then_some(*from)
     }
 
@@ -200,7 +200,7 @@ impl ReadLog {
     /// Returns how many bytes of the value of an entry have to be read to compare them.
     pub(crate) fn asked(&self, at: usize) -> usize {
         match &self.entries[at].value {
-            Value::Kept { bytes, len } if bytes.len() < *len => bytes.len(),
+            ReadValue::Kept { bytes, len } if bytes.len() < *len => bytes.len(),
             _ => WHOLE,
         }
     }
@@ -208,9 +208,9 @@ impl ReadLog {
     /// Returns true if `value` is what was read.
     pub(crate) fn is(&self, at: usize, value: Option<Head<'_>>) -> bool {
         match &self.entries[at].value {
-            Value::Kept { bytes, len } => value == Some((&self.bytes[bytes.clone()], *len)),
-            Value::Absent => value.is_none(),
-            Value::TooLong => false,
+            ReadValue::Kept { bytes, len } => value == Some((&self.bytes[bytes.clone()], *len)),
+            ReadValue::Absent => value.is_none(),
+            ReadValue::TooLong => false,
         }
     }
 
@@ -218,10 +218,10 @@ impl ReadLog {
     pub(crate) fn replace(&mut self, at: usize, value: Option<Head<'_>>) {
         let value = match (&self.entries[at].value, value) {
             // In place: otherwise a log that is replaced again and again would grow.
-            (Value::Kept { bytes, .. }, Some((new, len))) if new.len() <= bytes.len() => {
+            (ReadValue::Kept { bytes, .. }, Some((new, len))) if new.len() <= bytes.len() => {
                 let bytes = bytes.start..bytes.start + new.len();
                 self.bytes[bytes.clone()].copy_from_slice(new);
-                Value::Kept { bytes, len }
+                ReadValue::Kept { bytes, len }
             }
             _ => self.keep(value),
         };
@@ -232,8 +232,8 @@ impl ReadLog {
     pub(crate) fn note_long(&mut self, read: usize, table: usize, key: &[u8]) {
         self.assert_last(read);
         let key = self.append(key);
-        let value = Value::TooLong;
-        self.entries.push(Entry {
+        let value = ReadValue::TooLong;
+        self.entries.push(NotedRead {
             read,
             table,
             key,

@@ -4,7 +4,7 @@
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Shared};
 
-use super::descent::Way;
+use super::descent::NodeLookup;
 
 /// The latch of the node that one read stands on; given back with it.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Coupled<'p> {
     here: Option<Shared<'p>>,
 }
 
-impl<'p> Way<'p> for Coupled<'p> {
+impl<'p> NodeLookup<'p> for Coupled<'p> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let child = pool.shared(page, hint)?;

@@ -1,6 +1,6 @@
 //! One point read, node by node, of the variants that go another way than the product does: a copy
-//! of the product's descent with a [`Way`] in the place of two of its steps. What the product does
-//! is not measured with it but as it is, and pays nothing for being measured.
+//! of the product's descent with a [`NodeLookup`] in the place of two of its steps. What the
+//! product does is not measured with it but as it is, and pays nothing for being measured.
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
@@ -15,7 +15,7 @@ const LEAF_LINES: usize = 6;
 const RECORD_LINES: usize = 3;
 
 /// How a read comes by its nodes.
-pub(super) trait Way<'p>: Sized {
+pub(super) trait NodeLookup<'p>: Sized {
     /// Looks up `page`, as [`Pool::optimistic`].
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
 
@@ -32,7 +32,7 @@ pub(super) trait Way<'p>: Sized {
 #[derive(Debug)]
 pub(super) struct OptimisticAccess;
 
-impl<'p> Way<'p> for OptimisticAccess {
+impl<'p> NodeLookup<'p> for OptimisticAccess {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)
@@ -71,7 +71,7 @@ pub(super) fn prefetch(pool: &Pool, level: u8, hint: u32) {
 pub(super) fn get<'p>(
     tree: &Tree,
     pool: &'p Pool,
-    way: &mut impl Way<'p>,
+    way: &mut impl NodeLookup<'p>,
     key: &[u8],
     out: &mut Vec<u8>,
 ) -> Attempt<Found> {
@@ -110,7 +110,7 @@ fn is_of(tree: &Tree, node: &Node<'_, AtomicU64>) -> bool {
 #[inline]
 fn step_down<'p>(
     pool: &'p Pool,
-    way: &mut impl Way<'p>,
+    way: &mut impl NodeLookup<'p>,
     here: Optimistic<'p>,
     node: &Node<'_, AtomicU64>,
     index: usize,

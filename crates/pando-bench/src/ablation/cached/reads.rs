@@ -7,7 +7,7 @@ use pando_tree::ValueReader;
 
 use super::coupled::Coupled;
 use super::cursors::{Cursors, LocalLists, SharedList};
-use super::descent::{self, OptimisticAccess, Way};
+use super::descent::{self, NodeLookup, OptimisticAccess};
 use super::rig::{ENTRY_BYTES, Rig, is_value_of, retry};
 use super::snapshot::{FromHint, FromSnapshot, RootSnapshot};
 use crate::ablation::Ablation;
@@ -159,13 +159,13 @@ impl CachedReads {
     }
 
     /// Reads that each make a way of their own.
-    fn by<'a, A: Way<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
+    fn by<'a, A: NodeLookup<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
         let (pool, tree) = (&self.rig.pool, &self.rig.tree);
         Box::new(move |key, _, out| Ok(descent::get(tree, pool, &mut make(), key, out)?.found))
     }
 
     /// Reads from a copy of the root that is kept from one to the next.
-    fn by_snapshot<'a, A: Way<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
+    fn by_snapshot<'a, A: NodeLookup<'a>>(&'a self, make: impl Fn() -> A + 'a) -> Box<Get<'a>> {
         let (pool, tree) = (&self.rig.pool, &self.rig.tree);
         let mut snapshot = RootSnapshot::default();
         Box::new(move |key, _, out| {

@@ -15,7 +15,7 @@ use pando_pool::{Attempt, Optimistic, Pool};
 use pando_tree::Tree;
 use pando_tree::node::view::{ChildWord, Node};
 
-use super::descent::{Start, Way, prefetch};
+use super::descent::{NodeLookup, Start, prefetch};
 
 /// What a copy is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) struct FromSnapshot<'s, A> {
     pub(super) below: A,
 }
 
-impl<'p, A: Way<'p>> Way<'p> for FromSnapshot<'_, A> {
+impl<'p, A: NodeLookup<'p>> NodeLookup<'p> for FromSnapshot<'_, A> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         self.below.look(pool, page, hint)
@@ -118,7 +118,7 @@ impl<'p, A: Way<'p>> Way<'p> for FromSnapshot<'_, A> {
 #[derive(Debug)]
 pub(super) struct FromHint<'s>(pub(super) &'s mut u32);
 
-impl<'p> Way<'p> for FromHint<'_> {
+impl<'p> NodeLookup<'p> for FromHint<'_> {
     #[inline]
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         pool.optimistic(page, hint)

@@ -9,7 +9,7 @@ use pando_sync::thread;
 use pando_tree::node::view::Node;
 use pando_tree::{LeafFill, Scratch, Tree};
 
-use super::descent::{self, Found, OptimisticAccess, Way};
+use super::descent::{self, Found, NodeLookup, OptimisticAccess};
 use super::rig::{Rig, enter, is_value_of, value_of};
 use super::snapshot::{FromSnapshot, RootSnapshot};
 
@@ -26,7 +26,11 @@ fn key_of(rig: &Rig, number: u64) -> Vec<u8> {
     key
 }
 
-fn read_by<'p>(rig: &'p Rig, way: &mut impl Way<'p>, key: &[u8]) -> Attempt<(Found, Vec<u8>)> {
+fn read_by<'p>(
+    rig: &'p Rig,
+    way: &mut impl NodeLookup<'p>,
+    key: &[u8],
+) -> Attempt<(Found, Vec<u8>)> {
     let mut out = Vec::new();
     let found = descent::get(&rig.tree, &rig.pool, way, key, &mut out)?;
     Ok((found, out))
@@ -83,7 +87,7 @@ struct Meddling<F> {
     what: Option<F>,
 }
 
-impl<'p, F: FnOnce(PageId)> Way<'p> for Meddling<F> {
+impl<'p, F: FnOnce(PageId)> NodeLookup<'p> for Meddling<F> {
     fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
         let mut now = self.what.take().map(|what| || what(page));
         let mut run = || {

@@ -1,7 +1,7 @@
 //! Circles: for each kind, a history that has it, and the most similar one that does not.
 
 use super::{clean, finds, kinds, t};
-use crate::isolation::{History, Kind, Level, check};
+use crate::isolation::{Kind, Level, TransactionHistory, check};
 
 #[test]
 fn g0_is_two_lists_appended_to_in_both_orders() {
@@ -152,7 +152,7 @@ fn g2_item_is_write_skew() {
         ]
     };
     finds(Kind::G2Item, Level::Serializable, skew());
-    assert!(check(&History::from(skew()), Level::Snapshot).is_ok());
+    assert!(check(&TransactionHistory::from(skew()), Level::Snapshot).is_ok());
     clean([
         t(1).read_none("t/x").read_none("t/y").write("t/x", 1),
         t(2).read("t/x", 1).read_none("t/y").write("t/y", 1),
@@ -252,13 +252,13 @@ fn an_unknown_end_is_before_nobody() {
 
 #[test]
 fn a_circle_is_printed_with_its_edges() {
-    let history = History::from([
+    let history = TransactionHistory::from([
         t(3).write("t/x", 1).write("t/y", 1),
         t(7).read_none("t/x").read("t/y", 1),
     ]);
     let failure = check(&history, Level::Snapshot).unwrap_err().to_string();
     assert_eq!(failure, "G-single: T7 -rw(t/x)-> T3 -wr(t/y)-> T7");
-    let history = History::from([
+    let history = TransactionHistory::from([
         t(1).write("t/x", 1).during(1, 2),
         t(2).range("t/a", "t/z", []).during(3, 4),
     ]);

@@ -1,13 +1,13 @@
 //! Transactions of several levels in one history: each gets the guarantees of its own level.
 
 use super::{clean, t};
-use crate::isolation::{History, Kind, Level, Transaction, check, examine};
+use crate::isolation::{Kind, Level, Transaction, TransactionHistory, check, examine};
 
 use Level::{ReadCommitted, Serializable, Snapshot};
 
 /// Returns the kinds of forbidden anomalies when every transaction names its level.
 fn forbidden<const N: usize>(transactions: [Transaction; N]) -> Vec<Kind> {
-    let report = examine(&History::from(transactions), Serializable).unwrap();
+    let report = examine(&TransactionHistory::from(transactions), Serializable).unwrap();
     report.forbidden.iter().map(|it| it.kind).collect()
 }
 
@@ -112,7 +112,7 @@ fn reports_say_what_was_allowed() {
         t(1).read_none("t/y").write("t/x", 1),
         t(2).read_none("t/x").write("t/y", 1),
     ];
-    let report = check(&History::from(skew), Snapshot).unwrap();
+    let report = check(&TransactionHistory::from(skew), Snapshot).unwrap();
     assert_eq!((report.committed, report.dependencies), (2, 2));
     assert_eq!(report.forbidden, []);
     let allowed: Vec<_> = report.allowed.iter().map(|it| it.kind).collect();

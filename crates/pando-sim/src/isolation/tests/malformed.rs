@@ -1,11 +1,17 @@
 //! Histories that cannot have been recorded are refused and not judged.
 
 use super::t;
-use crate::isolation::{Bounds, History, Key, Level, Operation, Transaction, examine};
+use crate::isolation::{
+    Bounds, Level, Operation, TableKey, Transaction, TransactionHistory, examine,
+};
 
 #[track_caller]
 fn refused<const N: usize>(transactions: [Transaction; N], why: &str) {
-    let failure = examine(&History::from(transactions), Level::ReadCommitted).unwrap_err();
+    let failure = examine(
+        &TransactionHistory::from(transactions),
+        Level::ReadCommitted,
+    )
+    .unwrap_err();
     assert_eq!(failure.to_string(), why);
 }
 
@@ -42,7 +48,7 @@ fn ranges_have_one_table_and_may_be_open() {
         from: b"b".to_vec(),
         to: None,
     };
-    let inside = |key: &str| bounds.contains(&Key::from(key));
+    let inside = |key: &str| bounds.contains(&TableKey::from(key));
     assert_eq!(
         ["t/a", "t/b", "t/z", "u/b"].map(inside),
         [false, true, true, false]
@@ -51,12 +57,12 @@ fn ranges_have_one_table_and_may_be_open() {
         bounds.clone(),
         vec![("t/z".into(), 1)],
     ));
-    let history = History::from([all, t(2).write("t/z", 1), t(3).append("t/list", 1)]);
+    let history = TransactionHistory::from([all, t(2).write("t/z", 1), t(3).append("t/list", 1)]);
     let report = examine(&history, Level::Serializable).unwrap();
     assert_eq!((report.forbidden, report.dependencies), (vec![], 1));
 }
 
 #[test]
 fn keys_are_printed_with_their_table() {
-    assert_eq!(Key::new("t", [b'x', 0]).to_string(), "t/x\\x00");
+    assert_eq!(TableKey::new("t", [b'x', 0]).to_string(), "t/x\\x00");
 }

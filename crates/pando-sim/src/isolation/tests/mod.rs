@@ -7,7 +7,7 @@ mod random;
 mod reads;
 mod size;
 
-use super::{History, Kind, Level, Transaction, examine};
+use super::{Kind, Level, Transaction, TransactionHistory, examine};
 
 const ALL: [Level; 3] = [Level::ReadCommitted, Level::Snapshot, Level::Serializable];
 
@@ -19,7 +19,7 @@ fn t(id: u64) -> Transaction {
 /// Returns the kinds of all anomalies that are found, whether `level` allows them or not, without
 /// duplicates.
 fn kinds<const N: usize>(level: Level, transactions: [Transaction; N]) -> Vec<Kind> {
-    let report = examine(&History::from(transactions), level).unwrap();
+    let report = examine(&TransactionHistory::from(transactions), level).unwrap();
     let mut kinds: Vec<_> = (report.forbidden.iter().chain(&report.allowed))
         .map(|it| it.kind)
         .collect();
@@ -33,7 +33,7 @@ fn kinds<const N: usize>(level: Level, transactions: [Transaction; N]) -> Vec<Ki
 #[track_caller]
 fn finds<const N: usize>(kind: Kind, from: Level, transactions: [Transaction; N]) {
     assert_eq!(kind.forbidden_from(), from);
-    let history = History::from(transactions);
+    let history = TransactionHistory::from(transactions);
     for level in ALL {
         let report = examine(&history, level).unwrap();
         let found = if level < from {
@@ -53,7 +53,7 @@ fn finds<const N: usize>(kind: Kind, from: Level, transactions: [Transaction; N]
 /// Checks that no anomaly is found at any level.
 #[track_caller]
 fn clean<const N: usize>(transactions: [Transaction; N]) {
-    let history = History::from(transactions);
+    let history = TransactionHistory::from(transactions);
     for level in ALL {
         let report = examine(&history, level).unwrap();
         let found: Vec<_> = report.forbidden.iter().chain(&report.allowed).collect();

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use super::ALL;
-use crate::isolation::{Bounds, History, Key, Level, Operation, Outcome, Transaction, examine};
+use crate::isolation::{
+    Bounds, Level, Operation, Outcome, TableKey, Transaction, TransactionHistory, examine,
+};
 
 const TRANSACTIONS: u64 = 60;
 const SEEDS: u64 = 150;
@@ -14,8 +16,8 @@ const SEEDS: u64 = 150;
 /// A store with a table of values and a table of lists.
 #[derive(Clone, Default)]
 struct Naive {
-    values: BTreeMap<Key, u64>,
-    lists: BTreeMap<Key, Vec<u64>>,
+    values: BTreeMap<TableKey, u64>,
+    lists: BTreeMap<TableKey, Vec<u64>>,
     /// The newest value. No value is written twice.
     written: u64,
 }
@@ -23,8 +25,8 @@ struct Naive {
 impl Naive {
     fn operation(&mut self, rng: &mut Rng) -> Operation {
         let letter = |rng: &mut Rng| rng.u8(b'a'..b'g');
-        let value = Key::new("values", [letter(rng)]);
-        let list = Key::new("lists", [rng.u8(b'a'..b'd')]);
+        let value = TableKey::new("values", [letter(rng)]);
+        let list = TableKey::new("lists", [rng.u8(b'a'..b'd')]);
         self.written += 1;
         match rng.u8(0..9) {
             0..=2 => Operation::Read(value.clone(), self.values.get(&value).copied()),
@@ -60,7 +62,7 @@ impl Naive {
     }
 
     /// Repeats the write of `operation`. Returns its key, or `None` if `operation` reads.
-    fn apply(&mut self, operation: &Operation) -> Option<Key> {
+    fn apply(&mut self, operation: &Operation) -> Option<TableKey> {
         let key = match operation {
             Operation::Write(key, value) => {
                 self.values.insert(key.clone(), *value);
@@ -82,8 +84,8 @@ impl Naive {
 
 /// Returns a history whose transactions ran one after the other, at moments within their
 /// overlapping intervals. With LSNs every outcome is known.
-fn serial(rng: &mut Rng, has_lsns: bool) -> History {
-    let (mut store, mut lsn, mut history) = (Naive::default(), 0, History::default());
+fn serial(rng: &mut Rng, has_lsns: bool) -> TransactionHistory {
+    let (mut store, mut lsn, mut history) = (Naive::default(), 0, TransactionHistory::default());
     for id in 1..=TRANSACTIONS {
         let mut next = store.clone();
         let moment = 100 * id;
@@ -129,7 +131,7 @@ fn serial(rng: &mut Rng, has_lsns: bool) -> History {
 }
 
 /// Removes about half of the LSNs.
-fn forget(history: &mut History, rng: &mut Rng) {
+fn forget(history: &mut TransactionHistory, rng: &mut Rng) {
     for transaction in &mut history.transactions {
         transaction.commit_lsn.take_if(|_| rng.bool());
         transaction.snapshot_lsn.take_if(|_| rng.bool());
@@ -138,9 +140,9 @@ fn forget(history: &mut History, rng: &mut Rng) {
 
 /// Returns a history of a store with snapshots: each transaction reads one of the latest states,
 /// and commits unless one of its keys was written since.
-fn at_snapshots(rng: &mut Rng, has_lsns: bool) -> History {
-    let (mut states, mut history) = (vec![Naive::default()], History::default());
-    let mut changed: Vec<Vec<Key>> = vec![Vec::new()];
+fn at_snapshots(rng: &mut Rng, has_lsns: bool) -> TransactionHistory {
+    let (mut states, mut history) = (vec![Naive::default()], TransactionHistory::default());
+    let mut changed: Vec<Vec<TableKey>> = vec![Vec::new()];
     for id in 1..=TRANSACTIONS {
         let now = states.len() - 1;
         let seen = now.saturating_sub(rng.usize(0..4));
@@ -175,7 +177,7 @@ fn at_snapshots(rng: &mut Rng, has_lsns: bool) -> History {
 }
 
 /// Returns whether `level` forbids anything in `history` if all transactions are of this level.
-fn is_found(history: &History, level: Level) -> bool {
+fn is_found(history: &TransactionHistory, level: Level) -> bool {
     let mut history = history.clone();
     for transaction in &mut history.transactions {
         transaction.level = Some(level);
@@ -185,8 +187,8 @@ fn is_found(history: &History, level: Level) -> bool {
 
 /// Changes one read of a committed transaction to a value of another time, or shortens a list that
 /// was read. Returns false if no read of the history can be changed like that.
-fn change_read(history: &mut History, rng: &mut Rng) -> bool {
-    let mut values: BTreeMap<Key, Vec<Option<u64>>> = BTreeMap::new();
+fn change_read(history: &mut TransactionHistory, rng: &mut Rng) -> bool {
+    let mut values: BTreeMap<TableKey, Vec<Option<u64>>> = BTreeMap::new();
     for transaction in committed(history) {
         for operation in &transaction.operations {
             if let Operation::Write(key, value) = operation {
@@ -207,7 +209,7 @@ fn change_read(history: &mut History, rng: &mut Rng) -> bool {
 }
 
 /// Swaps two adjacent elements of a list that was read.
-fn change_order(history: &mut History, rng: &mut Rng) -> bool {
+fn change_order(history: &mut TransactionHistory, rng: &mut Rng) -> bool {
     change(history, rng, |operation, rng| match operation {
         Operation::ReadList(_, elements) if elements.len() > 1 => {
             let place = rng.usize(1..elements.len());
@@ -218,13 +220,13 @@ fn change_order(history: &mut History, rng: &mut Rng) -> bool {
     })
 }
 
-fn committed(history: &mut History) -> impl Iterator<Item = &mut Transaction> {
+fn committed(history: &mut TransactionHistory) -> impl Iterator<Item = &mut Transaction> {
     let all = history.transactions.iter_mut();
     all.filter(|it| it.outcome == Outcome::Committed)
 }
 
 fn change(
-    history: &mut History,
+    history: &mut TransactionHistory,
     rng: &mut Rng,
     mut how: impl FnMut(&mut Operation, &mut Rng) -> bool,
 ) -> bool {
@@ -296,7 +298,7 @@ fn histories_at_snapshots_are_clean_there_and_not_serializable() {
 fn found_of_100(
     has_lsns: bool,
     level: Level,
-    change: impl Fn(&mut History, &mut Rng) -> bool,
+    change: impl Fn(&mut TransactionHistory, &mut Rng) -> bool,
 ) -> usize {
     let (mut changed, mut found) = (0, 0);
     for seed in 0..SEEDS {
@@ -321,7 +323,7 @@ fn with_lsns_every_changed_read_is_found() {
 
 /// Checks that at each level at least the given percentage is found without LSNs.
 #[track_caller]
-fn finds_at_least(least: [usize; 3], change: fn(&mut History, &mut Rng) -> bool) {
+fn finds_at_least(least: [usize; 3], change: fn(&mut TransactionHistory, &mut Rng) -> bool) {
     let found = ALL.map(|level| found_of_100(false, level, change));
     for (found, least) in found.iter().zip(least) {
         assert!(*found >= least, "{found:?} of 100, at least {least:?}");

@@ -3,7 +3,7 @@
 use pando_sync::time::now;
 
 use super::t;
-use crate::isolation::{History, Key, Level, examine};
+use crate::isolation::{Level, TableKey, TransactionHistory, examine};
 
 const TRANSACTIONS: u64 = 50_000;
 const KEYS: u64 = 500;
@@ -14,11 +14,11 @@ const SECONDS_MAX: u64 = 20;
 /// Returns a history in which each transaction reads two values, writes one of them, and appends to
 /// a list. The transactions run one after the other, or in pairs in which each reads what the other
 /// writes, before either commits.
-fn history(is_skewed: bool) -> History {
+fn history(is_skewed: bool) -> TransactionHistory {
     let mut values = vec![None; 500];
     let mut lists = vec![Vec::new(); 5000];
-    let mut history = History::default();
-    let key = |table: &str, number: u64| Key::new(table, number.to_be_bytes());
+    let mut history = TransactionHistory::default();
+    let key = |table: &str, number: u64| TableKey::new(table, number.to_be_bytes());
     for id in 0..TRANSACTIONS {
         let (read, write, list) = ((id ^ 1) * 13 % KEYS, id * 13 % KEYS, id % 5000);
         let (read_at, write_at, list_at) = (
