@@ -26,8 +26,8 @@
 //! blocks. Extents that were replaced but may not be reused yet stay allocated here; the engine
 //! keeps them until their checkpoint.
 //!
-//! Reading order: [`space`], `region`, `region_set`, `group`, `magazine`, `ready`, `ledger`,
-//! [`batch`], [`lowest`], [`resize`], [`survey`], [`BlockSet`], [`error`].
+//! Reading order: [`space`], `region`, `region_set`, `group`, `search`, `freeing`, `magazine`,
+//! `ready`, `ledger`, [`batch`], [`lowest`], [`resize`], [`survey`], [`BlockSet`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -41,6 +41,7 @@
 pub mod batch;
 mod block_set;
 pub mod error;
+mod freeing;
 mod group;
 mod ledger;
 pub mod lowest;
@@ -49,6 +50,7 @@ mod ready;
 mod region;
 mod region_set;
 pub mod resize;
+mod search;
 pub mod space;
 pub mod survey;
 

@@ -16,7 +16,8 @@ use pando_sync::atomic::Ordering;
 use crate::group::{Miss, Wanted};
 use crate::magazine::{Filled, PLACES, READY_BLOCKS_MAX};
 use crate::region::REGION_BLOCKS;
-use crate::space::{Piece, SEARCH_WORDS_MAX, Space};
+use crate::search::SEARCH_WORDS_MAX;
+use crate::space::{Piece, Space};
 
 /// A row of a magazine contains at most one in this many of the available blocks.
 #[cfg(not(any(pando_loom, pando_shuttle)))]

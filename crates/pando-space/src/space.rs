@@ -1,4 +1,5 @@
-//! The allocator: finding, freeing and marking extents.
+//! The blocks of a data file: the groups and regions that they lie in, reservations, and marking
+//! what a file names.
 //!
 //! Lock order: the resize lock, then the `filling` lock of one magazine at a time, then one group
 //! at a time; under a group's lock no other lock is taken, and no two groups are ever locked
@@ -11,19 +12,13 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{CachePadded, CoreLocal, Mutex, Rank, core_count, core_id};
 
 use crate::error::{Error, Result};
-use crate::group::{Found, Group, Miss};
+use crate::group::{Found, Group};
 use crate::ledger::{Ledger, Urgency};
-use crate::magazine::{Filled, Magazine};
+use crate::magazine::Magazine;
 use crate::region::REGION_BLOCKS;
 
 /// Maximum number of blocks of a space: block numbers have 32 bits.
 pub const BLOCKS_MAX: u64 = 1 << 32;
-/// Number of words of a group that one search reads before it continues with the next group.
-pub(crate) const SEARCH_WORDS_MAX: u32 = 1024;
-
-/// Maximum number of freed blocks of a group that the ledger does not count yet. Nothing is refused
-/// before it counts them.
-const PENDING_MAX: u64 = 256;
 
 /// Options of a space.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,9 +50,9 @@ pub struct Space {
     /// Number of guards that forbid putting extents into magazines.
     pub(crate) drains: AtomicU64,
     /// Number of searches of a group that ended at their bound.
-    bounded_searches: AtomicU64,
+    pub(crate) bounded_searches: AtomicU64,
     /// The last search everywhere that found nothing.
-    fruitless: Mutex<Option<Fruitless>>,
+    pub(crate) fruitless: Mutex<Option<Fruitless>>,
 }
 
 #[derive(Debug)]
@@ -71,10 +66,10 @@ struct Slot {
 
 /// A search everywhere that found nothing.
 #[derive(Debug, Clone, Copy)]
-struct Fruitless {
-    count: u32,
+pub(crate) struct Fruitless {
+    pub(crate) count: u32,
     /// Number of frees when it began.
-    frees: u64,
+    pub(crate) frees: u64,
 }
 
 /// A piece of an extent within one region.
@@ -230,46 +225,6 @@ impl Space {
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Allocates `count` contiguous blocks without a reservation, near `hint` if there is room.
-    /// Leaves reserved blocks alone, but may use the delete reserve. A place near a hint may cost
-    /// one unit more than another place.
-    ///
-    /// `None` means that no such run is left, or that the remaining blocks are reserved.
-    ///
-    /// # Panics
-    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`].
-    #[inline]
-    pub fn allocate(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
-        if hint.is_none()
-            && let Some(extent) = self.take_ready(count)
-        {
-            return Some(extent);
-        }
-        self.allocate_anew(count, hint)
-    }
-
-    /// Allocates blocks that are not ready in this core's magazine.
-    fn allocate_anew(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
-        let filled = match hint {
-            None => self.fill(count),
-            Some(_) => Filled::NotTried,
-        };
-        if let Filled::Served(extent) = filled {
-            return Some(extent);
-        }
-        if !self.withdraw(u64::from(count)) {
-            return None;
-        }
-        let extent = match filled {
-            Filled::Searched => self.allocate_anywhere(count),
-            _ => self.allocate_run(count, hint),
-        };
-        if extent.is_none() {
-            self.ledger.deposit(u64::from(count));
-        }
-        extent
-    }
-
     /// Takes blocks out of the available ones, and drains the magazines if necessary.
     pub(crate) fn withdraw(&self, blocks: u64) -> bool {
         if self.ledger.withdraw(blocks, 0) {
@@ -277,223 +232,6 @@ impl Space {
         }
         let _drained = self.drain();
         self.ledger.withdraw(blocks, 0)
-    }
-
-    /// Allocates `count` contiguous blocks on a reservation, and uses it up.
-    ///
-    /// `None` means that no run has that length, although there are enough blocks. The reservation
-    /// then stays.
-    ///
-    /// # Panics
-    /// Unless `count` is 1 to [`EXTENT_BLOCKS_MAX`], and when fewer blocks are reserved.
-    pub fn allocate_reserved(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
-        assert!(
-            self.ledger.reserved() >= u64::from(count),
-            "{count} blocks are allocated on a reservation that was not made"
-        );
-        // Not from a magazine: neither the ready blocks nor the reserved ones are available, and
-        // until one of the two was given back, another caller that asks for all the rest would be
-        // refused.
-        let extent = self.allocate_run(count, hint)?;
-        self.ledger.use_reserved(u64::from(count));
-        Some(extent)
-    }
-
-    /// Finds and takes bits. The caller updates the ledger.
-    pub(crate) fn allocate_run(&self, count: u32, hint: Option<u32>) -> Option<Extent> {
-        assert!(
-            (1..=EXTENT_BLOCKS_MAX).contains(&count),
-            "an extent of {count} blocks is asked for"
-        );
-        hint.and_then(|hint| self.allocate_near(count, hint))
-            .or_else(|| self.allocate_within(count, SEARCH_WORDS_MAX))
-            .or_else(|| self.allocate_anywhere(count))
-    }
-
-    /// Allocates at `hint`, or else in the same region. Ignores a hint past the end.
-    fn allocate_near(&self, count: u32, hint: u32) -> Option<Extent> {
-        let block = Extent {
-            block: hint,
-            blocks: 1,
-        };
-        let near = self.pieces(block).next()?;
-        if self.free_of(near.group) < u64::from(count) {
-            return None;
-        }
-        let found = self.with(near.group, |group| {
-            let start = if group.is_free(near.region, near.start, count) {
-                near.start
-            } else {
-                group.find_in(near.region, count)?
-            };
-            group.take(near.region, start, count);
-            Some(Found {
-                region: near.region,
-                start,
-            })
-        })?;
-        Some(self.extent(near.group, &found, count))
-    }
-
-    /// Allocates in any group, and reads about `words` words of each.
-    fn allocate_within(&self, count: u32, words: u32) -> Option<Extent> {
-        for index in self.groups_from_here() {
-            if self.free_of(index) < u64::from(count) {
-                continue;
-            }
-            match self.with(index, |group| group.allocate(count, words)) {
-                Ok(found) => return Some(self.extent(index, &found, count)),
-                Err(Miss::Nothing) => {}
-                Err(Miss::Bounded) => self.count_bounded(),
-            }
-        }
-        None
-    }
-
-    /// Counts a search of a group that ended at its bound.
-    pub(crate) fn count_bounded(&self) {
-        // Relaxed: a statistic.
-        self.bounded_searches.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Searches everywhere, also across the borders of regions and in magazines. A failed search is
-    /// not repeated until something is freed.
-    #[cold]
-    fn allocate_anywhere(&self, count: u32) -> Option<Extent> {
-        let is_known = |known: &Fruitless| known.count <= count && known.frees == self.frees();
-        // Called without the lock, since it locks all groups.
-        let fruitless = *self.fruitless.lock();
-        if fruitless.as_ref().is_some_and(is_known) {
-            return None;
-        }
-        let _drained = self.drain();
-        // Read after the drain, which frees.
-        let frees = self.frees();
-        let extent = self
-            .allocate_within(count, u32::MAX)
-            .or_else(|| self.allocate_across(count));
-        if extent.is_none() {
-            *self.fruitless.lock() = Some(Fruitless { count, frees });
-        }
-        extent
-    }
-
-    /// Allocates the end of a region and the start of the next one.
-    fn allocate_across(&self, count: u32) -> Option<Extent> {
-        let regions = self.blocks().div_ceil(u64::from(REGION_BLOCKS));
-        (1..regions).find_map(|region| {
-            let (group, index) = self.place(region - 1);
-            let (next_group, next_index) = self.place(region);
-            let tail = self
-                .with(group, |group| Some(group.regions.get(index)?.tail_run()))?
-                .min(count - 1);
-            let head = count - tail;
-            let take_head = |group: &mut Group| {
-                let free = group.is_free(next_index, 0, head);
-                if free {
-                    group.take(next_index, 0, head);
-                }
-                free
-            };
-            if tail == 0 || !self.with(next_group, take_head) {
-                return None;
-            }
-            let start = REGION_BLOCKS - tail;
-            let taken = self.with(group, |group| {
-                let free = group.is_free(index, start, tail);
-                if free {
-                    group.take(index, start, tail);
-                }
-                free
-            });
-            if taken {
-                let found = Found {
-                    region: index,
-                    start,
-                };
-                return Some(self.extent(group, &found, count));
-            }
-            self.with(next_group, |group| group.give(next_index, 0, head))
-                .expect("blocks that were just taken are not free");
-            self.ledger.freed(0);
-            None
-        })
-    }
-
-    /// Frees an extent, a part of one, or a run of adjacent ones.
-    ///
-    /// # Panics
-    /// When any of its blocks is free already or does not exist.
-    pub fn free(&self, extent: Extent) {
-        self.give_back(extent, true);
-    }
-
-    /// Gives bits back. The caller updates the ledger.
-    pub(crate) fn free_run(&self, extent: Extent) {
-        self.give_back(extent, false);
-    }
-
-    /// Gives bits back. If they are `counted`, the groups collect the number of freed blocks until
-    /// it is worth an update of the ledger.
-    fn give_back(&self, extent: Extent, counted: bool) {
-        assert!(extent.blocks > 0, "an extent of no blocks is freed");
-        let end = u64::from(extent.block) + u64::from(extent.blocks);
-        assert!(
-            end <= self.blocks(),
-            "{extent:?} is freed, of {} blocks",
-            self.blocks()
-        );
-        for piece in self.pieces(extent) {
-            let Piece { start, count, .. } = piece;
-            let given = self.with(piece.group, |group| {
-                let in_magazines = &mut group.regions[piece.region].in_magazines;
-                if *in_magazines != 0
-                    && let Some(block) = self.find_ready(&piece, in_magazines)
-                {
-                    return Err(block % REGION_BLOCKS);
-                }
-                group.give(piece.region, start, count)?;
-                group.frees += 1;
-                if counted {
-                    group.pending += u64::from(count);
-                    if group.pending >= PENDING_MAX {
-                        self.deposit_pending(group);
-                    }
-                }
-                Ok(())
-            });
-            if let Err(free) = given {
-                let block = self.block(piece.group, piece.region, free);
-                panic!("block {block} of {extent:?} is freed though it is not allocated");
-            }
-        }
-    }
-
-    /// Moves the pending blocks of a group to the ledger, under the group's lock, so that nobody
-    /// misses them in both places.
-    fn deposit_pending(&self, group: &mut Group) {
-        self.ledger.deposit(std::mem::take(&mut group.pending));
-    }
-
-    /// Returns the number of freed blocks that the ledger does not count yet.
-    pub(crate) fn pending(&self) -> u64 {
-        (0..self.groups())
-            .map(|group| self.with(group, |group| group.pending))
-            .sum()
-    }
-
-    /// Moves all pending blocks to the ledger.
-    pub(crate) fn collect(&self) {
-        for index in 0..self.groups() {
-            self.with(index, |group| self.deposit_pending(group));
-        }
-    }
-
-    /// Returns the number of frees so far: the result of a search that found nothing stays true
-    /// until this changes.
-    fn frees(&self) -> u64 {
-        let groups = (0..self.groups()).map(|group| self.with(group, |group| group.frees));
-        self.ledger.frees() + groups.sum::<u64>()
     }
 
     /// Allocates the given blocks of an extent that a file names. For recovery, before there are
@@ -591,11 +329,5 @@ impl Space {
     /// Sets the delete reserve, in blocks.
     pub fn set_delete_reserve(&self, blocks: u64) {
         self.ledger.set_delete_reserve(blocks);
-    }
-
-    /// Returns the number of searches of a group that ended at their bound.
-    pub fn bounded_searches(&self) -> u64 {
-        // Relaxed: a statistic.
-        self.bounded_searches.load(Ordering::Relaxed)
     }
 }

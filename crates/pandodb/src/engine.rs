@@ -17,7 +17,7 @@ use crate::locks::LockTable;
 use crate::options::{Budget, Builder};
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
-use crate::space::keeper::MadeRoom;
+use crate::space::growth::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;

@@ -423,7 +423,7 @@ mod tests {
             engine
                 .store
                 .space
-                .grow_if_wanted(0, || crate::space::keeper::MadeRoom::None);
+                .grow_if_wanted(0, || crate::space::growth::MadeRoom::None);
             Ok(())
         };
         engine.write_cut(&mut files, cut, grow).unwrap();

@@ -4,7 +4,7 @@
 use crate::blobs::value::LargeValue;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::space::keeper::MadeRoom;
+use crate::space::growth::MadeRoom;
 use crate::space::reservations::IdReservation;
 use crate::writes::set::WriteSet;
 

@@ -1,5 +1,5 @@
-//! Blocks of the data file: they are reserved before they are used, and the file grows when they
-//! run short (decision 044).
+//! Blocks of the data file: they are reserved before they are used. When they run short, the file
+//! grows (`growth`, decision 044); a compaction makes it shorter (`cutting`).
 //!
 //! available = free - blocks that dirty pages and images in flight will need - blocks reserved for
 //! running commits - the reserve. A page needs an extent when its image is written, so a commit
@@ -10,9 +10,9 @@
 //! free: a compressed image takes fewer blocks, and leaves pieces that are too short for an
 //! uncompressed one. See `pando_space`.
 
-use pando_device::{AnyFile, File};
+use pando_device::AnyFile;
 use pando_format::Extent;
-use pando_space::{BLOCKS_MAX, LowCursor, Space, Survey};
+use pando_space::{LowCursor, Space, Survey};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex, Rank, WaitList};
@@ -21,22 +21,8 @@ use crate::error::{Error, Result};
 use crate::space::discards::Discards;
 use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
 
-/// Smallest step by which the file grows, in bytes: tried on a full disk only.
-const GROWTH_MIN_BYTES: u64 = 1 << 20;
-/// Usual smallest step, in bytes.
-const GROWTH_BYTES: u64 = 4 << 20;
-/// Largest step, unless more is wanted.
-const GROWTH_MAX_BYTES: u64 = 1 << 30;
-/// Between these the step is this fraction of the file: unused blocks count as space amplification.
-const GROWTH_SHARE: u64 = 64;
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// Fraction of the file that is kept free, so that it grows before anybody has to wait.
-const LOW_WATER_SHARE: u64 = 64;
-/// Lower bound of the free bytes that are kept ready.
-const LOW_WATER_BYTES: u64 = 1 << 20;
-/// Upper bound of them.
-const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
 
 /// The allocator, its file, and the reservations.
 #[derive(Debug)]
@@ -46,13 +32,13 @@ pub(crate) struct SpaceKeeper {
     block_bytes: u64,
     reservations: Reservations,
     /// The last attempt to grow the file found the disk full. A hint.
-    full: AtomicBool,
+    pub(super) full: AtomicBool,
     /// Number of reservations for deletes that found room when puts would not have.
     deletes_served: AtomicU64,
     /// Blocks that somebody waits for; 0 if nobody does.
-    wanted: AtomicU64,
+    pub(super) wanted: AtomicU64,
     /// Length of a run of blocks that somebody waits for, regardless of how many blocks are free.
-    run_wanted: AtomicU64,
+    pub(super) run_wanted: AtomicU64,
     /// Operations that wait for blocks.
     waiters: WaitList,
     /// Where the engine thread that grows the file waits.
@@ -61,39 +47,17 @@ pub(crate) struct SpaceKeeper {
     /// Searches that ended at their limit and are in the statistics.
     bounded: AtomicU64,
     /// Everything is allocated at the lowest place, because the file is being made shorter.
-    low: AtomicBool,
+    pub(super) low: AtomicBool,
     /// Where such allocations search; used only while `low` is set.
-    low_cursor: Mutex<LowCursor>,
+    pub(super) low_cursor: Mutex<LowCursor>,
     /// Held while the length of the file changes.
-    sizing: Mutex<()>,
+    pub(super) sizing: Mutex<()>,
     /// Blocks that nobody can reserve, because they are about to be cut off.
-    withheld: AtomicU64,
+    pub(super) withheld: AtomicU64,
     /// Blocks that were given back to the file system; the allocator sees them as allocated.
     pub(crate) discards: Discards,
     /// The result of the last survey of all free blocks.
     pieces: Mutex<Survey>,
-}
-
-/// What has been done for room on a full disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MadeRoom {
-    /// Blocks were freed that somebody could do without.
-    Now,
-    /// A checkpoint that frees blocks is running, or will soon.
-    Soon,
-    /// There is nothing to be done.
-    None,
-}
-
-/// While this exists, everything is allocated at the lowest place.
-#[derive(Debug)]
-pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
-
-impl Drop for LowPlaces<'_> {
-    fn drop(&mut self) {
-        let was_low = self.0.low.swap(false, Ordering::Relaxed);
-        assert!(was_low, "somebody else has ended it");
-    }
 }
 
 impl SpaceKeeper {
@@ -164,7 +128,7 @@ impl SpaceKeeper {
 
     /// Returns the number of free blocks in runs of a whole page. If they are fewer than `wanted`,
     /// the blocks that cores keep ready are returned to the allocator and counted, too.
-    fn free_for_pages(&self, wanted: u64) -> u64 {
+    pub(super) fn free_for_pages(&self, wanted: u64) -> u64 {
         let free = || self.space.free_units() * u64::from(self.space.unit());
         match free() {
             few if few < wanted => {
@@ -176,7 +140,7 @@ impl SpaceKeeper {
     }
 
     /// Blocks of the reserve, which are not for callers that are not `urgent`.
-    fn delete_reserve(&self, urgent: bool) -> u64 {
+    pub(super) fn delete_reserve(&self, urgent: bool) -> u64 {
         if urgent {
             0
         } else {
@@ -185,7 +149,7 @@ impl SpaceKeeper {
     }
 
     /// True if `blocks` more can be reserved when dirty pages need `committed` blocks.
-    fn has_available(&self, blocks: u64, committed: u64) -> bool {
+    pub(super) fn has_available(&self, blocks: u64, committed: u64) -> bool {
         let taken = self.taken(|| committed, false) + blocks;
         self.free_for_pages(taken) >= taken
     }
@@ -196,7 +160,7 @@ impl SpaceKeeper {
     /// Counts in the order in which blocks move: from a reservation to dirty pages and images, and
     /// from there to extents, which are not free. So a caller that reads the number of free blocks
     /// after this misses none of them, whatever ends meanwhile; some may be counted twice.
-    fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
+    pub(super) fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
         let reserved = self.reservations.blocks();
         // SeqCst: a thread that cuts the file withholds first, and reads what is reserved
         // afterwards.
@@ -261,26 +225,6 @@ impl SpaceKeeper {
         self.reservations.blocks()
     }
 
-    /// True if somebody waits for blocks.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) > 0
-    }
-
-    fn low_water(&self) -> u64 {
-        self.low_water_of(self.space.blocks())
-    }
-
-    fn low_water_of(&self, blocks: u64) -> u64 {
-        let bytes = blocks * self.block_bytes / LOW_WATER_SHARE;
-        bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes
-    }
-
-    /// Tells the thread that grows the file that `blocks` are wanted.
-    pub(crate) fn want(&self, blocks: u64) {
-        self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
-        self.growth.notify_all();
-    }
-
     /// Takes a run of `blocks` blocks for a chunk, within what may be reserved. Returns `None` if
     /// too few are free, `Some(None)` if no run is long enough.
     pub(crate) fn try_take_run(
@@ -295,7 +239,7 @@ impl SpaceKeeper {
         )
     }
 
-    fn reserve_run(
+    pub(super) fn reserve_run(
         &self,
         blocks: u32,
         committed: impl FnOnce() -> u64,
@@ -306,129 +250,10 @@ impl SpaceKeeper {
         self.try_reserve(units, committed, false)
     }
 
-    /// Tells the thread that grows the file that a run of `blocks` is wanted, at the end of a
-    /// longer file.
-    pub(crate) fn want_run(&self, blocks: u32) {
-        self.run_wanted.fetch_max(blocks.into(), Ordering::Relaxed);
-        self.want(blocks.into());
-    }
-
     /// True if [`SpaceKeeper::try_reserve`] would succeed, or cannot succeed because the disk is
     /// full.
     pub(crate) fn could_reserve(&self, blocks: u64, committed: u64) -> bool {
         self.is_full() || self.has_available(blocks, committed)
-    }
-
-    /// True while the disk is known to be full.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether the disk was found full; logs a change.
-    fn set_full(&self, full: bool) {
-        // Relaxed: a hint, as in is_full.
-        if self.full.swap(full, Ordering::Relaxed) != full {
-            let data_bytes = self.space.blocks() * self.block_bytes;
-            match full {
-                true => tracing::warn!(data_bytes, "the data file cannot grow: the disk is full"),
-                false => tracing::info!(data_bytes, "the data file has room again"),
-            }
-        }
-    }
-
-    /// Returns the error of a refused put.
-    pub(crate) fn full_error(&self) -> Error {
-        let bytes = self.space.blocks() * self.block_bytes;
-        Error::Full {
-            what: format!(
-                "the data file has {bytes} bytes and the disk has no more (or blocks of {} have no \
-                 more numbers); delete keys or make room",
-                self.block_bytes
-            ),
-        }
-    }
-
-    /// Calls `f`, and does not grow the file meanwhile.
-    pub(crate) fn without_growth(&self, f: impl FnOnce()) {
-        let _sizing = self.sizing.lock();
-        f();
-    }
-
-    /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
-    /// recovery, later the maintenance thread. If the disk is full, `make_room` is called, which
-    /// may free blocks that somebody can do without. Blocks.
-    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> MadeRoom) {
-        let run = self.run_wanted.swap(0, Ordering::Relaxed);
-        let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
-        let _sizing = self.sizing.lock();
-        let low = self.low_water();
-        let enough = run == 0 && self.has_available(wanted + low, committed);
-        if wanted == 0 || enough {
-            self.waiters.notify_all();
-            return;
-        }
-        // Take back discarded blocks before the file grows.
-        let is_enough = || run == 0 && self.has_available(wanted + low, committed);
-        if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
-            self.set_full(false);
-            self.waiters.notify_all();
-            return;
-        }
-        let blocks = self.space.blocks();
-        let bytes = blocks * self.block_bytes;
-        let needed = (wanted + low) * self.block_bytes;
-        let mut step = (bytes / GROWTH_SHARE)
-            .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
-            .max(needed);
-        loop {
-            step = step
-                .next_multiple_of(self.block_bytes)
-                .min(bytes_nameable(blocks, self.block_bytes));
-            if step == 0 {
-                // No block number is left: treat it as a full disk.
-                self.set_full(true);
-                break;
-            }
-            match self.file.allocate(bytes, step) {
-                Ok(()) => {
-                    assert_eq!(step % self.block_bytes, 0, "the file has whole blocks");
-                    assert_eq!(
-                        self.space.blocks(),
-                        blocks,
-                        "one changes the length at a time"
-                    );
-                    self.space.grow(blocks + step / self.block_bytes);
-                    self.set_full(false);
-                    break;
-                }
-                Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
-                Err(_) => {
-                    self.make_room_on_full_disk((wanted, run), committed, make_room);
-                    break;
-                }
-            }
-        }
-        self.waiters.notify_all();
-    }
-
-    /// Calls `make_room` until `wanted` blocks can be reserved, or until it has made some if a
-    /// `run` of blocks is wanted. Notes whether the disk is full: if room is to come, it is not.
-    fn make_room_on_full_disk(
-        &self,
-        (wanted, run): (u64, u64),
-        committed: u64,
-        mut make_room: impl FnMut() -> MadeRoom,
-    ) {
-        let is_short = || !self.has_available(wanted, committed);
-        let mut is_full = true;
-        while is_full && (run > 0 || is_short()) {
-            is_full = match make_room() {
-                MadeRoom::Now => run == 0 && is_short(),
-                MadeRoom::Soon => false,
-                MadeRoom::None => break,
-            };
-        }
-        self.set_full(is_full);
     }
 
     /// Allocates an extent for each of `lengths`, at most a page long, contiguous if possible.
@@ -456,99 +281,6 @@ impl SpaceKeeper {
         );
         self.count_allocated(&extents);
         Ok(extents)
-    }
-
-    /// Allocates the lowest run of `blocks` blocks, if everything is allocated at the lowest place.
-    fn take_lowest(&self, blocks: u32) -> Option<Extent> {
-        // Relaxed: a thread that reads this too early allocates anywhere, as before.
-        if !self.low.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.space
-            .allocate_lowest(blocks, &mut self.low_cursor.lock())
-    }
-
-    /// Makes everything be allocated at the lowest place until the result is dropped. One caller at
-    /// a time.
-    pub(crate) fn begin_low(&self) -> LowPlaces<'_> {
-        // Blocks in magazines would be taken regardless of where they are.
-        self.space.drain_ready();
-        *self.low_cursor.lock() = LowCursor::default();
-        let was_low = self.low.swap(true, Ordering::Relaxed);
-        assert!(!was_low, "one at a time");
-        // Otherwise the end of the file could not be cut.
-        self.take_back(|| false);
-        LowPlaces(self)
-    }
-
-    /// True while everything is allocated at the lowest place.
-    pub(crate) fn is_low(&self) -> bool {
-        self.low.load(Ordering::Relaxed)
-    }
-
-    /// Takes a run of `blocks` blocks that ends at or below `limit`, within what may be reserved,
-    /// to move something down that is above `limit`. `None` if there is no such run.
-    pub(crate) fn take_below(
-        &self,
-        blocks: u32,
-        limit: u64,
-        committed: impl FnOnce() -> u64,
-    ) -> Option<Extent> {
-        let _reservation = self.reserve_run(blocks, committed)?;
-        let extent = self.take_lowest(blocks)?;
-        assert_eq!(extent.blocks, blocks, "a run of another length");
-        if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
-            return Some(extent);
-        }
-        self.free_all([extent]);
-        None
-    }
-
-    /// Returns how many blocks the file needs when dirty pages will need `committed` blocks: with
-    /// fewer it would grow again at once.
-    pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
-        let used = self.space.blocks().saturating_sub(self.space.free_blocks());
-        let needed = used + committed + self.reserved_blocks() + self.delete_reserve(false);
-        needed + self.kept_free(needed)
-    }
-
-    /// Blocks that stay free besides the reserve when a file is cut to `blocks`.
-    fn kept_free(&self, blocks: u64) -> u64 {
-        self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes
-    }
-
-    /// Removes free blocks at the end from the allocator, down to `limit` blocks, and only as far
-    /// as neither reservations nor `committed` blocks need them. The length of the file does not
-    /// change. Returns the number of removed blocks.
-    pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
-        let _sizing = self.sizing.lock();
-        let blocks = self.space.blocks();
-        let wanted = blocks.saturating_sub(limit).min(self.space.free_tail());
-        // Do not cut off what would be added again at once.
-        let keep = self.kept_free(blocks - wanted);
-        // SeqCst: withhold first, read afterwards: see `taken`.
-        self.withheld.fetch_add(wanted, Ordering::SeqCst);
-        let taken = self.taken(committed, false) + keep;
-        let free = self.free_for_pages(u64::MAX) + wanted;
-        let spare = free.saturating_sub(taken);
-        let cut = wanted.min(spare);
-        assert!(blocks - cut >= limit.min(blocks), "cut below the limit");
-        let done = cut > 0 && self.space.shrink_to(blocks - cut).is_ok();
-        let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
-        assert!(before >= wanted, "blocks are withheld until now");
-        self.waiters.notify_all();
-        if done { cut } else { 0 }
-    }
-
-    /// Cuts the file to the blocks of the allocator. The caller has made a checkpoint durable that
-    /// has no more blocks, and no earlier one will be read again.
-    pub(crate) fn truncate_file(&self) -> Result<()> {
-        let _sizing = self.sizing.lock();
-        let bytes = self.space.blocks() * self.block_bytes;
-        assert!(bytes > 0, "the system trees need blocks");
-        self.file
-            .set_len(bytes)
-            .map_err(Error::io("cutting the data file"))
     }
 
     /// Counts allocations of `extents` in the statistics.
@@ -597,11 +329,6 @@ impl SpaceKeeper {
     }
 }
 
-/// Bytes by which a file of `blocks` blocks can grow before block numbers run out.
-fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
-    BLOCKS_MAX.saturating_sub(blocks) * block_bytes
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -609,14 +336,6 @@ mod tests {
     use super::*;
     use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
     use pando_space::SpaceOptions;
-
-    #[test]
-    fn a_file_grows_until_its_blocks_have_no_more_numbers() {
-        assert_eq!(bytes_nameable(0, 512), 2 << 40);
-        assert_eq!(bytes_nameable(0, 4096), 16 << 40);
-        assert_eq!(bytes_nameable(BLOCKS_MAX - 3, 512), 1536);
-        assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
-    }
 
     fn keeper_of(blocks: u64) -> SpaceKeeper {
         let device = AnyDevice::from(MemoryDevice::new(1 << 24));

@@ -1,7 +1,9 @@
 //! Blocks of the data file: reserving, allocating, freeing and discarding them.
 
+pub(crate) mod cutting;
 pub(crate) mod discarding;
 pub(crate) mod discards;
+pub(crate) mod growth;
 pub(crate) mod held;
 pub(crate) mod keeper;
 pub(crate) mod reservations;

@@ -17,8 +17,9 @@ use crate::error::{ConflictKind, Error, Result};
 use crate::locks::{LockOwner, OwnerId};
 use crate::transaction::commit::{CommitParts, check_of};
 use crate::transaction::options::{Isolation, TransactionOptions};
+use crate::writes::keys::Mark;
 use crate::writes::read_set::ReadSet;
-use crate::writes::set::{Mark, Own, WriteSet};
+use crate::writes::set::{Own, WriteSet};
 
 /// Number of the next savepoint of any transaction.
 static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);

@@ -2,6 +2,7 @@
 
 pub(crate) mod jobs;
 pub(crate) mod journal;
+pub(crate) mod keys;
 pub(crate) mod read_log;
 pub(crate) mod read_set;
 pub(crate) mod set;

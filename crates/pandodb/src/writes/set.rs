@@ -1,11 +1,6 @@
 //! The writes of one batch and what it has read: an overlay, through which a batch reads its own
 //! writes.
 
-use std::cmp::Ordering;
-use std::hash::BuildHasher;
-use std::ops::Range;
-
-use hashbrown::HashTable;
 use pando_sync::Arc;
 use pando_tree::Tree;
 
@@ -15,22 +10,8 @@ use crate::options::Durability;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::writes::journal::{Journal, Undo};
+use crate::writes::keys::{Change, KeyWrites, Mark, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
-
-/// Beyond this many writes, keys that did not come in order are found by hash.
-const SCANNED_MAX: usize = 16;
-
-/// Replaced values of a set take at most this many bytes, or half of all.
-const REPLACED_BYTES_MAX: usize = 64 << 10;
-
-/// What a batch does to one key.
-#[derive(Debug, Clone)]
-pub(crate) enum Change {
-    Put { value: Range<usize> },
-    PutLarge(LargeValue),
-    Delete,
-}
 
 /// A new value.
 #[derive(Debug, Clone, Copy)]
@@ -48,17 +29,6 @@ impl Value<'_> {
             Self::Chunks(value) => value.blob_ref_bytes(),
         }
     }
-}
-
-/// One key of a batch.
-#[derive(Debug, Clone)]
-pub(crate) struct Write {
-    /// Index in `tables`.
-    pub(crate) table: usize,
-    /// In `WriteSet::bytes`.
-    pub(crate) key: Range<usize>,
-    /// The last change of the key in this batch.
-    pub(crate) change: Change,
 }
 
 /// A change of a whole table, made before the writes.
@@ -79,21 +49,12 @@ pub(crate) struct WriteSet {
     /// First table of the previous use. Taking this handle again does not write its reference
     /// count, which all threads share.
     last_table: Option<Arc<TableState>>,
-    writes: Vec<Write>,
-    /// Keys and values of `writes`.
-    bytes: Vec<u8>,
-    /// Bytes of values in `bytes` that later writes have replaced, and no savepoint needs.
-    replaced_bytes: usize,
+    /// The writes.
+    keys: KeyWrites,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
     /// True if some values are, or were, in chunks.
     has_large: bool,
-    /// Tables and keys came in ascending order so far, so writes are found by bisection.
-    is_ascending: bool,
-    /// Positions of writes, hashed by table and key. Used for more than [`SCANNED_MAX`] writes,
-    /// unless `is_ascending`.
-    index: HashTable<usize>,
-    hasher: rapidhash::fast::RandomState,
     /// Changes of whole tables, by index of the table.
     pub(crate) table_changes: Vec<(usize, TableChange)>,
     /// Stamps from before each read.
@@ -102,8 +63,6 @@ pub(crate) struct WriteSet {
     pub(crate) shares: Vec<StripeIndex>,
     /// Watched keys: the table, the tree that it had, and the stamp of the key.
     pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
-    /// What a transaction with savepoints needs to go back.
-    journal: Journal<Change>,
     /// What the reads owe: the LSN that must be durable before they may be shown (decision 060).
     pub(crate) debt: Debt,
     /// The durability that the caller asks for; None for that of the store.
@@ -116,14 +75,6 @@ pub(crate) struct BatchTable {
     pub(crate) state: Arc<TableState>,
     /// None if the table was dropped then.
     pub(crate) tree: Option<Tree>,
-}
-
-/// A state of a write set, to go back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Number of steps in the journal.
-    steps: usize,
-    bytes: usize,
 }
 
 /// What a batch knows of a key.
@@ -139,19 +90,13 @@ impl Default for WriteSet {
         Self {
             tables: Vec::new(),
             last_table: None,
-            writes: Vec::new(),
-            bytes: Vec::new(),
-            replaced_bytes: 0,
+            keys: KeyWrites::default(),
             stored_bytes_max: 0,
             has_large: false,
-            is_ascending: true,
-            index: HashTable::new(),
-            hasher: rapidhash::fast::RandomState::default(),
             table_changes: Vec::new(),
             reads: Vec::new(),
             shares: Vec::new(),
             watched: Vec::new(),
-            journal: Journal::default(),
             debt: Debt::NONE,
             durability: None,
         }
@@ -173,33 +118,33 @@ impl WriteSet {
     /// As [`WriteSet::clear`]. Returns false if it has grown beyond `bytes_max`.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.clear();
-        let of_writes = self.writes.capacity() * size_of::<Write>();
-        self.bytes.capacity() + of_writes <= bytes_max
+        self.keys.capacity() <= bytes_max
     }
 
     /// Forgets writes, table changes and watches; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
-        self.writes.clear();
-        self.bytes.clear();
-        self.replaced_bytes = 0;
+        self.keys.clear();
         self.stored_bytes_max = 0;
         self.has_large = false;
-        self.is_ascending = true;
-        self.index.clear();
         self.table_changes.clear();
         self.watched.clear();
-        self.journal.clear();
     }
 
     /// Returns true if nothing is written.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.writes.is_empty() && self.table_changes.is_empty()
+        self.keys.writes().is_empty() && self.table_changes.is_empty()
+    }
+
+    /// Returns the position of the write to a key.
+    pub(crate) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
+        self.keys.find(table, key)
     }
 
     /// Returns the index of a table, adding it with its current tree if it is new to the batch.
     pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
         debug_assert!(
-            self.writes
+            self.keys
+                .writes()
                 .iter()
                 .all(|write| write.table < self.tables.len()),
             "each write has its table"
@@ -219,100 +164,21 @@ impl WriteSet {
         })
     }
 
-    /// Compares table and key of a write with `table` and `key`.
-    fn compare(&self, write: &Write, table: usize, key: &[u8]) -> Ordering {
-        let own = &self.bytes[write.key.clone()];
-        write.table.cmp(&table).then_with(|| own.cmp(key))
-    }
-
-    /// Returns the position of the write to a key.
-    pub(crate) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
-        let is_it = |write: &Write| self.compare(write, table, key).is_eq();
-        if self.is_ascending {
-            return match self.writes.last() {
-                Some(last) if self.compare(last, table, key).is_lt() => None,
-                _ => {
-                    let compare = |write: &Write| self.compare(write, table, key);
-                    self.writes.binary_search_by(compare).ok()
-                }
-            };
-        }
-        if self.writes.len() <= SCANNED_MAX {
-            return self.writes.iter().position(is_it);
-        }
-        debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
-        let hash = self.hasher.hash_one((table, key));
-        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
-        found.copied()
-    }
-
-    /// Adds the writes from position `from` on to the index.
-    fn index_from(&mut self, from: usize) {
-        let Self {
-            writes,
-            bytes,
-            index,
-            hasher,
-            ..
-        } = self;
-        let hash = |write: &Write| hasher.hash_one((write.table, &bytes[write.key.clone()]));
-        for position in from..writes.len() {
-            let own = hash(&writes[position]);
-            index.insert_unique(own, position, |at| hash(&writes[*at]));
-        }
-    }
-
-    /// Rebuilds the index, if it is in use.
-    fn index_all(&mut self) {
-        self.index.clear();
-        if !self.is_ascending && self.writes.len() > SCANNED_MAX {
-            self.index_from(0);
-        }
-    }
-
-    /// Appends to `bytes`, and returns the range.
-    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        start..self.bytes.len()
-    }
-
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
-        let change = match value {
+        match value {
             Some(value) => {
                 self.stored_bytes_max = self.stored_bytes_max.max(value.len());
-                Change::Put {
-                    value: self.append(value),
-                }
+                self.keys.put(table, key, value);
             }
-            None => Change::Delete,
-        };
-        self.note(table, key, change);
-    }
-
-    /// Drops the values that later writes have replaced. Not while there is a savepoint.
-    fn drop_replaced(&mut self) {
-        let mut bytes = Vec::new();
-        let mut keep = |range: &mut Range<usize>| {
-            let start = bytes.len();
-            bytes.extend_from_slice(&self.bytes[range.clone()]);
-            *range = start..bytes.len();
-        };
-        for write in &mut self.writes {
-            keep(&mut write.key);
-            if let Change::Put { value } = &mut write.change {
-                keep(value);
-            }
+            None => self.keys.note(table, key, Change::Delete),
         }
-        self.bytes = bytes;
-        self.replaced_bytes = 0;
     }
 
     /// Sets a key to a value in chunks. Replaces an earlier write to the key.
     pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
         self.measure_large(&value);
-        self.note(table, key, Change::PutLarge(value));
+        self.keys.note(table, key, Change::PutLarge(value));
     }
 
     /// Returns the position of the first value of more than `limit` bytes that is not in chunks.
@@ -320,21 +186,19 @@ impl WriteSet {
         if self.stored_bytes_max <= limit {
             return None;
         }
-        self.writes.iter().position(|write| match &write.change {
-            Change::Put { value } => value.len() > limit,
-            Change::PutLarge(_) | Change::Delete => false,
-        })
+        self.keys
+            .writes()
+            .iter()
+            .position(|write| match &write.change {
+                Change::Put { value } => value.len() > limit,
+                Change::PutLarge(_) | Change::Delete => false,
+            })
     }
 
     /// Replaces the value of the write at `position` by `value`: the same bytes, written to chunks.
     pub(crate) fn replace_value(&mut self, position: usize, value: LargeValue) {
         self.measure_large(&value);
-        let change = &mut self.writes[position].change;
-        assert!(
-            matches!(change, Change::Put { .. }),
-            "only a value that is not in chunks yet moves"
-        );
-        *change = Change::PutLarge(value);
+        self.keys.replace_value(position, value);
     }
 
     /// Updates the bounds for a value in chunks.
@@ -347,11 +211,11 @@ impl WriteSet {
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
         let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
         debug_assert!(
-            self.has_large || !self.writes.iter().any(is_large),
+            self.has_large || !self.keys.writes().iter().any(is_large),
             "has_large is false, and there are chunks"
         );
         let writes = match self.has_large {
-            true => &self.writes[..],
+            true => self.keys.writes(),
             false => &[],
         };
         writes.iter().filter_map(|write| match &write.change {
@@ -386,75 +250,31 @@ impl WriteSet {
         self.table_changes.iter().any(|(known, _)| *known == table)
     }
 
-    /// Adds a write, or replaces the earlier one to the same key.
-    fn note(&mut self, table: usize, key: &[u8], change: Change) {
-        if let Some(known) = self.find(table, key) {
-            let old = std::mem::replace(&mut self.writes[known].change, change);
-            if self.journal.is_kept() {
-                self.journal.replaced(known, old);
-            } else if let Change::Put { value } = old {
-                self.replaced_bytes += value.len();
-                if self.replaced_bytes > REPLACED_BYTES_MAX.max(self.bytes.len() / 2) {
-                    self.drop_replaced();
-                }
-            }
-            return;
-        }
-        let was_ascending = self.is_ascending;
-        if let Some(last) = self.writes.last() {
-            self.is_ascending &= self.compare(last, table, key).is_lt();
-        }
-        let key = self.append(key);
-        self.writes.push(Write { table, key, change });
-        self.journal.added();
-        let count = self.writes.len();
-        if self.is_ascending || count <= SCANNED_MAX {
-            return;
-        }
-        if was_ascending || count == SCANNED_MAX + 1 {
-            self.index_all();
-        } else {
-            self.index_from(count - 1);
-        }
-    }
-
     /// Forgets the writes to a table, and notes that it is changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
-        assert!(!self.journal.is_kept(), "a transaction changes no tables");
-        self.writes.retain(|write| write.table != table);
-        self.index_all();
+        self.keys.forget_table(table);
         self.table_changes.retain(|(known, _)| *known != table);
         self.table_changes.push((table, change));
     }
 
     /// Returns the state of the set, for [`WriteSet::go_back`].
     pub(crate) fn mark(&mut self) -> Mark {
-        Mark {
-            steps: self.journal.keep(),
-            bytes: self.bytes.len(),
-        }
+        self.keys.mark()
     }
 
     /// Forgets all writes since `mark`, which must not be later than another mark that the set went
     /// back to.
     pub(crate) fn go_back(&mut self, mark: Mark) {
-        while let Some(undo) = self.journal.pop_beyond(mark.steps) {
-            match undo {
-                Undo::Replaced(position, old) => self.writes[position].change = old,
-                Undo::Added => drop(self.writes.pop()),
-            }
-        }
-        self.bytes.truncate(mark.bytes);
-        self.index_all();
+        self.keys.go_back(mark);
     }
 
     /// Returns what the batch itself has done to a key.
     pub(crate) fn own(&self, table: usize, key: &[u8]) -> Own<'_> {
         match self
             .find(table, key)
-            .map(|position| &self.writes[position].change)
+            .map(|position| &self.keys.writes()[position].change)
         {
-            Some(Change::Put { value }) => Own::Value(&self.bytes[value.clone()]),
+            Some(Change::Put { value }) => Own::Value(self.keys.value(value)),
             Some(Change::PutLarge(value)) => Own::Large(value),
             Some(Change::Delete) => Own::Gone,
             None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
@@ -464,36 +284,35 @@ impl WriteSet {
 
     /// Bytes that the writes take, and what savepoints need to go back, about.
     pub(crate) fn memory(&self) -> usize {
-        let places = size_of::<Write>() + 2 * size_of::<usize>();
-        self.bytes.len() + self.writes.len() * places + self.journal.memory()
+        self.keys.memory()
     }
 
     /// Number of keys written.
     pub(crate) fn len(&self) -> usize {
-        self.writes.len()
+        self.keys.writes().len()
     }
 
     /// Returns table, key and new value (None: deleted) of the write at `position`.
     pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
-        let write = &self.writes[position];
+        let write = &self.keys.writes()[position];
         let value = match &write.change {
-            Change::Put { value } => Some(Value::Bytes(&self.bytes[value.clone()])),
+            Change::Put { value } => Some(Value::Bytes(self.keys.value(value))),
             Change::PutLarge(value) => Some(Value::Chunks(value)),
             Change::Delete => None,
         };
-        (write.table, &self.bytes[write.key.clone()], value)
+        (write.table, self.keys.key(write), value)
     }
 
     /// Returns, for all values that take more than `limit` bytes of a leaf, or would, how many
     /// bytes.
     pub(crate) fn values_beyond(&self, limit: usize) -> impl Iterator<Item = usize> {
         let writes = match self.stored_bytes_max > limit {
-            true => 0..self.writes.len(),
+            true => 0..self.len(),
             false => 0..0,
         };
         let stored = |at| self.write_at(at).2.map(Value::stored_bytes);
         debug_assert!(
-            (0..self.writes.len())
+            (0..self.len())
                 .filter_map(stored)
                 .all(|bytes| bytes <= self.stored_bytes_max),
             "no value is longer than the longest"
@@ -505,13 +324,14 @@ impl WriteSet {
 
     /// Returns all writes, in the order in which their keys were first written.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
-        (0..self.writes.len()).map(|position| self.write_at(position))
+        (0..self.len()).map(|position| self.write_at(position))
     }
 
     /// Returns true if all writes are deletes and no table is created: such a batch may use the
     /// reserve.
     pub(crate) fn only_deletes(&self) -> bool {
-        self.writes
+        self.keys
+            .writes()
             .iter()
             .all(|write| matches!(write.change, Change::Delete))
             && self
@@ -548,7 +368,7 @@ impl WriteSet {
     /// Checks that all tables that are written to exist.
     pub(crate) fn check_tables(&self) -> Result<()> {
         let mut last = None;
-        for write in &self.writes {
+        for write in self.keys.writes() {
             if last.replace(write.table) == Some(write.table) {
                 continue;
             }
@@ -679,7 +499,7 @@ mod tests {
             let value = vec![random.u8(..); random.usize(..1000)];
             set.write(table, &key, Some(&value));
             model.insert(key, Some(value));
-            assert!(set.bytes.len() < 400_000);
+            assert!(set.memory() < 400_000);
         }
         assert_eq!(contents(&set), model);
     }

@@ -1,0 +1,117 @@
+//! The data file becomes shorter: while a compaction runs, everything is allocated at the lowest
+//! place, and what is free at the end is cut off.
+
+use pando_device::File;
+use pando_format::Extent;
+use pando_space::LowCursor;
+use pando_sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::space::growth::GROWTH_MIN_BYTES;
+use crate::space::keeper::SpaceKeeper;
+
+/// While this exists, everything is allocated at the lowest place.
+#[derive(Debug)]
+pub(crate) struct LowPlaces<'a>(&'a SpaceKeeper);
+
+impl Drop for LowPlaces<'_> {
+    fn drop(&mut self) {
+        let was_low = self.0.low.swap(false, Ordering::Relaxed);
+        assert!(was_low, "somebody else has ended it");
+    }
+}
+
+impl SpaceKeeper {
+    /// Makes everything be allocated at the lowest place until the result is dropped. One caller at
+    /// a time.
+    pub(crate) fn begin_low(&self) -> LowPlaces<'_> {
+        // Blocks in magazines would be taken regardless of where they are.
+        self.space().drain_ready();
+        *self.low_cursor.lock() = LowCursor::default();
+        let was_low = self.low.swap(true, Ordering::Relaxed);
+        assert!(!was_low, "one at a time");
+        // Otherwise the end of the file could not be cut.
+        self.take_back(|| false);
+        LowPlaces(self)
+    }
+
+    /// True while everything is allocated at the lowest place.
+    pub(crate) fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// Allocates the lowest run of `blocks` blocks, if everything is allocated at the lowest place.
+    pub(super) fn take_lowest(&self, blocks: u32) -> Option<Extent> {
+        // Relaxed: a thread that reads this too early allocates anywhere, as before.
+        if !self.low.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.space()
+            .allocate_lowest(blocks, &mut self.low_cursor.lock())
+    }
+
+    /// Takes a run of `blocks` blocks that ends at or below `limit`, within what may be reserved,
+    /// to move something down that is above `limit`. `None` if there is no such run.
+    pub(crate) fn take_below(
+        &self,
+        blocks: u32,
+        limit: u64,
+        committed: impl FnOnce() -> u64,
+    ) -> Option<Extent> {
+        let _reservation = self.reserve_run(blocks, committed)?;
+        let extent = self.take_lowest(blocks)?;
+        assert_eq!(extent.blocks, blocks, "a run of another length");
+        if u64::from(extent.block) + u64::from(extent.blocks) <= limit {
+            return Some(extent);
+        }
+        self.free_all([extent]);
+        None
+    }
+
+    /// Returns how many blocks the file needs when dirty pages will need `committed` blocks: with
+    /// fewer it would grow again at once.
+    pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
+        let used = self.blocks().saturating_sub(self.space().free_blocks());
+        let needed = used + committed + self.reserved_blocks() + self.delete_reserve(false);
+        needed + self.kept_free(needed)
+    }
+
+    /// Blocks that stay free besides the reserve when a file is cut to `blocks`.
+    fn kept_free(&self, blocks: u64) -> u64 {
+        self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes()
+    }
+
+    /// Removes free blocks at the end from the allocator, down to `limit` blocks, and only as far
+    /// as neither reservations nor `committed` blocks need them. The length of the file does not
+    /// change. Returns the number of removed blocks.
+    pub(crate) fn cut_tail(&self, limit: u64, committed: impl FnOnce() -> u64) -> u64 {
+        let _sizing = self.sizing.lock();
+        let blocks = self.space().blocks();
+        let wanted = blocks.saturating_sub(limit).min(self.space().free_tail());
+        // Do not cut off what would be added again at once.
+        let keep = self.kept_free(blocks - wanted);
+        // SeqCst: withhold first, read afterwards: see `taken`.
+        self.withheld.fetch_add(wanted, Ordering::SeqCst);
+        let taken = self.taken(committed, false) + keep;
+        let free = self.free_for_pages(u64::MAX) + wanted;
+        let spare = free.saturating_sub(taken);
+        let cut = wanted.min(spare);
+        assert!(blocks - cut >= limit.min(blocks), "cut below the limit");
+        let done = cut > 0 && self.space().shrink_to(blocks - cut).is_ok();
+        let before = self.withheld.fetch_sub(wanted, Ordering::SeqCst);
+        assert!(before >= wanted, "blocks are withheld until now");
+        self.waiters().notify_all();
+        if done { cut } else { 0 }
+    }
+
+    /// Cuts the file to the blocks of the allocator. The caller has made a checkpoint durable that
+    /// has no more blocks, and no earlier one will be read again.
+    pub(crate) fn truncate_file(&self) -> Result<()> {
+        let _sizing = self.sizing.lock();
+        let bytes = self.space().blocks() * self.block_bytes();
+        assert!(bytes > 0, "the system trees need blocks");
+        self.file()
+            .set_len(bytes)
+            .map_err(Error::io("cutting the data file"))
+    }
+}

@@ -1,0 +1,196 @@
+//! The data file grows before its blocks run short: by whom it is asked for, and by how much
+//! (decision 044).
+
+use pando_device::File;
+use pando_space::BLOCKS_MAX;
+use pando_sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::space::keeper::SpaceKeeper;
+
+/// Smallest step by which the file grows, in bytes: tried on a full disk only.
+pub(super) const GROWTH_MIN_BYTES: u64 = 1 << 20;
+/// Usual smallest step, in bytes.
+const GROWTH_BYTES: u64 = 4 << 20;
+/// Largest step, unless more is wanted.
+const GROWTH_MAX_BYTES: u64 = 1 << 30;
+/// Between these the step is this fraction of the file: unused blocks count as space amplification.
+const GROWTH_SHARE: u64 = 64;
+/// Fraction of the file that is kept free, so that it grows before anybody has to wait.
+const LOW_WATER_SHARE: u64 = 64;
+/// Lower bound of the free bytes that are kept ready.
+const LOW_WATER_BYTES: u64 = 1 << 20;
+/// Upper bound of them.
+const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
+
+/// What has been done for room on a full disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MadeRoom {
+    /// Blocks were freed that somebody could do without.
+    Now,
+    /// A checkpoint that frees blocks is running, or will soon.
+    Soon,
+    /// There is nothing to be done.
+    None,
+}
+
+impl SpaceKeeper {
+    /// True if somebody waits for blocks.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells the thread that grows the file that `blocks` are wanted.
+    pub(crate) fn want(&self, blocks: u64) {
+        self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
+        self.growth.notify_all();
+    }
+
+    /// Tells the thread that grows the file that a run of `blocks` is wanted, at the end of a
+    /// longer file.
+    pub(crate) fn want_run(&self, blocks: u32) {
+        self.run_wanted.fetch_max(blocks.into(), Ordering::Relaxed);
+        self.want(blocks.into());
+    }
+
+    /// Number of blocks that are kept ready.
+    pub(super) fn low_water(&self) -> u64 {
+        self.low_water_of(self.space().blocks())
+    }
+
+    /// The same for a file of `blocks` blocks.
+    pub(super) fn low_water_of(&self, blocks: u64) -> u64 {
+        let bytes = blocks * self.block_bytes() / LOW_WATER_SHARE;
+        bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes()
+    }
+
+    /// True while the disk is known to be full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the disk was found full; logs a change.
+    pub(super) fn set_full(&self, full: bool) {
+        // Relaxed: a hint, as in is_full.
+        if self.full.swap(full, Ordering::Relaxed) != full {
+            let data_bytes = self.space().blocks() * self.block_bytes();
+            match full {
+                true => tracing::warn!(data_bytes, "the data file cannot grow: the disk is full"),
+                false => tracing::info!(data_bytes, "the data file has room again"),
+            }
+        }
+    }
+
+    /// Returns the error of a refused put.
+    pub(crate) fn full_error(&self) -> Error {
+        let bytes = self.space().blocks() * self.block_bytes();
+        Error::Full {
+            what: format!(
+                "the data file has {bytes} bytes and the disk has no more (or blocks of {} have no \
+                 more numbers); delete keys or make room",
+                self.block_bytes()
+            ),
+        }
+    }
+
+    /// Calls `f`, and does not grow the file meanwhile.
+    pub(crate) fn without_growth(&self, f: impl FnOnce()) {
+        let _sizing = self.sizing.lock();
+        f();
+    }
+
+    /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
+    /// recovery, later the maintenance thread. If the disk is full, `make_room` is called, which
+    /// may free blocks that somebody can do without. Blocks.
+    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> MadeRoom) {
+        let run = self.run_wanted.swap(0, Ordering::Relaxed);
+        let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
+        let _sizing = self.sizing.lock();
+        let low = self.low_water();
+        let enough = run == 0 && self.has_available(wanted + low, committed);
+        if wanted == 0 || enough {
+            self.waiters().notify_all();
+            return;
+        }
+        // Take back discarded blocks before the file grows.
+        let is_enough = || run == 0 && self.has_available(wanted + low, committed);
+        if self.take_back(is_enough) > 0 && (run > 0 || is_enough()) {
+            self.set_full(false);
+            self.waiters().notify_all();
+            return;
+        }
+        let blocks = self.space().blocks();
+        let bytes = blocks * self.block_bytes();
+        let needed = (wanted + low) * self.block_bytes();
+        let mut step = (bytes / GROWTH_SHARE)
+            .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
+            .max(needed);
+        loop {
+            step = step
+                .next_multiple_of(self.block_bytes())
+                .min(bytes_nameable(blocks, self.block_bytes()));
+            if step == 0 {
+                // No block number is left: treat it as a full disk.
+                self.make_room_on_full_disk((wanted, run), committed, make_room);
+                break;
+            }
+            match self.file().allocate(bytes, step) {
+                Ok(()) => {
+                    assert_eq!(step % self.block_bytes(), 0, "the file has whole blocks");
+                    assert_eq!(
+                        self.space().blocks(),
+                        blocks,
+                        "one changes the length at a time"
+                    );
+                    self.space().grow(blocks + step / self.block_bytes());
+                    self.set_full(false);
+                    break;
+                }
+                Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
+                Err(_) => {
+                    self.make_room_on_full_disk((wanted, run), committed, make_room);
+                    break;
+                }
+            }
+        }
+        self.waiters().notify_all();
+    }
+
+    /// Calls `make_room` until `wanted` blocks can be reserved, or until it has made some if a
+    /// `run` of blocks is wanted. Notes whether the disk is full: if room is to come, it is not.
+    fn make_room_on_full_disk(
+        &self,
+        (wanted, run): (u64, u64),
+        committed: u64,
+        mut make_room: impl FnMut() -> MadeRoom,
+    ) {
+        let is_short = || !self.has_available(wanted, committed);
+        let mut is_full = true;
+        while is_full && (run > 0 || is_short()) {
+            is_full = match make_room() {
+                MadeRoom::Now => run == 0 && is_short(),
+                MadeRoom::Soon => false,
+                MadeRoom::None => break,
+            };
+        }
+        self.set_full(is_full);
+    }
+}
+
+/// Bytes by which a file of `blocks` blocks can grow before block numbers run out.
+fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
+    BLOCKS_MAX.saturating_sub(blocks) * block_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_grows_until_its_blocks_have_no_more_numbers() {
+        assert_eq!(bytes_nameable(0, 512), 2 << 40);
+        assert_eq!(bytes_nameable(0, 4096), 16 << 40);
+        assert_eq!(bytes_nameable(BLOCKS_MAX - 3, 512), 1536);
+        assert_eq!(bytes_nameable(BLOCKS_MAX, 4096), 0);
+    }
+}

@@ -1,0 +1,271 @@
+//! The keys that a batch writes, and what it does to each. A key is found by bisection while keys
+//! come in order, in one pass while they are few, else by hash. The writes can go back to a
+//! savepoint.
+
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use hashbrown::HashTable;
+
+use crate::blobs::value::LargeValue;
+use crate::writes::journal::{Journal, Undo};
+
+/// Beyond this many writes, keys that did not come in order are found by hash.
+const SCANNED_MAX: usize = 16;
+
+/// Replaced values of a batch take at most this many bytes, or half of all.
+const REPLACED_BYTES_MAX: usize = 64 << 10;
+
+/// What a batch does to one key.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    /// Has the place of the value.
+    Put {
+        value: Range<usize>,
+    },
+    PutLarge(LargeValue),
+    Delete,
+}
+
+/// One key of a batch.
+#[derive(Debug, Clone)]
+pub(super) struct Write {
+    /// Index of the table in the batch.
+    pub(super) table: usize,
+    /// In `KeyWrites::bytes`.
+    key: Range<usize>,
+    /// The last change of the key in this batch.
+    pub(super) change: Change,
+}
+
+/// The writes of one batch, in the order in which their keys were first written. Reusable:
+/// [`KeyWrites::clear`] keeps the memory.
+#[derive(Debug)]
+pub(super) struct KeyWrites {
+    writes: Vec<Write>,
+    /// KeyWrites and values of `writes`.
+    bytes: Vec<u8>,
+    /// Bytes of values in `bytes` that later writes have replaced, and no savepoint needs.
+    replaced_bytes: usize,
+    /// Tables and keys came in ascending order so far, so writes are found by bisection.
+    is_ascending: bool,
+    /// Positions of writes, hashed by table and key. Used for more than [`SCANNED_MAX`] writes,
+    /// unless `is_ascending`.
+    index: HashTable<usize>,
+    hasher: rapidhash::fast::RandomState,
+    /// What a transaction with savepoints needs to go back.
+    journal: Journal<Change>,
+}
+
+/// A state of the writes, to go back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Number of steps in the journal.
+    steps: usize,
+    bytes: usize,
+}
+
+impl Default for KeyWrites {
+    fn default() -> Self {
+        Self {
+            writes: Vec::new(),
+            bytes: Vec::new(),
+            replaced_bytes: 0,
+            is_ascending: true,
+            index: HashTable::new(),
+            hasher: rapidhash::fast::RandomState::default(),
+            journal: Journal::default(),
+        }
+    }
+}
+
+impl KeyWrites {
+    /// Forgets everything but the memory.
+    pub(super) fn clear(&mut self) {
+        self.writes.clear();
+        self.bytes.clear();
+        self.replaced_bytes = 0;
+        self.is_ascending = true;
+        self.index.clear();
+        self.journal.clear();
+    }
+
+    /// Bytes that are kept for the next use.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.writes.capacity() * size_of::<Write>()
+    }
+
+    /// Bytes that the writes take, and what savepoints need to go back, about.
+    pub(super) fn memory(&self) -> usize {
+        let places = size_of::<Write>() + 2 * size_of::<usize>();
+        self.bytes.len() + self.writes.len() * places + self.journal.memory()
+    }
+
+    /// Returns the writes.
+    pub(super) fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Returns the key of a write.
+    pub(super) fn key(&self, write: &Write) -> &[u8] {
+        &self.bytes[write.key.clone()]
+    }
+
+    /// Returns the value at a place that [`Change::Put`] names.
+    pub(super) fn value(&self, place: &Range<usize>) -> &[u8] {
+        &self.bytes[place.clone()]
+    }
+
+    /// Compares table and key of a write with `table` and `key`.
+    fn compare(&self, write: &Write, table: usize, key: &[u8]) -> Ordering {
+        let own = self.key(write);
+        write.table.cmp(&table).then_with(|| own.cmp(key))
+    }
+
+    /// Returns the position of the write to a key.
+    pub(super) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
+        let is_it = |write: &Write| self.compare(write, table, key).is_eq();
+        if self.is_ascending {
+            return match self.writes.last() {
+                Some(last) if self.compare(last, table, key).is_lt() => None,
+                _ => {
+                    let compare = |write: &Write| self.compare(write, table, key);
+                    self.writes.binary_search_by(compare).ok()
+                }
+            };
+        }
+        if self.writes.len() <= SCANNED_MAX {
+            return self.writes.iter().position(is_it);
+        }
+        debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
+        let hash = self.hasher.hash_one((table, key));
+        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
+        found.copied()
+    }
+
+    /// Adds the writes from position `from` on to the index.
+    fn index_from(&mut self, from: usize) {
+        let Self {
+            writes,
+            bytes,
+            index,
+            hasher,
+            ..
+        } = self;
+        let hash = |write: &Write| hasher.hash_one((write.table, &bytes[write.key.clone()]));
+        for position in from..writes.len() {
+            let own = hash(&writes[position]);
+            index.insert_unique(own, position, |at| hash(&writes[*at]));
+        }
+    }
+
+    /// Rebuilds the index, if it is in use.
+    fn index_all(&mut self) {
+        self.index.clear();
+        if !self.is_ascending && self.writes.len() > SCANNED_MAX {
+            self.index_from(0);
+        }
+    }
+
+    /// Appends to `bytes`, and returns the range.
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Puts `value`. Replaces an earlier write to the key.
+    pub(super) fn put(&mut self, table: usize, key: &[u8], value: &[u8]) {
+        let value = self.append(value);
+        self.note(table, key, Change::Put { value });
+    }
+
+    /// Drops the values that later writes have replaced. Not while there is a savepoint.
+    fn drop_replaced(&mut self) {
+        let mut bytes = Vec::new();
+        let mut keep = |range: &mut Range<usize>| {
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.bytes[range.clone()]);
+            *range = start..bytes.len();
+        };
+        for write in &mut self.writes {
+            keep(&mut write.key);
+            if let Change::Put { value } = &mut write.change {
+                keep(value);
+            }
+        }
+        self.bytes = bytes;
+        self.replaced_bytes = 0;
+    }
+
+    /// Replaces the value of the write at `position` by `value`: the same bytes, written to chunks.
+    pub(super) fn replace_value(&mut self, position: usize, value: LargeValue) {
+        let change = &mut self.writes[position].change;
+        assert!(
+            matches!(change, Change::Put { .. }),
+            "only a value that is not in chunks yet moves"
+        );
+        *change = Change::PutLarge(value);
+    }
+
+    /// Adds a write, or replaces the earlier one to the same key. A value is in `bytes` already.
+    pub(super) fn note(&mut self, table: usize, key: &[u8], change: Change) {
+        if let Some(known) = self.find(table, key) {
+            let old = std::mem::replace(&mut self.writes[known].change, change);
+            if self.journal.is_kept() {
+                self.journal.replaced(known, old);
+            } else if let Change::Put { value } = old {
+                self.replaced_bytes += value.len();
+                if self.replaced_bytes > REPLACED_BYTES_MAX.max(self.bytes.len() / 2) {
+                    self.drop_replaced();
+                }
+            }
+            return;
+        }
+        let was_ascending = self.is_ascending;
+        if let Some(last) = self.writes.last() {
+            self.is_ascending &= self.compare(last, table, key).is_lt();
+        }
+        let key = self.append(key);
+        self.writes.push(Write { table, key, change });
+        self.journal.added();
+        let count = self.writes.len();
+        if self.is_ascending || count <= SCANNED_MAX {
+            return;
+        }
+        if was_ascending || count == SCANNED_MAX + 1 {
+            self.index_all();
+        } else {
+            self.index_from(count - 1);
+        }
+    }
+
+    /// Forgets the writes to a table, which is changed as a whole.
+    pub(super) fn forget_table(&mut self, table: usize) {
+        assert!(!self.journal.is_kept(), "a transaction changes no tables");
+        self.writes.retain(|write| write.table != table);
+        self.index_all();
+    }
+
+    /// Returns the state of the writes, for [`KeyWrites::go_back`].
+    pub(super) fn mark(&mut self) -> Mark {
+        Mark {
+            steps: self.journal.keep(),
+            bytes: self.bytes.len(),
+        }
+    }
+
+    /// Forgets all writes since `mark`, which must not be later than another mark that they went
+    /// back to.
+    pub(super) fn go_back(&mut self, mark: Mark) {
+        while let Some(undo) = self.journal.pop_beyond(mark.steps) {
+            match undo {
+                Undo::Replaced(position, old) => self.writes[position].change = old,
+                Undo::Added => drop(self.writes.pop()),
+            }
+        }
+        self.bytes.truncate(mark.bytes);
+        self.index_all();
+    }
+}
