@@ -68,9 +68,10 @@ fn tasks_transfer_beside_each_other_with_few_frames() {
     let directory = tempfile::tempdir().unwrap();
     let (db, table) = small(directory.path(), KEYS);
     let expected = sum_of(&db, &table);
+    let committed = AtomicU64::new(0);
     thread::scope(|scope| {
         for seed in 0..2 {
-            let (db, table) = (&db, &table);
+            let (db, table, committed) = (&db, &table, &committed);
             scope.spawn(move || {
                 let mut random = Rng::with_seed(seed);
                 for _ in 0..4 {
@@ -96,7 +97,14 @@ fn tasks_transfer_beside_each_other_with_few_frames() {
                         while polls.next().is_some() && poll(left.as_mut()).is_pending() {}
                     }
                     for ended in run_all(tasks) {
-                        ended.unwrap();
+                        // The memory for old versions is small, and a machine may have little time.
+                        match ended {
+                            Err(Error::SnapshotEnded) => {}
+                            other => {
+                                other.unwrap();
+                                committed.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
                     }
                 }
             });
@@ -105,6 +113,8 @@ fn tasks_transfer_beside_each_other_with_few_frames() {
             assert_eq!(sum_of(&db, &table), expected);
         }
     });
+    let committed = committed.into_inner();
+    assert!(committed > 600, "{committed} of 1200");
     assert_eq!(sum_of(&db, &table), expected);
     assert_eq!(db.occupancy().locks, 0);
 }
