@@ -1,5 +1,6 @@
 //! Runs the count of allocations as a program of its own, without the test harness: all threads are
-//! counted, also those of the engine, and the harness allocates when it prints.
+//! counted, also those of the engine, and the harness allocates when it prints. As for the harness,
+//! `--skip TEXT` leaves out the tests whose names contain TEXT.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -14,7 +15,30 @@ mod flat;
 fn main() {
     #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
     {
-        flat::mixed_load_leaves_nothing_behind();
-        counted::gets_allocate_nothing();
+        let tests: [(&str, fn()); 2] = [
+            (
+                "flat::mixed_load_leaves_nothing_behind",
+                flat::mixed_load_leaves_nothing_behind,
+            ),
+            (
+                "counted::gets_allocate_nothing",
+                counted::gets_allocate_nothing,
+            ),
+        ];
+        for (name, test) in tests {
+            if !is_skipped(name) {
+                test();
+            }
+        }
     }
+}
+
+/// Returns true if the arguments leave out this test.
+#[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+fn is_skipped(name: &str) -> bool {
+    let before = std::env::args();
+    let pairs = before.zip(std::env::args().skip(1));
+    pairs
+        .filter(|(flag, _)| flag == "--skip")
+        .any(|(_, text)| name.contains(&text))
 }
