@@ -83,3 +83,35 @@ impl<'a> Arguments<'a> {
         spans.iter().map(move |span| span.of(buffer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_the_bytes_of_their_spans() {
+        let spans = [(0, 3), (3, 3), (4, 6)].map(|(start, end)| Span::new(start, end));
+        let arguments = Arguments::new(b"GET ab", &spans);
+        assert_eq!(arguments.len(), 3);
+        assert!(!arguments.is_empty());
+        let all: [&[u8]; 3] = [b"GET", b"", b"ab"];
+        for (index, argument) in all.into_iter().enumerate() {
+            assert_eq!(arguments.at(index), argument);
+            assert_eq!(arguments.get(index), Some(argument));
+            assert!(arguments.from(index).eq(all[index..].iter().copied()));
+        }
+        assert_eq!(arguments.get(3), None);
+        assert_eq!(arguments.from(4).count(), 0);
+        let none = Arguments::new(b"", &[]);
+        assert!(none.is_empty() && none.get(0).is_none());
+    }
+
+    #[test]
+    fn a_shifted_span_has_the_same_bytes_further_on() {
+        let span = Span::new(1, 3);
+        assert_eq!(span.of(b"abcd"), b"bc");
+        assert_eq!(span.shifted(0), span);
+        assert_eq!(span.shifted(5), Span::new(6, 8));
+        assert_eq!(span.shifted(5).of(b"54321abcd"), b"bc");
+    }
+}

@@ -43,3 +43,17 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_redis() {
+        assert_eq!(LINE_BYTES_MAX, 65_536);
+        assert_eq!(ARGUMENTS_MAX, 1_048_576);
+        assert_eq!(UNAUTHENTICATED_BULK_BYTES_MAX, 16_384);
+        assert_eq!(BULK_BYTES_MAX, 536_870_912);
+        assert_eq!(Limits::default().request_bytes_max, 1 << 30);
+    }
+}
