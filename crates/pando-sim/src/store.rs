@@ -3,6 +3,7 @@
 
 use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
+use pando_sync::time::Duration;
 use pandodb::{Builder, Compression, Db, Durability, Error, VerifyReport};
 
 use crate::failure::{Failure, Result, fail};
@@ -14,6 +15,8 @@ const FRAMES: usize = 64;
 const MEMORY_BYTES: u64 = 2 << 20;
 /// Size of the chunks of large values: the minimum, so that values of a workload have several.
 const CHUNK_BYTES: u64 = 4096;
+/// Age at which snapshots go on on disk: with the next look at them.
+const SETTLE_AFTER: Duration = Duration::ZERO;
 /// Size of the log.
 const LOG_BYTES: u64 = 1 << 20;
 
@@ -84,6 +87,7 @@ pub(crate) fn options(seed: u64) -> Builder {
     let options = Builder::default()
         .discard(discards)
         .max_memory(MEMORY_BYTES)
+        .settle_snapshots_after(SETTLE_AFTER)
         .frames(FRAMES)
         .log_bytes(LOG_BYTES)
         .durability(durability)

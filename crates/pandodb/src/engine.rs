@@ -7,7 +7,7 @@ use pando_format::Lsn;
 use pando_pool::PinBudget;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::Duration;
-use pando_sync::{Arc, Mutex, Rank, audit, thread};
+use pando_sync::{Arc, Mutex, Rank, audit};
 use pando_wal::Log;
 
 use crate::blobs::room::ChunkRoom;
@@ -30,9 +30,6 @@ use crate::state::read_requests::Reads;
 use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
-
-/// Pause of a caller that waits for a checkpoint to free blocks.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// One open store. All threads share it; every part synchronizes itself.
 #[derive(Debug)]
@@ -213,11 +210,7 @@ impl Engine {
         let is_due = |asked| !self.checkpoint.has_finished(asked);
         let may_end = !self.store.life.is_checkpoint_stalled() && self.store.check_poison().is_ok();
         match self.kept.checkpoint_for_room() {
-            Some(asked) if may_end && is_due(asked) => {
-                // Whoever waits asks again at once.
-                thread::park_timeout(PAUSE);
-                MadeRoom::Soon
-            }
+            Some(asked) if may_end && is_due(asked) => MadeRoom::Soon,
             _ => MadeRoom::None,
         }
     }

@@ -5,6 +5,7 @@
 
 mod entries;
 mod plan;
+mod snapshots;
 mod tables;
 mod worker;
 

@@ -3,12 +3,12 @@
 use pando_device::faulty::Random;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex};
-use pandodb::{Db, Durability, Error, Table, ValueStream, WriteOptions};
+use pandodb::{Db, Durability, Error, Snapshot, Table, ValueStream, WriteOptions};
 
 use crate::failure::Failure;
 use crate::history::{History, Step};
 use crate::order::{Look, Seat};
-use crate::state::{Effect, Place, own_table, shared_table};
+use crate::state::{Effect, Place, State, own_table, shared_table};
 use crate::store::is_durable_by_default;
 use crate::workload::plan::Plan;
 
@@ -61,6 +61,8 @@ pub(super) struct Worker {
     pub(super) refused: usize,
     /// A value that was opened some steps ago, and its expected contents.
     pub(super) reader: Option<(ValueStream, Vec<u8>)>,
+    /// A snapshot that began some steps ago, and what this thread had then.
+    pub(super) snapshot: Option<(Snapshot, State)>,
     pub(super) seat: Option<Seat>,
     /// Commits that have read what others committed, and the number of the one without an outcome.
     pub(super) looks: Vec<Look>,
@@ -79,6 +81,7 @@ impl Worker {
             written: 0,
             refused: 0,
             reader: None,
+            snapshot: None,
             seat: None,
             looks: Vec::new(),
             unknown: None,
@@ -97,6 +100,7 @@ impl Worker {
         });
         self.tables.clear();
         self.reader = None;
+        self.snapshot = None;
         self.seat = None;
         (self, end)
     }
@@ -167,7 +171,8 @@ impl Worker {
             56..70 => self.batch(),
             70..76 => self.edit(),
             76..79 => self.read_slowly(),
-            79..86 => self.get(),
+            79..83 => self.get(),
+            83..86 => self.read_at_snapshot(),
             86..90 => self.scan(),
             90..93 => self.checkpoint(),
             93..95 => self.flush(),

@@ -81,6 +81,7 @@ impl Owner {
                 engine.poison("an engine thread panicked");
             }
         }
+        engine.kept.close();
         // A compaction sees that the store is closed, and ends.
         let _compacting = engine.compacting.lock();
         let flushed = engine.store.check_poison().and_then(|()| {

@@ -11,6 +11,7 @@ use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::kept::cuts::YoungList;
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
 use crate::read::at::ReadAt;
@@ -30,8 +31,8 @@ thread_local! {
 /// disk. The memory is a 32nd of `max_memory`. When half of it is taken, or after a minute
 /// ([`crate::Builder::settle_snapshots_after`]), the snapshot goes on on disk, as one of
 /// [`Db::snapshot_settled`] does from its beginning. If that is not possible, and commits need the
-/// memory, it ends: its reads return [`Error::SnapshotEnded`] from then on, and never anything
-/// wrong.
+/// memory, or if a transaction is committed that needs more than all of it, it ends: its reads
+/// return [`Error::SnapshotEnded`] from then on, and never anything wrong.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -62,8 +63,9 @@ struct Open {
 /// What keeps the state that a snapshot reads.
 #[derive(Debug)]
 enum Moment {
-    /// The pages of the store, and old versions in memory, until it is settled.
-    Young(Arc<Young>),
+    /// The pages of the store, and old versions in memory, until it is settled; and the list that
+    /// it is in, unless it is that of a transaction.
+    Young(Arc<Young>, Option<Arc<YoungList>>),
     /// A checkpoint that is kept.
     Settled(Arc<Settled>),
 }
@@ -71,7 +73,7 @@ enum Moment {
 impl Moment {
     fn lsn(&self) -> Lsn {
         match self {
-            Self::Young(young) => young.lsn(),
+            Self::Young(young, _) => young.lsn(),
             Self::Settled(settled) => settled.lsn(),
         }
     }
@@ -79,8 +81,8 @@ impl Moment {
     /// What it reads on disk, if it is settled.
     fn settled(&self) -> Option<Arc<Settled>> {
         match self {
-            Self::Young(young) if !young.registration().is_ended() => None,
-            Self::Young(young) => young.settled(),
+            Self::Young(young, _) if !young.registration().is_ended() => None,
+            Self::Young(young, _) => young.settled(),
             Self::Settled(settled) => Some(settled.clone()),
         }
     }
@@ -88,7 +90,7 @@ impl Moment {
     /// True if it can be read no longer.
     fn is_ended(&self) -> bool {
         match self {
-            Self::Young(young) if !young.registration().is_ended() => false,
+            Self::Young(young, _) if !young.registration().is_ended() => false,
             _ => self.settled().is_none_or(|settled| settled.is_ended()),
         }
     }
@@ -96,8 +98,10 @@ impl Moment {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Moment::Young(young) = &self.moment {
-            self.db.0.engine().kept.remove_young(young);
+        if let Moment::Young(young, Some(list)) = &self.moment
+            && self.db.0.engine().store.check_process().is_ok()
+        {
+            list.remove(young);
         }
     }
 }
@@ -124,16 +128,17 @@ impl Db {
     /// [`Error::Closed`], [`Error::Poisoned`]; [`Error::Full`] if there is no memory for what
     /// commits replace.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let snapshot = self.snapshot_in_memory()?;
-        if let Moment::Young(young) = &snapshot.open.moment {
-            self.engine().kept.add_young(young);
-        }
-        Ok(snapshot)
+        let list = self.engine().kept.young_here();
+        self.begin_and_wait(Some(list))
     }
 
     /// As [`Db::snapshot`], but it is never settled: transactions need the old versions.
     pub(crate) fn snapshot_in_memory(&self) -> Result<Snapshot> {
-        let snapshot = self.begin_snapshot()?;
+        self.begin_and_wait(None)
+    }
+
+    fn begin_and_wait(&self, list: Option<Arc<YoungList>>) -> Result<Snapshot> {
+        let snapshot = self.begin_in(list)?;
         let engine = self.engine();
         engine.block(|_| engine.check_applied(snapshot.lsn()))?;
         Ok(snapshot)
@@ -145,6 +150,11 @@ impl Db {
     /// # Errors
     /// As [`Db::snapshot`].
     pub(crate) fn begin_snapshot(&self) -> Result<Snapshot> {
+        self.begin_in(None)
+    }
+
+    /// As [`Db::begin_snapshot`], for a snapshot that may be settled if it has a list.
+    fn begin_in(&self, list: Option<Arc<YoungList>>) -> Result<Snapshot> {
         let engine = self.engine();
         engine.store.check_process()?;
         if engine.store.life.is_closing() {
@@ -157,7 +167,10 @@ impl Db {
         }
         let registration = beginning.at(engine.log.reserved_end());
         let young = Arc::new(Young::new(registration));
-        Ok(Snapshot::new(self, Moment::Young(young)))
+        if let Some(list) = &list {
+            list.add(&young);
+        }
+        Ok(Snapshot::new(self, Moment::Young(young, list)))
     }
 
     /// Begins a snapshot that takes room on disk and next to none in memory, however long it is
@@ -281,7 +294,7 @@ impl Snapshot {
     /// If it was settled from the beginning.
     pub(crate) fn registration(&self) -> &Registration {
         match &self.open.moment {
-            Moment::Young(young) => young.registration(),
+            Moment::Young(young, _) => young.registration(),
             Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
         }
     }
@@ -292,7 +305,7 @@ impl Snapshot {
     /// If it is not that of a transaction, which has no other handle and is in no list.
     pub(crate) fn into_registration(self) -> Registration {
         let young = match &self.open.moment {
-            Moment::Young(young) => young.clone(),
+            Moment::Young(young, _) => young.clone(),
             Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
         };
         drop(self);
@@ -311,7 +324,8 @@ impl Snapshot {
         let snapshots = &self.db().engine().old_versions.snapshots;
         let again = snapshots.begin(lsn).at(lsn);
         // If it has not ended by now, nothing of its moment was freed before the other registered.
-        match self.open.moment.is_ended() {
+        // One that is settled has ended.
+        match self.registration().is_ended() {
             true => Err(Error::SnapshotEnded),
             false => Ok(again),
         }
@@ -335,7 +349,7 @@ impl Snapshot {
     /// [`Error::OtherStore`]; [`Error::CorruptPage`] for a damaged page.
     pub fn get_into(&self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let engine = self.engine_of(table)?;
-        if let Moment::Young(young) = &self.open.moment {
+        if let Moment::Young(young, _) = &self.open.moment {
             let registration = young.registration();
             if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
                 return Ok(found);

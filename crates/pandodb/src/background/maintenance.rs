@@ -5,6 +5,7 @@
 use pando_format::Lsn;
 use pando_pool::{ApplyToken, Attempt, Marks, Restart};
 use pando_sync::held::{Kind, assert_none};
+use pando_sync::time::Duration;
 use pando_sync::{park, thread, thread_waker};
 use pando_tree::{Scratch, Tree};
 
@@ -13,11 +14,14 @@ use crate::background::old_versions::{TURN, VersionCare};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::pages::store::pause;
+use crate::space::growth::MadeRoom;
 use crate::space::reservations::BlockReservation;
 use crate::wait::reason::WaitReason;
 
 /// Number of underfull leaves that are processed before the thread checks for other work.
 const UNDERFULL_STEPS: usize = 256;
+/// Pause while a checkpoint frees blocks that somebody waits for.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Most pages that the removal of an empty leaf dirties: the node that loses a child and the
 /// absorbing leaf; and two to spare.
 const REMOVAL_PAGES: u64 = 4;
@@ -52,9 +56,7 @@ impl Engine {
                 // Before the data file takes the room.
                 self.store.keep_mapping_room();
             }
-            self.store
-                .space
-                .grow_if_wanted(self.store.committed_blocks(), || self.make_room());
+            self.grow_data_file();
             self.care_for_versions(&mut care);
             self.locks.care();
             let wanted = self.store.registry.wanted();
@@ -100,6 +102,18 @@ impl Engine {
                 true => thread::park_timeout(TURN),
                 false => park(),
             }
+        }
+    }
+
+    /// Grows the data file if somebody wants blocks.
+    fn grow_data_file(&self) {
+        let mut made = None;
+        let make_room = || *made.insert(self.make_room());
+        let committed = self.store.committed_blocks();
+        self.store.space.grow_if_wanted(committed, make_room);
+        if made == Some(MadeRoom::Soon) {
+            // Whoever waits for blocks asks again at once.
+            thread::park_timeout(PAUSE);
         }
     }
 

@@ -121,7 +121,7 @@ mod tests {
             .write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn))
             .unwrap();
         let kept = engine.keep_checkpoint(&mut files, lsn);
-        engine.kept.finish(&[], &kept);
+        let kept = engine.kept.add(kept);
         drop(files);
         let settled = Settled::at_checkpoint(kept.unwrap());
         let tree = engine.store.tables.tree_at(&table.state, lsn).unwrap();
@@ -137,13 +137,15 @@ mod tests {
         db.table("t").unwrap().put(b"key", b"value").unwrap();
         let kept = db.engine().next_checkpoint_kept().unwrap();
         let cut = Arc::clone(kept.cut());
-        assert_eq!(kept.read(|_| Ok(7)).unwrap(), 7);
-        let read = kept.read(|_| {
+        assert_eq!(kept.read(cut.lsn(), |_, _| Ok(7)).unwrap(), 7);
+        let read = kept.read(cut.lsn(), |_, _| {
             assert!(cut.end(), "ended once");
             Ok(7)
         });
         assert!(matches!(read, Err(Error::SnapshotEnded)), "{read:?}");
-        let damage = kept.read(|_| Err::<(), Error>(Error::corrupt("data", "overwritten")));
+        let damage = kept.read(cut.lsn(), |_, _| {
+            Err::<(), _>(Error::corrupt("data", "overwritten"))
+        });
         assert!(matches!(damage, Err(Error::SnapshotEnded)), "{damage:?}");
     }
 }

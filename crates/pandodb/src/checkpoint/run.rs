@@ -154,9 +154,10 @@ impl Engine {
         if is_kept {
             let kept = written.clone();
             let kept = kept.and_then(|()| self.keep_checkpoint(&mut files, lsn));
+            let kept = self.kept.add(kept);
             match &kept {
                 Ok(cut) if settles => self.settle_snapshots(cut),
-                Err(_) if settles => self.kept.note_failure(),
+                Err(_) if settles => self.settling_failed(),
                 _ => {}
             }
             self.kept.finish(&requests, &kept);

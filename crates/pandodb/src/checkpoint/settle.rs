@@ -14,48 +14,74 @@ use pando_sync::{Arc, thread};
 use pando_versions::NotExported;
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kept::cut::KeptHandle;
 use crate::kept::run::{Run, RunWriter};
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
 
+/// Snapshots that are younger than this may end by themselves soon.
+const AGE_MIN: Duration = Duration::from_secs(1);
+/// How long nobody tries to settle a snapshot after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// How long nobody tries after keys were too long: others may be replaced by then.
+const RETRY_LONG_KEYS: Duration = Duration::from_secs(600);
 /// Pause of a run that waits for the data file to grow.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Settles the snapshots that are not newer than `cut`. One that cannot be settled stays as it
-    /// is.
+    /// Settles snapshots that are not newer than `cut`: the oldest, and those that are not very
+    /// young. One that cannot be settled stays as it is.
     pub(super) fn settle_snapshots(&self, cut: &KeptHandle) {
-        for young in self.kept.young_until(cut.lsn()) {
+        let age = self.options.settle_snapshots_after.min(AGE_MIN);
+        let mut last: Option<Arc<Settled>> = None;
+        for young in self.kept.young_until(cut.lsn(), age) {
             let lsn = young.lsn();
-            match self.settle(&young, cut) {
-                Ok(true) => tracing::info!(%lsn, "a snapshot goes on on disk"),
-                Ok(false) => {}
+            // Those of one LSN share a run.
+            let settled = match last.filter(|last| last.lsn() == lsn) {
+                Some(settled) => Ok(Some(settled)),
+                None => self.settle(&young, cut),
+            };
+            last = match settled {
+                Ok(Some(settled)) => {
+                    young.settle(&settled);
+                    tracing::info!(%lsn, "a snapshot goes on on disk");
+                    Some(settled)
+                }
+                Ok(None) => None,
                 Err(error) => {
                     tracing::warn!(%lsn, %error, "a snapshot stays in memory");
-                    self.kept.note_failure();
+                    self.kept.note_failure(RETRY_AFTER);
+                    None
                 }
-            }
+            };
         }
         // Old versions and garbage that nobody needs any longer.
         self.store.registry.want();
         self.store.space.growth.notify_all();
     }
 
-    /// Settles `young`. Returns false if it has ended.
-    fn settle(&self, young: &Arc<Young>, cut: &KeptHandle) -> Result<bool> {
-        let Some(run) = self.write_run(young)? else {
-            return Ok(false);
-        };
-        // What was exported is right if the registration has not ended since.
-        if young.registration().is_ended() {
-            return Ok(false);
+    /// Notes that the checkpoint on which snapshots were to be settled is not kept.
+    pub(super) fn settling_failed(&self) {
+        self.kept.note_failure(RETRY_AFTER);
+    }
+
+    /// Returns what `young` reads on disk, with a run that is written for it. None if it has ended.
+    fn settle(&self, young: &Young, cut: &KeptHandle) -> Result<Option<Arc<Settled>>> {
+        let (lsn, registration) = (young.lsn(), young.registration());
+        if !cut.share_run(lsn) {
+            let Some(run) = self.write_run(young)? else {
+                return Ok(None);
+            };
+            self.kept.check_run(run.memory_bytes())?;
+            if !cut.add_run(lsn, run) {
+                return Ok(None);
+            }
         }
-        self.kept.check_room(run.memory_bytes())?;
-        cut.add_reader(young.lsn(), run.memory_bytes());
-        young.settle(Settled::before_checkpoint(young.lsn(), cut.clone(), run));
-        Ok(true)
+        let settled = Settled::before_checkpoint(lsn, cut.clone());
+        // From here on the trees that tables had are kept for the run. If the registration has not
+        // ended before, neither they nor anything that was exported is missing.
+        Ok((!registration.is_ended()).then(|| Arc::new(settled)))
     }
 
     /// Takes `blocks` blocks of the data file, which may have to grow. Blocks.
@@ -97,14 +123,92 @@ impl Engine {
             });
         match (exported, failed) {
             (_, Some(error)) => Err(error),
-            (Err(NotExported::LongKey), None) => Err(Error::Full {
-                what: "keys are too long for their old versions to be written in order".into(),
-            }),
+            (Err(NotExported::LongKey), None) => {
+                let lsn = young.lsn();
+                tracing::warn!(%lsn, "keys are too long for a snapshot to go on on disk");
+                self.kept.note_failure(RETRY_LONG_KEYS);
+                Ok(None)
+            }
             (Err(NotExported::Ended | NotExported::Stopped), None) => Ok(None),
             (Ok(()), None) => {
                 let run = writer.finish(|blocks| self.blocks_for_run(blocks))?;
                 Ok(Some(run))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::Error;
+    use crate::{Db, Durability, Snapshot};
+
+    fn open() -> Db {
+        let options = Db::builder().durability(Durability::None);
+        options.max_memory(64 << 20).open_in_memory().unwrap()
+    }
+
+    /// Settles `snapshot`, and calls `meanwhile` before the checkpoint ends.
+    fn settle(db: &Db, snapshot: &Snapshot, meanwhile: impl FnOnce()) {
+        let engine = db.engine();
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(files.mapping.is_empty(), true);
+        let lsn = cut.lsn;
+        let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
+        written.unwrap();
+        let kept = engine.keep_checkpoint(&mut files, lsn);
+        let kept = engine.kept.add(kept);
+        engine.settle_snapshots(kept.as_ref().unwrap());
+        assert!(snapshot.is_settled());
+        meanwhile();
+        engine.kept.finish(&[], &kept);
+    }
+
+    /// The trees that tables had between snapshot and checkpoint are kept all the time.
+    #[test]
+    fn a_table_that_changes_while_others_are_settled_is_read() {
+        let db = open();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"old").unwrap();
+        let snapshot = db.snapshot().unwrap();
+        db.clear_tables(&[&table]).unwrap();
+        table.put(b"key", b"new").unwrap();
+        settle(&db, &snapshot, || {
+            let another = db.table("another").unwrap();
+            db.clear_tables(&[&another]).unwrap();
+        });
+        let value = snapshot.get(&table, b"key").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"old"[..]));
+    }
+
+    /// Another registration of its moment keeps nothing: versions may have gone.
+    #[test]
+    fn a_snapshot_that_was_settled_cannot_be_registered_again() {
+        let db = open();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"old").unwrap();
+        let snapshot = db.snapshot().unwrap();
+        snapshot.register_again().unwrap();
+        settle(&db, &snapshot, || ());
+        let again = snapshot.register_again();
+        assert!(matches!(again, Err(Error::SnapshotEnded)), "{again:?}");
+    }
+
+    /// A checkpoint that ends after the store was closed settles nothing.
+    #[test]
+    fn a_closed_store_keeps_no_checkpoint() {
+        let db = open();
+        db.table("t").unwrap().put(b"key", b"value").unwrap();
+        let engine = db.engine();
+        let mut files = engine.checkpoint.lock_files();
+        let cut = engine.cut(files.mapping.is_empty(), true);
+        let lsn = cut.lsn;
+        let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
+        written.unwrap();
+        engine.kept.end_all();
+        let kept = engine.keep_checkpoint(&mut files, lsn);
+        let kept = engine.kept.add(kept);
+        assert!(matches!(kept, Err(Error::Closed)), "{kept:?}");
+        assert_eq!(db.snapshot_stat(), crate::SnapshotStat::default());
     }
 }

@@ -1,5 +1,6 @@
 //! A checkpoint that is kept for settled snapshots, and reading it.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use pando_device::{AnyDevice, Device};
@@ -11,6 +12,7 @@ use pando_sync::{Arc, Rank, RwLock};
 
 use crate::error::{Error, Result};
 use crate::kept::pages::{CutPages, CutSource};
+use crate::kept::run::Run;
 use crate::space::held::{HeldBlocks, KeptId};
 use crate::space::keeper::SpaceKeeper;
 
@@ -30,14 +32,22 @@ pub(crate) struct KeptCut {
     held: Arc<HeldBlocks>,
     space: Arc<SpaceKeeper>,
     device: AnyDevice,
-    /// Replaced when their page table has become too large; None once it is ended.
-    pages: RwLock<Option<Arc<CutPages>>>,
+    /// None once it is ended.
+    open: RwLock<Option<Open>>,
     /// Number of places that the page table may have.
     places_max: u64,
-    /// Bytes of memory that it may take, with the runs of its readers.
-    bytes: AtomicU64,
-    /// Least LSN at which somebody reads.
-    lowest: AtomicU64,
+    /// Bytes of memory that it may take, without the runs.
+    bytes: u64,
+}
+
+/// What is read of a checkpoint that has not ended.
+#[derive(Debug, Clone)]
+struct Open {
+    /// Replaced when their page table has become too large.
+    pages: Arc<CutPages>,
+    /// What was replaced between earlier snapshots and the checkpoint, by the LSN of the snapshot;
+    /// with the number of those who read it.
+    runs: BTreeMap<Lsn, (Arc<Run>, u32)>,
 }
 
 impl KeptCut {
@@ -52,7 +62,10 @@ impl KeptCut {
     ) -> Result<KeptHandle> {
         let device = source.device.clone();
         let bytes = Self::bytes_of(pool_bytes, &blocks);
-        let pages = CutPages::new(Arc::new(source))?;
+        let open = Open {
+            pages: Arc::new(CutPages::new(Arc::new(source))?),
+            runs: BTreeMap::new(),
+        };
         let cut = Self {
             lsn,
             began: time::now(),
@@ -62,10 +75,9 @@ impl KeptCut {
             held: held.clone(),
             space: space.clone(),
             device,
-            pages: RwLock::new(Rank::Leaf, Some(Arc::new(pages))),
+            open: RwLock::new(Rank::Leaf, Some(open)),
             places_max: Self::table_bytes(pool_bytes) / PLACE_BYTES,
-            bytes: AtomicU64::new(bytes),
-            lowest: AtomicU64::new(lsn.0),
+            bytes,
         };
         Ok(KeptHandle(Arc::new(cut)))
     }
@@ -91,23 +103,64 @@ impl KeptCut {
         self.began.elapsed()
     }
 
-    /// Bytes of memory that it may take.
+    /// Bytes of memory that it may take, without the runs.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes
+    }
+
+    /// Bytes of memory that its runs take.
+    pub(crate) fn run_bytes(&self) -> u64 {
+        let open = self.open.read();
+        let runs = open.iter().flat_map(|open| open.runs.values());
+        runs.map(|(run, _)| run.memory_bytes()).sum()
     }
 
     /// The least LSN at which somebody reads: before that of the checkpoint, if a snapshot was
     /// settled on it.
     pub(crate) fn lowest(&self) -> Lsn {
-        Lsn(self.lowest.load(Ordering::Relaxed))
+        let open = self.open.read();
+        let first = open.as_ref().and_then(|open| open.runs.keys().next());
+        first.copied().unwrap_or(self.lsn)
     }
 
-    /// Notes a snapshot at `lsn`, which takes `bytes` more bytes of memory. Before its registration
-    /// ends.
-    pub(crate) fn add_reader(&self, lsn: Lsn, bytes: u64) {
-        // Relaxed: the end of the registration, which follows, is a Release.
-        self.lowest.fetch_min(lsn.0, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds what was replaced between `lsn` and the checkpoint, for a snapshot whose registration
+    /// has not ended. Returns false if the checkpoint has ended.
+    pub(crate) fn add_run(&self, lsn: Lsn, run: Run) -> bool {
+        let mut open = self.open.write();
+        let Some(open) = &mut *open else {
+            return false;
+        };
+        let before = open.runs.insert(lsn, (Arc::new(run), 1));
+        assert!(before.is_none(), "a second run for the same LSN");
+        true
+    }
+
+    /// Counts one more reader of the run for `lsn`. Returns false if there is none.
+    pub(crate) fn share_run(&self, lsn: Lsn) -> bool {
+        let mut open = self.open.write();
+        let run = open.as_mut().and_then(|open| open.runs.get_mut(&lsn));
+        run.map(|(_, readers)| *readers += 1).is_some()
+    }
+
+    /// Counts one reader less of the run for `lsn`, and removes it after the last.
+    pub(crate) fn remove_reader(&self, lsn: Lsn) {
+        if self.device.check_process().is_err() {
+            // A forked child: others may have held the lock.
+            return;
+        }
+        let mut open = self.open.write();
+        let Some(Open { runs, .. }) = &mut *open else {
+            return;
+        };
+        let (_, readers) = runs.get_mut(&lsn).expect("its reader keeps it");
+        *readers -= 1;
+        let unread = match readers {
+            0 => runs.remove(&lsn),
+            _ => None,
+        };
+        drop(open);
+        // Its blocks are freed without the lock.
+        drop(unread);
     }
 
     /// True if it can be read no longer. A reader checks this after it has read, and before it
@@ -125,25 +178,38 @@ impl KeptCut {
         if self.is_ended.swap(true, Ordering::AcqRel) {
             return false;
         }
-        // Memory, and the file of the mapping, end with the last reader.
-        let pages = self.pages.write().take();
-        drop(pages);
-        if self.device.check_process().is_ok() {
-            self.space.free_all(self.held.release(self.id));
+        if self.device.check_process().is_err() {
+            // A forked child: others may have held the locks, and the blocks are the parent's.
+            return true;
         }
+        // Memory, the file of the mapping, and the blocks of runs end with the last reader.
+        let open = self.open.write().take();
+        drop(open);
+        self.space.free_all(self.held.release(self.id));
         true
     }
 
-    /// Calls `read` with the pages, and judges what came of it: an error may come from blocks that
-    /// were overwritten. Blocks as `read` does.
+    /// Calls `read` with the pages, and with the run of `lsn` if there is one, and judges what came
+    /// of it: an error may come from blocks that were overwritten. Blocks as `read` does.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`]; those of `read`.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&CutPages) -> Result<T>) -> Result<T> {
-        let Some(pages) = self.pages.read().clone() else {
-            return Err(Error::SnapshotEnded);
+    /// [`Error::SnapshotEnded`]; those of `read`; [`Error::Io`] in a forked child.
+    pub(crate) fn read<T>(
+        &self,
+        lsn: Lsn,
+        read: impl FnOnce(&CutPages, Option<&Run>) -> Result<T>,
+    ) -> Result<T> {
+        self.device
+            .check_process()
+            .map_err(Error::io("use a store in a forked child"))?;
+        let (pages, run) = match &*self.open.read() {
+            Some(open) => (
+                open.pages.clone(),
+                open.runs.get(&lsn).map(|(run, _)| run.clone()),
+            ),
+            None => return Err(Error::SnapshotEnded),
         };
-        let read = read(&pages);
+        let read = read(&pages, run.as_deref());
         if self.is_ended() {
             return Err(Error::SnapshotEnded);
         }
@@ -157,9 +223,10 @@ impl KeptCut {
     /// begun go on with the old ones.
     fn replace(&self, old: &Arc<CutPages>) -> Result<()> {
         let fresh = Arc::new(old.anew()?);
-        let mut pages = self.pages.write();
-        if pages.as_ref().is_some_and(|now| Arc::ptr_eq(now, old)) {
-            *pages = Some(fresh);
+        let mut open = self.open.write();
+        match &mut *open {
+            Some(open) if Arc::ptr_eq(&open.pages, old) => open.pages = fresh,
+            _ => {}
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The checkpoints that are kept, and requests to keep the next one.
 
+use std::collections::BTreeSet;
+
 use pando_format::Lsn;
 use pando_sync::time::{self, Duration};
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::{Arc, CoreLocal, Mutex, Rank};
 
 use crate::error::{Error, Result};
 use crate::kept::cut::{KeptCut, KeptHandle};
@@ -10,8 +12,10 @@ use crate::kept::young::Young;
 
 /// Most checkpoints that are kept at a time.
 const CUTS_MAX: usize = 16;
-/// How long after a failure nobody tries to settle a snapshot.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// Most runs that are written for one checkpoint.
+const RUNS_MAX: usize = 16;
+/// Bytes of memory that all runs may take in the smallest store.
+const RUN_BYTES_MIN: u64 = 256 << 10;
 
 /// A request to keep the next checkpoint.
 #[derive(Debug)]
@@ -21,6 +25,37 @@ impl Request {
     /// Returns what has become of it; None if no checkpoint has served it.
     pub(crate) fn take(&self) -> Option<Result<KeptHandle>> {
         self.0.lock().take()
+    }
+}
+
+/// Snapshots in memory that may be settled, of one core. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct YoungList {
+    young: Mutex<Vec<Arc<Young>>>,
+}
+
+impl Default for YoungList {
+    fn default() -> Self {
+        Self {
+            young: Mutex::new(Rank::Leaf, Vec::new()),
+        }
+    }
+}
+
+impl YoungList {
+    /// Adds a snapshot.
+    pub(crate) fn add(&self, young: &Arc<Young>) {
+        self.young.lock().push(young.clone());
+    }
+
+    /// Removes a snapshot that ends.
+    pub(crate) fn remove(&self, young: &Arc<Young>) {
+        let mut all = self.young.lock();
+        let place = all.iter().position(|known| Arc::ptr_eq(known, young));
+        let removed = place.map(|place| all.swap_remove(place));
+        drop(all);
+        drop(removed);
     }
 }
 
@@ -37,6 +72,9 @@ enum Settling {
 #[derive(Debug)]
 pub(crate) struct KeptCuts {
     state: Mutex<State>,
+    /// Snapshots in memory that may be settled, by the core on which they began: who begins one
+    /// writes no line that all cores share.
+    young: CoreLocal<Arc<YoungList>>,
     /// Bytes of memory that all of them may take.
     bytes_max: u64,
 }
@@ -48,11 +86,10 @@ struct State {
     cuts: Vec<Arc<KeptCut>>,
     /// The LSN of the one that is being made.
     making: Option<Lsn>,
-    /// Snapshots in memory that may be settled.
-    young: Vec<Arc<Young>>,
     settling: Settling,
-    /// When a snapshot could not be settled.
-    failed: Option<time::Instant>,
+    is_closed: bool,
+    /// When a snapshot could not be settled, and for how long nobody tries.
+    failed: Option<(time::Instant, Duration)>,
     /// Number of the checkpoint that was asked for when one was ended for room.
     for_room: Option<u64>,
 }
@@ -84,6 +121,7 @@ impl KeptCuts {
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             state: Mutex::new(Rank::Leaf, State::default()),
+            young: CoreLocal::new("young snapshots", |_| Arc::default()),
             bytes_max,
         }
     }
@@ -112,68 +150,85 @@ impl KeptCuts {
         self.state.lock().making = Some(lsn);
     }
 
-    /// Answers `requests`: the checkpoint is kept, or why it is not.
-    pub(crate) fn finish(&self, requests: &[Arc<Request>], made: &Result<KeptHandle>) {
+    /// Adds the checkpoint that was begun, or notes that it is not kept.
+    ///
+    /// # Errors
+    /// Those of `made`; [`Error::Closed`].
+    pub(crate) fn add(&self, made: Result<KeptHandle>) -> Result<KeptHandle> {
         let mut state = self.state.lock();
         state.making = None;
-        state.settling = match state.settling {
-            Settling::Wanted => Settling::Wanted,
-            Settling::Idle | Settling::Running => Settling::Idle,
-        };
-        if let Ok(handle) = made
-            && !state.cuts.iter().any(|cut| Arc::ptr_eq(cut, handle.cut()))
-        {
+        let handle = made?;
+        if state.is_closed {
+            drop(state);
+            return Err(Error::Closed);
+        }
+        if !state.cuts.iter().any(|cut| Arc::ptr_eq(cut, handle.cut())) {
             let last = state.cuts.last().map(|cut| cut.lsn());
             assert!(last <= Some(handle.lsn()), "checkpoints only go forward");
             state.cuts.push(handle.cut().clone());
         }
+        Ok(handle)
+    }
+
+    /// Answers `requests`, and ends the settling of snapshots.
+    pub(crate) fn finish(&self, requests: &[Arc<Request>], kept: &Result<KeptHandle>) {
+        let mut state = self.state.lock();
+        if state.settling == Settling::Running {
+            state.settling = Settling::Idle;
+        }
         drop(state);
         for request in requests {
-            *request.0.lock() = Some(made.clone());
+            *request.0.lock() = Some(kept.clone());
         }
     }
 
-    /// Adds a snapshot in memory that may be settled.
-    pub(crate) fn add_young(&self, young: &Arc<Young>) {
-        self.state.lock().young.push(young.clone());
+    /// Returns the list of this core for a snapshot in memory that may be settled.
+    pub(crate) fn young_here(&self) -> Arc<YoungList> {
+        self.young.here().clone()
     }
 
-    /// Removes a snapshot that ends.
-    pub(crate) fn remove_young(&self, young: &Arc<Young>) {
-        let mut state = self.state.lock();
-        let place = state
-            .young
-            .iter()
-            .position(|known| Arc::ptr_eq(known, young));
-        let removed = place.map(|place| state.young.swap_remove(place));
-        drop(state);
-        drop(removed);
+    /// Returns the snapshots in memory that have not ended.
+    fn young(&self) -> Vec<Arc<Young>> {
+        let mut all = Vec::new();
+        for list in self.young.iter() {
+            all.extend(list.young.lock().iter().cloned());
+        }
+        all.retain(|young| !young.registration().is_ended());
+        all
     }
 
-    /// Returns the snapshots in memory that are not newer than `lsn` and have not ended.
-    pub(crate) fn young_until(&self, lsn: Lsn) -> Vec<Arc<Young>> {
-        let state = self.state.lock();
-        let young = state.young.iter();
-        let until = |young: &&Arc<Young>| young.lsn() <= lsn && !young.registration().is_ended();
-        young.filter(until).cloned().collect()
+    /// Returns the snapshots in memory to be settled on a checkpoint at `lsn`: the oldest, and
+    /// those that are older than `age`, a limited number of them; by their LSN.
+    pub(crate) fn young_until(&self, lsn: Lsn, age: Duration) -> Vec<Arc<Young>> {
+        let mut young = self.young();
+        young.retain(|young| young.lsn() <= lsn);
+        young.sort_unstable_by_key(|young| young.lsn());
+        let oldest = young.first().map(|young| young.lsn());
+        young.retain(|young| Some(young.lsn()) == oldest || young.age() >= age);
+        let mut lsns = BTreeSet::new();
+        young.retain(|young| {
+            lsns.insert(young.lsn());
+            lsns.len() <= RUNS_MAX
+        });
+        young
     }
 
     /// Returns whether the oldest snapshot in memory, which is that of `horizon`, may be settled.
     /// Then commits may wait for that.
     pub(crate) fn may_settle(&self, horizon: Lsn) -> bool {
-        let state = self.state.lock();
-        let oldest =
-            |young: &Arc<Young>| young.lsn() == horizon && !young.registration().is_ended();
-        let has_failed = state.failed.is_some_and(|at| at.elapsed() < RETRY_AFTER);
-        !has_failed && state.young.iter().any(oldest)
+        !self.has_failed() && self.young().iter().any(|young| young.lsn() == horizon)
     }
 
     /// Returns whether a snapshot in memory is older than `age`.
     pub(crate) fn has_young_older_than(&self, age: Duration) -> bool {
+        !self.has_failed() && self.young().iter().any(|young| young.age() >= age)
+    }
+
+    /// Returns whether a snapshot could not be settled a short time ago, or the store is closed.
+    fn has_failed(&self) -> bool {
         let state = self.state.lock();
-        let is_old = |young: &Arc<Young>| young.age() >= age && !young.registration().is_ended();
-        let has_failed = state.failed.is_some_and(|at| at.elapsed() < RETRY_AFTER);
-        !has_failed && state.young.iter().any(is_old)
+        let failed = |(at, pause): (time::Instant, Duration)| at.elapsed() < pause;
+        state.is_closed || state.failed.is_some_and(failed)
     }
 
     /// Has snapshots in memory settled on the next checkpoint. Returns true if the caller must have
@@ -191,16 +246,30 @@ impl KeptCuts {
     /// [`KeptCuts::finish`] follows then.
     pub(crate) fn begin_settling(&self) -> bool {
         let mut state = self.state.lock();
-        let is_wanted = state.settling == Settling::Wanted;
+        let is_wanted = state.settling == Settling::Wanted && !state.is_closed;
         if is_wanted {
             state.settling = Settling::Running;
         }
         is_wanted
     }
 
-    /// Notes that a snapshot could not be settled.
-    pub(crate) fn note_failure(&self) {
-        self.state.lock().failed = Some(time::now());
+    /// Notes that a snapshot could not be settled; nobody tries for `pause`.
+    pub(crate) fn note_failure(&self, pause: Duration) {
+        self.state.lock().failed = Some((time::now(), pause));
+    }
+
+    /// Checks that there is room for a run that takes `bytes` of memory.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub(crate) fn check_run(&self, bytes: u64) -> Result<()> {
+        let cuts = self.state.lock().cuts.clone();
+        let taken: u64 = cuts.iter().map(|cut| cut.run_bytes()).sum();
+        if taken + bytes <= self.bytes_max.max(RUN_BYTES_MIN) {
+            return Ok(());
+        }
+        let what = format!("settled snapshots take {taken} bytes of memory for what was replaced");
+        Err(Error::Full { what })
     }
 
     /// Returns the kept checkpoint at `lsn`.
@@ -235,10 +304,13 @@ impl KeptCuts {
 
     /// Returns the least LSN at which somebody reads one, also of one that is being made.
     pub(crate) fn oldest(&self) -> Option<Lsn> {
-        let mut state = self.state.lock();
-        state.forget_ended();
-        let cuts = state.cuts.iter().map(|cut| cut.lowest());
-        cuts.chain(state.making).min()
+        let (cuts, making) = {
+            let mut state = self.state.lock();
+            state.forget_ended();
+            (state.cuts.clone(), state.making)
+        };
+        let lowest = cuts.iter().map(|cut| cut.lowest());
+        lowest.chain(making).min()
     }
 
     /// Ends the oldest one, so that its blocks are free; returns its LSN.
@@ -267,19 +339,27 @@ impl KeptCuts {
         self.state.lock().for_room
     }
 
-    /// Ends all of them.
+    /// Ends all of them, and those that are being made.
     pub(crate) fn end_all(&self) {
+        self.close();
         while self.end_oldest().is_some() {}
+    }
+
+    /// Has no further snapshot settled, and no further checkpoint kept.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
     }
 
     /// Returns what they take.
     pub(crate) fn figures(&self) -> KeptFigures {
         let mut state = self.state.lock();
         state.forget_ended();
+        let cuts = state.cuts.clone();
+        drop(state);
         KeptFigures {
-            number: state.cuts.len() as u64,
-            bytes: state.bytes(),
-            age: state.cuts.first().map(|cut| cut.age()),
+            number: cuts.len() as u64,
+            bytes: cuts.iter().map(|cut| cut.bytes() + cut.run_bytes()).sum(),
+            age: cuts.first().map(|cut| cut.age()),
         }
     }
 }

@@ -15,29 +15,37 @@ use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::kept::cut::KeptHandle;
 use crate::kept::pages::CutPages;
-use crate::kept::run::Run;
 
 /// The state at one LSN, on disk.
 #[derive(Debug)]
 pub(crate) struct Settled {
     lsn: Lsn,
     cut: KeptHandle,
-    /// None if the snapshot is the checkpoint.
-    run: Option<Run>,
+    /// The checkpoint has a run for it.
+    has_run: bool,
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        if self.has_run {
+            self.cut.remove_reader(self.lsn);
+        }
+    }
 }
 
 impl Settled {
     /// Returns the state of a kept checkpoint.
     pub(crate) fn at_checkpoint(cut: KeptHandle) -> Self {
-        let (lsn, run) = (cut.lsn(), None);
-        Self { lsn, cut, run }
+        let (lsn, has_run) = (cut.lsn(), false);
+        Self { lsn, cut, has_run }
     }
 
-    /// Returns the state at `lsn`: `run` has what batches up to the checkpoint have replaced since.
-    pub(crate) fn before_checkpoint(lsn: Lsn, cut: KeptHandle, run: Run) -> Self {
+    /// Returns the state at `lsn`, before the checkpoint, which has counted this reader of the run
+    /// for it.
+    pub(crate) fn before_checkpoint(lsn: Lsn, cut: KeptHandle) -> Self {
         assert!(lsn <= cut.lsn(), "a checkpoint from before the snapshot");
-        let run = Some(run);
-        Self { lsn, cut, run }
+        let has_run = true;
+        Self { lsn, cut, has_run }
     }
 
     /// The LSN that it shows.
@@ -56,12 +64,12 @@ impl Settled {
     /// # Errors
     /// [`Error::SnapshotEnded`]; [`Error::CorruptPage`], [`Error::Corrupt`] for damage.
     pub(crate) fn get(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        self.cut.read(|pages| {
+        self.cut.read(self.lsn, |pages, run| {
             let mut reader = ValueReader::default();
             let lookup = pages.drive(|store| tree.try_get(&store.pool, key, &mut reader, out))?;
             let mut record = Vec::new();
             if lookup.lsn_max > self.lsn
-                && let Some(run) = &self.run
+                && let Some(run) = run
                 && run.find(tree.id, key, &mut record)?
             {
                 return replaced(pages, tree, &record, out);
@@ -85,9 +93,9 @@ impl Settled {
         direction: Direction,
         leaf: &mut LeafCopy,
     ) -> Result<bool> {
-        self.cut.read(|pages| {
+        self.cut.read(self.lsn, |pages, run| {
             pages.drive(|store| tree.try_scan_leaf(&store.pool, from, direction, leaf))?;
-            Ok(self.run.is_some() && leaf.lsn_max() > self.lsn)
+            Ok(run.is_some() && leaf.lsn_max() > self.lsn)
         })
     }
 
@@ -102,7 +110,7 @@ impl Settled {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         range: &mut VersionRange,
     ) -> Result<()> {
-        self.cut.read(|_| match &self.run {
+        self.cut.read(self.lsn, |_, run| match run {
             Some(run) => run.collect(tree.id, bounds, range),
             None => {
                 range.clear();

@@ -57,9 +57,9 @@ impl Young {
     }
 
     /// Makes it read `settled` from now on, and ends its registration.
-    pub(crate) fn settle(&self, settled: Settled) {
+    pub(crate) fn settle(&self, settled: &Arc<Settled>) {
         assert_eq!(settled.lsn(), self.lsn(), "the state of another moment");
-        let before = self.settled.write().replace(Arc::new(settled));
+        let before = self.settled.write().replace(settled.clone());
         assert!(before.is_none(), "a snapshot is settled once");
         self.registration.end();
     }

@@ -86,3 +86,21 @@ fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
     assert_eq!(table.get(b"key").unwrap().unwrap(), b"value");
     assert_eq!(table.get(&last).unwrap().unwrap(), value);
 }
+
+/// The parent may have freed the blocks that a settled snapshot reads, and a child is not told.
+#[test]
+fn a_child_does_not_read_files_through_a_settled_snapshot() {
+    let place = tempfile::tempdir().unwrap();
+    let options = Db::builder().max_memory(16 << 20);
+    let db = options.open(place.path()).unwrap();
+    let table = db.table("things").unwrap();
+    table.put(b"key", b"value").unwrap();
+    let snapshot = db.snapshot_settled().unwrap();
+    assert!(snapshot.get(&table, b"key").unwrap().is_some());
+    let fine = in_child(|| {
+        assert!(is_forked(snapshot.get(&table, b"key")));
+        assert!(is_forked(db.snapshot_settled()));
+    });
+    assert!(fine);
+    assert!(snapshot.get(&table, b"key").unwrap().is_some());
+}

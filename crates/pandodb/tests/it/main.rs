@@ -41,6 +41,7 @@ mod scan_resistance;
 mod second_look;
 mod serial;
 mod settled;
+mod settling;
 mod snapshots;
 mod steps;
 mod stored;
