@@ -14,12 +14,12 @@ use pando_format::{
     Codec, Compression, Epoch, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId,
     StoredPage,
 };
-use pando_pool::{LoadStart, Resource, Restart};
+use pando_pool::{Attempt, Exclusive, LoadStart, PoolOptions, Resource, Restart};
 use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 
-use crate::rig::{Rig, TREE, VALUE_WORD};
+use crate::rig::{Rig, TREE, VALUE_WORD, options};
 
 #[test]
 fn ten_times_more_pages_than_frames_are_all_read_back() {
@@ -365,20 +365,28 @@ fn what_a_page_held_at_the_cut_is_written_from_a_copy_in_a_frame() {
 /// An id that is freed is used again before a new one.
 #[test]
 fn page_ids_run_out_with_a_reason() {
-    let rig = Rig::new(32);
-    let mut ids = Vec::new();
-    for _ in 0..10 {
-        let page = rig
-            .pool
-            .allocate(&rig.pool.apply_token(&rig.pass()), TREE, PageKind::Leaf, 0)
-            .unwrap();
-        ids.push(page.page());
-        page.free(&rig.pool.apply_token(&rig.pass()));
-    }
-    assert!(
-        ids.iter().all(|id| *id == PageId(0)),
-        "a freed id is used again"
-    );
+    let rig = Rig::of(PoolOptions {
+        page_ids_max: 8,
+        ..options(32, 4096, 4096, Compression::None)
+    });
+    let guard = rig.pass();
+    let token = rig.pool.apply_token(&guard);
+    let allocate = || rig.pool.allocate(&token, TREE, PageKind::Leaf, 0);
+    let mut pages: Vec<_> = (0..8).map(|_| allocate().unwrap()).collect();
+    assert_eq!(rig.pool.page_ids().available(), 0);
+    let refused = |again: Attempt<Exclusive<'_>>| {
+        let restart = again.map(|page| page.page()).unwrap_err();
+        assert_eq!(restart, Restart::Wait(Resource::PageIds));
+    };
+    refused(allocate());
+    // An id that is freed is used again, and no other.
+    let freed = pages.remove(3);
+    let id = freed.page();
+    freed.free(&token);
+    assert_eq!(rig.pool.page_ids().available(), 1);
+    let page = allocate().unwrap();
+    assert_eq!(page.page(), id);
+    refused(allocate());
 }
 
 #[test]

@@ -41,6 +41,28 @@ fn check(page: &[u8]) -> Result<(), &'static str> {
     }
 }
 
+/// Options of a pool with very many page ids.
+pub(crate) fn options(
+    frames: usize,
+    page_bytes: usize,
+    block_bytes: usize,
+    compression: Compression,
+) -> PoolOptions {
+    PoolOptions {
+        page_size: PageSize::new(page_bytes).unwrap(),
+        frames,
+        page_ids_max: 100_000,
+        images: 4,
+        block_bytes,
+        compression,
+        prepare_image: nothing_to_prepare,
+        check_page: check,
+        check_images: CheckImages::Rebuilt,
+        content: Content::Checked,
+        statistics: Arc::new(Statistics::new()),
+    }
+}
+
 impl Rig {
     pub(crate) fn new(frames: usize) -> Self {
         Self::compressed(frames, 4096, 4096, Compression::None)
@@ -52,23 +74,13 @@ impl Rig {
         block_bytes: usize,
         compression: Compression,
     ) -> Self {
-        let pool = Pool::new(PoolOptions {
-            page_size: PageSize::new(page_bytes).unwrap(),
-            frames,
-            page_ids_max: 100_000,
-            images: 4,
-            block_bytes,
-            compression,
-            prepare_image: nothing_to_prepare,
-            check_page: check,
-            check_images: CheckImages::Rebuilt,
-            content: Content::Checked,
-            statistics: Arc::new(Statistics::new()),
-        })
-        .unwrap();
+        Self::of(options(frames, page_bytes, block_bytes, compression))
+    }
+
+    pub(crate) fn of(options: PoolOptions) -> Self {
         Self {
-            pool,
-            block_bytes,
+            block_bytes: options.block_bytes,
+            pool: Pool::new(options).unwrap(),
             disk: Mutex::new(Rank::Leaf, Disk::default()),
         }
     }
