@@ -101,15 +101,6 @@ fn reads_of_a_tree_in_memory_run_each_variant_with_each_number_of_threads() {
 }
 
 #[test]
-fn only_the_boxed_wrapper_allocates_and_the_pool_has_more_than_one_descriptor() {
-    let pending = records(&tiny(Ablation::Pending));
-    let allocations: Vec<_> = pending.iter().map(|one| one.allocations_per_op).collect();
-    assert_eq!(allocations, [Some(1.0), Some(0.0), Some(0.0)]);
-    let handles = records(&tiny(Ablation::PreadHandles));
-    assert!(handles[0].handles > Some(1) && handles[1].handles == Some(1));
-}
-
-#[test]
 fn the_throttle_is_what_the_variant_says() {
     let records = records(&tiny(Ablation::Throttle));
     let names = variants(&records, Ablation::Throttle);
