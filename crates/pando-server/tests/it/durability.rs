@@ -102,6 +102,12 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
         ("MULTI", "+OK"),
         ("GET a", "+QUEUED"),
         ("EXEC", "[\"2\"]"),
+        ("PANDO BEGIN", "+OK"),
+        ("GET a", "\"2\""),
+        ("PANDO ROLLBACK", "+OK"),
+        ("PANDO BEGIN", "+OK"),
+        ("SCAN 0 MATCH a", "[\"0\" [\"a\"]]"),
+        ("PANDO ROLLBACK", "+OK"),
     ];
     let (mut waited, mut lsn) = (0, None);
     for (read, reply) in reads {
@@ -120,7 +126,7 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
             waited += 1;
         }
     }
-    assert_eq!(waited, 8);
+    assert_eq!(waited, 10);
     // These GETs run together in one pipeline run.
     let mut batch = ValidatedBatch::new(&db);
     batch.put(&keys, b"\0a", &row).unwrap();
