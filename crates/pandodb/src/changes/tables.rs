@@ -14,6 +14,7 @@ use pando_tree::{Scratch, Tree, ValueReader};
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
+use crate::tables::counts::entries_of;
 use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch, TableState};
 
 /// One change of a table, as the log describes it.
@@ -29,6 +30,20 @@ pub(crate) struct LoggedTableChange<'a> {
     pub(crate) filled: Option<Filled>,
 }
 
+impl Change<'_> {
+    fn check(&self) {
+        assert!(
+            self.old.is_some() || self.new.is_some(),
+            "a change of a table gives or takes a tree"
+        );
+        let is_its_own = |filled: Filled| Some(filled.tree.id) == self.new;
+        assert!(
+            self.filled.is_none_or(is_its_own),
+            "the tree that was filled is the one that the table gets"
+        );
+    }
+}
+
 impl Store {
     /// Applies one change of a table, with the gate closed. `index` distinguishes the changes of
     /// `batch`. `created` is the state to use for a new table; None makes one. Blocks.
@@ -41,6 +56,7 @@ impl Store {
         index: u32,
         scratch: &mut Scratch,
     ) -> Result<()> {
+        change.check();
         let lsn = batch.lsn;
         let marks = Marks {
             lsn,
@@ -108,7 +124,7 @@ impl Store {
         };
         self.tables.set_tree(&table, Some(row), batch);
         if let Some(filled) = change.filled {
-            let entries = i64::try_from(filled.entries).expect("counted, or checked by replay");
+            let entries = entries_of(filled.entries).expect("counted, or checked by replay");
             self.tables.add(&table, entries);
         }
         Ok(())

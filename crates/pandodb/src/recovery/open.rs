@@ -37,6 +37,7 @@ use crate::recovery_progress::Meter;
 use crate::space::keeper::SpaceKeeper;
 use crate::state::checkpoint::{CheckpointState, Files};
 use crate::state::old_versions::OldVersions;
+use crate::tables::counts::entries_of;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// Initial size of the data file.
@@ -454,8 +455,8 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             if store.tables.get(name).is_some() {
                 return Err(damaged("two tables of one name".into()));
             }
-            let count = i64::try_from(count)
-                .map_err(|_| damaged(format!("'{name}' has {count} entries")))?;
+            let count = entries_of(count)
+                .ok_or_else(|| damaged(format!("'{name}' has {count} entries")))?;
             store.tables.load(name, row, count);
         }
         from = match leaf.next_bound() {

@@ -16,6 +16,7 @@ use crate::changes::tables::LoggedTableChange;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
+use crate::tables::counts::entries_of;
 use crate::tables::state::{TableBatch, TableState};
 
 /// Result of a replay.
@@ -117,7 +118,7 @@ impl<'a> Replay<'a> {
                     root,
                     entries,
                 } => {
-                    if i64::try_from(entries).is_err() {
+                    if entries_of(entries).is_none() {
                         return Err(damaged(format!("takes a tree of {entries} entries")));
                     }
                     let tree = Tree { id: new_tree, root };
@@ -200,6 +201,10 @@ impl<'a> Replay<'a> {
                 store.apply_chunks(token, known, marks, key, value, scratch)?
             }
         };
+        assert!(
+            (-1..=1).contains(&entries),
+            "a write of one key adds or removes one entry"
+        );
         if entries != 0 {
             store.tables.add(&state, entries);
         }
@@ -264,6 +269,7 @@ impl<'a> Replay<'a> {
 mod tests {
     use super::*;
     use crate::Db;
+    use pando_format::PageId;
     use pando_format::log::BatchWriter;
 
     /// If two tables had one tree, its pages would be changed and freed twice.
@@ -289,6 +295,32 @@ mod tests {
         // A new table must not take the name of an existing one, and thereby its tree.
         assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
         batch(64, b"three", 19).unwrap();
+    }
+
+    #[test]
+    fn a_tree_of_more_entries_than_there_can_be_is_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
+        let mut record = BatchWriter::new();
+        let (name, tree) = (b"one", TreeId(16));
+        record.push(Operation::CreateTable { name, tree });
+        replay.batch(Lsn(16), record.payload()).unwrap();
+        for (lsn, entries) in [(24, 1 << 48 | 1), (32, 1 << 63), (40, u64::MAX)] {
+            let mut record = BatchWriter::new();
+            record.push(Operation::TakeTree {
+                name,
+                old_tree: tree,
+                new_tree: TreeId(17),
+                root: PageId(1),
+                entries,
+            });
+            let error = replay.batch(Lsn(lsn), record.payload()).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.to_string().contains(&entries.to_string()), "{error}");
+        }
     }
 
     #[test]

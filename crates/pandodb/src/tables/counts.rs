@@ -7,6 +7,15 @@ use pando_sync::{Arc, CoreLocal, Mutex};
 
 /// Counters on one cache line.
 const LINE: usize = 16;
+/// No table has more entries: as many bytes as 2^32 pages of 64 KiB have. The sum of a number from
+/// disk and of all that is added later fits into an i64.
+const ENTRIES_MAX: i64 = 1 << 48;
+
+/// Returns a number of entries from disk, None if no table can have as many.
+pub(crate) fn entries_of(number: u64) -> Option<i64> {
+    let entries = i64::try_from(number).ok();
+    entries.filter(|entries| *entries <= ENTRIES_MAX)
+}
 
 /// Counters of [`LINE`] tables, per core.
 type Lines = CoreLocal<[AtomicI64; LINE]>;
@@ -25,11 +34,13 @@ impl FreeCounts {
             free.extend((0..LINE).map(|at| (lines.clone(), at)));
         }
         let (lines, at) = free.pop().expect("there were some, or some were made");
-        TableCount {
+        let count = TableCount {
             lines,
             at,
             home: home.clone(),
-        }
+        };
+        debug_assert_eq!(count.sum(), 0, "nobody adds to a counter that is free");
+        count
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_device::{AnyDevice, Device};
 use pando_format::bytes::u32_at;
+use pando_format::catalogue::FIRST_USER_TREE;
+use pando_format::mapping::Group;
 use pando_format::page::PageKind;
 use pandodb::{Batch, Builder, Db, SalvageReport, VerifyReport, WriteOptions};
 
@@ -340,6 +342,37 @@ fn pairs_of_a_damaged_group_are_used_where_their_pages_say_the_same() {
     }
     let missing = expected.len() - found.len();
     assert!(missing < 200, "{missing}");
+}
+
+/// Checksums do not help against a program that has counted wrongly: a number that is none of
+/// entries would be negative, or overflow with the next put.
+#[test]
+fn a_count_that_no_table_can_have_is_damage_and_costs_no_row() {
+    for count in [1 << 48 | 1, 1 << 63, u64::MAX] {
+        let device = filled(14);
+        let expected = content(&device);
+        let journal = device.snapshot_file("journal.1");
+        let groups = (0..journal.len()).step_by(4096);
+        for at in groups.filter(|at| journal[*at..].starts_with(b"PJNL")) {
+            let (mut group, _) = Group::decode(&journal[at..]).unwrap();
+            for (tree, entries) in &mut group.counts {
+                *entries = if *tree < FIRST_USER_TREE {
+                    *entries
+                } else {
+                    count
+                };
+            }
+            let mut changed = Vec::new();
+            group.encode(&mut changed);
+            device.overwrite("journal.1", at as u64, &changed);
+        }
+        let error = Db::open_device(options(), device.clone().into()).unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_corruption(), "{text}");
+        assert!(text.contains(&format!("has {count} entries")), "{text}");
+        let (_, missing) = salvaged(&device, &expected);
+        assert_eq!(missing, Vec::<Vec<u8>>::new());
+    }
 }
 
 #[test]
