@@ -7,7 +7,10 @@ use crate::futures::block_on;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::thread_waker;
 use pandodb::nonblocking::{Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
-use pandodb::{Builder, Db, Durability, Error, Lsn, Table, WriteOptions};
+use pandodb::{
+    Builder, Db, Durability, Error, Isolation, Lsn, Table, Transaction, TransactionOptions,
+    WriteOptions,
+};
 
 struct Store {
     db: Db,
@@ -104,6 +107,66 @@ fn a_read_waits_until_what_it_has_found_is_durable() {
         };
         read(&store.table);
         assert!(store.is_durable(seen), "{name} has shown what may be lost");
+    }
+}
+
+/// Begins a transaction of this level.
+fn begin(table: &Table, isolation: Isolation) -> Transaction {
+    let options = TransactionOptions::default().isolation(isolation);
+    table.db().begin(options).unwrap()
+}
+
+#[test]
+fn so_does_a_read_at_a_snapshot_of_a_transaction_and_of_a_part() {
+    type Read = fn(&Table);
+    let reads: [(&str, Read); 10] = [
+        ("snapshot", |table| {
+            let snapshot = table.db().snapshot().unwrap();
+            assert_eq!(snapshot.get(table, b"new").unwrap().unwrap(), b"2");
+        }),
+        ("range of a snapshot", |table| {
+            let snapshot = table.db().snapshot().unwrap();
+            assert_eq!(snapshot.iter(table).count(), 2);
+        }),
+        ("future of a snapshot", |table| {
+            let snapshot = table.db().snapshot().unwrap();
+            let value = block_on(snapshot.get_async(table, b"new")).unwrap();
+            assert_eq!(value.unwrap(), b"2");
+        }),
+        ("transaction", |table| {
+            let mut transaction = begin(table, Isolation::Serializable);
+            assert!(transaction.contains(table, b"new").unwrap());
+        }),
+        ("transaction without a snapshot", |table| {
+            let mut transaction = begin(table, Isolation::ReadCommitted);
+            assert!(transaction.contains(table, b"new").unwrap());
+        }),
+        ("range of a transaction", |table| {
+            let mut transaction = begin(table, Isolation::Snapshot);
+            assert_eq!(transaction.iter(table).count(), 2);
+        }),
+        ("future of a transaction", |table| {
+            let mut transaction = begin(table, Isolation::Serializable);
+            let value = block_on(transaction.get_async(table, b"new")).unwrap();
+            assert_eq!(value.unwrap(), b"2");
+        }),
+        ("length", |table| {
+            assert_eq!(table.value_len(b"new").unwrap(), Some(1));
+        }),
+        ("a part", |table| {
+            let mut part = [0];
+            assert_eq!(table.get_range(b"new", 0, &mut part).unwrap(), Some(1));
+        }),
+        ("reader", |table| {
+            assert!(table.get_reader(b"new").unwrap().is_some());
+        }),
+    ];
+    for (name, read) in reads {
+        let mut store = Store::durable();
+        let lsn = store.commit(b"new", Some(b"2"));
+        assert!(!store.is_durable(lsn), "{name}: no caller has waited");
+        read(&store.table);
+        assert!(store.is_durable(lsn), "{name} has shown what may be lost");
     }
 }
 
