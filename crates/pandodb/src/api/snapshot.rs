@@ -166,6 +166,10 @@ impl Db {
             engine.turn_snapshots_on()?;
         }
         let registration = beginning.at(engine.log.reserved_end());
+        assert!(
+            snapshots.is_on() || registration.is_ended(),
+            "nobody saves what a snapshot reads"
+        );
         let young = Arc::new(Young::new(registration));
         if let Some(list) = &list {
             list.add(&young);

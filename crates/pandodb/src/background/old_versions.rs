@@ -74,6 +74,10 @@ impl Engine {
             let what = "there is no memory for old versions; end snapshots".into();
             return Err(Error::Full { what });
         }
+        assert!(
+            old.versions.has_generation(),
+            "there is no place for what snapshots read"
+        );
         old.snapshots.turn_on(&closed);
         Ok(())
     }
@@ -108,6 +112,11 @@ impl Engine {
             self.turn_snapshots_off();
         }
         let horizon = self.horizon();
+        assert!(
+            horizon >= care.horizon,
+            "somebody reads at {horizon}, and versions below {} may be gone",
+            care.horizon
+        );
         let versions = &old.versions;
         if self
             .kept

@@ -182,6 +182,10 @@ impl Engine {
         if readers.is_empty() {
             return false;
         }
+        assert!(
+            self.log.applied() < lsn,
+            "the batch is applied, and what it replaces is gone"
+        );
         let mut old = Vec::new();
         for (number, write) in (0_u32..).zip(writes) {
             if !self.save_version(&readers, number, write, &mut old, scratch) {

@@ -229,6 +229,7 @@ impl Engine {
             let mark = || self.stripes.mark(stripe);
             step_of(owner.ask((stripe.number(), &name), mode, &state.name, mark)?)?;
         }
+        assert!(owner.has(&name), "a key is locked for who has its lock");
         {
             // A batch that changes the table looks for locks with the gate closed. If it has not
             // seen this one, it ends first, and then the table has another tree.
@@ -266,6 +267,10 @@ impl Engine {
         let trees = trees.filter_map(|(tree, name)| Some((tree?.id, name)));
         let mut trees: Vec<(TreeId, &Box<str>)> = trees.collect();
         trees.sort_unstable_by_key(|(tree, _)| tree.0);
+        assert!(
+            trees.is_sorted_by(|(one, _), (next, _)| one.0 < next.0),
+            "tables are locked in their order, each once"
+        );
         let mut names = vec![(TURN_STRIPE, LockName::Turn, "")];
         names.extend(trees.iter().map(|(tree, table)| {
             let stripe = self.table_stripe(*tree).number();
@@ -276,6 +281,10 @@ impl Engine {
                 step_of(owner.ask((*stripe, name), mode, table, || ())?)?;
             }
         }
+        assert!(
+            names.iter().all(|(_, name, _)| owner.has(name)),
+            "it has its turn with all of its tables locked"
+        );
         // Its time begins now. If it was taken away while the tables were waited for, again.
         if !names.iter().all(|(_, name, _)| owner.extend(name, at_most)) {
             owner.release_all();

@@ -101,6 +101,11 @@ impl<'t> StateCheck<'t> {
                 }
             }
         }
+        assert_eq!(
+            Some(set.shares.len()),
+            self.keys,
+            "each key that was read is kept from others"
+        );
     }
 
     /// Returns whether somebody has written what the transaction depends on. What it says may
@@ -115,6 +120,10 @@ impl<'t> StateCheck<'t> {
         };
         // The next check need not look at what this one has seen.
         self.checked = self.checked.max(begun);
+        assert!(
+            self.checked >= self.snapshot.lsn(),
+            "what is checked begins at the snapshot"
+        );
         Ok(self.conflict.is_some())
     }
 

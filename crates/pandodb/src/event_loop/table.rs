@@ -201,6 +201,12 @@ impl ScanPage {
             Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
             Some(Bound::Unbounded) | None => None,
         };
+        debug_assert!(
+            self.next
+                .as_deref()
+                .is_none_or(|next| self.leaf.iter().all(|(key, _)| key < next)),
+            "a scan goes on behind what it has shown"
+        );
     }
 
     /// Copies the entries of one leaf from `from` on, as they are, or as `snapshot` sees them.

@@ -179,6 +179,10 @@ impl Transaction {
         self.inner.check_usable()?;
         self.begin_call();
         assert!(keys.is_sorted(), "locks are taken in ascending order");
+        assert!(
+            self.locked <= keys.len(),
+            "a pending call is made again with fewer keys"
+        );
         while let Some(key) = keys.get(self.locked) {
             self.inner.try_lock_key(table, key)?;
             self.locked += 1;

@@ -115,6 +115,7 @@ impl ValidatedBatch {
     /// If it is a step already.
     pub fn enter(&mut self, transaction: Box<Transaction>) {
         assert!(self.within.is_none(), "it is a step already");
+        assert!(self.job.is_none(), "its own commit is pending");
         self.within = Some(transaction);
         self.ends = false;
     }
@@ -461,10 +462,71 @@ fn commit_step(
     set: &mut WriteSet,
     ends: bool,
 ) -> Result<Polled<Outcome>> {
+    assert!(
+        set.table_changes.is_empty() && set.watched.is_empty(),
+        "a step neither changes tables nor watches keys"
+    );
     transaction.take_over(set)?;
     set.forget_writes();
     if !ends {
         return Ok(Polled::Ready(Outcome::Committed(None)));
     }
     Ok(transaction.try_commit()?.map(Outcome::Committed))
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use std::task::Waker;
+
+    use pando_sync::thread;
+
+    use super::*;
+    use crate::writes::stripes::Wanted;
+
+    fn outcome_of(batch: &mut ValidatedBatch, reactor: &mut Reactor) -> Outcome {
+        loop {
+            match batch.try_commit(reactor).expect("nothing fails") {
+                Polled::Ready(outcome) => return outcome,
+                Polled::Pending(_) => thread::yield_now(),
+            }
+        }
+    }
+
+    /// A commit takes its stripes outside of the gate. While that is closed, the commit has changed
+    /// nothing, and cannot.
+    #[test]
+    fn a_stripe_that_another_commit_holds_is_no_change_for_who_empties_a_table() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let (read, emptied) = (db.table("read").unwrap(), db.table("emptied").unwrap());
+        read.put(b"key", b"value").unwrap();
+        emptied.put(b"key", b"value").unwrap();
+        let mut reactor = Reactor::new(&db, Waker::noop().clone()).unwrap();
+        let mut batch = ValidatedBatch::new(&db);
+        let Polled::Ready(watch) = batch.watch(&read, b"key") else {
+            panic!("nobody writes the key");
+        };
+        let mut out = Vec::new();
+        batch.expect(&watch);
+        let found = batch.get(&read, b"key", &mut out).unwrap();
+        assert!(matches!(found, Polled::Ready(true)), "{found:?}");
+        batch.clear_table(&emptied);
+        let held = [Wanted::write(watch.stamp.stripe)];
+        let engine = db.engine();
+        let locked = engine.stripes.try_lock_all(&held, &mut 0).unwrap();
+        let outcome = outcome_of(&mut batch, &mut reactor);
+        assert!(
+            matches!(outcome, Outcome::Committed(Some(_))),
+            "{outcome:?}"
+        );
+        assert_eq!((read.len(), emptied.len()), (1, 0));
+        drop(locked);
+        // What the commit changes once it is inside is a change.
+        read.put(b"key", b"other").unwrap();
+        batch.reset();
+        batch.expect(&watch);
+        batch.clear_table(&read);
+        let outcome = outcome_of(&mut batch, &mut reactor);
+        assert_eq!(outcome, Outcome::Conflict { watched: true });
+        assert_eq!(read.len(), 1);
+    }
 }

@@ -160,6 +160,7 @@ impl PendingGet {
 
     /// Hands the get to the helper.
     fn ask_for_help(&mut self) {
+        assert!(self.helped.is_none(), "a get is handed over once");
         let (state, begun) = (self.state.clone(), SoFar::with_miss(self.missed));
         let key = Key::new(self.key.engine(), self.key.bytes());
         self.helped = Some(self.key.engine().helper.ask(move |engine| {

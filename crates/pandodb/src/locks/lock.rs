@@ -95,6 +95,11 @@ impl Lock {
         mode: Mode,
         (name, deadline): (&LockName, Instant),
     ) -> Arc<LockWait> {
+        assert!(!self.is_unused(), "it waits for a lock that nobody has");
+        debug_assert!(
+            self.queue.iter().all(|queued| queued.owner != owner),
+            "an owner is in a queue once"
+        );
         self.tickets += 1;
         let wait = Arc::new(LockWait::new(name.clone(), self.tickets, deadline));
         self.queue.push_back(Queued {
@@ -188,7 +193,7 @@ impl Lock {
                 Mode::Exclusive { at_most } => {
                     let own = |(one, _): &(OwnerId, Instant)| *one == first.owner;
                     if !self.passes.iter().all(own) {
-                        return;
+                        break;
                     }
                     self.holder = Some((first.owner, end_of(at_most, now)));
                 }
@@ -198,6 +203,22 @@ impl Lock {
             first.wait.end(WaitEnd::Granted);
             ended.push(first.wait);
         }
+        self.check();
+    }
+
+    /// Checks what holds once it was handed on.
+    fn check(&self) {
+        if let Some((holder, _)) = self.holder {
+            let are_own = self.passes.iter().all(|(one, _)| *one == holder);
+            assert!(are_own, "others commit while somebody holds the lock");
+        } else {
+            let is_waited_for = !self.queue.is_empty() && self.passes.is_empty();
+            assert!(!is_waited_for, "somebody waits for a lock that nobody has");
+        }
+        debug_assert!(
+            self.queue.iter().is_sorted_by_key(|one| one.wait.ticket),
+            "who came first is first in the queue"
+        );
     }
 
     /// Number of waiters.

@@ -152,6 +152,10 @@ impl LockOwner {
             graph.begin(self.id, self.age, stripe, wait.clone());
             gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
         }
+        assert!(
+            !gives_up || self.kind == OwnerKind::Transaction,
+            "a commit is in no cycle: nobody waits for it for ever"
+        );
         // Without the lock of the graph: wakers may be of users.
         for wait in ended {
             wait.notify();
@@ -180,13 +184,22 @@ impl LockOwner {
     /// Notes what it was given at once. A pass that was not waited for has no entry in the table.
     fn note(&mut self, stripe: u32, name: &LockName, mode: Mode) {
         if matches!(mode, Mode::Exclusive { .. }) {
+            assert_eq!(
+                self.kind,
+                OwnerKind::Transaction,
+                "a commit has passes only"
+            );
             self.hold(name.clone(), stripe);
         }
     }
 
     fn hold(&mut self, name: LockName, stripe: u32) {
-        self.held_key_bytes += name.key().map_or(0, <[u8]>::len);
-        self.held.insert(name, stripe);
+        let key_bytes = name.key().map_or(0, <[u8]>::len);
+        match self.held.insert(name, stripe) {
+            None => self.held_key_bytes += key_bytes,
+            // A pass that was taken away, and is given again.
+            Some(before) => assert_eq!(before, stripe, "a name has one stripe"),
+        }
     }
 
     /// Looks at the lock that it waits for, if it does.
@@ -219,6 +232,11 @@ impl LockOwner {
                 key: wait.name.key().map(<[u8]>::to_vec),
             });
         }
+        assert_eq!(
+            wait.ended(),
+            Some(WaitEnd::Granted),
+            "it goes on with a lock that it was not given"
+        );
         self.hold(wait.name.clone(), stripe);
         Ok(Asked::Granted)
     }
@@ -229,6 +247,10 @@ impl LockOwner {
         if self.may_block() {
             self.locks.graph.lock().end(self.id);
         }
+        debug_assert!(
+            self.locks.graph.lock().wait_of(self.id).is_none(),
+            "who does not wait is in no cycle"
+        );
         waiting
     }
 

@@ -127,15 +127,17 @@ impl LockTable {
                 shard.remove(&stripe);
             }
             if is_table {
-                self.tables.0.fetch_sub(1, Ordering::Relaxed);
+                let before = self.tables.0.fetch_sub(1, Ordering::Relaxed);
+                assert!(before > 0, "more locks of tables end than have begun");
             }
         }
         // Under the lock of the shard, so that it is never too small by a wait that goes on.
-        match waits >= waited {
-            _ if waits == waited => 0,
-            true => self.waiting.fetch_add(waits - waited, Ordering::SeqCst),
-            false => self.waiting.fetch_sub(waited - waits, Ordering::SeqCst),
-        };
+        if waits > waited {
+            self.waiting.fetch_add(waits - waited, Ordering::SeqCst);
+        } else if waits < waited {
+            let before = self.waiting.fetch_sub(waited - waits, Ordering::SeqCst);
+            assert!(before >= waited - waits, "more waits end than have begun");
+        }
         (result, ended)
     }
 

@@ -55,6 +55,10 @@ impl Engine {
     /// far as marks and stamps can tell.
     #[inline]
     fn is_as_of(&self, lsn: Lsn, tree: TreeId, key: &[u8], lookup: &Lookup) -> bool {
+        debug_assert!(
+            lookup.multi_lsn <= lookup.lsn_max,
+            "a leaf that is older than a batch has a part of it"
+        );
         if lookup.lsn_max <= lsn {
             return true;
         }

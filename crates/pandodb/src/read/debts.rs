@@ -61,6 +61,10 @@ impl Engine {
         if !self.read_bounds.waits_for_commits() {
             return Debt::NONE;
         }
+        debug_assert!(
+            lsn_max <= self.log.reserved_end(),
+            "a leaf is newer than the log"
+        );
         let position = self.log.position();
         self.read_bounds.raise_settled(position.settled());
         let newest = key.and_then(|(tree, key)| {

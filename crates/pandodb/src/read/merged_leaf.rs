@@ -134,6 +134,12 @@ impl MergedLeaf {
         for (key, value) in below {
             self.push(key, value);
         }
+        let key_of = |record: &Record| &self.bytes[record.key.clone()];
+        debug_assert!(
+            self.records
+                .is_sorted_by(|one, next| order(key_of(one), key_of(next)).is_lt()),
+            "records are in scan order, each once"
+        );
     }
 
     /// Returns the records in scan order.

@@ -28,6 +28,8 @@ impl ApplySections {
 
     /// Ends an apply section.
     pub(crate) fn end(&self) {
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        let ended = self.ended.fetch_add(1, Ordering::SeqCst) + 1;
+        let begun = self.begun.load(Ordering::SeqCst);
+        assert!(ended <= begun, "more sections end than have begun");
     }
 }

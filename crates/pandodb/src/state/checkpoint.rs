@@ -122,12 +122,18 @@ impl CheckpointState {
 
     /// Notes that a checkpoint at `lsn` is durable. [`CheckpointState::finish`] tells its waiters.
     pub(crate) fn note(&self, lsn: Lsn) {
-        self.last_lsn.store(lsn.0, Ordering::Relaxed);
+        let before = self.last_lsn.swap(lsn.0, Ordering::Relaxed);
+        assert!(
+            before <= lsn.0,
+            "a checkpoint at {lsn} after one at {before}"
+        );
         self.last_unix_ms.store(time::unix_ms(), Ordering::Relaxed);
     }
 
     /// Notes that every request up to number `served` is served, and wakes their waiters.
     pub(crate) fn finish(&self, served: u64) {
+        let asked = self.asked.load(Ordering::Acquire);
+        assert!(served <= asked, "a checkpoint serves who has not asked");
         self.finished.fetch_max(served, Ordering::AcqRel);
         self.finished_waiters.notify(served);
     }

@@ -29,7 +29,9 @@ impl KeyBuffers {
         let here = self.spare.here().lock().pop();
         // A task that ends on another core than it began on leaves its buffer there.
         let other = || self.spare.iter().find_map(|spare| spare.lock().pop());
-        here.or_else(other).unwrap_or_default()
+        let buffer = here.or_else(other).unwrap_or_default();
+        debug_assert!(buffer.is_empty(), "it has the key of another operation");
+        buffer
     }
 
     /// Takes a buffer back.

@@ -173,6 +173,8 @@ impl Known {
         let count = self.earlier.partition_point(unneeded);
         let unneeded = self.earlier.drain(..count).collect();
         if lsn > horizon {
+            let last = self.earlier.last().map(|last| last.until);
+            assert!(last <= Some(lsn), "what snapshots may read ascends by LSN");
             self.earlier.push(Earlier {
                 table: table.clone(),
                 until: lsn,
@@ -301,6 +303,7 @@ impl Tables {
     /// Adds to the number of entries of `table`. The caller is inside the gate.
     #[inline]
     pub(crate) fn add(&self, table: &Arc<TableState>, entries: i64) {
+        debug_assert!(table.tree().is_some(), "entries without a tree");
         // Relaxed, as the count is: a checkpoint reads both after it has closed the gate.
         if !table.changed.load(Ordering::Relaxed) && !table.changed.swap(true, Ordering::Relaxed) {
             self.changed.lock().push(table.clone());

@@ -38,6 +38,16 @@ pub(crate) fn check_of<'t>(
     })
 }
 
+/// Checks what holds after a commit of a transaction that has read at `read_at`.
+pub(crate) fn check_committed(lsn: Option<Lsn>, read_at: Option<Lsn>, locks: &CommitLocks) {
+    assert!(lsn.is_some(), "a transaction that writes has a record");
+    assert!(
+        lsn > read_at,
+        "a transaction is committed before what it has read: {lsn:?}, {read_at:?}"
+    );
+    assert!(locks.owner.is_none(), "locks outlast their transaction");
+}
+
 /// Makes one attempt to commit; `lent` as in [`Engine::try_commit`].
 pub(crate) fn try_commit(
     parts: CommitParts<'_>,
@@ -59,10 +69,14 @@ pub(crate) fn try_commit(
         }
         check.share_stripes(engine, set);
     }
+    let read_at = check.as_ref().map(|check| check.snapshot().lsn());
     loop {
         let by = check.as_mut().map_or(Check::Stamps, Check::State);
         match engine.try_commit(set, (scratch, locks), lent, by)? {
-            Outcome::Committed(lsn) => return Ok(lsn),
+            Outcome::Committed(lsn) => {
+                check_committed(lsn, read_at, locks);
+                return Ok(lsn);
+            }
             Outcome::Conflict { .. } => {}
         }
         if let Some(conflict) = check.as_mut().and_then(StateCheck::take_conflict) {

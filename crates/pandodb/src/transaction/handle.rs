@@ -6,6 +6,7 @@ use pando_format::Lsn;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_versions::Registration;
 
 use crate::api::db::Db;
 use crate::api::snapshot::Snapshot;
@@ -15,7 +16,7 @@ use crate::commit::outcome::Outcome;
 use crate::commit::state_check::StateCheck;
 use crate::error::{ConflictKind, Error, Result};
 use crate::locks::{LockOwner, OwnerId};
-use crate::transaction::commit::{CommitParts, check_of};
+use crate::transaction::commit::{CommitParts, check_committed, check_of};
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::keys::Mark;
 use crate::writes::read_set::ReadSet;
@@ -281,6 +282,12 @@ impl Transaction {
     pub fn savepoint(&mut self) -> Savepoint {
         // Relaxed: only that it is another number each time matters.
         let number = NEXT_SAVEPOINT.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            self.savepoints
+                .last()
+                .is_none_or(|(last, _)| *last < number),
+            "savepoints ascend"
+        );
         self.savepoints.push((number, self.set.mark()));
         Savepoint { number }
     }
@@ -301,6 +308,10 @@ impl Transaction {
             self.own_keys.clear();
             self.ordered = 0;
         }
+        assert!(
+            self.own_keys.len() <= self.ordered && self.ordered <= self.set.len(),
+            "a write that was forgotten is in its ranges"
+        );
         Ok(())
     }
 
@@ -348,6 +359,7 @@ impl Transaction {
         let options = self.options.write;
         let (db, engine) = (&self.db, self.db.engine());
         let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
+        let read_at = snapshot.map(Registration::lsn);
         let mut check = check_of(self.options.isolation, snapshot, &self.reads);
         let (set, locks) = (&mut self.set, &mut self.locks);
         if let Some(check) = &mut check {
@@ -367,7 +379,10 @@ impl Transaction {
         loop {
             let outcome = db.commit_once(locks, set, options, check.as_mut())?;
             match outcome {
-                Outcome::Committed(lsn) => return Ok(lsn),
+                Outcome::Committed(lsn) => {
+                    check_committed(lsn, read_at, locks);
+                    return Ok(lsn);
+                }
                 Outcome::Conflict { .. } => {
                     if let Some(conflict) = check.as_mut().and_then(StateCheck::take_conflict) {
                         return Err(conflict);

@@ -80,11 +80,17 @@ impl Transaction {
         (low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> VecDeque<usize> {
         let table = self.set.table(&table.state);
+        assert!(self.ordered <= self.set.len(), "writes were forgotten");
         for at in self.ordered..self.set.len() {
             let (of, key, _) = self.set.write_at(at);
             self.own_keys.insert((of, key.to_vec()));
         }
         self.ordered = self.set.len();
+        assert_eq!(
+            self.own_keys.len(),
+            self.ordered,
+            "each key is written once"
+        );
         let low = match low {
             Bound::Included(key) => Bound::Included((table, key.clone())),
             Bound::Excluded(key) => Bound::Excluded((table, key.clone())),

@@ -87,6 +87,7 @@ impl Precedence {
         let mut owner = Box::new(engine.lock_owner(kind, patience, self.age));
         if self.wants_turn() {
             // It waits in the queue for as long as that takes.
+            assert_eq!(self.patience, None, "the run before has its patience back");
             self.patience = Some(owner.set_patience(Duration::MAX));
         }
         Some(owner)
@@ -105,6 +106,10 @@ impl Precedence {
             self.turn_ends = time::now().checked_add(at_most);
             return Ok(());
         }
+        assert!(
+            self.locked <= self.keys.len(),
+            "more is locked than was lost"
+        );
         for (table, key) in self.keys.iter().skip(self.locked) {
             let state = &self.tables[*table];
             match engine.try_lock_key(owner, state, key, Some(at_most)) {
@@ -172,8 +177,12 @@ impl Precedence {
         self.conflicts += 1;
         let engine = transaction.db.engine();
         self.age.get_or_insert_with(|| engine.locks.new_owner());
-        self.has_turn = false;
         let turn_ends = self.turn_ends.take();
+        assert!(
+            self.has_turn || turn_ends.is_none(),
+            "a turn ends that was not had"
+        );
+        self.has_turn = false;
         if turn_ends.is_some_and(|ends| ends <= time::now()) {
             return Err(conflict);
         }

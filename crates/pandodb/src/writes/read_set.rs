@@ -189,6 +189,10 @@ impl ReadSet {
     /// Notes that the iterator has read all keys of its range up to `key`.
     pub(crate) fn pass_front(&mut self, key: &[u8]) {
         if let Some(passing) = &mut self.passing {
+            debug_assert!(
+                passing.front.as_deref().is_none_or(|last| last < key),
+                "an iterator goes forward at its front"
+            );
             replace(&mut passing.front, key);
         }
     }
@@ -196,6 +200,10 @@ impl ReadSet {
     /// Notes that the iterator has read all keys of its range from `key` on.
     pub(crate) fn pass_back(&mut self, key: &[u8]) {
         if let Some(passing) = &mut self.passing {
+            debug_assert!(
+                passing.back.as_deref().is_none_or(|last| last > key),
+                "an iterator goes backward at its back"
+            );
             replace(&mut passing.back, key);
         }
     }
@@ -267,6 +275,10 @@ impl ReadSet {
             .tables
             .iter()
             .position(|reads| Arc::ptr_eq(&reads.state, state));
+        assert!(
+            known.is_none_or(|at| self.tables[at].tree == tree),
+            "a table has one tree at a snapshot"
+        );
         known.unwrap_or_else(|| {
             self.tables.push(TableReads {
                 state: state.clone(),
