@@ -712,23 +712,27 @@ fn a_crowd_that_reads_and_writes_one_key_gets_through() {
 #[test]
 fn plain_writes_beside_a_slow_transaction_do_not_fail() {
     let (db, table) = open(2 * SHORT);
-    let ended = AtomicBool::new(false);
+    let (ended, written) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let _stop = Stop(&ended);
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             for value in 0..u64::MAX {
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
                 table.put_with(b"k", &value.to_le_bytes(), NONE).unwrap();
+                written.store(value, Ordering::Relaxed);
             }
         });
         let mut runs = 0;
         let lost = db.transact(|transaction| {
             runs += 1;
             transaction.get(&table, b"k")?;
-            let begun = time::now();
-            while begun.elapsed() < 3 * SHORT {
+            let (begun, before) = (time::now(), written.load(Ordering::Relaxed));
+            // What is locked for it is locked for less than this, so that a write comes, however
+            // late. One write may have been committed before the read, and be counted after it.
+            let has_come = || written.load(Ordering::Relaxed) >= before + 2;
+            while begun.elapsed() < 3 * SHORT || !(has_come() || writer.is_finished()) {
                 thread::yield_now();
             }
             transaction.put(&table, b"sum", b"1")
