@@ -21,8 +21,8 @@ const USAGE: &str = "usage:
   pando-sim crash --seed N [--at sync:N|write:N|end] [--steps 200] [--lives 2] [--repeat 1]
   pando-sim sweep [--seed 1] [--seeds 10] [--points 60] [--steps 200] [--lives 2]
   pando-sim matrix [--seed 1] [--crashes 2000] [--points 24] [--steps 200] [--lives 2]
-  pando-sim restart [--seed 1] [--cuts 3] [--steps 100] [--repeat 1]
-  pando-sim restarts [--seed 1] [--crashes 1000] [--cuts 3] [--steps 100]
+  pando-sim restart [--seed 1] [--cuts 20] [--steps 100] [--repeat 1]
+  pando-sim restarts [--seed 1] [--crashes 1000] [--cuts 20] [--steps 100]
   pando-sim fault --case SEED:STAGE:OPERATION:io|full:once|sticky:N [--repeat 1]
   pando-sim faults [--seed 1] [--count 100]
   pando-sim damage [--case SEED:FILE:HARM] [--seed 1] [--count 50] [--repeat 2]
@@ -118,7 +118,7 @@ fn matrix(mut flags: Flags) -> Result<String> {
 fn restart_case(flags: &mut Flags) -> Result<RestartCase> {
     Ok(RestartCase {
         seed: flags.get("seed", 1)?,
-        cuts: flags.get("cuts", 3)?,
+        cuts: flags.get("cuts", 20)?,
         steps: flags.get("steps", 100)?,
     })
 }

@@ -11,7 +11,7 @@ fn processes_that_end_one_after_the_other_leave_a_store_that_survives_a_power_cu
     for (seed, shape) in (1..=number("PANDO_SEEDS", 8)).zip(Shape::ALL.into_iter().cycle()) {
         let case = RestartCase {
             seed: shape.seed(seed),
-            cuts: 4,
+            cuts: 20,
             steps: 150,
         };
         match case.run() {
