@@ -238,8 +238,8 @@ fn the_mapping_of_a_snapshot_is_not_changed_by_a_checkpoint_on_a_full_disk() {
     fill(&table, 0..5_000, |number| (text_key(number), [1; 300]));
     let snapshot = db.snapshot_settled().unwrap();
     for round in 2..6_u8 {
-        fill(&table, 0..5_000, |number| (text_key(number), [round; 300]));
         device.fail(FaultPlan::once(Operation::Write, "journal", 1, Fault::Full));
+        fill(&table, 0..5_000, |number| (text_key(number), [round; 300]));
         db.checkpoint().unwrap();
         device.clear_faults();
         for number in 0..5_000 {
