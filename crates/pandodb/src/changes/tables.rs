@@ -30,7 +30,7 @@ pub(crate) struct LoggedTableChange<'a> {
     pub(crate) filled: Option<Filled>,
 }
 
-impl Change<'_> {
+impl LoggedTableChange<'_> {
     fn check(&self) {
         assert!(
             self.old.is_some() || self.new.is_some(),
