@@ -57,6 +57,13 @@ impl Readers {
         exact.iter().any(|lsn| *lsn >= from.0) || (self.low != u64::MAX && self.high >= from.0)
     }
 
+    /// Returns the greatest LSN below that of the batch at which somebody may read.
+    pub fn newest(&self) -> Option<Lsn> {
+        let others = (self.low != u64::MAX).then_some(self.high);
+        let exact = self.exact[..self.count].iter().copied();
+        exact.chain(others).max().map(Lsn)
+    }
+
     /// Returns the LSN of the batch.
     pub fn limit(&self) -> Lsn {
         Lsn(self.limit)

@@ -192,15 +192,17 @@ impl Builder {
     }
 
     /// How old a snapshot of [`crate::Db::snapshot`] may become before it goes on on disk, as those
-    /// of [`crate::Db::snapshot_settled`] do; sooner if commits need the memory. Default: a minute.
-    /// [`Duration::MAX`]: never, it ends when commits need the memory.
+    /// of [`crate::Db::snapshot_settled`] do; sooner if commits need the memory: by default one
+    /// minute. [`Duration::MAX`]: never, it ends when commits need the memory.
+    #[must_use]
     pub fn settle_snapshots_after(mut self, age: Duration) -> Self {
         self.settle_snapshots_after = age;
         self
     }
 
     /// Whether writes are refused when the disk is full, although the end of a settled snapshot
-    /// would make room ([`crate::Db::snapshot_settled`]). Default: false, the oldest is ended.
+    /// would make room ([`crate::Db::snapshot_settled`]): by default the oldest is ended.
+    #[must_use]
     pub fn keep_settled_snapshots(mut self, wanted: bool) -> Self {
         self.keep_settled_snapshots = wanted;
         self

@@ -400,9 +400,16 @@ impl Engine {
         );
         let snapshots = &self.old_versions.snapshots;
         let young = snapshots.is_on().then(|| snapshots.horizon(|| lsn));
-        let horizon = young.into_iter().chain(self.kept.oldest()).min();
+        let newest_young = snapshots.is_on().then(|| snapshots.look(lsn).newest());
+        let (oldest_kept, newest_kept) = self.kept.bounds().unzip();
+        let horizon = young.into_iter().chain(oldest_kept).min();
+        let newest = newest_young.flatten().into_iter().chain(newest_kept).max();
         let unseen = TableBatch::unseen(lsn);
-        let batch = horizon.map_or(unseen, |horizon| TableBatch { lsn, horizon });
+        let batch = horizon.map_or(unseen, |horizon| TableBatch {
+            lsn,
+            horizon,
+            newest: newest.unwrap_or_default(),
+        });
         if snapshots.is_on() {
             let writes = set
                 .writes()

@@ -302,15 +302,18 @@ impl KeptCuts {
         })
     }
 
-    /// Returns the least LSN at which somebody reads one, also of one that is being made.
-    pub(crate) fn oldest(&self) -> Option<Lsn> {
+    /// Returns the least and the greatest LSN at which somebody reads one, also of one that is
+    /// being made.
+    pub(crate) fn bounds(&self) -> Option<(Lsn, Lsn)> {
         let (cuts, making) = {
             let mut state = self.state.lock();
             state.forget_ended();
             (state.cuts.clone(), state.making)
         };
         let lowest = cuts.iter().map(|cut| cut.lowest());
-        lowest.chain(making).min()
+        let highest = cuts.iter().map(|cut| cut.lsn());
+        let lowest = lowest.chain(making).min()?;
+        Some((lowest, highest.chain(making).max()?))
     }
 
     /// Ends the oldest one, so that its blocks are free; returns its LSN.

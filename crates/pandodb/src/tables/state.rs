@@ -65,13 +65,19 @@ pub(crate) struct TableBatch {
     pub(crate) lsn: Lsn,
     /// No snapshot reads below this.
     pub(crate) horizon: Lsn,
+    /// No snapshot below the LSN reads above this.
+    pub(crate) newest: Lsn,
 }
 
 impl TableBatch {
     /// A batch of `lsn` while there is no snapshot, as in recovery.
     pub(crate) fn unseen(lsn: Lsn) -> Self {
-        let horizon = Lsn(u64::MAX);
-        Self { lsn, horizon }
+        let (horizon, newest) = (Lsn(u64::MAX), Lsn(0));
+        Self {
+            lsn,
+            horizon,
+            newest,
+        }
     }
 }
 
@@ -160,26 +166,39 @@ struct Known {
 impl Known {
     /// Returns the tree that `table` had for a snapshot of `lsn`.
     fn tree_at(&self, table: &TableState, lsn: Lsn) -> Option<Tree> {
+        // Relaxed: written under the lock.
+        if table.since.load(Ordering::Relaxed) <= lsn.0 {
+            return table.tree();
+        }
         let mut earlier = self.earlier.iter();
         let first = earlier.find(|one| std::ptr::eq(&*one.table, table) && one.until > lsn);
-        first.map_or_else(|| table.tree(), |earlier| earlier.tree)
+        // What is not noted did not exist.
+        first.and_then(|earlier| earlier.tree)
     }
 
     /// Notes what `table` has before `batch` changes it. Returns what no snapshot needs any longer,
     /// to be dropped when no lock is held.
     fn keep_tree(&mut self, table: &Arc<TableState>, batch: TableBatch) -> Vec<Earlier> {
-        let TableBatch { lsn, horizon } = batch;
+        let TableBatch {
+            lsn,
+            horizon,
+            newest,
+        } = batch;
         let unneeded = |earlier: &Earlier| earlier.until <= horizon;
         let count = self.earlier.partition_point(unneeded);
         let unneeded = self.earlier.drain(..count).collect();
         if lsn > horizon {
             let last = self.earlier.last().map(|last| last.until);
             assert!(last <= Some(lsn), "what snapshots may read ascends by LSN");
-            self.earlier.push(Earlier {
-                table: table.clone(),
-                until: lsn,
-                tree: table.tree(),
-            });
+            // Not if the table is new, or if everybody reads what it had before this tree.
+            let is_read = newest.0 >= table.since.load(Ordering::Relaxed);
+            if table.tree().is_some() && is_read {
+                self.earlier.push(Earlier {
+                    table: table.clone(),
+                    until: lsn,
+                    tree: table.tree(),
+                });
+            }
             // Release: pairs with the Acquire in tree_at, also for a reader that does not see the
             // row that is set next.
             table.since.store(lsn.0, Ordering::Release);
@@ -395,5 +414,52 @@ impl Tables {
                 self.bytes_max
             ),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often tables change, there is one entry for each tree that somebody reads.
+    #[test]
+    fn only_trees_that_snapshots_read_are_remembered() {
+        let tables = Tables::new(1 << 20);
+        let set = |table: &Arc<TableState>, tree: Option<u32>, lsn: u64, newest: u64| {
+            let row = tree.map(|tree| TreeRow {
+                tree: TreeId(tree),
+                root: PageId(tree),
+            });
+            let batch = TableBatch {
+                lsn: Lsn(lsn),
+                horizon: Lsn(50),
+                newest: Lsn(newest),
+            };
+            tables.set_tree(table, row, batch);
+        };
+        let number = || tables.known.read().earlier.len();
+        let tree_at =
+            |table: &TableState, lsn| tables.tree_at(table, Lsn(lsn)).map(|tree| tree.id.0);
+        let table = tables.absent("t");
+        let row = TreeRow {
+            tree: TreeId(20),
+            root: PageId(20),
+        };
+        tables.set_tree(&table, Some(row), TableBatch::unseen(Lsn(8)));
+        for lsn in 1..100 {
+            let temporary = tables.absent("temporary");
+            set(&temporary, Some(1000), 100 + lsn, 50);
+            assert_eq!(tree_at(&temporary, 50), None);
+            assert!(tables.get_at("temporary", Lsn(50)).is_none());
+            set(&temporary, None, 100 + lsn, 50);
+        }
+        assert_eq!(number(), 0);
+        set(&table, Some(21), 300, 50);
+        set(&table, Some(22), 400, 50);
+        assert_eq!((number(), tree_at(&table, 50)), (1, Some(20)));
+        set(&table, Some(23), 500, 450);
+        assert_eq!((number(), tree_at(&table, 450)), (2, Some(22)));
+        let both = (tree_at(&table, 50), tree_at(&table, 500));
+        assert_eq!(both, (Some(20), Some(23)));
     }
 }
