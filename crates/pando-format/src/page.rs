@@ -33,7 +33,7 @@
 //!            |   head    | offset  | C | O | G | suffix len |
 //!            +-----------+---------+---+---+---+------------+
 //! head: first 4 bytes of the suffix, big-endian, zero-padded; offset: word of the record;
-//! C: the value is a list of chunks; O: the value lies in overflow pages; G: ghost.
+//! C: the value is a blob reference; O: the value lies in overflow pages; G: ghost.
 //!
 //! child word: bits 0..32 page id, bits 32..64 frame hint + 1 (0: none; always 0 in images).
 //!
