@@ -196,13 +196,16 @@ impl Engine {
         error
     }
 
-    /// Ends the oldest settled snapshot, to make room on a full disk, unless the options keep it.
-    /// What was retired since the last checkpoint is free after the next one.
-    pub(crate) fn make_room(&self) -> MadeRoom {
+    /// Ends the oldest settled snapshot, to make room on a full disk if that is `needed`, unless
+    /// the options keep it. What was retired since the last checkpoint is free after the next one.
+    pub(crate) fn make_room(&self, needed: bool) -> MadeRoom {
         if self.options.keep_settled_snapshots {
             return MadeRoom::None;
         }
-        if let Some(lsn) = self.kept.end_oldest() {
+        if !needed && self.kept.bounds().is_some() {
+            return MadeRoom::Later;
+        }
+        if needed && let Some(lsn) = self.kept.end_oldest() {
             tracing::warn!(%lsn, "a settled snapshot was ended: the disk has no room for it");
             self.kept.note_checkpoint(self.checkpoint.ask());
             return MadeRoom::Now;
@@ -210,7 +213,7 @@ impl Engine {
         let is_due = |asked| !self.checkpoint.has_finished(asked);
         let may_end = !self.store.life.is_checkpoint_stalled() && self.store.check_poison().is_ok();
         match self.kept.checkpoint_for_room() {
-            Some(asked) if may_end && is_due(asked) => MadeRoom::Soon,
+            Some(asked) if may_end && is_due(asked) => MadeRoom::Later,
             _ => MadeRoom::None,
         }
     }

@@ -108,10 +108,10 @@ impl Engine {
     /// Grows the data file if somebody wants blocks.
     fn grow_data_file(&self) {
         let mut made = None;
-        let make_room = || *made.insert(self.make_room());
+        let make_room = |needed| *made.insert(self.make_room(needed));
         let committed = self.store.committed_blocks();
         self.store.space.grow_if_wanted(committed, make_room);
-        if made == Some(MadeRoom::Soon) {
+        if made == Some(MadeRoom::Later) {
             // Whoever waits for blocks asks again at once.
             thread::park_timeout(PAUSE);
         }

@@ -424,7 +424,7 @@ mod tests {
             engine
                 .store
                 .space
-                .grow_if_wanted(0, || crate::space::growth::MadeRoom::None);
+                .grow_if_wanted(0, |_| crate::space::growth::MadeRoom::None);
             Ok(())
         };
         engine.write_cut(&mut files, cut, grow).unwrap();

@@ -47,7 +47,7 @@ impl Engine {
                 return Err(self.page_ids_error());
             }
             // A kept checkpoint has a mapping of its own.
-            if self.make_room() != MadeRoom::Now {
+            if self.make_room(true) != MadeRoom::Now {
                 return Err(Error::Full {
                     what: "there is no room for a mapping of more pages; delete keys or make room"
                         .into(),

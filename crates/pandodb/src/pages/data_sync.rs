@@ -112,7 +112,7 @@ mod tests {
             engine
                 .store
                 .space
-                .grow_if_wanted(0, || crate::space::growth::MadeRoom::None);
+                .grow_if_wanted(0, |_| crate::space::growth::MadeRoom::None);
             thread::scope(|scope| {
                 for number in 0..8 {
                     let engine = &engine;

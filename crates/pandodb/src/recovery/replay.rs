@@ -149,7 +149,7 @@ impl<'a> Replay<'a> {
         let garbage = store.garbage_pages(operations.into(), false);
         let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;
         store.space.want(pages * u64::from(store.page_blocks()));
-        store.space.grow_if_wanted(store.committed_blocks(), || {
+        store.space.grow_if_wanted(store.committed_blocks(), |_| {
             crate::space::growth::MadeRoom::None
         });
     }

@@ -213,7 +213,7 @@ mod tests {
         assert!(discarded > 0);
         let left = keeper.space().free_blocks();
         keeper.want(left + 1000);
-        keeper.grow_if_wanted(0, || crate::space::growth::MadeRoom::None);
+        keeper.grow_if_wanted(0, |_| crate::space::growth::MadeRoom::None);
         assert_eq!(keeper.blocks(), BLOCKS, "the file has not grown");
         let back = discarded - keeper.discards.blocks();
         assert!(back >= 1000 && back < discarded, "{back} of {discarded}");

@@ -28,8 +28,8 @@ const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
 pub(crate) enum MadeRoom {
     /// Blocks were freed that somebody could do without.
     Now,
-    /// A checkpoint that frees blocks is running, or will soon.
-    Soon,
+    /// There is room that can be made when it is needed, or a checkpoint frees blocks soon.
+    Later,
     /// There is nothing to be done.
     None,
 }
@@ -101,8 +101,9 @@ impl SpaceKeeper {
 
     /// Grows the file if somebody wants blocks, and wakes the waiters. Only one thread calls it:
     /// recovery, later the maintenance thread. If the disk is full, `make_room` is called, which
-    /// may free blocks that somebody can do without. Blocks.
-    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut() -> MadeRoom) {
+    /// may free blocks that somebody can do without, if its argument says that they are needed now.
+    /// Blocks.
+    pub(crate) fn grow_if_wanted(&self, committed: u64, make_room: impl FnMut(bool) -> MadeRoom) {
         let run = self.run_wanted.swap(0, Ordering::Relaxed);
         let wanted = self.wanted.swap(0, Ordering::Relaxed).max(run);
         let _sizing = self.sizing.lock();
@@ -157,22 +158,22 @@ impl SpaceKeeper {
     }
 
     /// Calls `make_room` until `wanted` blocks can be reserved, or until it has made some if a
-    /// `run` of blocks is wanted. Notes whether the disk is full: if room is to come, it is not.
+    /// `run` of blocks is wanted. Notes whether the disk is full: if there is room to be made, it
+    /// is not.
     fn make_room_on_full_disk(
         &self,
         (wanted, run): (u64, u64),
         committed: u64,
-        mut make_room: impl FnMut() -> MadeRoom,
+        mut make_room: impl FnMut(bool) -> MadeRoom,
     ) {
         let is_short = || !self.has_available(wanted, committed);
-        let mut is_full = true;
-        while is_full && (run > 0 || is_short()) {
-            is_full = match make_room() {
-                MadeRoom::Now => run == 0 && is_short(),
-                MadeRoom::Soon => false,
-                MadeRoom::None => break,
-            };
-        }
+        let is_full = loop {
+            match make_room(run > 0 || is_short()) {
+                MadeRoom::Now if run == 0 && is_short() => {}
+                MadeRoom::Now | MadeRoom::Later => break false,
+                MadeRoom::None => break true,
+            }
+        };
         self.set_full(is_full);
     }
 }

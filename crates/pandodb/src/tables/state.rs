@@ -53,6 +53,8 @@ pub(crate) struct TableState {
 #[derive(Debug)]
 struct Earlier {
     table: Arc<TableState>,
+    /// LSN of the batch that gave it the tree; or of none, if no snapshot reads below it.
+    from: Lsn,
     /// LSN of the batch.
     until: Lsn,
     tree: Option<Tree>,
@@ -170,10 +172,13 @@ impl Known {
         if table.since.load(Ordering::Relaxed) <= lsn.0 {
             return table.tree();
         }
-        let mut earlier = self.earlier.iter();
-        let first = earlier.find(|one| std::ptr::eq(&*one.table, table) && one.until > lsn);
+        let is_then = |one: &&Earlier| one.from <= lsn && lsn < one.until;
+        let mut of_table = self
+            .earlier
+            .iter()
+            .filter(|one| std::ptr::eq(&*one.table, table));
         // What is not noted did not exist.
-        first.and_then(|earlier| earlier.tree)
+        of_table.find(is_then).and_then(|earlier| earlier.tree)
     }
 
     /// Notes what `table` has before `batch` changes it. Returns what no snapshot needs any longer,
@@ -191,10 +196,11 @@ impl Known {
             let last = self.earlier.last().map(|last| last.until);
             assert!(last <= Some(lsn), "what snapshots may read ascends by LSN");
             // Not if the table is new, or if everybody reads what it had before this tree.
-            let is_read = newest.0 >= table.since.load(Ordering::Relaxed);
-            if table.tree().is_some() && is_read {
+            let from = Lsn(table.since.load(Ordering::Relaxed));
+            if table.tree().is_some() && newest >= from {
                 self.earlier.push(Earlier {
                     table: table.clone(),
+                    from,
                     until: lsn,
                     tree: table.tree(),
                 });
@@ -461,5 +467,11 @@ mod tests {
         assert_eq!((number(), tree_at(&table, 450)), (2, Some(22)));
         let both = (tree_at(&table, 50), tree_at(&table, 500));
         assert_eq!(both, (Some(20), Some(23)));
+        // One that was made after the first snapshot, and read by the second.
+        let late = tables.absent("late");
+        set(&late, Some(30), 600, 550);
+        set(&late, Some(31), 700, 650);
+        let all = [50, 550, 650, 700].map(|lsn| tree_at(&late, lsn));
+        assert_eq!(all, [None, None, Some(30), Some(31)]);
     }
 }

@@ -190,25 +190,26 @@ fn a_scan_of_more_pages_than_its_page_table_may_have_is_right() {
 fn a_full_disk_ends_settled_snapshots_or_refuses_writes() {
     for keeps in [false, true] {
         let device = FaultyDevice::new(1);
-        device.set_capacity(24 << 20);
+        // Room for all keys and for what two checkpoints have retired, but not for all keys twice.
+        device.set_capacity(46 << 20);
         let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
         let db = open_on(&device, options.keep_settled_snapshots(keeps));
         let table = db.table("t").unwrap();
         let put = |number: u32, byte: u8| table.put_with(&text_key(number), &[byte; 1000], NONE);
-        for number in 0..8_000 {
+        for number in 0..16_000 {
             put(number, 1).unwrap();
         }
         let snapshot = db.snapshot_settled().unwrap();
-        let refused = (0..24_000).find_map(|number| put(number % 8_000, 2).err());
+        let refused = (0..48_000).find_map(|number| put(number % 16_000, 2).err());
         if keeps {
             let refused = refused.expect("there is no room for both");
             assert!(matches!(refused, Error::Full { .. }), "{refused}");
-            for number in (0..8_000).step_by(11) {
+            for number in (0..16_000).step_by(11) {
                 let value = snapshot.get(&table, &text_key(number)).unwrap();
                 assert_eq!(value, Some(vec![1; 1000]));
             }
             drop(snapshot);
-            for number in 0..8_000 {
+            for number in 0..16_000 {
                 put(number, 3).unwrap();
             }
         } else {

@@ -135,7 +135,9 @@ impl Model {
     pub(crate) fn check(&mut self, snapshot: &Snapshot, state: &State) {
         for name in NAMES {
             let Some(entries) = state.get(name) else {
-                let missing = snapshot.table(name).unwrap_err();
+                let Err(missing) = snapshot.table(name) else {
+                    panic!("{name} was not there at {}", snapshot.lsn());
+                };
                 assert!(matches!(missing, Error::NoSuchTable { .. }), "{missing}");
                 continue;
             };
