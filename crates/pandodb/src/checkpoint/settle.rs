@@ -140,7 +140,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::error::Error;
+    use crate::error::{Error, Result};
+    use crate::kept::cut::KeptHandle;
     use crate::{Db, Durability, Snapshot};
 
     fn open() -> Db {
@@ -148,16 +149,23 @@ mod tests {
         options.max_memory(64 << 20).open_in_memory().unwrap()
     }
 
-    /// Settles `snapshot`, and calls `meanwhile` before the checkpoint ends.
-    fn settle(db: &Db, snapshot: &Snapshot, meanwhile: impl FnOnce()) {
+    /// Makes a checkpoint that is kept, and calls `meanwhile` before it is.
+    fn keep(db: &Db, meanwhile: impl FnOnce()) -> Result<KeptHandle> {
         let engine = db.engine();
         let mut files = engine.checkpoint.lock_files();
         let cut = engine.cut(files.mapping.is_empty(), true);
         let lsn = cut.lsn;
         let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
         written.unwrap();
+        meanwhile();
         let kept = engine.keep_checkpoint(&mut files, lsn);
-        let kept = engine.kept.add(kept);
+        engine.kept.add(kept)
+    }
+
+    /// Settles `snapshot`, and calls `meanwhile` before the checkpoint ends.
+    fn settle(db: &Db, snapshot: &Snapshot, meanwhile: impl FnOnce()) {
+        let engine = db.engine();
+        let kept = keep(db, || ());
         engine.settle_snapshots(kept.as_ref().unwrap());
         assert!(snapshot.is_settled());
         meanwhile();
@@ -199,15 +207,7 @@ mod tests {
     fn a_closed_store_keeps_no_checkpoint() {
         let db = open();
         db.table("t").unwrap().put(b"key", b"value").unwrap();
-        let engine = db.engine();
-        let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(files.mapping.is_empty(), true);
-        let lsn = cut.lsn;
-        let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
-        written.unwrap();
-        engine.kept.end_all();
-        let kept = engine.keep_checkpoint(&mut files, lsn);
-        let kept = engine.kept.add(kept);
+        let kept = keep(&db, || db.engine().kept.end_all());
         assert!(matches!(kept, Err(Error::Closed)), "{kept:?}");
         assert_eq!(db.snapshot_stat(), crate::SnapshotStat::default());
     }

@@ -41,7 +41,7 @@ pub(crate) struct KeptCut {
 }
 
 /// What is read of a checkpoint that has not ended.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Open {
     /// Replaced when their page table has become too large.
     pages: Arc<CutPages>,

@@ -9,7 +9,7 @@
 //! place and the checksum of each page.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use pando_device::{AnyDevice, AnyFile, Device, File, IoBuf};
 use pando_format::bytes::u32_at;
@@ -213,39 +213,28 @@ impl Run {
         Ok(found)
     }
 
-    /// Replaces `range` by the entries of `tree` from `low` to `high`. Blocks.
+    /// Replaces `range` by the entries of `tree` within `bounds`. Blocks.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
     pub(crate) fn collect(
         &self,
         tree: TreeId,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
         range: &mut VersionRange,
     ) -> Result<()> {
         range.clear();
-        let first = match low {
-            Bound::Included(key) | Bound::Excluded(key) => key,
-            Bound::Unbounded => &[],
+        let first = match bounds.0 {
+            Bound::Included(key) | Bound::Excluded(key) => (tree, key),
+            Bound::Unbounded => (tree, &[][..]),
         };
-        self.walk((tree, first), |entry| {
-            let is_above = match high {
-                Bound::Included(high) => entry.key > high,
-                Bound::Excluded(high) => entry.key >= high,
-                Bound::Unbounded => false,
-            };
-            if entry.tree > tree || entry.tree == tree && is_above {
-                return false;
-            }
-            let is_below = match low {
-                Bound::Included(low) => entry.key < low,
-                Bound::Excluded(low) => entry.key <= low,
-                Bound::Unbounded => false,
-            };
-            if entry.tree == tree && !is_below {
+        self.walk(first, |entry| {
+            let is_inside = entry.tree == tree && bounds.contains(entry.key);
+            if is_inside {
                 range.push(entry.key, entry.record);
             }
-            true
+            // What is outside comes before the range, or ends it.
+            is_inside || (entry.tree, entry.key) <= first
         })
     }
 
