@@ -310,16 +310,16 @@ pub struct Ahead<'a> {
 }
 
 impl Tree {
-    /// Appends to `pages` the leaves that a scan will read next, if they have the same parent and
-    /// are not in memory. Returns the number of leaves that were checked. The list is only a hint.
+    /// Calls `each` with the leaves that a scan will read next, if they have the same parent, in
+    /// memory or not. Returns their number. They are only a hint.
     ///
     /// # Errors
-    /// [`pando_pool::Restart`]; what was added then has no meaning.
+    /// [`pando_pool::Restart`]; the leaves of which `each` was told have no meaning then.
     pub fn try_list_ahead(
         &self,
         pool: &Pool,
         ahead: Ahead<'_>,
-        pages: &mut Vec<PageId>,
+        mut each: impl FnMut(PageId),
     ) -> Attempt<usize> {
         let Ahead {
             from,
@@ -351,10 +351,7 @@ impl Tree {
                 Direction::Forward => here + step,
                 Direction::Backward => here - step,
             };
-            let page = node.child(index).page();
-            if pool.is_on_disk(page) {
-                pages.push(page);
-            }
+            each(node.child(index).page());
         }
         parent.validate()?;
         Ok(looked)

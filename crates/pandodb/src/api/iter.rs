@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
+use pando_format::PageId;
 use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
@@ -14,7 +15,9 @@ use pando_versions::VersionRange;
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
+use crate::kept::pages::{KeptAhead, KeptPosition};
 use crate::kept::settled::Settled;
+use crate::pages::store::Store;
 use crate::read::ahead::{Position, ReadAhead};
 use crate::read::at::unless_ended;
 use crate::read::merged_leaf::MergedLeaf;
@@ -52,6 +55,8 @@ struct RangeEnd {
     /// Number of the next record in `leaf`; None: the leaf must be loaded.
     next: Option<usize>,
     ahead: ReadAhead,
+    /// The same for a settled snapshot.
+    kept_ahead: KeptAhead,
 }
 
 impl RangeEnd {
@@ -64,6 +69,7 @@ impl RangeEnd {
             is_merged: false,
             next: None,
             ahead: ReadAhead::default(),
+            kept_ahead: KeptAhead::default(),
         }
     }
 
@@ -320,7 +326,7 @@ fn load(
         }
     }
     let (snapshot, settled) = on_disk().ok_or(Error::SnapshotEnded)?;
-    load_settled(table, (snapshot, &settled), end)
+    load_settled(table, (snapshot, &settled), end, until)
 }
 
 /// As [`load`], from the pages of the store and from old versions.
@@ -398,6 +404,7 @@ fn load_settled(
     table: &Table,
     (snapshot, settled): (&Snapshot, &Settled),
     end: &mut RangeEnd,
+    until: &Bound<Vec<u8>>,
 ) -> Result<()> {
     let RangeEnd {
         direction,
@@ -406,11 +413,18 @@ fn load_settled(
         merged,
         is_merged,
         next,
+        kept_ahead,
         ..
     } = end;
-    let tree = snapshot.tree_of(table)?;
+    let (engine, tree) = (table.db.engine(), snapshot.tree_of(table)?);
     let from = bound.as_ref().map(|key| &key[..]);
-    *is_merged = settled.scan_leaf(tree, from, *direction, leaf)?;
+    let position = KeptPosition {
+        from,
+        until: until.as_ref().map(|key| &key[..]),
+        direction: *direction,
+    };
+    let together = |store: &Store, pages: &[PageId]| engine.fetch_many_of(store, pages);
+    *is_merged = settled.scan_leaf(&together, tree, position, leaf, kept_ahead)?;
     if *is_merged {
         let merged = merged.get_or_insert_default();
         let collect = |bounds: (Bound<&[u8]>, Bound<&[u8]>), range: &mut VersionRange| {
@@ -418,8 +432,10 @@ fn load_settled(
         };
         merged.merge_with(collect, (from, *direction), leaf)?;
     }
-    let statistics = &table.db.engine().store.statistics;
-    statistics.tick(pando_stats::Ticker::ScanLeaves, 1);
+    engine
+        .store
+        .statistics
+        .tick(pando_stats::Ticker::ScanLeaves, 1);
     *next = Some(0);
     Ok(())
 }

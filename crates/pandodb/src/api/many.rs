@@ -15,18 +15,22 @@ use pando_format::cast::u32_of_len;
 use pando_format::{PageId, TreeId};
 use pando_pool::Restart;
 use pando_stats::Ticker;
-use pando_tree::{Fate, GROUP_MAX, ValueReader};
+use pando_tree::{Fate, GROUP_MAX, Lookup, ValueReader};
+use pando_versions::Registration;
 
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pages::fetcher::Started;
+use crate::pages::store::Store;
 use crate::profile::{self, Wait};
+use crate::read::at::{FoundAt, ReadAt};
 use crate::read::lending::Borrowed;
 use crate::read::point::{Copied, SoFar};
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Unfinished, WaitReason};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// Largest number of keys that one run works on.
 const GATHERED_MAX: usize = 1024;
@@ -67,6 +71,8 @@ struct Scratch {
     /// Buffers of single reads.
     reader: ValueReader,
     value: Vec<u8>,
+    /// The same for reads at a snapshot.
+    then: ReadAt,
     /// The debt of everything that was found.
     debt: Debt,
 }
@@ -121,6 +127,7 @@ impl Scratch {
         self.found.clear();
         self.values.clear();
         self.debt = Debt::NONE;
+        self.then.forget_kept();
     }
 
     fn is_done(&self) -> bool {
@@ -164,6 +171,8 @@ enum Went {
 struct Gathering<'a> {
     engine: &'a Engine,
     table: &'a TableState,
+    /// The moment that is shown; None: the present.
+    then: Option<&'a Registration>,
     keys: &'a [&'a [u8]],
     scratch: &'a mut Scratch,
     /// Borrowed at the first fault.
@@ -222,10 +231,15 @@ impl Gathering<'_> {
             return self.try_key(key);
         }
         let values = &mut self.scratch.values;
-        let (tree, fates) = match self
-            .engine
-            .look_up_group(self.table, &texts[..count], values)
-        {
+        let looked_up = match self.then {
+            Some(then) => self
+                .engine
+                .look_up_group_at(then, self.table, &texts[..count], values),
+            None => self
+                .engine
+                .look_up_group(self.table, &texts[..count], values),
+        };
+        let (tree, fates) = match looked_up {
             Ok(looked_up) => looked_up,
             Err(Unfinished::Wait(_)) => {
                 let again = Fate::Restart(Restart::Conflict);
@@ -252,11 +266,9 @@ impl Gathering<'_> {
                 lookup,
                 start,
                 bytes,
-            } => match self
-                .engine
-                .check_copied(Copied::of(tree, &lookup), self.keys[key as usize])
-            {
-                Ok(debt) => {
+            } => match self.check(tree, key, &lookup) {
+                Ok(None) => return self.try_key(key),
+                Ok(Some(debt)) => {
                     self.scratch.debt.add(debt);
                     self.gets += 1;
                     let bytes = lookup.found.then_some(bytes);
@@ -276,18 +288,49 @@ impl Gathering<'_> {
         Ok(Went::On)
     }
 
+    /// Returns the debt of what was copied of `key`; None if it is not what the snapshot sees.
+    fn check(&self, tree: TreeId, key: u32, lookup: &Lookup) -> Step<Option<Debt>> {
+        let text = self.keys[key as usize];
+        match self.then {
+            Some(then) => self.engine.check_copied_at(then, (tree, text), lookup),
+            None => {
+                let debt = self.engine.check_copied(Copied::of(tree, lookup), text)?;
+                Ok(Some(debt))
+            }
+        }
+    }
+
+    /// Makes one attempt to read a single key.
+    fn step(&mut self, key: u32) -> Step<(bool, Debt)> {
+        let text = self.keys[key as usize];
+        let Scratch {
+            reader,
+            value,
+            then: work,
+            ..
+        } = &mut *self.scratch;
+        let Some(then) = self.then else {
+            return self.engine.try_get(self.table, text, reader, value);
+        };
+        let read = self.engine.try_read_at(then, self.table, text, work, value);
+        reader.wanted.append(&mut work.reader.wanted);
+        let (found, debt) = read?;
+        let found = match found {
+            FoundAt::Nothing => false,
+            FoundAt::Value => true,
+            FoundAt::Chunks(_) => return Err(WaitReason::Chunks.into()),
+        };
+        self.engine.count_get();
+        Ok((found, debt))
+    }
+
     /// Tries a single key.
     fn try_key(&mut self, key: u32) -> Result<Went> {
-        let text = self.keys[key as usize];
         for _ in 0..CONFLICTS_MAX {
-            let Scratch { reader, value, .. } = &mut *self.scratch;
-            let step = self
-                .engine
-                .try_get(self.table, text, reader, value)
-                .inspect_err(|unfinished| {
-                    let missed = &mut self.scratch.missed[key as usize];
-                    self.engine.count_miss(unfinished, missed);
-                });
+            let step = self.step(key).inspect_err(|unfinished| {
+                let missed = &mut self.scratch.missed[key as usize];
+                self.engine.count_miss(unfinished, missed);
+            });
             match step {
                 Ok((found, debt)) => {
                     self.scratch.keep(key, found);
@@ -388,9 +431,17 @@ impl Gathering<'_> {
     fn read_alone(&mut self, key: u32) -> Result<()> {
         let text = self.keys[key as usize];
         let begun = SoFar::with_miss(self.scratch.missed[key as usize]);
-        let Scratch { reader, value, .. } = &mut *self.scratch;
+        let Scratch {
+            reader,
+            value,
+            then: work,
+            ..
+        } = &mut *self.scratch;
         let engine = self.engine;
-        let found = engine.read_on(self.table, text, reader, value, begun)?;
+        let found = match self.then {
+            Some(then) => engine.read_at(then, self.table, text, work, value)?,
+            None => engine.read_on(self.table, text, reader, value, begun)?,
+        };
         self.scratch.keep(key, found);
         Ok(())
     }
@@ -419,36 +470,97 @@ impl Table {
         keys: &[&[u8]],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let engine = self.db.engine();
-        let mut own = OwnScratch::take();
-        for (turn, keys) in keys.chunks(GATHERED_MAX).enumerate() {
-            let scratch = own.get();
-            scratch.begin(keys.len());
-            let mut shown = 0;
-            while !scratch.is_done() {
-                let mut gathering = Gathering {
-                    engine,
-                    table: &self.state,
-                    keys,
-                    scratch: &mut *scratch,
-                    fetcher: None,
-                    has_channels: true,
-                    gets: 0,
-                };
-                gathering.run()?;
-                drop(gathering);
-                engine.pay(std::mem::take(&mut scratch.debt))?;
-                shown += scratch.found.len();
-                for found in scratch.found.drain(..) {
-                    let value = found
-                        .bytes
-                        .map(|bytes| &scratch.values[found.start..found.start + bytes]);
-                    f(turn * GATHERED_MAX + found.key as usize, value);
-                }
-                scratch.values.clear();
-            }
-            assert_eq!(shown, keys.len(), "each key is shown once");
-        }
-        Ok(())
+        gather(self.db.engine(), &self.state, None, keys, &mut f)
     }
+}
+
+impl Snapshot {
+    /// Returns the values that `keys` of `table` have at this moment, in their order. Pages that
+    /// are not in memory are read at the same time.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`].
+    pub fn get_many(&self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        let keep = |at: usize, value: Option<&[u8]>| values[at] = value.map(<[u8]>::to_vec);
+        self.get_many_with(table, keys, keep)?;
+        Ok(values)
+    }
+
+    /// Calls `f` once for each key, in any order, with the key's position in `keys` and a copy of
+    /// its value if it exists at this moment. Otherwise as [`Snapshot::get_many`]. `f` may call the
+    /// store.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`]; `f` may have been called for some keys then.
+    pub fn get_many_with(
+        &self,
+        table: &Table,
+        keys: &[&[u8]],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let engine = self.engine_of(table)?;
+        let mut is_shown = vec![false; keys.len()];
+        if let Some(young) = self.young() {
+            let show = &mut |at: usize, value: Option<&[u8]>| {
+                is_shown[at] = true;
+                f(at, value);
+            };
+            let then = Some(young.registration());
+            let gathered = gather(engine, &table.state, then, keys, show);
+            if gathered.is_ok() || !young.registration().is_ended() {
+                return gathered;
+            }
+            // It may have been settled meanwhile.
+        }
+        let settled = self.settled().ok_or(Error::SnapshotEnded)?;
+        let left = keys.iter().copied().enumerate();
+        let left: Vec<_> = left.filter(|(at, _)| !is_shown[*at]).collect();
+        let together = |store: &Store, pages: &[PageId]| engine.fetch_many_of(store, pages);
+        settled.get_many(&together, self.tree_of(table)?, &left, |at, value| {
+            engine.count_get();
+            f(at, value);
+        })
+    }
+}
+
+/// Calls `f` once for each key, with its position and its value: see [`Table::get_many_with`].
+fn gather(
+    engine: &Engine,
+    table: &TableState,
+    then: Option<&Registration>,
+    keys: &[&[u8]],
+    f: &mut impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    let mut own = OwnScratch::take();
+    for (turn, keys) in keys.chunks(GATHERED_MAX).enumerate() {
+        let scratch = own.get();
+        scratch.begin(keys.len());
+        let mut shown = 0;
+        while !scratch.is_done() {
+            let mut gathering = Gathering {
+                engine,
+                table,
+                then,
+                keys,
+                scratch: &mut *scratch,
+                fetcher: None,
+                has_channels: true,
+                gets: 0,
+            };
+            gathering.run()?;
+            drop(gathering);
+            engine.pay(std::mem::take(&mut scratch.debt))?;
+            shown += scratch.found.len();
+            for found in scratch.found.drain(..) {
+                let value = found
+                    .bytes
+                    .map(|bytes| &scratch.values[found.start..found.start + bytes]);
+                f(turn * GATHERED_MAX + found.key as usize, value);
+            }
+            scratch.values.clear();
+        }
+        assert_eq!(shown, keys.len(), "each key is shown once");
+    }
+    Ok(())
 }

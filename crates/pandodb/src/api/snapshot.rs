@@ -9,7 +9,7 @@ use pando_versions::Registration;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
-use crate::engine::Engine;
+use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::kept::cuts::YoungList;
 use crate::kept::settled::Settled;
@@ -286,6 +286,14 @@ impl Snapshot {
         }
     }
 
+    /// What it reads in memory, unless it was settled from its beginning.
+    pub(crate) fn young(&self) -> Option<&Young> {
+        match &self.open.moment {
+            Moment::Young(young, _) => Some(young),
+            Moment::Settled(_) => None,
+        }
+    }
+
     /// What it reads on disk, if it is settled. A read in memory that finds the snapshot ended asks
     /// this, and begins again if there is something.
     pub(crate) fn settled(&self) -> Option<Arc<Settled>> {
@@ -336,7 +344,7 @@ impl Snapshot {
     }
 
     /// Returns the engine of `table`, which is that of the snapshot.
-    fn engine_of<'t>(&self, table: &'t Table) -> Result<&'t Engine> {
+    pub(crate) fn engine_of<'t>(&self, table: &'t Table) -> Result<&'t Shared> {
         let engine = table.db.engine();
         match Arc::ptr_eq(engine, self.db().engine()) {
             true => Ok(engine),
@@ -353,7 +361,7 @@ impl Snapshot {
     /// [`Error::OtherStore`]; [`Error::CorruptPage`] for a damaged page.
     pub fn get_into(&self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let engine = self.engine_of(table)?;
-        if let Moment::Young(young, _) = &self.open.moment {
+        if let Some(young) = self.young() {
             let registration = young.registration();
             if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
                 return Ok(found);

@@ -1,19 +1,69 @@
 //! The pages of a kept checkpoint in memory: a small pool of their own, whose page table is filled
 //! from the checkpoint's mapping as pages are asked for.
 
-use pando_device::{AnyDevice, AnyFile};
+use std::ops::Bound;
+
+use pando_device::{AnyDevice, AnyFile, IoBuf};
 use pando_format::cast::usize_of;
 use pando_format::chunks::BlobRef;
 use pando_format::{Compression, PageId};
 use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_tree::{Ahead, Direction, LeafCopy, Tree};
 
 use crate::error::Result;
 use crate::kept::mapping::KeptMapping;
 use crate::options::Budget;
 use crate::pages::layout::{Layout, pool_of, space_keeper};
 use crate::pages::store::Store;
+
+/// Of how many frames one may be claimed by the reads of one call.
+const TOGETHER_SHARE: usize = 4;
+/// Number of leaves that a scan has read ahead first.
+const WINDOW_MIN: usize = 2;
+/// Most leaves that a scan has read ahead.
+const WINDOW_MAX: usize = 32;
+/// Levels of a tree, with some to spare.
+const LEVELS_MAX: usize = 12;
+
+/// Reads pages of a store at the same time, as far as there is room, and blocks for it.
+pub(crate) type ReadTogether<'a> = &'a dyn Fn(&Store, &[PageId]) -> Result<()>;
+
+/// Where a scan of a kept checkpoint continues, and where it ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptPosition<'a> {
+    pub(crate) from: Bound<&'a [u8]>,
+    pub(crate) until: Bound<&'a [u8]>,
+    pub(crate) direction: Direction,
+}
+
+/// The read-ahead of one end of an iterator over a kept checkpoint. A scan that misses its second
+/// leaf reads the next two with it, and at each further miss twice as many.
+#[derive(Debug, Default)]
+pub(crate) struct KeptAhead {
+    /// Number of leaves that were read ahead last.
+    window: usize,
+    /// The scan has used the previous leaf, too.
+    is_under_way: bool,
+}
+
+impl KeptAhead {
+    /// A page is missing. Returns how many leaves to read together with it, at most `most`.
+    fn missed(&mut self, most: usize) -> usize {
+        if !std::mem::take(&mut self.is_under_way) {
+            // The next page on the way to the same leaf.
+            return 0;
+        }
+        self.window = (self.window * 2).clamp(WINDOW_MIN, WINDOW_MAX).min(most);
+        self.window
+    }
+
+    /// A leaf was copied.
+    fn loaded(&mut self) {
+        self.is_under_way = true;
+    }
+}
 
 /// What the pages of a kept checkpoint are read from, and how much memory they may take.
 #[derive(Debug)]
@@ -77,7 +127,17 @@ impl CutPages {
     /// [`Error::CorruptPage`] or [`Error::Corrupt`] for damage.
     pub(crate) fn drive<T>(
         &self,
+        step: impl FnMut(&Store) -> std::result::Result<T, Restart>,
+    ) -> Result<T> {
+        self.drive_with(step, |_| Ok(()))
+    }
+
+    /// As [`CutPages::drive`]; each time a page is not in memory, `missed` is called with it before
+    /// it is read.
+    fn drive_with<T>(
+        &self,
         mut step: impl FnMut(&Store) -> std::result::Result<T, Restart>,
+        mut missed: impl FnMut(PageId) -> Result<()>,
     ) -> Result<T> {
         let (mut turns, mut last) = (0, None);
         loop {
@@ -87,9 +147,118 @@ impl CutPages {
                 Err(Restart::Damaged(page, _)) if last != Some(page) && self.place(page)? => {
                     last = Some(page);
                 }
-                Err(restart) => self.store.serve(restart, &mut turns)?,
+                Err(restart) => {
+                    if let Restart::Fault(page) = restart {
+                        missed(page)?;
+                    }
+                    self.store.serve(restart, &mut turns)?;
+                }
             }
         }
+    }
+
+    /// Copies the leaf of `tree` where a scan continues at `from`, and has the next leaves read
+    /// together with it once the scan goes on and on. Blocks.
+    ///
+    /// # Errors
+    /// As [`CutPages::drive`].
+    pub(crate) fn scan_leaf(
+        &self,
+        together: ReadTogether<'_>,
+        tree: Tree,
+        at: KeptPosition<'_>,
+        leaf: &mut LeafCopy,
+        ahead: &mut KeptAhead,
+    ) -> Result<()> {
+        let KeptPosition {
+            from,
+            until,
+            direction,
+        } = at;
+        self.drive_with(
+            |store| tree.try_scan_leaf(&store.pool, from, direction, leaf),
+            |page| {
+                let most = ahead.missed(self.together_max() - 1);
+                if most == 0 {
+                    return Ok(());
+                }
+                let next = Ahead {
+                    from,
+                    until,
+                    direction,
+                    skip: 0,
+                    most,
+                };
+                let mut pages = vec![page];
+                let pool = &self.store.pool;
+                // A parent that is missing as well ends the look: the scan itself will read it.
+                let listed = tree.try_list_ahead(pool, next, |page| pages.push(page));
+                match listed {
+                    Ok(_) => self.fetch(together, &pages),
+                    Err(_) => Ok(()),
+                }
+            },
+        )?;
+        ahead.loaded();
+        Ok(())
+    }
+
+    /// Reads the leaves of `keys` of `tree` that are not in memory, level by level, all of a level
+    /// at the same time. Some may be missing all the same. Blocks.
+    ///
+    /// # Errors
+    /// As [`CutPages::drive`].
+    pub(crate) fn fetch_leaves(
+        &self,
+        together: ReadTogether<'_>,
+        tree: Tree,
+        keys: &[&[u8]],
+    ) -> Result<()> {
+        let mut pages = Vec::new();
+        for _ in 0..LEVELS_MAX {
+            pages.clear();
+            for key in keys {
+                let looked = tree.try_contains(&self.store.pool, key);
+                if let Err(Restart::Fault(page) | Restart::Damaged(page, _)) = looked {
+                    pages.push(page);
+                }
+            }
+            pages.sort_unstable();
+            pages.dedup();
+            if pages.is_empty() {
+                break;
+            }
+            self.fetch(together, &pages)?;
+        }
+        Ok(())
+    }
+
+    /// Most pages that are read at the same time: others may use the pool, too.
+    pub(crate) fn together_max(&self) -> usize {
+        self.store.pool.frames() / TOGETHER_SHARE
+    }
+
+    /// Reads `pages` at the same time, as far as there is room. Blocks.
+    fn fetch(&self, together: ReadTogether<'_>, pages: &[PageId]) -> Result<()> {
+        let pages = &pages[..pages.len().min(self.together_max())];
+        for page in pages {
+            self.place(*page)?;
+        }
+        together(&self.store, pages)
+    }
+
+    /// Reads chunk `index` of `blob` and checks it; then `buffer` holds its bytes. Blocks.
+    ///
+    /// # Errors
+    /// As [`CutPages::drive`].
+    pub(crate) fn read_chunk(
+        &self,
+        blob: &BlobRef,
+        index: usize,
+        buffer: &mut IoBuf,
+    ) -> Result<()> {
+        self.place(blob.chunks[index].page)?;
+        self.store.read_chunk(blob, index, buffer)
     }
 
     /// Replaces `out` by the value that `blob` describes. Blocks.

@@ -6,15 +6,54 @@
 
 use std::ops::Bound;
 
+use pando_device::IoBuf;
 use pando_format::Lsn;
 use pando_format::chunks::BlobRef;
-use pando_tree::{Direction, LeafCopy, Tree, ValueReader};
+use pando_tree::{LeafCopy, Tree, ValueReader};
 use pando_versions::{BeforeImage, VersionRange};
 
 use crate::changes::blobs::decode_blob_ref;
 use crate::error::{Error, Result};
 use crate::kept::cut::KeptHandle;
-use crate::kept::pages::CutPages;
+use crate::kept::pages::{CutPages, KeptAhead, KeptPosition, ReadTogether};
+use crate::kept::run::Run;
+
+/// Most keys that are read at the same time.
+const GROUP_MAX: usize = 32;
+
+/// What a key was found to have.
+enum KeptValue {
+    Nothing,
+    Copied,
+    Chunks(BlobRef),
+}
+
+/// What a key was found to have, for somebody who reads chunks later.
+#[derive(Debug)]
+pub(crate) enum KeptFound {
+    Nothing,
+    /// The value was copied.
+    Copied,
+    Chunks(KeptBlob),
+}
+
+/// A value in chunks of a kept checkpoint, which it keeps.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptBlob {
+    pub(crate) blob: BlobRef,
+    cut: KeptHandle,
+}
+
+impl KeptBlob {
+    /// Reads chunk `index` and checks it; then `buffer` holds its bytes. Blocks.
+    ///
+    /// # Errors
+    /// As [`Settled::get`].
+    pub(crate) fn read_chunk(&self, index: usize, buffer: &mut IoBuf) -> Result<()> {
+        let Self { blob, cut } = self;
+        cut.read(cut.lsn(), |pages, _| pages.read_chunk(blob, index, buffer))
+    }
+}
 
 /// The state at one LSN, on disk.
 #[derive(Debug)]
@@ -65,36 +104,106 @@ impl Settled {
     /// [`Error::SnapshotEnded`]; [`Error::CorruptPage`], [`Error::Corrupt`] for damage.
     pub(crate) fn get(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         self.cut.read(self.lsn, |pages, run| {
-            let mut reader = ValueReader::default();
-            let lookup = pages.drive(|store| tree.try_get(&store.pool, key, &mut reader, out))?;
-            let mut record = Vec::new();
-            if lookup.lsn_max > self.lsn
-                && let Some(run) = run
-                && run.find(tree.id, key, &mut record)?
-            {
-                return replaced(pages, tree, &record, out);
-            }
-            if lookup.found && lookup.chunked {
-                pages.read_blob(&decode_blob_ref(out)?, out)?;
-            }
-            Ok(lookup.found)
+            Ok(match self.find(pages, run, (tree, key), out)? {
+                KeptValue::Nothing => {
+                    out.clear();
+                    false
+                }
+                KeptValue::Copied => true,
+                KeptValue::Chunks(blob) => {
+                    pages.read_blob(&blob, out)?;
+                    true
+                }
+            })
         })
     }
 
-    /// Copies the leaf of `tree` where a scan continues at `from`. Returns whether some of its keys
-    /// may have had something else at the LSN: see [`Settled::collect`]. Blocks.
+    /// As [`Settled::get`], without the chunks of a value that lies in chunks.
+    ///
+    /// # Errors
+    /// As [`Settled::get`].
+    pub(crate) fn open(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<KeptFound> {
+        let found = self.cut.read(self.lsn, |pages, run| {
+            self.find(pages, run, (tree, key), out)
+        })?;
+        Ok(match found {
+            KeptValue::Nothing => KeptFound::Nothing,
+            KeptValue::Copied => KeptFound::Copied,
+            KeptValue::Chunks(blob) => KeptFound::Chunks(KeptBlob {
+                blob,
+                cut: self.cut.clone(),
+            }),
+        })
+    }
+
+    /// Finds the value of a key. `out` has it if it is copied.
+    fn find(
+        &self,
+        pages: &CutPages,
+        run: Option<&Run>,
+        (tree, key): (Tree, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Result<KeptValue> {
+        let mut reader = ValueReader::default();
+        let lookup = pages.drive(|store| tree.try_get(&store.pool, key, &mut reader, out))?;
+        let mut record = Vec::new();
+        if lookup.lsn_max > self.lsn
+            && let Some(run) = run
+            && run.find(tree.id, key, &mut record)?
+        {
+            return replaced(pages, tree, &record, out);
+        }
+        Ok(match lookup.found {
+            false => KeptValue::Nothing,
+            true if lookup.chunked => KeptValue::Chunks(decode_blob_ref(out)?),
+            true => KeptValue::Copied,
+        })
+    }
+
+    /// Calls `each` once for each of the keys, with its value if it has one, and with the same
+    /// number. Pages that are not in memory are read at the same time. Blocks.
+    ///
+    /// # Errors
+    /// As [`Settled::get`]; `each` may have been called for some keys then.
+    pub(crate) fn get_many(
+        &self,
+        together: ReadTogether<'_>,
+        tree: Tree,
+        keys: &[(usize, &[u8])],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut value = Vec::new();
+        let together_max = self
+            .cut
+            .read(self.lsn, |pages, _| Ok(pages.together_max()))?;
+        for group in keys.chunks(together_max.clamp(1, GROUP_MAX)) {
+            let texts: Vec<&[u8]> = group.iter().map(|(_, key)| *key).collect();
+            self.cut.read(self.lsn, |pages, _| {
+                pages.fetch_leaves(together, tree, &texts)
+            })?;
+            for (number, key) in group {
+                let found = self.get(tree, key, &mut value)?;
+                each(*number, found.then_some(&value[..]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the leaf of `tree` where a scan continues. Returns whether some of its keys may have
+    /// had something else at the LSN: see [`Settled::collect`]. Blocks.
     ///
     /// # Errors
     /// As [`Settled::get`].
     pub(crate) fn scan_leaf(
         &self,
+        together: ReadTogether<'_>,
         tree: Tree,
-        from: Bound<&[u8]>,
-        direction: Direction,
+        at: KeptPosition<'_>,
         leaf: &mut LeafCopy,
+        ahead: &mut KeptAhead,
     ) -> Result<bool> {
         self.cut.read(self.lsn, |pages, run| {
-            pages.drive(|store| tree.try_scan_leaf(&store.pool, from, direction, leaf))?;
+            pages.scan_leaf(together, tree, at, leaf, ahead)?;
             Ok(run.is_some() && leaf.lsn_max() > self.lsn)
         })
     }
@@ -120,33 +229,31 @@ impl Settled {
     }
 }
 
-/// Reads into `out` the value that `record` says a key of `tree` had. Returns false for none.
-fn replaced(pages: &CutPages, tree: Tree, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+/// Returns what `record` says a key of `tree` had; `out` has it if it is copied.
+fn replaced(pages: &CutPages, tree: Tree, record: &[u8], out: &mut Vec<u8>) -> Result<KeptValue> {
     out.clear();
     let overflow = |header: &[u8], out: &mut Vec<u8>| {
         let mut reader = ValueReader::default();
         pages.drive(|store| tree.try_get_kept(&store.pool, header, &mut reader, out))
     };
-    let blob: BlobRef = match BeforeImage::of_record(record) {
-        Some(BeforeImage::Absent) => return Ok(false),
+    Ok(match BeforeImage::of_record(record) {
+        Some(BeforeImage::Absent) => KeptValue::Nothing,
         Some(BeforeImage::Bytes(bytes)) => {
             bytes.clone_into(out);
-            return Ok(true);
+            KeptValue::Copied
         }
         Some(BeforeImage::Overflow(header)) => {
             overflow(header, out)?;
-            return Ok(true);
+            KeptValue::Copied
         }
-        Some(BeforeImage::Chunks(bytes)) => decode_blob_ref(bytes)?,
+        Some(BeforeImage::Chunks(bytes)) => KeptValue::Chunks(decode_blob_ref(bytes)?),
         Some(BeforeImage::ChunksInOverflow(header)) => {
             overflow(header, out)?;
-            decode_blob_ref(out)?
+            KeptValue::Chunks(decode_blob_ref(out)?)
         }
         None => {
             let what = "a record of no known kind";
             return Err(Error::corrupt("what a snapshot still reads", what));
         }
-    };
-    pages.read_blob(&blob, out)?;
-    Ok(true)
+    })
 }

@@ -91,7 +91,12 @@ impl ReadAhead {
         };
         self.pages.clear();
         // A parent that is missing as well ends the look: the scan itself will read it.
-        let looked = tree.try_list_ahead(&engine.store.pool, ahead, &mut self.pages);
+        let pool = &engine.store.pool;
+        let looked = tree.try_list_ahead(pool, ahead, |page| {
+            if pool.is_on_disk(page) {
+                self.pages.push(page);
+            }
+        });
         let looked = looked.unwrap_or(0);
         if self.pages.is_empty() {
             // All are in memory; or, if it looked at none, this is the end of the parent, and

@@ -10,7 +10,7 @@ use pando_format::chunks::BlobRef;
 use pando_format::{Lsn, TreeId};
 use pando_pool::Restart;
 use pando_stats::Ticker;
-use pando_tree::{Lookup, Tree, ValueReader};
+use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
 use pando_versions::{BeforeImage, Found, Registration, VersionScratch};
 
 use crate::changes::blobs::decode_blob_ref;
@@ -42,6 +42,13 @@ pub(crate) struct ReadAt {
     /// Reads a value that only a version names. Its pages are kept for the snapshot, and what was
     /// copied of them counts for no other one.
     kept: Option<ValueReader>,
+}
+
+impl ReadAt {
+    /// Prepares it for another snapshot.
+    pub(crate) fn forget_kept(&mut self) {
+        self.kept = None;
+    }
 }
 
 /// What a version says of a value that it does not have itself.
@@ -87,6 +94,42 @@ impl Engine {
         }
         self.store.statistics.tick(Ticker::Gets, 1);
         Some(lookup.found)
+    }
+
+    /// As [`Engine::look_up_group`], of the tree that the table had at `snapshot`. What is copied
+    /// counts if [`Engine::check_copied_at`] says so.
+    pub(crate) fn look_up_group_at(
+        &self,
+        snapshot: &Registration,
+        table: &TableState,
+        keys: &[&[u8]],
+        values: &mut Vec<u8>,
+    ) -> Step<(TreeId, [Fate; GROUP_MAX])> {
+        let Some(tree) = self.store.tables.tree_at(table, snapshot.lsn()) else {
+            let missing = match snapshot.is_ended() {
+                true => Error::SnapshotEnded.into(),
+                false => no_such_table(table),
+            };
+            return Err(missing);
+        };
+        let fates = tree.get_group(&self.store.pool, keys, values);
+        unless_ended(snapshot, Ok((tree.id, fates)))
+    }
+
+    /// Returns the debt of the value of `key` that was copied from its leaf; None if it is not what
+    /// `snapshot` sees.
+    pub(crate) fn check_copied_at(
+        &self,
+        snapshot: &Registration,
+        (tree, key): (TreeId, &[u8]),
+        lookup: &Lookup,
+    ) -> Step<Option<Debt>> {
+        let lsn = snapshot.lsn();
+        let debt = self
+            .is_as_of(lsn, tree, key, lookup)
+            .then(|| self.debt_at(lsn, tree, key, lookup));
+        // After the stamp was read.
+        unless_ended(snapshot, Ok(debt))
     }
 
     /// Returns the debt of a value at `lsn`: that of the leaf, but not beyond the snapshot.
@@ -220,7 +263,7 @@ impl Engine {
         work: &mut ReadAt,
         out: &mut Vec<u8>,
     ) -> Result<FoundAt> {
-        work.kept = None;
+        work.forget_kept();
         let mut missed = false;
         let (found, debt) = self.block(|blocked| {
             let read = self.try_read_at(snapshot, table, key, work, out);

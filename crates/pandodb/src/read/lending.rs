@@ -49,6 +49,11 @@ impl Engine {
     /// # Errors
     /// That of the first read that failed.
     pub(crate) fn fetch_many(&self, pages: &[PageId]) -> Result<()> {
+        self.fetch_many_of(&self.store, pages)
+    }
+
+    /// As [`Engine::fetch_many`], for pages of `store`, which is on the device of this one.
+    pub(crate) fn fetch_many_of(&self, store: &Store, pages: &[PageId]) -> Result<()> {
         let Ok(mut fetcher) = self.borrow_fetcher() else {
             return Ok(());
         };
@@ -57,7 +62,7 @@ impl Engine {
             if fetcher.room() == 0 {
                 break;
             }
-            match fetcher.start(&self.store, *page) {
+            match fetcher.start(store, *page) {
                 Ok(Started::Refused(_)) => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -66,7 +71,8 @@ impl Engine {
                 }
             }
         }
-        fetcher.drain(&self.store, |_, _, result| {
+        // Before the fetcher goes back: its other reads are of another store.
+        fetcher.drain(store, |_, _, result| {
             if failed.is_ok() {
                 failed = result;
             }

@@ -423,7 +423,7 @@ impl ValueStream {
         }
         let (Some(blob), Some(registration)) = (self.blob_ref(), self.registration()) else {
             return Err(Error::InvalidValue {
-                what: "it is no large value".into(),
+                what: "it is no large value, or one of a settled snapshot".into(),
             });
         };
         let mut staged = StagedBlob::new(&self.engine().store.space, blob.shape);

@@ -121,6 +121,25 @@ impl Engine {
         Ok((found, debt))
     }
 
+    /// Opens the value that `key` has at `snapshot`, and pays its debt. Blocks.
+    pub(crate) fn look_then(
+        &self,
+        snapshot: &pando_versions::Registration,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Found> {
+        let mut work = ReadAt::default();
+        let (found, debt) = self.block(|blocked| {
+            let found = self.try_look_then(snapshot, table, key, &mut work, out);
+            blocked.wanted.append(&mut work.reader.wanted);
+            found
+        })?;
+        self.count_get();
+        self.pay(debt)?;
+        Ok(found)
+    }
+
     /// Opens the value of `key`, and pays its debt, so that it may be shown. Blocks.
     pub(crate) fn look(&self, table: &TableState, key: &[u8], out: &mut Vec<u8>) -> Result<Found> {
         let mut reader = ValueReader::new();

@@ -7,6 +7,7 @@ use pando_sync::Arc;
 use crate::blobs::readers::Registration;
 use crate::blobs::staged::StagedBlob;
 use crate::error::Result;
+use crate::kept::settled::KeptBlob;
 use crate::pages::store::Store;
 
 /// Where a value that is being changed takes its unchanged bytes from, its head excluded.
@@ -21,6 +22,8 @@ pub(crate) enum OldBytes {
         Arc<StagedBlob>,
         #[expect(dead_code, reason = "it keeps the chunks")] Registration,
     ),
+    /// A value of a kept checkpoint: all of its chunks have to be copied.
+    Kept(KeptBlob),
 }
 
 impl OldBytes {
@@ -30,16 +33,16 @@ impl OldBytes {
             Self::Value(value) => value.len() as u64,
             Self::Chunks(blob, _) => blob.shape.bytes,
             Self::Handed(staged, _) => staged.shape.bytes,
+            Self::Kept(kept) => kept.blob.shape.bytes,
         }
     }
 
     /// Returns true if chunk `index` of a value of `shape` can stay as it is.
     pub(crate) fn has_chunk(&self, shape: ChunkShape, index: usize) -> bool {
         let old = match self {
-            Self::Value(_) => return false,
             Self::Chunks(blob, _) => blob.shape,
             Self::Handed(staged, _) if staged.kept_at(index).is_some() => staged.shape,
-            Self::Handed(..) => return false,
+            Self::Value(_) | Self::Handed(..) | Self::Kept(_) => return false,
         };
         old.chunk_bytes == shape.chunk_bytes && old.bytes_of(index) == shape.bytes_of(index)
     }
@@ -52,7 +55,7 @@ impl OldBytes {
                 let chunk = staged.kept_at(index).expect("it can stay");
                 (chunk, staged.base().expect("something keeps what stays"))
             }
-            Self::Value(_) => unreachable!("a value in pages has no chunk that could stay"),
+            Self::Value(_) | Self::Kept(_) => unreachable!("it has no chunk that could stay"),
         }
     }
 
@@ -62,6 +65,7 @@ impl OldBytes {
             Self::Value(_) => None,
             Self::Chunks(blob, _) => Some(blob.shape.chunk_bytes),
             Self::Handed(staged, _) => Some(staged.shape.chunk_bytes),
+            Self::Kept(kept) => Some(kept.blob.shape.chunk_bytes),
         }
     }
 
@@ -75,10 +79,11 @@ impl OldBytes {
                 out[..count].copy_from_slice(&from[..count]);
                 out[count..].fill(0);
             }
-            Self::Chunks(..) | Self::Handed(..) => {
+            Self::Chunks(..) | Self::Handed(..) | Self::Kept(_) => {
                 let shape = match self {
                     Self::Chunks(blob, _) => blob.shape,
                     Self::Handed(staged, _) => staged.shape,
+                    Self::Kept(kept) => kept.blob.shape,
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 };
                 let chunk_bytes = u64::from(shape.chunk_bytes);
@@ -91,6 +96,7 @@ impl OldBytes {
                 match self {
                     Self::Chunks(blob, _) => store.read_chunk(blob, index, &mut buffer)?,
                     Self::Handed(staged, _) => store.read_part(staged, index, &mut buffer)?,
+                    Self::Kept(kept) => kept.read_chunk(index, &mut buffer)?,
                     Self::Value(_) => unreachable!("it lies in chunks"),
                 }
                 let from = buffer

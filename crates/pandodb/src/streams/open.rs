@@ -1,11 +1,27 @@
 //! Opens values of any length, and begins long ones.
 
 use crate::api::db::Db;
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
-use crate::error::Result;
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::kept::settled::KeptFound;
 use crate::streams::look::Found;
 use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
+use crate::transaction::handle::Transaction;
+use crate::writes::set::Own;
+
+impl ValueStream {
+    /// Makes a stream of what a key was found to have; `value` was copied, if it is in pages.
+    fn of_found(engine: &Shared, found: Found, value: Vec<u8>) -> Option<Self> {
+        match found {
+            Found::Nothing => None,
+            Found::Value => Some(Self::of_value(engine, value)),
+            Found::Chunks(blob, registration) => Some(Self::of_chunks(engine, blob, registration)),
+        }
+    }
+}
 
 impl Table {
     /// Opens the value of `key`, if it exists, for reading it piece by piece. The reader sees the
@@ -16,13 +32,8 @@ impl Table {
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<ValueStream>> {
         let engine = self.db.engine();
         let mut value = Vec::new();
-        Ok(match engine.look(&self.state, key, &mut value)? {
-            Found::Nothing => None,
-            Found::Value => Some(ValueStream::of_value(engine, value)),
-            Found::Chunks(blob, registration) => {
-                Some(ValueStream::of_chunks(engine, blob, registration))
-            }
-        })
+        let found = engine.look(&self.state, key, &mut value)?;
+        Ok(ValueStream::of_found(engine, found, value))
     }
 
     /// Copies bytes of the value of `key` from `offset` on into `buffer`. Returns how many there
@@ -44,6 +55,62 @@ impl Table {
     /// As [`Table::get_into`].
     pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
         Ok(self.get_reader(key)?.map(|stream| stream.len()))
+    }
+}
+
+impl Snapshot {
+    /// Opens the value that `key` of `table` has at this moment, for reading it piece by piece.
+    /// Blocks. The reader needs the snapshot no longer.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get_into`].
+    pub fn get_reader(&self, table: &Table, key: &[u8]) -> Result<Option<ValueStream>> {
+        let engine = self.engine_of(table)?;
+        let mut value = Vec::new();
+        if let Some(young) = self.young() {
+            let found = engine.look_then(young.registration(), &table.state, key, &mut value);
+            match found {
+                // It may have been settled meanwhile.
+                Err(Error::SnapshotEnded) => {}
+                found => return Ok(ValueStream::of_found(engine, found?, value)),
+            }
+        }
+        let settled = self.settled().ok_or(Error::SnapshotEnded)?;
+        let found = settled.open(self.tree_of(table)?, key, &mut value)?;
+        engine.count_get();
+        Ok(match found {
+            KeptFound::Nothing => None,
+            KeptFound::Copied => Some(ValueStream::of_value(engine, value)),
+            KeptFound::Chunks(kept) => Some(ValueStream::of_kept(engine, kept)),
+        })
+    }
+}
+
+impl Transaction {
+    /// Opens the value of `key` of `table` as the transaction sees it, for reading it piece by
+    /// piece. Blocks. The reader needs the transaction no longer.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_into`].
+    pub fn get_reader(&mut self, table: &Table, key: &[u8]) -> Result<Option<ValueStream>> {
+        self.check_store(table)?;
+        self.check_usable()?;
+        let engine = table.db.engine();
+        let index = self.set.table(&table.state);
+        match self.set.own(index, key) {
+            Own::Value(value) => return Ok(Some(ValueStream::of_value(engine, value.to_vec()))),
+            Own::Large(value) => return Ok(Some(ValueStream::of_handed(engine, value))),
+            Own::Gone => return Ok(None),
+            Own::Unknown => {}
+        }
+        self.take_snapshot()?;
+        let Some(snapshot) = &self.snapshot else {
+            return table.get_reader(key);
+        };
+        let found = snapshot.get_reader(table, key);
+        let found = found.map_err(|error| self.unless_made_since(table, error))?;
+        self.note_read(table, key)?;
+        Ok(found)
     }
 }
 

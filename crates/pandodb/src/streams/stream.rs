@@ -14,6 +14,7 @@ use crate::blobs::staged::StagedBlob;
 use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::Result;
+use crate::kept::settled::KeptBlob;
 use crate::pages::store::Store;
 use crate::streams::old_bytes::OldBytes;
 
@@ -23,7 +24,8 @@ const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
 
 /// A value as it was when it was opened, whatever happens to its key since: see
 /// [`crate::Table::get_reader`]. Its chunks stay on disk as long as this lives; it also keeps the
-/// files of a closed store open.
+/// files of a closed store open. Only a large value that was opened at a settled snapshot may be
+/// lost: with [`crate::Error::SnapshotEnded`], when the disk is full or the store is closed.
 #[derive(Debug)]
 pub struct ValueStream {
     engine: Shared,
@@ -56,6 +58,8 @@ enum ChunkSource {
     /// the extents: they are neither freed nor moved as long as this lives. Chunks that it keeps of
     /// another value are kept by the staged blob.
     Handed(Arc<StagedBlob>, Registration),
+    /// In a checkpoint that is kept for a settled snapshot.
+    Kept(KeptBlob),
 }
 
 impl ChunkSource {
@@ -63,6 +67,7 @@ impl ChunkSource {
         match self {
             Self::Stored(blob, _) => blob.shape,
             Self::Handed(staged, _) => staged.shape,
+            Self::Kept(kept) => kept.blob.shape,
         }
     }
 
@@ -71,6 +76,7 @@ impl ChunkSource {
         match self {
             Self::Stored(blob, _) => store.read_chunk(blob, index, buffer),
             Self::Handed(staged, _) => store.read_part(staged, index, buffer),
+            Self::Kept(kept) => kept.read_chunk(index, buffer),
         }
     }
 }
@@ -94,6 +100,12 @@ impl ValueStream {
     ) -> Self {
         let head = std::mem::take(&mut blob.head);
         Self::of_source(engine, head, ChunkSource::Stored(blob, registration))
+    }
+
+    /// Makes a stream of a value that a kept checkpoint has.
+    pub(crate) fn of_kept(engine: &Shared, mut kept: KeptBlob) -> Self {
+        let head = std::mem::take(&mut kept.blob.head);
+        Self::of_source(engine, head, ChunkSource::Kept(kept))
     }
 
     /// Makes a stream of a value that was handed over and is not put yet. Whoever replaces that
@@ -131,12 +143,19 @@ impl ValueStream {
                 let source = ChunkSource::Handed(staged.clone(), registration.again());
                 Self::of_source(&self.engine, self.head.clone(), source)
             }
+            Some(ChunkSource::Kept(kept)) => {
+                let source = ChunkSource::Kept(kept.clone());
+                Self::of_source(&self.engine, self.head.clone(), source)
+            }
         }
     }
 
     /// Bytes of memory that it takes while no chunk of it is loaded.
     pub fn idle_bytes(&self) -> usize {
-        let blob = self.blob_ref().map_or(0, |blob| blob.chunks.len());
+        let blob = match self.chunks.as_ref().map(|chunks| &chunks.source) {
+            Some(ChunkSource::Kept(kept)) => kept.blob.chunks.len(),
+            _ => self.blob_ref().map_or(0, |blob| blob.chunks.len()),
+        };
         let chunks = self.chunks.as_ref().map_or(0, |_| size_of::<ChunkCursor>());
         size_of::<Self>() + self.head.len() + chunks + blob * CHUNK_BYTES
     }
@@ -190,7 +209,7 @@ impl ValueStream {
             Some(ChunkSource::Stored(_, registration) | ChunkSource::Handed(_, registration)) => {
                 Some(registration)
             }
-            None => None,
+            Some(ChunkSource::Kept(_)) | None => None,
         }
     }
 
@@ -227,6 +246,7 @@ impl ValueStream {
             Some(ChunkSource::Handed(staged, registration)) => {
                 OldBytes::Handed(staged, registration)
             }
+            Some(ChunkSource::Kept(kept)) => OldBytes::Kept(kept),
             None => OldBytes::Value(self.head),
         }
     }

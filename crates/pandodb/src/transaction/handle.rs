@@ -211,10 +211,7 @@ impl Transaction {
         let found = snapshot
             .get_into(table, key, out)
             .map_err(|error| self.unless_made_since(table, error))?;
-        if self.remembers_reads() {
-            let tree = snapshot.tree_of(table)?;
-            self.reads.add_key((&table.state, tree), key);
-        }
+        self.note_read(table, key)?;
         Ok(found)
     }
 
@@ -233,6 +230,42 @@ impl Transaction {
     /// As [`Transaction::get_into`].
     pub fn contains(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
         self.get_into(table, key, &mut Vec::new())
+    }
+
+    /// Returns the values of `keys` of `table`, in their order. Pages that are not in memory are
+    /// read at the same time.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_into`].
+    pub fn get_many(&mut self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        let mut value = Vec::new();
+        let mut others = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            match self.get_own(table, key, &mut value)? {
+                Some(found) => values[at] = found.then(|| value.clone()),
+                None => others.push(at),
+            }
+        }
+        if others.is_empty() {
+            return Ok(values);
+        }
+        self.take_snapshot()?;
+        let left: Vec<&[u8]> = others.iter().map(|at| keys[*at]).collect();
+        let keep = |at: usize, value: Option<&[u8]>| {
+            values[others[at]] = value.map(<[u8]>::to_vec);
+        };
+        let Some(snapshot) = &self.snapshot else {
+            table.get_many_with(&left, keep)?;
+            return Ok(values);
+        };
+        snapshot
+            .get_many_with(table, &left, keep)
+            .map_err(|error| self.unless_made_since(table, error))?;
+        for key in left {
+            self.note_read(table, key)?;
+        }
+        Ok(values)
     }
 
     /// Sets `key` of `table` to `value`.

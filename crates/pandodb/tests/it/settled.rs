@@ -7,11 +7,12 @@ use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, Device};
+use pandodb::statistics::{Measure, Ticker};
 use pandodb::{Builder, Db, Error, Snapshot, Table, VerifyReport};
 
 use crate::fixture::{NONE, fill, open_on, scattered_key, text_key, wait_for_garbage};
 use crate::futures::block_on;
-use crate::snapshots::{Model, State, Stop};
+use crate::snapshots::{Model, State, Stop, read_all};
 
 fn verify(device: &FaultyDevice) {
     let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
@@ -315,6 +316,87 @@ fn value_of(number: u32, round: u32) -> Vec<u8> {
     value
 }
 
+/// A reader of a large value needs the snapshot no longer, also when it was settled in between.
+/// What ends it says so.
+#[test]
+fn readers_outlive_the_snapshots_that_they_were_opened_at() {
+    let options = few_frames().chunk_values_over(16 << 10);
+    let options = options.settle_snapshots_after(Duration::ZERO);
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let put = |round: u32| {
+        for number in 0..20 {
+            table
+                .put(&text_key(number), &value_of(number * 40, round))
+                .unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.checkpoint().unwrap();
+    };
+    put(0);
+    let young = db.snapshot().unwrap();
+    let of_young = young.get_reader(&table, &text_key(3)).unwrap().unwrap();
+    put(1);
+    while !young.is_settled() {
+        thread::yield_now();
+    }
+    let of_settling = young.get_reader(&table, &text_key(4)).unwrap().unwrap();
+    let settled = db.snapshot_settled().unwrap();
+    let of_settled = settled.get_reader(&table, &text_key(5)).unwrap().unwrap();
+    let again = of_settled.reopen();
+    drop((young, settled));
+    put(2);
+    put(3);
+    assert!(
+        of_settled.is_chunked() && held(&db) > 0,
+        "a reader keeps its checkpoint"
+    );
+    assert!(read_all(of_young) == value_of(120, 0));
+    assert!(read_all(of_settling) == value_of(160, 0));
+    assert!(read_all(of_settled) == value_of(200, 1));
+    put(4);
+    assert!(read_all(again) == value_of(200, 1));
+    assert_eq!(held(&db), 0);
+    let settled = db.snapshot_settled().unwrap();
+    let mut last = settled.get_reader(&table, &text_key(6)).unwrap().unwrap();
+    drop((settled, table));
+    db.close().unwrap();
+    let ended = last.read_at(100, &mut [0; 10]).unwrap_err();
+    assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
+}
+
+/// A scan and a `get_many` of data that are not in memory read several pages at a time.
+#[test]
+fn reads_at_settled_snapshots_are_under_way_together() {
+    let db = few_frames().open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..4_000, |number| (text_key(number), [1; 500]));
+    let snapshot = db.snapshot_settled().unwrap();
+    let at_once = |read: &dyn Fn() -> usize| {
+        db.reset_statistics();
+        assert_eq!(read(), 4_000);
+        let reads = db.statistics().get(Ticker::PageReadsLeaf);
+        let depth = db.histogram(Measure::DeviceQueueDepth).max();
+        (reads, depth)
+    };
+    let (reads, depth) = at_once(&|| snapshot.iter(&table).flatten().count());
+    assert!(depth >= 8, "{depth}");
+    let (reads_back, depth) = at_once(&|| snapshot.iter(&table).rev().flatten().count());
+    assert!(depth >= 8, "{depth}");
+    // What is read ahead is used.
+    assert!(
+        reads_back < reads + reads / 10,
+        "{reads} and {reads_back} leaves"
+    );
+    let keys: Vec<_> = (0..4_000).map(|at| text_key(at * 1_237 % 4_000)).collect();
+    let texts: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+    let (_, depth) = at_once(&|| {
+        let found = snapshot.get_many(&table, &texts).unwrap();
+        found.into_iter().flatten().count()
+    });
+    assert!(depth >= 6, "{depth}");
+}
+
 const KEYS: u32 = 3_000;
 
 /// Reads everything at `snapshot`, by gets and by scans in both directions.
@@ -323,6 +405,11 @@ fn check_all(snapshot: &Snapshot, table: &Table, round: u32) {
         let value = snapshot.get(table, &text_key(number)).unwrap();
         assert!(value == Some(value_of(number, round)), "{number}");
     }
+    let keys: Vec<_> = (0..KEYS).map(text_key).collect();
+    let texts: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+    let found = snapshot.get_many(table, &texts).unwrap();
+    let values = (0..KEYS).map(|number| Some(value_of(number, round)));
+    assert!(found.into_iter().eq(values));
     let expected = |number: u32| (text_key(number), value_of(number, round));
     let forward = snapshot.iter(table).map(Result::unwrap);
     assert!(forward.eq((0..KEYS).map(expected)));
@@ -433,14 +520,23 @@ fn reads_that_are_in_progress_go_on() {
             for reader in 0..2 {
                 let (snapshot, table) = (&snapshot, &table);
                 scope.spawn(move || {
+                    let mut seen = 0;
+                    let keys: Vec<_> = (0..400).map(text_key).collect();
+                    let some: Vec<_> = keys.iter().map(|key| &key[..]).collect();
                     while !snapshot.is_settled() {
                         match reader {
+                            1 if seen % 2 == 0 => {
+                                let found = snapshot.get_many(table, &some).unwrap();
+                                let values = (0..400).map(|number| Some(value_of(number, round)));
+                                assert!(found.into_iter().eq(values));
+                            }
                             0 => assert_eq!(snapshot.iter(table).flatten().count() as u32, KEYS),
                             _ => {
                                 let value = snapshot.get(table, &text_key(7)).unwrap();
                                 assert!(value == Some(value_of(7, round)));
                             }
                         }
+                        seen += 1;
                     }
                 });
             }

@@ -1,6 +1,7 @@
 //! Snapshots: every open one shows the state of its LSN, whatever is done to the store since.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -10,7 +11,9 @@ use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::nonblocking::{Polled, Reactor, ValidatedBatch};
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Builder, Db, Durability, Error, Outcome, Snapshot, Table, WriteOptions};
+use pandodb::{
+    Batch, Builder, Db, Durability, Error, Outcome, Snapshot, Table, ValueStream, WriteOptions,
+};
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The state of a store: tables by name.
@@ -146,7 +149,14 @@ impl Model {
                 let key = self.key();
                 let found = snapshot.get(&table, &key).unwrap();
                 assert_eq!(found.as_ref(), entries.get(&key), "{name} {key:?}");
+                let found = snapshot.get_reader(&table, &key).unwrap().map(read_all);
+                assert_eq!(found.as_ref(), entries.get(&key), "{name} {key:?}");
             }
+            let keys: Vec<_> = (0..self.random.usize(..100)).map(|_| self.key()).collect();
+            let texts: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+            let found = snapshot.get_many(&table, &texts).unwrap();
+            let expected = keys.iter().map(|key| entries.get(key));
+            assert!(found.iter().map(Option::as_ref).eq(expected), "{name}");
             let found = snapshot.iter(&table).map(Result::unwrap);
             assert!(found.eq(entries.clone()), "{name} at {}", snapshot.lsn());
             let (one, other) = (self.key(), self.key());
@@ -158,6 +168,13 @@ impl Model {
             assert!(found.eq(expected), "{name} {low:?} to {high:?}, backwards");
         }
     }
+}
+
+pub(crate) fn read_all(mut stream: ValueStream) -> Vec<u8> {
+    let mut value = Vec::new();
+    stream.read_to_end(&mut value).unwrap();
+    assert_eq!(value.len() as u64, stream.len());
+    value
 }
 
 /// `settles`: some snapshots are settled from the beginning. Returns how often a settled one was

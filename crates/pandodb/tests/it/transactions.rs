@@ -13,6 +13,7 @@ use pandodb::{
 };
 
 use crate::fixture::fill;
+use crate::snapshots::read_all;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -109,9 +110,18 @@ fn transactions_show_and_do_what_a_map_does() {
                 6 | 7 => {
                     let found = transaction.get(table, &key).unwrap();
                     assert_eq!(found.as_ref(), model.get(&key));
+                    let found = transaction.get_reader(table, &key).unwrap().map(read_all);
+                    assert_eq!(found.as_ref(), model.get(&key));
+                }
+                9 => {
+                    let keys: Vec<_> = (0..40).map(|_| random_key(&mut random)).collect();
+                    let texts: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+                    let found = transaction.get_many(table, &texts).unwrap();
+                    let expected = keys.iter().map(|key| model.get(key));
+                    assert!(found.iter().map(Option::as_ref).eq(expected));
                 }
                 8 => savepoints.push((transaction.savepoint(), own.clone())),
-                9 if !savepoints.is_empty() => {
+                10 if !savepoints.is_empty() => {
                     savepoints.truncate(random.usize(1..=savepoints.len()));
                     let (savepoint, then) = savepoints.last().unwrap();
                     transaction.rollback_to(*savepoint).unwrap();
