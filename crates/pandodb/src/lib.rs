@@ -33,6 +33,13 @@
 //! a [`Snapshot`] shows all tables as of one moment. A [`Transaction`] reads such a moment, too,
 //! and by default commits only if what it has read is still so ([`Isolation`]).
 //!
+//! # Three ways to call
+//!
+//! Methods of [`Db`], [`Table`], [`Snapshot`] and [`Transaction`] block until pages are read and
+//! commits are durable. Those that end with `_async` are futures, for any executor: see
+//! [`futures`]. An event loop that is its own executor uses the types of [`nonblocking`], whose
+//! calls return at once.
+//!
 //! # Limits
 //!
 //! Keys are at most a quarter of a page ([`Db::key_bytes_max`]); values are at most

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use pando_resp::Writer;
-use pandodb::nonblocking::{Opened, Polled, ValidatedBatch};
+use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 
 use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
@@ -150,7 +150,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
         .and_then(ValidatedBatch::transaction)
     {
         Some(transaction) => transaction.scan(&database.keys, from, &mut scratch.page)?,
-        None => database.keys.try_scan(from, &mut scratch.page)?,
+        None => Reads::of(&database.keys).scan(from, &mut scratch.page)?,
     };
     if let Polled::Pending(pending) = scanned {
         return Err(Interrupted::Pending(pending));

@@ -12,7 +12,7 @@
 //! is bounded.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
-use pandodb::nonblocking::{Polled, Prefetched, Reactor};
+use pandodb::nonblocking::{Polled, Prefetched, Reactor, Reads};
 
 use crate::client::session::Session;
 use crate::context::{Command, CommandIndex, Kind};
@@ -161,7 +161,7 @@ impl Prefetch {
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
             self.value.clear();
-            match table.try_prefetch(&self.stored, HEAD_BYTES_MAX, &mut self.value)? {
+            match Reads::of(table).prefetch(&self.stored, HEAD_BYTES_MAX, &mut self.value)? {
                 // No waker is registered: the command that waits has its own, and the others run
                 // later.
                 Polled::Pending(pending) => match reactor.prefetch(pending)? {

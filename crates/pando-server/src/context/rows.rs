@@ -2,7 +2,7 @@
 
 use pando_resp::Writer;
 use pandodb::Error;
-use pandodb::nonblocking::{Opened, Polled};
+use pandodb::nonblocking::{Opened, Polled, Reads};
 
 use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key, head_bytes};
@@ -39,11 +39,11 @@ impl Context<'_> {
             }
             (Some(batch), Some(head)) => batch.get_head(&database.keys, stored, head, value),
             (None, None) => {
-                let attempt = database.keys.try_get(stored, value, &mut shown_from);
+                let attempt = Reads::of(&database.keys).get(stored, value, &mut shown_from);
                 attempt.map(|found| found.map(|found| found.then_some(value.len())))
             }
             (None, Some(head)) => {
-                (database.keys).try_get_head(stored, head, value, &mut shown_from)
+                Reads::of(&database.keys).get_head(stored, head, value, &mut shown_from)
             }
         };
         let (mut large, mut cut) = (None, 0);
@@ -87,8 +87,11 @@ impl Context<'_> {
             Some(batch) => batch.open(&database.keys, &scratch.stored, &mut scratch.value)?,
             None => {
                 let mut shown_from = None;
-                let attempt =
-                    (database.keys).try_open(&scratch.stored, &mut scratch.value, &mut shown_from);
+                let attempt = Reads::of(&database.keys).open(
+                    &scratch.stored,
+                    &mut scratch.value,
+                    &mut shown_from,
+                );
                 self.progress.show_from(shown_from);
                 attempt?
             }

@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::{Duration, unix_ms};
-use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
 
 use crate::data::engine::{Database, Engine};
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
@@ -224,9 +224,8 @@ impl Cleaner {
         }
         let mut from = ENTRY_TAG.to_vec();
         loop {
-            let scanned = database
-                .elements
-                .try_scan(Bound::Included(&from), &mut self.page)?;
+            let elements = Reads::of(&database.elements);
+            let scanned = elements.scan(Bound::Included(&from), &mut self.page)?;
             if let Polled::Pending(pending) = scanned {
                 reactor.park(pending, &self.waker)?;
                 return Err(Stop::Waiting);

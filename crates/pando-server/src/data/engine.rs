@@ -1,7 +1,7 @@
 //! The engine as the loops see it: the store, its sixteen databases, and the limits that follow
 //! from its memory.
 
-use pandodb::nonblocking::{Opened, Polled, ValidatedBatch};
+use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 use pandodb::{Db, Error, Lsn, Table};
 
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
@@ -30,7 +30,7 @@ impl Database {
     }
 
     /// Reads the head of the row at `stored` into `out`, and as much of its string as comes with
-    /// it. `shown_from` as in [`Table::try_get`].
+    /// it. `shown_from` as in [`Reads::get`].
     ///
     /// # Errors
     /// Those of the engine.
@@ -41,9 +41,9 @@ impl Database {
         shown_from: &mut Option<Lsn>,
     ) -> pandodb::Result<Polled<bool>> {
         let head = head_bytes_of(stored);
-        let attempt = self.keys.try_get_head(stored, head, out, shown_from);
+        let attempt = Reads::of(&self.keys).get_head(stored, head, out, shown_from);
         Ok(match attempt.map(|found| found.map(|len| len.is_some())) {
-            Err(Error::InChunks) => match self.keys.try_open(stored, out, shown_from)? {
+            Err(Error::InChunks) => match Reads::of(&self.keys).open(stored, out, shown_from)? {
                 Polled::Ready(opened) => Polled::Ready(!matches!(opened, Opened::Absent)),
                 Polled::Pending(pending) => Polled::Pending(pending),
             },

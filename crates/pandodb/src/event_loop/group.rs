@@ -14,9 +14,9 @@ use pando_pool::Restart;
 use pando_stats::Ticker;
 use pando_tree::{Fate, GROUP_MAX};
 
-use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::event_loop::table::Reads;
 use crate::tables::state::TableState;
 use crate::wait::reason::Unfinished;
 
@@ -83,33 +83,34 @@ impl Engine {
     }
 }
 
-impl Table {
-    /// Most keys in one call of [`Table::try_get_group`].
+impl Reads<'_> {
+    /// Most keys in one call of [`Reads::get_group`].
     pub const GROUP_MAX: usize = GROUP_MAX;
 
     /// Reads the first of `keys`, as many as is possible without waiting. Appends their values to
     /// `bytes`, and the range of each to `values`. The result is the same as that of
-    /// [`Table::try_get`] for one key after the other. A key that is not in memory, or that has a
+    /// [`Reads::get`] for one key after the other. A key that is not in memory, or that has a
     /// long value, ends the group, and has to be read by itself; a key that is being written may
     /// end it too.
     ///
     /// # Errors
-    /// [`crate::Error::NoSuchTable`]. Damaged pages are reported by [`Table::try_get`].
+    /// [`crate::Error::NoSuchTable`]. Damaged pages are reported by [`Reads::get`].
     ///
     /// # Panics
-    /// If there are more than [`Table::GROUP_MAX`] keys.
-    pub fn try_get_group(
-        &self,
+    /// If there are more than [`Reads::GROUP_MAX`] keys.
+    pub fn get_group(
+        self,
         keys: &[&[u8]],
         bytes: &mut Vec<u8>,
         values: &mut GroupValues,
         shown_from: &mut Option<Lsn>,
     ) -> Result<()> {
-        let engine = self.db.engine();
+        let engine = self.table.db.engine();
         let before = values.len();
         let mut done = 0;
         for _ in 0..TRIES {
-            let tried = engine.try_group(&self.state, &keys[done..], bytes, values, shown_from)?;
+            let tried =
+                engine.try_group(&self.table.state, &keys[done..], bytes, values, shown_from)?;
             done += tried.count;
             if !tried.again {
                 break;

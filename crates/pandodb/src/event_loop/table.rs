@@ -1,4 +1,4 @@
-//! Reads of a table that do not block.
+//! Reads of event loops.
 
 use std::ops::Bound;
 
@@ -18,20 +18,34 @@ use crate::read::point::{no_such_table, on_tree};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_log::WHOLE;
 
-impl Table {
+/// The reads of a table for event loops: each returns at once, with a result or with a reason to
+/// wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Reads<'t> {
+    pub(crate) table: &'t Table,
+}
+
+impl<'t> Reads<'t> {
+    /// The reads of `table`.
+    #[inline]
+    pub fn of(table: &'t Table) -> Self {
+        Self { table }
+    }
+
     /// Reads `key` into `out`; true if it exists. Linearizable; keeps no state between tries.
     /// Raises `shown_from` to the LSN that must be durable before the result may be shown, if the
     /// store is opened with [`crate::Builder::durable_reads`]: ask [`crate::Db::when_durable`].
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_get(
-        &self,
+    pub fn get(
+        self,
         key: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> Result<Polled<bool>> {
-        match self.db.engine().read_cached(&self.state, key, out) {
+        let Table { db, state } = self.table;
+        match db.engine().read_cached(state, key, out) {
             Ok(found) => Ok(Polled::Ready(found)),
             Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
             Err(_) => {
@@ -41,18 +55,18 @@ impl Table {
         }
     }
 
-    /// As [`Table::try_get_head`], for a value that is long or not durable yet, or if a writer
+    /// As [`Reads::get_head`], for a value that is long or not durable yet, or if a writer
     /// interfered.
     #[cold]
     fn try_get_any(
-        &self,
+        self,
         (key, bytes_max): (&[u8], usize),
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> Result<Polled<Option<usize>>> {
         with_reader(|reader| {
-            let engine = self.db.engine();
-            let step = engine.try_get_head(&self.state, (key, bytes_max), reader, out);
+            let engine = self.table.db.engine();
+            let step = engine.try_get_head(&self.table.state, (key, bytes_max), reader, out);
             let step = step.map(|(found, debt)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 found
@@ -61,38 +75,34 @@ impl Table {
         })
     }
 
-    /// As [`Table::try_get`], but if the value does not lie in its leaf, no more than its first
+    /// As [`Reads::get`], but if the value does not lie in its leaf, no more than its first
     /// `bytes_max` bytes are read. Returns the length of the whole value, if the key exists.
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_get_head(
-        &self,
+    pub fn get_head(
+        self,
         key: &[u8],
         bytes_max: usize,
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> Result<Polled<Option<usize>>> {
-        match self.db.engine().read_cached(&self.state, key, out) {
+        let Table { db, state } = self.table;
+        match db.engine().read_cached(state, key, out) {
             Ok(found) => Ok(Polled::Ready(found.then_some(out.len()))),
             Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
             Err(_) => self.try_get_any((key, bytes_max), out, shown_from),
         }
     }
 
-    /// As [`Table::try_get_head`], to find out which page is missing: it does not count as a get.
+    /// As [`Reads::get_head`], to find out which page is missing: it does not count as a get.
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_prefetch(
-        &self,
-        key: &[u8],
-        bytes_max: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<Polled<()>> {
+    pub fn prefetch(self, key: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<Polled<()>> {
         with_reader(|reader| {
-            let engine = self.db.engine();
-            let step = engine.look_up_head(&self.state, (key, bytes_max), reader, out);
+            let engine = self.table.db.engine();
+            let step = engine.look_up_head(&self.table.state, (key, bytes_max), reader, out);
             let step = match step {
                 // The blob reference was found; chunks are read when they are asked for.
                 Err(Unfinished::Wait(WaitReason::Chunks)) => Ok(()),
@@ -106,15 +116,15 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_scan(&self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
-        let done = polled(page.scan(self, None, from), &mut Vec::new())?;
+    pub fn scan(self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
+        let done = polled(page.scan(self.table, None, from), &mut Vec::new())?;
         page.find_next();
         Ok(done)
     }
 }
 
 impl Transaction {
-    /// As [`Table::try_scan`], as the transaction sees the table. What lies between `from` and
+    /// As [`Reads::scan`], as the transaction sees the table. What lies between `from` and
     /// [`ScanPage::next`] counts as read.
     ///
     /// # Errors
@@ -161,7 +171,7 @@ pub struct ScanPage {
     spare: MergedLeaf,
     /// Where the scan continues (inclusive); None at the end.
     pub next: Option<Vec<u8>>,
-    /// The LSN that must be durable before the entries may be shown: see [`Table::try_get`].
+    /// The LSN that must be durable before the entries may be shown: see [`Reads::get`].
     pub shown_from: Option<Lsn>,
 }
 

@@ -85,7 +85,7 @@ impl Transaction {
     }
 
     /// Returns the LSN that must be durable before what [`Transaction::get`] has read may be shown:
-    /// see [`Table::try_get`].
+    /// see [`crate::nonblocking::Reads::get`].
     pub fn shown_from(&self) -> Option<Lsn> {
         self.debt.lsn()
     }

@@ -198,7 +198,7 @@ impl ValidatedBatch {
     }
 
     /// Returns the LSN that must be durable before what was read may be shown: see
-    /// [`Table::try_get`]. A commit has a larger one.
+    /// [`crate::nonblocking::Reads::get`]. A commit has a larger one.
     pub fn shown_from(&self) -> Option<Lsn> {
         self.set.debt.lsn()
     }

@@ -15,6 +15,7 @@ use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::event_loop::polled::{Polled, polled};
+use crate::event_loop::table::Reads;
 use crate::event_loop::transaction::Transaction;
 use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::read::buffers::with_reader;
@@ -75,20 +76,20 @@ impl Opened {
     }
 }
 
-impl Table {
-    /// Reads `key` into `out`, as [`Table::try_get`] does, or opens its value if it is a large one.
+impl Reads<'_> {
+    /// Reads `key` into `out`, as [`Reads::get`] does, or opens its value if it is a large one.
     ///
     /// # Errors
     /// As [`Table::get_into`].
-    pub fn try_open(
-        &self,
+    pub fn open(
+        self,
         key: &[u8],
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
     ) -> Result<Polled<Opened>> {
-        let engine = self.db.engine();
+        let engine = self.table.db.engine();
         with_reader(|reader| {
-            let step = engine.try_look(&self.state, key, reader, out);
+            let step = engine.try_look(&self.table.state, key, reader, out);
             let step = step.map(|(found, debt)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 engine.count_get();

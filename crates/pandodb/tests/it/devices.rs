@@ -7,7 +7,7 @@ use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, WakerArc, thread};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, InjectorDevice, MemoryDevice};
-use pandodb::nonblocking::{Polled, Reactor};
+use pandodb::nonblocking::{Polled, Reactor, Reads};
 use pandodb::{Batch, Builder, Db, Error, IoBackend, Occupancy, Table};
 
 use crate::fixture::{NONE, fill};
@@ -355,7 +355,7 @@ fn get_by_loop(reactor: &mut Reactor, table: &Table, key: &[u8]) -> bool {
     let waker = Waker::from(called.clone());
     let mut out = Vec::new();
     loop {
-        match table.try_get(key, &mut out, &mut None).unwrap() {
+        match Reads::of(table).get(key, &mut out, &mut None).unwrap() {
             Polled::Ready(found) => return found,
             Polled::Pending(pending) => reactor.park(pending, &waker).unwrap(),
         }

@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::futures::block_on;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::thread_waker;
-use pandodb::nonblocking::{Outcome, Polled, Reactor, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
 use pandodb::{
     Builder, Db, Durability, Error, Isolation, Lsn, Table, Transaction, TransactionOptions,
     WriteOptions,
@@ -190,16 +190,18 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     let table = store.table.clone();
     let lsn = store.commit(b"new", Some(b"2"));
     let (mut out, mut shown_from) = (Vec::new(), None);
-    let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
+    let read = Reads::of(&table)
+        .get(b"new", &mut out, &mut shown_from)
+        .unwrap();
     assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(shown_from, Some(lsn));
     let (mut bytes, mut values, mut shown_from) = (Vec::new(), Vec::new(), None);
-    table
-        .try_get_group(&[b"old", b"new"], &mut bytes, &mut values, &mut shown_from)
+    Reads::of(&table)
+        .get_group(&[b"old", b"new"], &mut bytes, &mut values, &mut shown_from)
         .unwrap();
     assert_eq!((values.len(), shown_from), (2, Some(lsn)));
     let mut page = ScanPage::default();
-    let scanned = table.try_scan(Bound::Unbounded, &mut page).unwrap();
+    let scanned = Reads::of(&table).scan(Bound::Unbounded, &mut page).unwrap();
     assert!(matches!(scanned, Polled::Ready(())));
     assert_eq!(page.shown_from, Some(lsn));
     let mut transaction = ValidatedBatch::new(&store.db);
@@ -210,7 +212,9 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     let _asked = store.db.when_durable(lsn, Waker::noop()).unwrap();
     store.db.flush().unwrap();
     let mut shown_from = None;
-    let read = table.try_get(b"new", &mut out, &mut shown_from).unwrap();
+    let read = Reads::of(&table)
+        .get(b"new", &mut out, &mut shown_from)
+        .unwrap();
     assert!(matches!(read, Polled::Ready(true)));
     assert_eq!(shown_from, None);
 }

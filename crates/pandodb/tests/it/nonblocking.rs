@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, ScanPage, ValidatedBatch};
-use pandodb::{Db, Durability, Error, Table, WriteOptions};
+use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
+use pandodb::{Db, Durability, Error, WriteOptions};
 
 use crate::fixture::fill;
 
@@ -51,8 +51,8 @@ fn cold_reads_and_scans_complete_without_blocking() {
     let mut out = Vec::new();
     for number in (0..3000_u32).rev() {
         let key = number.to_be_bytes();
-        assert!(run(&mut reactor, |_| table
-            .try_get(&key, &mut out, &mut None)
+        assert!(run(&mut reactor, |_| Reads::of(&table)
+            .get(&key, &mut out, &mut None)
             .unwrap()));
         assert_eq!(out, [number as u8; 200]);
     }
@@ -60,7 +60,9 @@ fn cold_reads_and_scans_complete_without_blocking() {
     let (mut from, mut count) = (Some(Vec::new()), 0);
     while let Some(start) = from {
         run(&mut reactor, |_| {
-            table.try_scan(Bound::Included(&start), &mut page).unwrap()
+            Reads::of(&table)
+                .scan(Bound::Included(&start), &mut page)
+                .unwrap()
         });
         count += page.iter().count();
         from = page.next.take();
@@ -150,7 +152,8 @@ fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
         let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
         let mut out = Vec::new();
         let waker = pando_sync::thread_waker();
-        if let Polled::Pending(pending) = table.try_get(&key, &mut out, &mut None).unwrap() {
+        if let Polled::Pending(pending) = Reads::of(&table).get(&key, &mut out, &mut None).unwrap()
+        {
             reactor.park(pending, &waker).unwrap();
         }
         // The loop does not poll meanwhile. The commit frees pages that are being read for the
@@ -179,15 +182,15 @@ fn a_group_is_read_as_far_as_single_reads_would_get() {
     for round in 0..400_u32 {
         // The keys are neighbours, or lie apart.
         let step = [1, 2, 211][round as usize % 3];
-        let count = round % (Table::GROUP_MAX as u32 + 1);
+        let count = round % (Reads::GROUP_MAX as u32 + 1);
         let numbers = (0..count).map(|n| (round * 31 + n * step) % 3100);
         let keys: Vec<[u8; 4]> = numbers.map(u32::to_be_bytes).collect();
         let mut keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         while !keys.is_empty() {
             bytes.clear();
             values.clear();
-            table
-                .try_get_group(&keys, &mut bytes, &mut values, &mut None)
+            Reads::of(&table)
+                .get_group(&keys, &mut bytes, &mut values, &mut None)
                 .unwrap();
             assert!(values.len() <= keys.len());
             for (key, value) in keys.iter().zip(&values) {
@@ -200,7 +203,7 @@ fn a_group_is_read_as_far_as_single_reads_would_get() {
             if !keys.is_empty() {
                 let key = keys.remove(0);
                 let found = run(&mut reactor, |_| {
-                    table.try_get(key, &mut out, &mut None).unwrap()
+                    Reads::of(&table).get(key, &mut out, &mut None).unwrap()
                 });
                 assert_eq!(found.then_some(&out), table.get(key).unwrap().as_ref());
                 alone += 1;
@@ -218,6 +221,7 @@ fn a_group_of_a_table_that_is_gone_is_an_error() {
     let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
     let table = db.table("t").unwrap();
     db.drop_table("t").unwrap();
-    let read = table.try_get_group(&[b"a", b"b"], &mut Vec::new(), &mut Vec::new(), &mut None);
+    let read =
+        Reads::of(&table).get_group(&[b"a", b"b"], &mut Vec::new(), &mut Vec::new(), &mut None);
     assert!(matches!(read, Err(Error::NoSuchTable { .. })));
 }

@@ -1,6 +1,6 @@
 //! Transactions of many keys, with writers that never pause.
 
-use pandodb::nonblocking::{Outcome, Reactor, ValidatedBatch};
+use pandodb::nonblocking::{Outcome, Reactor, Reads, ValidatedBatch};
 use pandodb::{Batch, Db, Durability, Table};
 
 use crate::fixture::NONE;
@@ -177,7 +177,7 @@ fn the_beginning_of_a_long_value_is_looked_at_again() {
         assert_eq!(place.commit(&mut batch), Outcome::Committed(None));
     }
     let mut out = Vec::new();
-    let found = place.table.try_get_head(b"long", 1, &mut out, &mut None);
+    let found = Reads::of(&place.table).get_head(b"long", 1, &mut out, &mut None);
     assert!(matches!(
         found,
         Ok(pandodb::nonblocking::Polled::Ready(Some(3)))

@@ -9,7 +9,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::nonblocking::{
-    Opened, Outcome, Polled, Reactor, ScanPage, Transaction, ValidatedBatch, ValueSource,
+    Opened, Outcome, Polled, Reactor, Reads, ScanPage, Transaction, ValidatedBatch, ValueSource,
 };
 use pandodb::{ConflictKind, Db, Error, Isolation, Lsn, Table, TransactionOptions};
 
@@ -395,8 +395,9 @@ fn a_loop_that_closes_the_gate_serves_those_inside() {
             // Reads that are left in flight.
             for _ in 0..8 {
                 let key = random.u32(..3000).to_be_bytes();
-                if let Polled::Pending(pending) =
-                    table.try_prefetch(&key, 100, &mut Vec::new()).unwrap()
+                if let Polled::Pending(pending) = Reads::of(&table)
+                    .prefetch(&key, 100, &mut Vec::new())
+                    .unwrap()
                 {
                     reactor.prefetch(pending).unwrap();
                 }

@@ -1,10 +1,12 @@
 //! A pipeline run of GETs: the tree is descended by one group of keys after another.
 
 use pando_resp::Writer;
-use pandodb::{Lsn, Table};
+use pandodb::Lsn;
 
 use super::Done;
 use super::run::PipelineRun;
+use pandodb::nonblocking::Reads;
+
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::data::keyspace::Row;
@@ -19,7 +21,7 @@ impl Connection {
         let most = turn.shared.settings.output_bytes_max();
         while done.count < pipeline_run.len() && !done.cut {
             let from = done.count;
-            let count = (pipeline_run.len() - from).min(Table::GROUP_MAX);
+            let count = (pipeline_run.len() - from).min(Reads::GROUP_MAX);
             if !self.look_up(turn, pipeline_run, (from, count), &mut done.shown_from) {
                 done.cut = true;
                 break;
@@ -54,7 +56,7 @@ impl Connection {
             .expect("pipeline runs have an engine")
             .engine;
         pipeline_run.store_keys(rest, from..from + count, &engine.folder);
-        let mut keys: [&[u8]; Table::GROUP_MAX] = [&[]; Table::GROUP_MAX];
+        let mut keys: [&[u8]; Reads::GROUP_MAX] = [&[]; Reads::GROUP_MAX];
         let mut start = 0;
         for (key, end) in keys.iter_mut().zip(&pipeline_run.stored_ends) {
             *key = &pipeline_run.stored[start..*end];
@@ -65,7 +67,7 @@ impl Connection {
         let table = &engine.databases[self.session.database].keys;
         // On an error nothing is replied here: the command that meets it runs alone and reports it.
         let PipelineRun { bytes, values, .. } = pipeline_run;
-        let read = table.try_get_group(&keys[..count], bytes, values, shown_from);
+        let read = Reads::of(table).get_group(&keys[..count], bytes, values, shown_from);
         read.is_ok()
     }
 
