@@ -108,7 +108,9 @@ pub enum Error {
     Conflict {
         /// Name of the table.
         table: String,
-        /// A key that was written; None if the table itself was emptied, dropped or replaced.
+        /// A key that was written; None if the table itself was emptied, dropped or replaced. A
+        /// transaction that went on on disk, for lack of memory for old versions, takes a key for
+        /// written if it cannot know, and each range, of which it names no key.
         key: Option<Vec<u8>>,
         /// How the transaction depends on it.
         kind: ConflictKind,

@@ -6,9 +6,10 @@ use pando_sim::isolation::{
     Bounds, Kind, Level, Operation, Report, TableKey, Transaction as Record, TransactionHistory,
     check,
 };
-use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
-use pandodb::{Db, Error, Isolation, Table, Transaction, TransactionOptions};
+use pando_sync::time::Duration;
+use pandodb::{Builder, Db, Error, Isolation, Table, Transaction, TransactionOptions};
 
 use crate::number;
 
@@ -36,8 +37,12 @@ struct Open {
 
 impl Store {
     fn new(max_memory: u64) -> Self {
+        Self::with(max_memory, |options| options)
+    }
+
+    fn with(max_memory: u64, set: impl FnOnce(Builder) -> Builder) -> Self {
         let options = Db::builder().max_memory(max_memory).page_size(4096);
-        let db = options.open_in_memory().unwrap();
+        let db = set(options).open_in_memory().unwrap();
         let table = |name| db.table(name).unwrap();
         Self {
             registers: [table("0"), table("1")],
@@ -233,40 +238,100 @@ fn interleaved_transactions_keep_what_their_levels_promise() {
 /// The same in threads, with so little memory that snapshots are ended.
 #[test]
 fn transactions_of_threads_keep_what_their_levels_promise() {
-    let seeds = number("PANDO_SEEDS", 4);
-    for seed in 0..seeds {
+    for seed in 0..number("PANDO_SEEDS", 4) {
         let store = Store::new(2 << 20);
-        let records: Vec<Record> = thread::scope(|scope| {
-            let run = |client: u64| {
-                let store = &store;
-                move || {
-                    let mut random = Rng::with_seed(seed * 1000 + client);
-                    let mut records = Vec::new();
-                    for _ in 0..400 {
-                        let mut open = store.begin(client, &mut random);
-                        let mut is_ended = false;
-                        while open.steps > 0 && !is_ended {
-                            open.steps -= 1;
-                            is_ended = match store.step(&mut open, &mut random) {
-                                Ok(()) => false,
-                                Err(Error::SnapshotEnded) => true,
-                                Err(other) => panic!("{other}"),
-                            };
-                            if random.u8(..4) == 0 {
-                                thread::yield_now();
-                            }
-                        }
-                        let commits = !is_ended && random.u8(..10) > 0;
-                        records.push(store.end(open, commits));
-                    }
-                    records
-                }
-            };
-            let threads: Vec<_> = (0..6).map(|client| scope.spawn(run(client))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
-            joined.flatten().collect()
-        });
+        let records = run_clients(&store, seed, |_| ());
         let committed = judge(records, seed).committed;
         assert!(committed > 600, "{committed} committed");
     }
+}
+
+/// Stops a thread when it is dropped, also by a panic.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Somebody else takes the memory for old versions. Some transactions wait until one of them goes
+/// on on disk.
+#[test]
+fn transactions_that_go_on_on_disk_keep_what_their_levels_promise() {
+    for seed in 100..100 + number("PANDO_SEEDS", 4) {
+        let store = Store::with(64 << 20, |options| {
+            options.settle_snapshots_after(Duration::from_nanos(1))
+        });
+        let noise = store.db.table("noise").unwrap();
+        let (over, settled) = (AtomicBool::new(false), AtomicU64::new(0));
+        let records = thread::scope(|scope| {
+            let stop = Stop(&over);
+            let (noise, over) = (&noise, &over);
+            scope.spawn(move || {
+                for number in (0..8_000_u32).cycle() {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    noise.put(&number.to_be_bytes(), &[7; 300]).unwrap();
+                }
+            });
+            let records = run_clients(&store, seed, |random| {
+                if random.u32(..150) > 0 {
+                    return;
+                }
+                for _ in 0..100_000 {
+                    if store.db.snapshot_stat().settled > 0 {
+                        settled.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            });
+            drop(stop);
+            records
+        });
+        let committed = judge(records, seed).committed;
+        assert!(committed > 600, "{committed} committed");
+        let settled = settled.load(Ordering::Relaxed);
+        assert!(
+            settled > 10,
+            "{settled} transactions saw another one go on on disk"
+        );
+    }
+}
+
+/// Runs six clients in threads, which call `pause` after some steps.
+fn run_clients(store: &Store, seed: u64, pause: impl Fn(&mut Rng) + Sync) -> Vec<Record> {
+    thread::scope(|scope| {
+        let pause = &pause;
+        let run = |client: u64| {
+            move || {
+                let mut random = Rng::with_seed(seed * 1000 + client);
+                let mut records = Vec::new();
+                for _ in 0..400 {
+                    let mut open = store.begin(client, &mut random);
+                    let mut is_ended = false;
+                    while open.steps > 0 && !is_ended {
+                        open.steps -= 1;
+                        is_ended = match store.step(&mut open, &mut random) {
+                            Ok(()) => false,
+                            Err(Error::SnapshotEnded) => true,
+                            Err(other) => panic!("{other}"),
+                        };
+                        pause(&mut random);
+                        if random.u8(..4) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    let commits = !is_ended && random.u8(..10) > 0;
+                    records.push(store.end(open, commits));
+                }
+                records
+            }
+        };
+        let threads: Vec<_> = (0..6).map(|client| scope.spawn(run(client))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.flatten().collect()
+    })
 }

@@ -6,18 +6,15 @@
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
-use pando_format::PageId;
 use pando_pool::Restart;
 use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
-use pando_versions::VersionRange;
 
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
 use crate::kept::pages::{KeptAhead, KeptPosition};
 use crate::kept::settled::Settled;
-use crate::pages::store::Store;
 use crate::read::ahead::{Position, ReadAhead};
 use crate::read::at::unless_ended;
 use crate::read::merged_leaf::MergedLeaf;
@@ -423,19 +420,8 @@ fn load_settled(
         until: until.as_ref().map(|key| &key[..]),
         direction: *direction,
     };
-    let together = |store: &Store, pages: &[PageId]| engine.fetch_many_of(store, pages);
-    *is_merged = settled.scan_leaf(&together, tree, position, leaf, kept_ahead)?;
-    if *is_merged {
-        let merged = merged.get_or_insert_default();
-        let collect = |bounds: (Bound<&[u8]>, Bound<&[u8]>), range: &mut VersionRange| {
-            settled.collect(tree, bounds, range)
-        };
-        merged.merge_with(collect, (from, *direction), leaf)?;
-    }
-    engine
-        .store
-        .statistics
-        .tick(pando_stats::Ticker::ScanLeaves, 1);
+    let copies = (leaf, merged);
+    *is_merged = engine.scan_settled(settled, tree, position, copies, kept_ahead)?;
     *next = Some(0);
     Ok(())
 }

@@ -64,8 +64,8 @@ struct Open {
 #[derive(Debug)]
 enum Moment {
     /// The pages of the store, and old versions in memory, until it is settled; and the list that
-    /// it is in, unless it is that of a transaction.
-    Young(Arc<Young>, Option<Arc<YoungList>>),
+    /// it is in.
+    Young(Arc<Young>, Arc<YoungList>),
     /// A checkpoint that is kept.
     Settled(Arc<Settled>),
 }
@@ -98,7 +98,7 @@ impl Moment {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Moment::Young(young, Some(list)) = &self.moment
+        if let Moment::Young(young, list) = &self.moment
             && self.db.0.engine().store.check_process().is_ok()
         {
             list.remove(young);
@@ -128,33 +128,32 @@ impl Db {
     /// [`Error::Closed`], [`Error::Poisoned`]; [`Error::Full`] if there is no memory for what
     /// commits replace.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let list = self.engine().kept.young_here();
-        self.begin_and_wait(Some(list))
+        self.begin_and_wait(false)
     }
 
-    /// As [`Db::snapshot`], but it is never settled: transactions need the old versions.
-    pub(crate) fn snapshot_in_memory(&self) -> Result<Snapshot> {
-        self.begin_and_wait(None)
+    /// As [`Db::snapshot`], for a transaction: it is settled only when old versions have no room,
+    /// since the commit needs them to know exactly what it conflicts with.
+    pub(crate) fn snapshot_of_transaction(&self) -> Result<Snapshot> {
+        self.begin_and_wait(true)
     }
 
-    fn begin_and_wait(&self, list: Option<Arc<YoungList>>) -> Result<Snapshot> {
-        let snapshot = self.begin_in(list)?;
+    fn begin_and_wait(&self, is_of_transaction: bool) -> Result<Snapshot> {
+        let snapshot = self.begin_young(is_of_transaction)?;
         let engine = self.engine();
         engine.block(|_| engine.check_applied(snapshot.lsn()))?;
         Ok(snapshot)
     }
 
-    /// Begins a snapshot, which may be read once all batches up to its LSN are applied. Closes the
-    /// apply gate for a moment if there was no snapshot for a while.
+    /// Begins the snapshot of a transaction, which may be read once all batches up to its LSN are
+    /// applied. Closes the apply gate for a moment if there was no snapshot for a while.
     ///
     /// # Errors
     /// As [`Db::snapshot`].
     pub(crate) fn begin_snapshot(&self) -> Result<Snapshot> {
-        self.begin_in(None)
+        self.begin_young(true)
     }
 
-    /// As [`Db::begin_snapshot`], for a snapshot that may be settled if it has a list.
-    fn begin_in(&self, list: Option<Arc<YoungList>>) -> Result<Snapshot> {
+    fn begin_young(&self, is_of_transaction: bool) -> Result<Snapshot> {
         let engine = self.engine();
         engine.store.check_process()?;
         if engine.store.life.is_closing() {
@@ -170,10 +169,9 @@ impl Db {
             snapshots.is_on() || registration.is_ended(),
             "nobody saves what a snapshot reads"
         );
-        let young = Arc::new(Young::new(registration));
-        if let Some(list) = &list {
-            list.add(&young);
-        }
+        let young = Arc::new(Young::new(registration, is_of_transaction));
+        let list = engine.kept.young_here();
+        list.add(&young);
         Ok(Snapshot::new(self, Moment::Young(young, list)))
     }
 
@@ -300,10 +298,10 @@ impl Snapshot {
         self.open.moment.settled()
     }
 
-    /// Its registration. Those of transactions are never settled.
+    /// Its registration.
     ///
     /// # Panics
-    /// If it was settled from the beginning.
+    /// If it was settled from its beginning.
     pub(crate) fn registration(&self) -> &Registration {
         match &self.open.moment {
             Moment::Young(young, _) => young.registration(),
@@ -311,35 +309,41 @@ impl Snapshot {
         }
     }
 
-    /// Returns its registration, which has no handle of the store.
+    /// Returns what it reads in memory; it was begun by a transaction.
     ///
     /// # Panics
-    /// If it is not that of a transaction, which has no other handle and is in no list.
-    pub(crate) fn into_registration(self) -> Registration {
-        let young = match &self.open.moment {
-            Moment::Young(young, _) => young.clone(),
-            Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
-        };
-        drop(self);
-        let young = Arc::into_inner(young);
-        young
-            .expect("nobody else has a handle of it")
-            .into_registration()
+    /// If it was settled from the beginning.
+    pub(crate) fn of_transaction(&self) -> &Arc<Young> {
+        match &self.open.moment {
+            Moment::Young(young, _) => young,
+            Moment::Settled(_) => unreachable!("transactions begin with a snapshot in memory"),
+        }
     }
 
-    /// Returns another registration of the same moment, which has no handle of the store.
+    /// Returns whether it can be read no longer.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.open.moment.is_ended()
+    }
+
+    /// Returns another registration of the same moment, which has no handle of the store; None if
+    /// it is settled.
     ///
     /// # Errors
     /// [`Error::SnapshotEnded`].
-    pub(crate) fn register_again(&self) -> Result<Registration> {
+    pub(crate) fn register_again(&self) -> Result<Option<Registration>> {
+        let Some(young) = self.young() else {
+            return Ok(None);
+        };
         let lsn = self.lsn();
         let snapshots = &self.db().engine().old_versions.snapshots;
         let again = snapshots.begin(lsn).at(lsn);
         // If it has not ended by now, nothing of its moment was freed before the other registered.
-        // One that is settled has ended.
-        match self.registration().is_ended() {
-            true => Err(Error::SnapshotEnded),
-            false => Ok(again),
+        if !young.registration().is_ended() {
+            return Ok(Some(again));
+        }
+        match young.is_settled() {
+            true => Ok(None),
+            false => Err(Error::SnapshotEnded),
         }
     }
 

@@ -8,6 +8,7 @@ use pando_sync::time::{self, Duration};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::kept::cuts::SettleFor;
 
 /// How long the maintenance thread sleeps at most while the mode is on.
 pub(crate) const TURN: Duration = Duration::from_millis(100);
@@ -118,12 +119,13 @@ impl Engine {
             care.horizon
         );
         let versions = &old.versions;
-        if self
+        if 2 * versions.used() > versions.frames() && self.may_settle(horizon) {
+            self.settle_soon(SettleFor::Room);
+        } else if self
             .kept
             .has_young_older_than(self.options.settle_snapshots_after)
-            || 2 * versions.used() > versions.frames() && self.may_settle(horizon)
         {
-            self.settle_soon();
+            self.settle_soon(SettleFor::Age);
         }
         if horizon > care.horizon && self.store.registry.keeps_rows() {
             // Snapshots tell when their owners end them, and rows are noted as kept a moment after
@@ -156,12 +158,12 @@ impl Engine {
         self.options.settle_snapshots_after < Duration::MAX
             && !self.store.life.is_checkpoint_stalled()
             && self.store.check_poison().is_ok()
-            && self.kept.may_settle(horizon)
+            && self.kept.may_settle(horizon, self.settling_age())
     }
 
-    /// Has the snapshots of callers settled on a checkpoint, soon.
-    fn settle_soon(&self) {
-        if self.kept.want_settling() {
+    /// Has snapshots settled on a checkpoint, soon.
+    fn settle_soon(&self, settle_for: SettleFor) {
+        if self.kept.want_settling(settle_for) {
             self.checkpoint.request();
         }
     }
@@ -173,7 +175,7 @@ impl Engine {
         while old.snapshots.is_on() && !old.versions.has_room_besides_reserved(frames) {
             if self.may_settle(self.horizon()) {
                 // The oldest snapshot goes on on disk; meanwhile commits wait.
-                self.settle_soon();
+                self.settle_soon(SettleFor::Room);
                 old.want(frames);
                 return thread::park_timeout(PAUSE);
             }

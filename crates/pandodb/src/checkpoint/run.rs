@@ -137,7 +137,7 @@ impl Engine {
         let turn = self.checkpoint.turns.begin();
         let requests = self.kept.take_requests();
         let settles = self.kept.begin_settling();
-        let is_kept = settles || !requests.is_empty();
+        let is_kept = settles.is_some() || !requests.is_empty();
         let cut = self.cut(files.mapping.is_empty(), is_kept);
         let lsn = cut.lsn;
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
@@ -155,10 +155,10 @@ impl Engine {
             let kept = written.clone();
             let kept = kept.and_then(|()| self.keep_checkpoint(&mut files, lsn));
             let kept = self.kept.add(kept);
-            match &kept {
-                Ok(cut) if settles => self.settle_snapshots(cut),
-                Err(_) if settles => self.settling_failed(),
-                _ => {}
+            match (&kept, settles) {
+                (Ok(cut), Some(settle_for)) => self.settle_snapshots(cut, settle_for),
+                (Err(_), Some(_)) => self.settling_failed(),
+                (_, None) => {}
             }
             self.kept.finish(&requests, &kept);
         }

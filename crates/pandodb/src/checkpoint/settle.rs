@@ -16,12 +16,20 @@ use pando_versions::NotExported;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kept::cut::KeptHandle;
+use crate::kept::cuts::SettleFor;
 use crate::kept::run::{Run, RunWriter};
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
 
 /// Snapshots that are younger than this may end by themselves soon.
 const AGE_MIN: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// How old a snapshot is that will hardly end by itself soon.
+    pub(crate) fn settling_age(&self) -> Duration {
+        self.options.settle_snapshots_after.min(AGE_MIN)
+    }
+}
 /// How long nobody tries to settle a snapshot after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// How long nobody tries after keys were too long: others may be replaced by then.
@@ -32,10 +40,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 impl Engine {
     /// Settles snapshots that are not newer than `cut`: the oldest, and those that are not very
     /// young. One that cannot be settled stays as it is.
-    pub(super) fn settle_snapshots(&self, cut: &KeptHandle) {
-        let age = self.options.settle_snapshots_after.min(AGE_MIN);
+    pub(super) fn settle_snapshots(&self, cut: &KeptHandle, settle_for: SettleFor) {
+        let age = self.settling_age();
         let mut last: Option<Arc<Settled>> = None;
-        for young in self.kept.young_until(cut.lsn(), age) {
+        for young in self.kept.young_until(cut.lsn(), age, settle_for) {
             let lsn = young.lsn();
             // Those of one LSN share a run.
             let settled = match last.filter(|last| last.lsn() == lsn) {
@@ -142,6 +150,7 @@ impl Engine {
 mod tests {
     use crate::error::{Error, Result};
     use crate::kept::cut::KeptHandle;
+    use crate::kept::cuts::SettleFor;
     use crate::{Db, Durability, Snapshot};
 
     fn open() -> Db {
@@ -166,7 +175,7 @@ mod tests {
     fn settle(db: &Db, snapshot: &Snapshot, meanwhile: impl FnOnce()) {
         let engine = db.engine();
         let kept = keep(db, || ());
-        engine.settle_snapshots(kept.as_ref().unwrap());
+        engine.settle_snapshots(kept.as_ref().unwrap(), SettleFor::Age);
         assert!(snapshot.is_settled());
         meanwhile();
         engine.kept.finish(&[], &kept);
@@ -196,10 +205,10 @@ mod tests {
         let table = db.table("t").unwrap();
         table.put(b"key", b"old").unwrap();
         let snapshot = db.snapshot().unwrap();
-        snapshot.register_again().unwrap();
+        assert!(snapshot.register_again().unwrap().is_some());
         settle(&db, &snapshot, || ());
         let again = snapshot.register_again();
-        assert!(matches!(again, Err(Error::SnapshotEnded)), "{again:?}");
+        assert!(matches!(again, Ok(None)), "{again:?}");
     }
 
     /// A checkpoint that ends after the store was closed settles nothing.

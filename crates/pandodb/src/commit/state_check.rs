@@ -4,8 +4,9 @@
 //! A key whose stripe has no later stamp than the snapshot was not written since. Otherwise the
 //! versions decide: each commit after the snapshot has saved what it has replaced, as long as the
 //! snapshot is registered, before it gave its stripes back. So with the stripe of a key held, the
-//! answer is exact. Nothing is saved for a snapshot that the store has ended. Then a later stamp
-//! counts as a conflict, and so does every range, and everything that is written at level Snapshot.
+//! answer is exact. Nothing is saved for a snapshot that goes on on disk, or that the store has
+//! ended. Then a later stamp counts as a conflict, and so does every range: some conflicts are
+//! none, and none is missed.
 //!
 //! No stripe stands for a range. A transaction that has read ranges closes the gate: nobody is
 //! between the append of a record and the save of what it replaces, and nobody appends, until the
@@ -18,6 +19,7 @@ use pando_versions::{Found, Registration, VersionScratch};
 
 use crate::engine::Engine;
 use crate::error::{ConflictKind, Error};
+use crate::kept::young::Young;
 use crate::tables::state::TableState;
 use crate::wait::reason::Step;
 use crate::writes::read_set::{ReadSet, Span};
@@ -29,7 +31,7 @@ const SHARES_MAX: usize = 1024;
 /// What the commit of one transaction checks.
 #[derive(Debug)]
 pub(crate) struct StateCheck<'t> {
-    snapshot: &'t Registration,
+    snapshot: &'t Young,
     /// None if only what is written counts: level Snapshot.
     reads: Option<&'t ReadSet>,
     /// Number of keys that were read; None if ranges were, too.
@@ -43,16 +45,16 @@ pub(crate) struct StateCheck<'t> {
 
 impl<'t> StateCheck<'t> {
     /// Checks the reads of a serializable transaction.
-    pub(crate) fn of_reads(snapshot: &'t Registration, reads: &'t ReadSet) -> Self {
+    pub(crate) fn of_reads(snapshot: &'t Young, reads: &'t ReadSet) -> Self {
         Self::new(snapshot, Some(reads))
     }
 
     /// Checks that nobody has written what the transaction writes.
-    pub(crate) fn of_writes(snapshot: &'t Registration) -> Self {
+    pub(crate) fn of_writes(snapshot: &'t Young) -> Self {
         Self::new(snapshot, None)
     }
 
-    fn new(snapshot: &'t Registration, reads: Option<&'t ReadSet>) -> Self {
+    fn new(snapshot: &'t Young, reads: Option<&'t ReadSet>) -> Self {
         Self {
             snapshot,
             reads,
@@ -63,9 +65,19 @@ impl<'t> StateCheck<'t> {
         }
     }
 
-    /// The snapshot that the transaction has read.
+    /// The registration of the snapshot that the transaction has read.
     pub(crate) fn snapshot(&self) -> &'t Registration {
-        self.snapshot
+        self.snapshot.registration()
+    }
+
+    /// Returns whether nothing is saved for the snapshot any longer.
+    fn is_alone(&self) -> bool {
+        self.snapshot.registration().is_ended()
+    }
+
+    /// Returns whether the snapshot can be read no longer.
+    fn is_ended(&self) -> bool {
+        self.is_alone() && !self.snapshot.is_settled()
     }
 
     /// Takes the conflict that a check has found.
@@ -76,7 +88,7 @@ impl<'t> StateCheck<'t> {
     /// Returns whether the commit cannot succeed, since its snapshot was ended.
     pub(crate) fn is_doomed(&mut self) -> bool {
         let needs_versions = self.reads.is_none() || self.keys.is_none();
-        let is_doomed = needs_versions && self.snapshot.is_ended();
+        let is_doomed = needs_versions && self.is_ended();
         if is_doomed {
             self.conflict = Some(Error::SnapshotEnded);
         }
@@ -145,8 +157,8 @@ impl<'t> StateCheck<'t> {
                 };
                 match found {
                     Since::Unchanged => {}
-                    Since::Written(key) => return Ok(Some(conflict(state, Some(key), kind))),
-                    Since::Unknown => return Ok(Some(Error::SnapshotEnded)),
+                    Since::Written(key) => return Ok(Some(conflict(state, key, kind))),
+                    Since::Ended => return Ok(Some(Error::SnapshotEnded)),
                 }
             }
         }
@@ -157,7 +169,7 @@ impl<'t> StateCheck<'t> {
         for (table, key, _) in set.writes() {
             let state = &*set.tables[table].state;
             let then = engine.store.tables.tree_at(state, self.snapshot.lsn());
-            if self.snapshot.is_ended() {
+            if self.is_ended() {
                 return Ok(Some(Error::SnapshotEnded));
             }
             let Some(tree) = then.filter(|_| then == state.tree()) else {
@@ -166,9 +178,9 @@ impl<'t> StateCheck<'t> {
             match self.look_at_key(engine, (tree.id, key))? {
                 Since::Unchanged => {}
                 Since::Written(key) => {
-                    return Ok(Some(conflict(state, Some(key), ConflictKind::Written)));
+                    return Ok(Some(conflict(state, key, ConflictKind::Written)));
                 }
-                Since::Unknown => return Ok(Some(Error::SnapshotEnded)),
+                Since::Ended => return Ok(Some(Error::SnapshotEnded)),
             }
         }
         Ok(None)
@@ -186,13 +198,13 @@ impl<'t> StateCheck<'t> {
         (tree, key): (TreeId, &[u8]),
     ) -> Step<()> {
         let then = engine.store.tables.tree_at(state, self.snapshot.lsn());
-        if !self.snapshot.is_ended() && then.map(|then| then.id) != Some(tree) {
+        if !self.is_ended() && then.map(|then| then.id) != Some(tree) {
             return Err(conflict(state, None, ConflictKind::Table).into());
         }
         match self.look_at_key(engine, (tree, key))? {
             Since::Unchanged => Ok(()),
-            Since::Written(key) => Err(conflict(state, Some(key), ConflictKind::Written).into()),
-            Since::Unknown => Err(Error::SnapshotEnded.into()),
+            Since::Written(key) => Err(conflict(state, key, ConflictKind::Written).into()),
+            Since::Ended => Err(Error::SnapshotEnded.into()),
         }
     }
 
@@ -204,12 +216,13 @@ impl<'t> StateCheck<'t> {
         }
         let versions = &engine.old_versions.versions;
         let found = versions.find((tree, key), lsn, &mut self.scratch);
-        if self.snapshot.is_ended() {
-            return Ok(Since::Unknown);
+        let is_unchanged = found.map(|found| matches!(found, Found::Unchanged));
+        if self.is_alone() {
+            return Ok(self.unknown(Some(key)));
         }
-        Ok(match found? {
-            Found::Unchanged => Since::Unchanged,
-            Found::Replaced(_) => Since::Written(key.to_vec()),
+        Ok(match is_unchanged? {
+            true => Since::Unchanged,
+            false => Since::Written(Some(key.to_vec())),
         })
     }
 
@@ -225,20 +238,30 @@ impl<'t> StateCheck<'t> {
         );
         let versions = &engine.old_versions.versions;
         let found = versions.first_since(tree, bounds, self.checked, &mut self.scratch);
-        if self.snapshot.is_ended() {
-            return Ok(Since::Unknown);
+        if self.is_alone() {
+            return Ok(self.unknown(None));
         }
-        Ok(found?.map_or(Since::Unchanged, Since::Written))
+        let written = |key| Since::Written(Some(key));
+        Ok(found?.map_or(Since::Unchanged, written))
+    }
+
+    /// Returns what the check says of a key, or of a range, for which nothing is saved any longer.
+    fn unknown(&self, key: Option<&[u8]>) -> Since {
+        match self.snapshot.is_settled() {
+            true => Since::Written(key.map(<[u8]>::to_vec)),
+            false => Since::Ended,
+        }
     }
 }
 
 /// What has become of a key or a range since the snapshot.
 enum Since {
     Unchanged,
-    /// This key was written.
-    Written(Vec<u8>),
+    /// This key was written. A snapshot that was settled takes what it cannot know for that; of a
+    /// range it names no key.
+    Written(Option<Vec<u8>>),
     /// The snapshot was ended, so nobody knows.
-    Unknown,
+    Ended,
 }
 
 fn conflict(table: &TableState, key: Option<Vec<u8>>, kind: ConflictKind) -> Error {

@@ -1,5 +1,6 @@
 //! The parts of the engine that event loops use; [`crate::nonblocking`] exports them.
 
+pub(crate) mod aside;
 pub(crate) mod group;
 pub(crate) mod polled;
 pub(crate) mod reactor;

@@ -9,6 +9,7 @@ use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::Result;
+use crate::event_loop::aside::ScannedLeaf;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::transaction::Transaction;
 use crate::read::at::unless_ended;
@@ -146,7 +147,15 @@ impl Transaction {
         inner.check_usable()?;
         inner.try_take_snapshot()?;
         let scanned = page.scan(table, inner.snapshot.as_ref(), from);
-        scanned.map_err(|stopped| inner.if_table_is_new(table, stopped))?;
+        let scanned = scanned.map_err(|stopped| inner.why_not_read(table, stopped));
+        if matches!(scanned, Err(Unfinished::Wait(WaitReason::Settled))) {
+            let on_disk = self.on_disk(table)?;
+            let scanned = self.aside.scan(table.db.engine(), on_disk, from)?;
+            page.take(scanned);
+        } else {
+            scanned?;
+        }
+        let inner = &mut self.inner;
         page.find_next();
         let end = match &page.next {
             Some(next) => Bound::Excluded(next.clone()),
@@ -217,6 +226,16 @@ impl ScanPage {
                 .is_none_or(|next| self.leaf.iter().all(|(key, _)| key < next)),
             "a scan goes on behind what it has shown"
         );
+    }
+
+    /// Replaces its entries by those of a leaf of a settled snapshot.
+    fn take(&mut self, scanned: ScannedLeaf) {
+        self.leaf = scanned.leaf;
+        self.is_merged = scanned.is_merged;
+        if let Some(merged) = scanned.merged {
+            self.merged = *merged;
+        }
+        self.shown_from = None;
     }
 
     /// Copies the entries of one leaf from `from` on, as they are, or as `snapshot` sees them.

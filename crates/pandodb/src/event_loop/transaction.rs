@@ -2,19 +2,22 @@
 
 use pando_format::{Lsn, PageId};
 use pando_sync::{Arc, Mutex};
+use pando_tree::Tree;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
 use crate::error::{Error, Result};
+use crate::event_loop::aside::Aside;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::reactor::Reactor;
+use crate::kept::settled::{KeptFound, Settled};
 use crate::pages::fetcher::{Fetcher, OwnReads};
 use crate::read::at::ReadAt;
 use crate::state::read_bounds::Debt;
 use crate::transaction::handle::{self, Savepoint};
 use crate::transaction::options::{Isolation, TransactionOptions};
-use crate::wait::reason::{Step, Unfinished};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 
 /// As [`crate::Transaction`], with calls that return at once. A call that is pending is made again
@@ -32,6 +35,8 @@ pub struct Transaction {
     /// The reads of the loop.
     fetcher: Arc<Mutex<Fetcher>>,
     pub(crate) work: ReadAt,
+    /// Its reads once its snapshot goes on on disk.
+    pub(crate) aside: Aside,
     scratch: CommitScratch,
     /// What its own reads owe.
     debt: Debt,
@@ -51,6 +56,7 @@ impl Transaction {
             inner: db.begin(options)?,
             fetcher: reactor.fetcher.clone(),
             work: ReadAt::default(),
+            aside: Aside::default(),
             scratch: CommitScratch::default(),
             debt: Debt::NONE,
             is_calling: false,
@@ -115,7 +121,41 @@ impl Transaction {
         out: &mut Vec<u8>,
     ) -> Step<(bool, Debt)> {
         let _own = self.own_reads();
-        self.inner.try_get(table, key, &mut self.work, out)
+        let read = self.inner.try_get(table, key, &mut self.work, out);
+        if !matches!(read, Err(Unfinished::Wait(WaitReason::Settled))) {
+            return read;
+        }
+        let found = match self.open_on_disk(table, key, out)? {
+            KeptFound::Nothing => false,
+            KeptFound::Copied => true,
+            KeptFound::Chunks(_) => return Err(WaitReason::Chunks.into()),
+        };
+        Ok((found, Debt::NONE))
+    }
+
+    /// Opens the value of `key` at its snapshot, which goes on on disk.
+    pub(crate) fn open_on_disk(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step<KeptFound> {
+        let engine = table.db.engine();
+        let (settled, tree) = self.on_disk(table)?;
+        let found = self.aside.open(engine, (settled, tree), key, out)?;
+        engine.count_get();
+        self.inner.note_read(table, key)?;
+        Ok(found)
+    }
+
+    /// Returns what its snapshot reads on disk, and the tree that `table` has there.
+    pub(crate) fn on_disk(&self, table: &Table) -> Result<(Arc<Settled>, Tree)> {
+        let snapshot = self.inner.snapshot.as_ref();
+        let snapshot = snapshot.expect("it was found to be settled");
+        let settled = snapshot.settled().ok_or(Error::SnapshotEnded)?;
+        let tree = snapshot.tree_of(table);
+        let tree = tree.map_err(|error| self.inner.unless_made_since(table, error))?;
+        Ok((settled, tree))
     }
 
     /// Moves the further pages that a read has asked for.

@@ -67,7 +67,7 @@ impl Waits {
         let Some(reason) = self.reason.take() else {
             return Ok(Next::Try);
         };
-        if matches!(reason, WaitReason::Chunks) {
+        if matches!(reason, WaitReason::Chunks | WaitReason::Settled) {
             return Ok(Next::AskForHelp);
         }
         let at_once = if let WaitReason::Restart(Restart::Fault(page)) = reason {

@@ -92,7 +92,7 @@ async fn durable(engine: &Engine, lsn: Lsn) -> Result<()> {
 
 /// Has the helper read `key` at `snapshot`.
 async fn read_with_help(snapshot: &Snapshot, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    let registration = snapshot.register_again()?;
+    let registration = snapshot.register_again()?.ok_or(Error::SnapshotEnded)?;
     let (state, key) = (table.state.clone(), key.to_vec());
     let answer = table.db.engine().helper.ask(move |engine: &Engine| {
         let (mut work, mut out) = (ReadAt::default(), Vec::new());
@@ -176,7 +176,7 @@ impl Transaction {
         let Some(snapshot) = &self.snapshot else {
             return table.get_async(key).await;
         };
-        let found = read_with_help(snapshot, table, key).await;
+        let found = snapshot.get_async(table, key).await;
         let found = found.map_err(|error| self.unless_made_since(table, error))?;
         self.note_read(table, key)?;
         Ok(found)
@@ -279,7 +279,10 @@ impl Transaction {
         self.set.tables.clone_from(&set.tables);
         PendingCommit {
             isolation: self.options.isolation,
-            snapshot: self.snapshot.take().map(Snapshot::into_registration),
+            snapshot: self
+                .snapshot
+                .take()
+                .map(|snapshot| snapshot.of_transaction().clone()),
             reads: std::mem::replace(&mut self.reads, ReadSet::new(0)),
             set,
             locks: std::mem::take(&mut self.locks),

@@ -64,8 +64,17 @@ impl YoungList {
 enum Settling {
     #[default]
     Idle,
-    Wanted,
+    Wanted(SettleFor),
     Running,
+}
+
+/// Why snapshots in memory are settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SettleFor {
+    /// One has become old.
+    Age,
+    /// Old versions take much of their room: those of transactions, too.
+    Room,
 }
 
 /// The kept checkpoints of a store.
@@ -197,14 +206,25 @@ impl KeptCuts {
         all
     }
 
-    /// Returns the snapshots in memory to be settled on a checkpoint at `lsn`: the oldest, and
-    /// those that are older than `age`, a limited number of them; by their LSN.
-    pub(crate) fn young_until(&self, lsn: Lsn, age: Duration) -> Vec<Arc<Young>> {
+    /// Returns the snapshots in memory to be settled on a checkpoint at `lsn`: those that are older
+    /// than `age`, and the oldest if it belongs to no transaction; a limited number of them, by
+    /// their LSN.
+    pub(crate) fn young_until(
+        &self,
+        lsn: Lsn,
+        age: Duration,
+        settle_for: SettleFor,
+    ) -> Vec<Arc<Young>> {
         let mut young = self.young();
-        young.retain(|young| young.lsn() <= lsn);
+        young.retain(|young| {
+            young.lsn() <= lsn && (settle_for == SettleFor::Room || !young.is_of_transaction())
+        });
         young.sort_unstable_by_key(|young| young.lsn());
         let oldest = young.first().map(|young| young.lsn());
-        young.retain(|young| Some(young.lsn()) == oldest || young.age() >= age);
+        young.retain(|young| {
+            let is_oldest = Some(young.lsn()) == oldest && !young.is_of_transaction();
+            is_oldest || young.age() >= age
+        });
         let mut lsns = BTreeSet::new();
         young.retain(|young| {
             lsns.insert(young.lsn());
@@ -213,15 +233,18 @@ impl KeptCuts {
         young
     }
 
-    /// Returns whether the oldest snapshot in memory, which is that of `horizon`, may be settled.
-    /// Then commits may wait for that.
-    pub(crate) fn may_settle(&self, horizon: Lsn) -> bool {
-        !self.has_failed() && self.young().iter().any(|young| young.lsn() == horizon)
+    /// Returns whether the oldest snapshot in memory, which is that of `horizon`, may be settled;
+    /// one of a transaction if it is older than `age`. Then commits may wait for that.
+    pub(crate) fn may_settle(&self, horizon: Lsn, age: Duration) -> bool {
+        let may = |young: &Arc<Young>| !young.is_of_transaction() || young.age() >= age;
+        let young = self.young();
+        !self.has_failed() && young.iter().any(|one| one.lsn() == horizon && may(one))
     }
 
-    /// Returns whether a snapshot in memory is older than `age`.
+    /// Returns whether a snapshot in memory that belongs to no transaction is older than `age`.
     pub(crate) fn has_young_older_than(&self, age: Duration) -> bool {
-        !self.has_failed() && self.young().iter().any(|young| young.age() >= age)
+        let is_old = |young: &Arc<Young>| !young.is_of_transaction() && young.age() >= age;
+        !self.has_failed() && self.young().iter().any(is_old)
     }
 
     /// Returns whether a snapshot could not be settled a short time ago, or the store is closed.
@@ -233,24 +256,33 @@ impl KeptCuts {
 
     /// Has snapshots in memory settled on the next checkpoint. Returns true if the caller must have
     /// one made.
-    pub(crate) fn want_settling(&self) -> bool {
+    pub(crate) fn want_settling(&self, settle_for: SettleFor) -> bool {
         let mut state = self.state.lock();
-        let is_idle = state.settling == Settling::Idle;
-        if is_idle {
-            state.settling = Settling::Wanted;
+        match (state.settling, settle_for) {
+            (Settling::Idle, _) => {
+                state.settling = Settling::Wanted(settle_for);
+                true
+            }
+            (Settling::Wanted(_), SettleFor::Room) => {
+                state.settling = Settling::Wanted(SettleFor::Room);
+                false
+            }
+            (Settling::Wanted(_) | Settling::Running, _) => false,
         }
-        is_idle
     }
 
-    /// Returns whether the checkpoint that begins after this call is to settle snapshots.
+    /// Returns whether, and why, the checkpoint that begins after this call is to settle snapshots.
     /// [`KeptCuts::finish`] follows then.
-    pub(crate) fn begin_settling(&self) -> bool {
+    pub(crate) fn begin_settling(&self) -> Option<SettleFor> {
         let mut state = self.state.lock();
-        let is_wanted = state.settling == Settling::Wanted && !state.is_closed;
-        if is_wanted {
-            state.settling = Settling::Running;
+        let Settling::Wanted(settle_for) = state.settling else {
+            return None;
+        };
+        if state.is_closed {
+            return None;
         }
-        is_wanted
+        state.settling = Settling::Running;
+        Some(settle_for)
     }
 
     /// Notes that a snapshot could not be settled; nobody tries for `pause`.

@@ -12,6 +12,8 @@ use crate::kept::settled::Settled;
 #[derive(Debug)]
 pub(crate) struct Young {
     registration: Registration,
+    /// It belongs to a transaction: it is settled only when old versions have no room.
+    is_of_transaction: bool,
     began: time::Instant,
     /// Set before the registration is ended.
     settled: RwLock<Option<Arc<Settled>>>,
@@ -19,9 +21,10 @@ pub(crate) struct Young {
 
 impl Young {
     /// Returns a snapshot that is not settled.
-    pub(crate) fn new(registration: Registration) -> Self {
+    pub(crate) fn new(registration: Registration, is_of_transaction: bool) -> Self {
         Self {
             registration,
+            is_of_transaction,
             began: time::now(),
             settled: RwLock::new(Rank::Leaf, None),
         }
@@ -42,9 +45,15 @@ impl Young {
         &self.registration
     }
 
-    /// Takes the registration out.
-    pub(crate) fn into_registration(self) -> Registration {
-        self.registration
+    /// Returns whether it belongs to a transaction.
+    pub(crate) fn is_of_transaction(&self) -> bool {
+        self.is_of_transaction
+    }
+
+    /// Returns whether it has been settled, and not only ended. Asked by who finds the registration
+    /// ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled().is_some()
     }
 
     /// Returns what it reads if it is settled. A caller that finds the registration ended asks

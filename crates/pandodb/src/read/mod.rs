@@ -14,6 +14,7 @@ pub(crate) mod ahead;
 pub(crate) mod at;
 pub(crate) mod buffers;
 pub(crate) mod debts;
+pub(crate) mod kept_leaf;
 pub(crate) mod lending;
 pub(crate) mod merged_leaf;
 pub(crate) mod point;

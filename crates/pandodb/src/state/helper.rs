@@ -89,7 +89,25 @@ pub(crate) struct Answer<T> {
     ended: WaitList,
 }
 
+/// Something that ends, for whoever waits for it.
+pub(crate) trait Ending: std::fmt::Debug + Send + Sync {
+    /// Registers `waker` for the end; returns true if that is there already.
+    fn register(&self, waker: &Waker) -> bool;
+}
+
+impl<T: std::fmt::Debug + Send> Ending for Answer<T> {
+    fn register(&self, waker: &Waker) -> bool {
+        self.ended.register(waker);
+        self.result.lock().is_some()
+    }
+}
+
 impl<T> Answer<T> {
+    /// Returns the result, once, if it is there.
+    pub(crate) fn take(&self) -> Option<Result<T>> {
+        self.result.lock().take()
+    }
+
     /// Returns the result, once; until then `waker` is woken when there is one.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T>> {
         if let Some(result) = self.result.lock().take() {

@@ -22,11 +22,11 @@ use crate::read::buffers::with_reader;
 use crate::state::helper::Answer;
 use crate::state::read_bounds::Debt;
 use crate::streams::edit::NewBytes;
-use crate::streams::look::Found;
+use crate::streams::look::{Found, FoundThen};
 use crate::streams::old_bytes::OldBytes;
 use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
-use crate::wait::reason::Step;
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_log::{Played, WHOLE};
 use crate::writes::set::Own;
 
@@ -42,20 +42,21 @@ pub enum Opened {
 }
 
 impl Opened {
-    fn of(engine: &Shared, found: Found, out: &mut Vec<u8>) -> Self {
-        match found {
-            Found::Nothing => {
+    fn of(engine: &Shared, found: FoundThen, out: &mut Vec<u8>) -> Self {
+        let stream = match found {
+            FoundThen::Here(Found::Nothing) => {
                 out.clear();
-                Self::Absent
+                return Self::Absent;
             }
-            Found::Value => Self::Value,
-            Found::Chunks(blob, registration) => {
-                let stream = ValueStream::of_chunks(engine, blob, registration);
-                out.clear();
-                out.extend_from_slice(stream.head());
-                Self::Large(stream)
+            FoundThen::Here(Found::Value) => return Self::Value,
+            FoundThen::Here(Found::Chunks(blob, registration)) => {
+                ValueStream::of_chunks(engine, blob, registration)
             }
-        }
+            FoundThen::Kept(kept) => ValueStream::of_kept(engine, kept),
+        };
+        out.clear();
+        out.extend_from_slice(stream.head());
+        Self::Large(stream)
     }
 
     /// Opens what a batch itself has done to a key; None if it knows nothing of the key.
@@ -93,7 +94,7 @@ impl Reads<'_> {
             let step = step.map(|(found, debt)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 engine.count_get();
-                Opened::of(engine, found, out)
+                Opened::of(engine, found.into(), out)
             });
             polled(step, &mut reader.wanted)
         })
@@ -102,7 +103,7 @@ impl Reads<'_> {
 
 impl Transaction {
     /// Makes one attempt to open the value of `key`, which is not one of its own writes.
-    fn look(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Step<(Found, Debt)> {
+    fn look(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Step<(FoundThen, Debt)> {
         let _own = self.own_reads();
         let Self { inner, work, .. } = self;
         inner.check_store(table)?;
@@ -110,12 +111,18 @@ impl Transaction {
         inner.try_take_snapshot()?;
         let engine = table.db.engine();
         let Some(snapshot) = &inner.snapshot else {
-            return engine.try_look(&table.state, key, &mut work.reader, out);
+            let looked = engine.try_look(&table.state, key, &mut work.reader, out);
+            return looked.map(|(found, debt)| (found.into(), debt));
         };
         let looked = engine.try_look_then(snapshot.registration(), &table.state, key, work, out);
-        let looked = looked.map_err(|stopped| inner.if_table_is_new(table, stopped))?;
+        let looked = looked.map_err(|stopped| inner.why_not_read(table, stopped));
+        if matches!(looked, Err(Unfinished::Wait(WaitReason::Settled))) {
+            let found = self.open_on_disk(table, key, out)?;
+            return Ok((found.into(), Debt::NONE));
+        }
+        let (found, debt) = looked?;
         inner.note_read(table, key)?;
-        Ok(looked)
+        Ok((found.into(), debt))
     }
 }
 
@@ -153,7 +160,7 @@ impl ValidatedBatch {
                 let step = engine.try_look_stamped(&table.state, key, &mut self.reader, out);
                 step.map(|(found, debt, stamp)| {
                     self.set.reads.push(stamp);
-                    (found, debt)
+                    (found.into(), debt)
                 })
             }
         };

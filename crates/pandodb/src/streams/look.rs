@@ -9,6 +9,7 @@ use crate::blobs::readers::Registry;
 use crate::changes::blobs::decode_blob_ref;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::kept::settled::{KeptBlob, KeptFound};
 use crate::read::at::{FoundAt, ReadAt};
 use crate::read::point::{Copied, no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
@@ -24,6 +25,30 @@ pub(crate) enum Found {
     Value,
     /// A blob reference, and the registration that keeps its chunks.
     Chunks(BlobRef, Registration),
+}
+
+/// What a key was found to have at a snapshot.
+#[derive(Debug)]
+pub(crate) enum FoundThen {
+    Here(Found),
+    /// A value in chunks of a checkpoint, which it keeps.
+    Kept(KeptBlob),
+}
+
+impl From<Found> for FoundThen {
+    fn from(found: Found) -> Self {
+        Self::Here(found)
+    }
+}
+
+impl From<KeptFound> for FoundThen {
+    fn from(found: KeptFound) -> Self {
+        match found {
+            KeptFound::Nothing => Self::Here(Found::Nothing),
+            KeptFound::Copied => Self::Here(Found::Value),
+            KeptFound::Chunks(kept) => Self::Kept(kept),
+        }
+    }
 }
 
 impl Engine {

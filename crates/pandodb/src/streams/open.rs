@@ -5,8 +5,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::kept::settled::KeptFound;
-use crate::streams::look::Found;
+use crate::streams::look::{Found, FoundThen};
 use crate::streams::stream::ValueStream;
 use crate::streams::writer::ValueWriter;
 use crate::transaction::handle::Transaction;
@@ -14,12 +13,15 @@ use crate::writes::set::Own;
 
 impl ValueStream {
     /// Makes a stream of what a key was found to have; `value` was copied, if it is in pages.
-    fn of_found(engine: &Shared, found: Found, value: Vec<u8>) -> Option<Self> {
-        match found {
-            Found::Nothing => None,
-            Found::Value => Some(Self::of_value(engine, value)),
-            Found::Chunks(blob, registration) => Some(Self::of_chunks(engine, blob, registration)),
-        }
+    fn of_found(engine: &Shared, found: FoundThen, value: Vec<u8>) -> Option<Self> {
+        Some(match found {
+            FoundThen::Here(Found::Nothing) => return None,
+            FoundThen::Here(Found::Value) => Self::of_value(engine, value),
+            FoundThen::Here(Found::Chunks(blob, registration)) => {
+                Self::of_chunks(engine, blob, registration)
+            }
+            FoundThen::Kept(kept) => Self::of_kept(engine, kept),
+        })
     }
 }
 
@@ -33,7 +35,7 @@ impl Table {
         let engine = self.db.engine();
         let mut value = Vec::new();
         let found = engine.look(&self.state, key, &mut value)?;
-        Ok(ValueStream::of_found(engine, found, value))
+        Ok(ValueStream::of_found(engine, found.into(), value))
     }
 
     /// Copies bytes of the value of `key` from `offset` on into `buffer`. Returns how many there
@@ -72,17 +74,13 @@ impl Snapshot {
             match found {
                 // It may have been settled meanwhile.
                 Err(Error::SnapshotEnded) => {}
-                found => return Ok(ValueStream::of_found(engine, found?, value)),
+                found => return Ok(ValueStream::of_found(engine, found?.into(), value)),
             }
         }
         let settled = self.settled().ok_or(Error::SnapshotEnded)?;
         let found = settled.open(self.tree_of(table)?, key, &mut value)?;
         engine.count_get();
-        Ok(match found {
-            KeptFound::Nothing => None,
-            KeptFound::Copied => Some(ValueStream::of_value(engine, value)),
-            KeptFound::Chunks(kept) => Some(ValueStream::of_kept(engine, kept)),
-        })
+        Ok(ValueStream::of_found(engine, found.into(), value))
     }
 }
 

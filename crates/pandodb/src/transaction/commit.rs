@@ -3,7 +3,7 @@
 
 use pando_format::Lsn;
 use pando_stats::Ticker;
-use pando_versions::Registration;
+use pando_sync::Arc;
 
 use crate::commit::check::Check;
 use crate::commit::key_locks::CommitLocks;
@@ -12,6 +12,7 @@ use crate::commit::scratch::CommitScratch;
 use crate::commit::state_check::StateCheck;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::kept::young::Young;
 use crate::transaction::options::Isolation;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_set::ReadSet;
@@ -29,7 +30,7 @@ pub(crate) struct CommitParts<'t> {
 /// Returns the check that the commit of a transaction makes, if it has a snapshot.
 pub(crate) fn check_of<'t>(
     isolation: Isolation,
-    snapshot: Option<&'t Registration>,
+    snapshot: Option<&'t Young>,
     reads: &'t ReadSet,
 ) -> Option<StateCheck<'t>> {
     snapshot.map(|snapshot| match isolation {
@@ -92,7 +93,7 @@ pub(crate) fn try_commit(
 #[derive(Debug)]
 pub(crate) struct PendingCommit {
     pub(crate) isolation: Isolation,
-    pub(crate) snapshot: Option<Registration>,
+    pub(crate) snapshot: Option<Arc<Young>>,
     pub(crate) reads: ReadSet,
     pub(crate) set: WriteSet,
     pub(crate) locks: CommitLocks,
@@ -112,7 +113,7 @@ impl PendingCommit {
     pub(crate) fn step(&mut self, engine: &Engine, lent: Option<u64>) -> Step<Option<Lsn>> {
         let parts = CommitParts {
             engine,
-            check: check_of(self.isolation, self.snapshot.as_ref(), &self.reads),
+            check: check_of(self.isolation, self.snapshot.as_deref(), &self.reads),
             set: &mut self.set,
             locks: &mut self.locks,
         };

@@ -6,7 +6,6 @@ use pando_format::Lsn;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_versions::Registration;
 
 use crate::api::db::Db;
 use crate::api::snapshot::Snapshot;
@@ -28,11 +27,13 @@ static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 /// Reads and writes that are committed together, or not at all. Reads see the transaction's own
 /// writes; nobody else sees them before the commit. Dropping it rolls it back.
 ///
-/// The moment that it reads is that of its first read. While it is open, the store keeps what it
-/// reads as for a [`Snapshot`], and may end it for lack of memory: then its reads return
-/// [`Error::SnapshotEnded`], and it has to be run again. [`Db::transact`] does that, and also runs
-/// it again after a conflict. The writes are in memory until the commit, beside `max_memory`; the
-/// commit fails with [`Error::BatchTooLarge`] for too many, as that of a [`crate::Batch`] does.
+/// The moment that it reads is that of its first read. While it is open, the store keeps in memory
+/// what it reads, as for a [`Snapshot`]. When that memory is short, a transaction that is older
+/// than a second goes on on disk: its commit may then meet conflicts that are none. Another one may
+/// be ended: its reads return [`Error::SnapshotEnded`], and it has to be run again.
+/// [`Db::transact`] does that, and also runs it again after a conflict. The writes are in memory
+/// until the commit, beside `max_memory`; the commit fails with [`Error::BatchTooLarge`] for too
+/// many, as that of a [`crate::Batch`] does.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -128,7 +129,12 @@ impl Transaction {
     /// Returns whether the store has ended its snapshot.
     pub(crate) fn is_ended(&self) -> bool {
         let snapshot = self.snapshot.as_ref();
-        snapshot.is_some_and(|snapshot| snapshot.registration().is_ended())
+        snapshot.is_some_and(Snapshot::is_ended)
+    }
+
+    /// Returns whether its snapshot goes on on disk.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(Snapshot::is_settled)
     }
 
     /// Returns `error`; a conflict if that says that `table` did not exist, and it does now: it was
@@ -152,7 +158,7 @@ impl Transaction {
     /// Takes the snapshot, if this is the first read. Blocks as [`Db::snapshot`].
     pub(crate) fn take_snapshot(&mut self) -> Result<()> {
         if !self.may_read {
-            self.snapshot = Some(self.db.snapshot_in_memory()?);
+            self.snapshot = Some(self.db.snapshot_of_transaction()?);
             self.may_read = true;
         }
         Ok(())
@@ -373,10 +379,14 @@ impl Transaction {
 
     /// Returns what its commit works on.
     pub(crate) fn parts_of_commit(&mut self) -> CommitParts<'_> {
-        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
+        let snapshot = self.snapshot.as_ref().map(Snapshot::of_transaction);
         CommitParts {
             engine: self.db.engine(),
-            check: check_of(self.options.isolation, snapshot, &self.reads),
+            check: check_of(
+                self.options.isolation,
+                snapshot.map(|young| &**young),
+                &self.reads,
+            ),
             set: &mut self.set,
             locks: &mut self.locks,
         }
@@ -391,9 +401,10 @@ impl Transaction {
         self.end_reads();
         let options = self.options.write;
         let (db, engine) = (&self.db, self.db.engine());
-        let snapshot = self.snapshot.as_ref().map(Snapshot::registration);
-        let read_at = snapshot.map(Registration::lsn);
-        let mut check = check_of(self.options.isolation, snapshot, &self.reads);
+        let snapshot = self.snapshot.as_ref();
+        let read_at = snapshot.map(Snapshot::lsn);
+        let young = snapshot.map(|snapshot| &**snapshot.of_transaction());
+        let mut check = check_of(self.options.isolation, young, &self.reads);
         let (set, locks) = (&mut self.set, &mut self.locks);
         if let Some(check) = &mut check {
             if check.closes_gate() {

@@ -90,7 +90,7 @@ impl Transaction {
         let locked = engine.try_lock_key(owner, &table.state, key, None);
         let checked = locked.and_then(|tree| match &self.snapshot {
             Some(snapshot) => {
-                let mut check = StateCheck::of_writes(snapshot.registration());
+                let mut check = StateCheck::of_writes(snapshot.of_transaction());
                 check.check_key(engine, &table.state, (tree, key))
             }
             None => Ok(()),

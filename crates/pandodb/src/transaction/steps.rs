@@ -9,7 +9,7 @@ use pando_tree::ScanValue;
 
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::at::{FoundAt, ReadAt};
 use crate::state::read_bounds::Debt;
 use crate::transaction::commit::try_commit;
@@ -37,7 +37,8 @@ impl Transaction {
     /// transaction alone.
     ///
     /// # Errors
-    /// [`WaitReason::Chunks`] for a value in chunks that is stored. As [`Transaction::get_into`].
+    /// [`WaitReason::Chunks`] for a value in chunks that is stored; [`WaitReason::Settled`] if the
+    /// snapshot has gone on on disk. As [`Transaction::get_into`].
     pub(crate) fn try_get(
         &mut self,
         table: &Table,
@@ -55,7 +56,7 @@ impl Transaction {
         };
         let engine = self.db.engine();
         let read = engine.try_read_at(snapshot.registration(), &table.state, key, work, out);
-        let (found, debt) = read.map_err(|stopped| self.if_table_is_new(table, stopped))?;
+        let (found, debt) = read.map_err(|stopped| self.why_not_read(table, stopped))?;
         let found = match found {
             FoundAt::Nothing => {
                 out.clear();
@@ -69,9 +70,13 @@ impl Transaction {
         Ok((found, debt))
     }
 
-    /// As [`Transaction::unless_made_since`], for a step that has stopped.
-    pub(crate) fn if_table_is_new(&self, table: &Table, stopped: Unfinished) -> Unfinished {
+    /// Says why a read of `table` at the snapshot has stopped: as
+    /// [`Transaction::unless_made_since`]; or the snapshot was settled meanwhile.
+    pub(crate) fn why_not_read(&self, table: &Table, stopped: Unfinished) -> Unfinished {
         match stopped {
+            Unfinished::Error(Error::SnapshotEnded) if self.is_settled() => {
+                WaitReason::Settled.into()
+            }
             Unfinished::Error(error) => self.unless_made_since(table, error).into(),
             Unfinished::Wait(reason) => reason.into(),
         }

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::locks::LockWait;
 use crate::pages::store::ticker_of;
 use crate::profile::Wait;
+use crate::state::helper::Ending;
 use crate::writes::jobs::Job;
 use crate::writes::stripes::{StripeIndex, StripeUse};
 
@@ -36,6 +37,11 @@ pub(crate) enum WaitReason {
     Checkpoint(u64),
     /// Not a wait: the value is in chunks, and has to be read in another way.
     Chunks,
+    /// Not a wait: the snapshot of the transaction goes on on disk, and has to be read in another
+    /// way.
+    Settled,
+    /// What a helper reads.
+    Answer(Arc<dyn Ending>),
     /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] is false, or pages
     /// cannot be written for lack of room.
     Dirty,
@@ -101,7 +107,7 @@ impl WaitReason {
             Self::Stripe(..) => Ticker::RestartsStripe,
             Self::LogSpace(_) => Ticker::RestartsLog,
             Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Ticker::RestartsBlocks,
-            Self::Chunks | Self::Durable(_) => return None,
+            Self::Chunks | Self::Settled | Self::Answer(_) | Self::Durable(_) => return None,
             Self::Dirty => Ticker::RestartsDirty,
             Self::Pins(_) => Ticker::RestartsPins,
             Self::Applied(_) => Ticker::RestartsApplied,
@@ -114,9 +120,9 @@ impl WaitReason {
     /// Returns what a profile counts the wait as.
     pub(crate) fn wait(&self) -> Wait {
         match self {
-            Self::Restart(Restart::Fault(_)) => Wait::Page,
+            Self::Restart(Restart::Fault(_)) | Self::Answer(_) => Wait::Page,
             Self::Restart(Restart::Wait(Resource::Frames | Resource::Images)) => Wait::Frames,
-            Self::Restart(_) | Self::Chunks => Wait::Conflict,
+            Self::Restart(_) | Self::Chunks | Self::Settled => Wait::Conflict,
             Self::Gate => Wait::Gate,
             Self::Stripe(..) => Wait::Stripe,
             Self::LogSpace(_) => Wait::LogSpace,

@@ -140,6 +140,8 @@ impl Engine {
             }
             WaitReason::Checkpoint(asked) => self.register_for_checkpoint(*asked, waker)?,
             WaitReason::Chunks => return Err(Error::InChunks),
+            WaitReason::Settled => return Err(Error::SnapshotEnded),
+            WaitReason::Answer(answer) => answer.register(waker),
             WaitReason::Dirty => {
                 self.store.pool.image_waiters().register(waker);
                 self.check_served()?;

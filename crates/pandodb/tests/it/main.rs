@@ -41,6 +41,7 @@ mod scan_resistance;
 mod second_look;
 mod serial;
 mod settled;
+mod settled_transactions;
 mod settling;
 mod snapshots;
 mod steps;

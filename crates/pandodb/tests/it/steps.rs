@@ -22,12 +22,12 @@ fn at(isolation: Isolation) -> TransactionOptions {
     TransactionOptions::default().isolation(isolation)
 }
 
-fn reactor_of(db: &Db) -> Reactor {
+pub(crate) fn reactor_of(db: &Db) -> Reactor {
     Reactor::new(db, pando_sync::thread_waker()).unwrap()
 }
 
 /// Runs a call that may fail, until it has ended.
-fn ended<T>(
+pub(crate) fn ended<T>(
     reactor: &mut Reactor,
     mut call: impl FnMut() -> pandodb::Result<Polled<T>>,
 ) -> pandodb::Result<T> {
