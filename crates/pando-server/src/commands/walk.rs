@@ -1,8 +1,9 @@
 //! SCAN, KEYS, DBSIZE: commands over a whole database.
 //!
 //! An iteration reads one leaf after another, in the order of stored keys, yields after some
-//! leaves, and then continues where it was. A key that exists from beginning to end is found; one
-//! that is added or removed in the meantime may be found or not.
+//! leaves, and then continues where it was. KEYS reads at a snapshot, and shows the keys of one
+//! moment. SCAN, and KEYS in EXEC, read each leaf as it is: a key that exists from beginning to end
+//! is found; one that is added or removed in the meantime may be found or not.
 
 use std::ops::Bound;
 
@@ -49,12 +50,15 @@ pub(crate) const COMMANDS: &[Command] = &[
             "Iterates over the key names in the database.",
         )
     },
-    over_all(
-        "keys",
-        2,
-        keys,
-        "Returns all key names that match a pattern.",
-    ),
+    Command {
+        kind: Kind::ReadAll,
+        ..over_all(
+            "keys",
+            2,
+            keys,
+            "Returns all key names that match a pattern.",
+        )
+    },
     Command {
         flags: Flags::READONLY.and(Flags::FAST),
         group: Group::Server,
@@ -137,18 +141,14 @@ fn advance(
 fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
-    let in_transaction = context.session.interactive.is_some();
     let data = context.data();
     let from = walk
         .position
         .as_ref()
         .map_or(Bound::Unbounded, Position::bound);
     let scratch = &mut *data.scratch;
-    let scanned = match data
-        .batch
-        .as_deref_mut()
-        .and_then(ValidatedBatch::transaction)
-    {
+    let mut transaction = (data.batch.as_deref_mut()).and_then(ValidatedBatch::transaction);
+    let scanned = match &mut transaction {
         Some(transaction) => transaction.scan(&database.keys, from, &mut scratch.page)?,
         None => Reads::of(&database.keys).scan(from, &mut scratch.page)?,
     };
@@ -162,10 +162,13 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
             Some(value) => Some(value),
             None => {
                 scratch.value.clear();
-                let found = match data.batch.as_deref_mut().filter(|_| in_transaction) {
-                    Some(batch) => database
-                        .look_in(batch, stored, &mut scratch.value)?
-                        .map(|(opened, _)| !matches!(opened, Opened::Absent)),
+                let found = match &mut transaction {
+                    Some(transaction) => {
+                        let opened =
+                            transaction.open(&database.keys, stored, &mut scratch.value)?;
+                        walk.shown_from = walk.shown_from.max(transaction.shown_from());
+                        opened.map(|opened| !matches!(opened, Opened::Absent))
+                    }
                     None => database.look(stored, &mut scratch.value, &mut walk.shown_from)?,
                 };
                 match found {

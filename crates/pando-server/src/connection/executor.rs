@@ -168,7 +168,12 @@ impl Connection {
         let mut running = self.running.take().expect("a command has begun");
         turn.is_clock_new = false;
         match running.command.kind {
-            Kind::Read | Kind::ReadMany | Kind::Transaction | Kind::Watch | Kind::Commit => {}
+            Kind::Read
+            | Kind::ReadMany
+            | Kind::ReadAll
+            | Kind::Transaction
+            | Kind::Watch
+            | Kind::Commit => {}
             // The command may show or reset counts.
             Kind::Session | Kind::Exec => turn.tick(),
         }
@@ -193,7 +198,9 @@ impl Connection {
                 Kind::Session | Kind::Read => true,
                 // After its first commit it continues with further keys.
                 Kind::Watch => self.progress().watching.is_none(),
-                Kind::ReadMany | Kind::Transaction | Kind::Commit => running.batch.is_none(),
+                Kind::ReadMany | Kind::ReadAll | Kind::Transaction | Kind::Commit => {
+                    running.batch.is_none()
+                }
                 Kind::Exec => self.session.multi.is_none() || running.batch.is_none(),
             };
             if ends_here {
@@ -232,7 +239,7 @@ impl Connection {
             Kind::Session => false,
             Kind::Read | Kind::Commit => is_inside,
             Kind::ReadMany => is_inside || arguments.len() > 2,
-            Kind::Transaction | Kind::Watch | Kind::Exec => true,
+            Kind::ReadAll | Kind::Transaction | Kind::Watch | Kind::Exec => true,
         };
         if let Some(data) = turn.data.as_mut()
             && transactional

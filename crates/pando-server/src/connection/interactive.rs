@@ -78,13 +78,24 @@ impl Connection {
     }
 }
 
-/// Makes the batch of a command a step of the client's transaction, if there is one; or, for a
-/// command that reads many keys and has met a conflict, of one that reads a single moment.
+/// Returns true for a command that reads a moment of its own: of all keys, or of many keys of which
+/// some have changed while it has read them.
+fn reads_at_snapshot(running: &Running) -> bool {
+    match running.command.kind {
+        Kind::ReadAll => true,
+        Kind::ReadMany => running.conflicts > 0,
+        _ => false,
+    }
+}
+
+/// Makes the batch of a command a step of the client's transaction, if there is one; or of one that
+/// reads a single moment, for a command that reads at a snapshot.
 pub(super) fn enter_transaction(
     session: &mut Session,
     data: &LoopData,
     running: &mut Running,
 ) -> Run {
+    let at_snapshot = reads_at_snapshot(running) && !running.lost_snapshot;
     let Some(batch) = running.batch.as_deref_mut() else {
         return Ok(());
     };
@@ -94,10 +105,7 @@ pub(super) fn enter_transaction(
     let (db, reactor) = (&data.engine.db, &data.reactor);
     if let Some(interactive) = &mut session.interactive {
         batch.enter(interactive.take(db, reactor)?);
-    } else if running.command.kind == Kind::ReadMany
-        && running.conflicts > 0
-        && !running.lost_snapshot
-    {
+    } else if at_snapshot {
         let options = TransactionOptions::default().isolation(Isolation::Snapshot);
         let transaction = pandodb::nonblocking::Transaction::begin(db, options, reactor);
         batch.enter(Box::new(transaction?));
@@ -105,8 +113,8 @@ pub(super) fn enter_transaction(
     Ok(())
 }
 
-/// Returns true if a command that reads many keys at a snapshot goes on without one: there is no
-/// memory for it, or no longer.
+/// Returns true if a command that reads at a snapshot goes on without one: there is no memory for
+/// it, or no longer.
 pub(super) fn goes_on_without_snapshot(
     session: &Session,
     running: &mut Running,

@@ -188,6 +188,6 @@ impl Prefetch {
 fn is_followed(command: &Command) -> bool {
     matches!(
         command.kind,
-        Kind::Read | Kind::ReadMany | Kind::Transaction
+        Kind::Read | Kind::ReadMany | Kind::ReadAll | Kind::Transaction
     ) || matches!(command.name, "ping" | "echo")
 }

@@ -161,6 +161,8 @@ pub(crate) enum Kind {
     Read,
     /// Reads several keys as of one moment.
     ReadMany,
+    /// Reads all keys as of one moment: at a snapshot.
+    ReadAll,
     /// Reads or writes in a transaction that is then committed.
     Transaction,
     /// Reads through a transaction; commits only the removal of expired keys.

@@ -1,6 +1,6 @@
 //! Transactions of several commands: PANDO BEGIN, LOCK, SAVEPOINT, ROLLBACK, COMMIT.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
@@ -621,6 +621,65 @@ fn many_keys_are_read_after_one_conflict_at_most() {
         assert!(met <= 10, "{met} conflicts in 10 commands");
         drop(end);
     });
+}
+
+/// A key moves to and fro between the first leaf and the last, by EXEC: KEYS finds it once. Values
+/// are in leaves, in overflow pages and in chunks.
+#[test]
+fn keys_shows_one_moment() {
+    let server = Fixture::opened_by(options(), |path| {
+        let options = pandodb::Db::builder().max_memory(64 << 20).frames(600);
+        options.chunk_values_over(16 << 10).open(path)
+    });
+    let mut client = server.client();
+    let lengths = |number: usize| match number % 100 {
+        0 => 20_000,
+        1..4 => 3_000,
+        _ => 100,
+    };
+    for number in 0..6_000 {
+        let value = "v".repeat(lengths(number));
+        client.check(&[(&format!("SET key:{number:05} {value}"), "+OK")]);
+    }
+    client.check(&[("SET a 1", "+OK")]);
+    let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let end = Stop(&stop);
+        let (mut mover, stop, moves) = (server.client(), &stop, &moves);
+        scope.spawn(move || {
+            for (from, to) in [("a", "z"), ("z", "a")].into_iter().cycle() {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let put = format!("SET {to} 1");
+                let delete = format!("DEL {from}");
+                mover.check(&[
+                    ("MULTI", "+OK"),
+                    (&put, "+QUEUED"),
+                    (&delete, "+QUEUED"),
+                    ("EXEC", "[+OK :1]"),
+                ]);
+                moves.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let enough = |begun: u64| moves.load(Ordering::Relaxed) >= begun + 10;
+        for round in 0..20 {
+            let begun = moves.load(Ordering::Relaxed);
+            let found = client.run("KEYS ?");
+            assert!(found == "[\"a\"]" || found == "[\"z\"]", "{round}: {found}");
+            while !enough(begun) {
+                thread::yield_now();
+            }
+        }
+        let all = client.run("KEYS *");
+        assert_eq!(all.split(' ').count(), 6_001);
+        drop(end);
+    });
+    client.check(&[
+        ("PANDO BEGIN", "+OK"),
+        ("DBSIZE", ":6001"),
+        ("PANDO ROLLBACK", "+OK"),
+    ]);
 }
 
 /// The memory for old versions is small: the snapshots of commands are ended, and they go on

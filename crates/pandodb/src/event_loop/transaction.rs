@@ -96,6 +96,11 @@ impl Transaction {
         self.debt.lsn()
     }
 
+    /// Notes what a read of its own owes.
+    pub(crate) fn owe(&mut self, debt: Debt) {
+        self.debt.add(debt);
+    }
+
     /// While this exists, the thread publishes its own reads whenever it waits for others.
     pub(crate) fn own_reads(&self) -> OwnReads {
         OwnReads::of(&self.fetcher)
@@ -130,6 +135,7 @@ impl Transaction {
             KeptFound::Copied => true,
             KeptFound::Chunks(_) => return Err(WaitReason::Chunks.into()),
         };
+        table.db.engine().count_get();
         Ok((found, Debt::NONE))
     }
 
@@ -143,7 +149,6 @@ impl Transaction {
         let engine = table.db.engine();
         let (settled, tree) = self.on_disk(table)?;
         let found = self.aside.open(engine, (settled, tree), key, out)?;
-        engine.count_get();
         self.inner.note_read(table, key)?;
         Ok(found)
     }

@@ -102,6 +102,30 @@ impl Reads<'_> {
 }
 
 impl Transaction {
+    /// Reads `key` into `out`, as [`Transaction::get`] does, or opens its value if it is a large
+    /// one.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::get_into`].
+    pub fn open(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<Opened>> {
+        self.inner.check_store(table)?;
+        self.inner.check_usable()?;
+        let engine = table.db.engine();
+        out.clear();
+        let set = &mut self.inner.set;
+        let index = set.table(&table.state);
+        if let Some(opened) = Opened::own(engine, set.own(index, key), out) {
+            return Ok(Polled::Ready(opened));
+        }
+        let step = self.look(table, key, out);
+        let step = step.map(|(found, debt)| {
+            self.owe(debt);
+            engine.count_get();
+            Opened::of(engine, found, out)
+        });
+        polled(step, &mut self.work.reader.wanted)
+    }
+
     /// Makes one attempt to open the value of `key`, which is not one of its own writes.
     fn look(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Step<(FoundThen, Debt)> {
         let _own = self.own_reads();

@@ -287,6 +287,8 @@ fn event_loop_goes_on(isolation: Isolation) -> pandodb::Result<()> {
         transaction.get(&busy, b"no such key", &mut out)
     });
     assert!(!missing.unwrap() && out.is_empty());
+    // A call that was given up: its answer is for nobody.
+    let _given_up = transaction.get(&busy, &text_key(7), &mut out).unwrap();
     for number in [51, 2] {
         let found = ended(&mut reactor, || {
             transaction.get(&busy, &text_key(number), &mut out)
