@@ -58,6 +58,8 @@ pub(crate) struct ClientRecord {
     pub(crate) input_bytes: AtomicU64,
     /// Unsent bytes of replies in memory.
     pub(crate) output_bytes: AtomicU64,
+    /// When its transaction of PANDO BEGIN began, in milliseconds since 1970; 0 without one.
+    pub(crate) transaction_ms: AtomicU64,
     /// True while a command waits for something that may never come.
     pub(crate) waiting: AtomicBool,
     /// Set by CLIENT KILL; the loop then closes the connection.
@@ -96,11 +98,19 @@ impl ClientRecord {
             watched_bytes: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             names: Mutex::new(Rank::Leaf, Names::default()),
             command: Mutex::new(Rank::Leaf, "NULL"),
         }
+    }
+
+    /// Returns how long its transaction of PANDO BEGIN has been open as of `now`, in milliseconds.
+    pub(crate) fn transaction_age_ms(&self, now: u64) -> Option<u64> {
+        // Relaxed: a report of its own.
+        let began = self.transaction_ms.load(Ordering::Relaxed);
+        (began > 0).then(|| now.saturating_sub(began))
     }
 
     /// Returns the memory of input, queued commands and output, in bytes.
@@ -132,7 +142,7 @@ impl ClientRecord {
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
              ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 \
              rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
-             lib-name={} lib-ver={}",
+             lib-name={} lib-ver={} transaction-ms={}",
             self.id,
             self.address,
             self.local_address,
@@ -150,6 +160,7 @@ impl ClientRecord {
             self.version.load(Ordering::Relaxed),
             names.library,
             names.library_version,
+            self.transaction_age_ms(now).unwrap_or(0),
         );
     }
 }

@@ -132,6 +132,8 @@ impl Session {
             None => (-1, 0),
         };
         record.queued.store(queued, Ordering::Relaxed);
+        let began = self.interactive.as_ref().map_or(0, |of| of.now_ms);
+        record.transaction_ms.store(began, Ordering::Relaxed);
         let of_transaction = self.interactive.as_ref().map_or(0, |of| of.memory());
         let queued_bytes = (queued_bytes + of_transaction) as u64;
         record.queued_bytes.store(queued_bytes, Ordering::Relaxed);

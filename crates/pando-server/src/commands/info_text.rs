@@ -11,7 +11,7 @@ use super::auth::REDIS_VERSION;
 use crate::data::compaction::{CompactionProgress, Ended};
 use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
-use crate::report::gauges::gauges;
+use crate::report::gauges::{Gauge, gauges, snapshots};
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
 
@@ -64,6 +64,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("Memory", memory),
     section("Persistence", persistence),
     section("Stats", statistics),
+    section("Transactions", transactions),
     section("Replication", replication),
     section("CPU", processor),
     section("Modules", |_, _| {}),
@@ -315,6 +316,33 @@ fn statistics(shared: &Shared, text: &mut String) {
     }
 }
 
+fn transactions(shared: &Shared, text: &mut String) {
+    let (all, now) = (shared.clients.all(), unix_ms());
+    let ages = all
+        .iter()
+        .filter_map(|record| record.transaction_age_ms(now));
+    field(text, "transactions_open", ages.clone().count());
+    field(text, "transactions_oldest_ms", ages.max().unwrap_or(0));
+    let Some(engine) = shared.engine() else {
+        return;
+    };
+    let of_loops = shared.statistics.counts();
+    let of_engine = engine.db.statistics();
+    let conflicts = of_loops.get(Ticker::TransactionConflicts);
+    field(text, "transactions_run_again", conflicts);
+    field(
+        text,
+        "commits_refused",
+        of_engine.get(Ticker::CommitConflicts),
+    );
+    field(text, "deadlocks", of_engine.get(Ticker::Deadlocks));
+    field(text, "lock_timeouts", of_engine.get(Ticker::LockTimeouts));
+    field(text, "lock_waits", of_engine.get(Ticker::RestartsLock));
+    for gauge in snapshots(&engine.db.report().snapshots) {
+        field(text, gauge.name, gauge.value);
+    }
+}
+
 fn replication(shared: &Shared, text: &mut String) {
     field(text, "role", "master");
     field(text, "connected_slaves", 0);
@@ -439,7 +467,11 @@ fn pando(shared: &Shared, text: &mut String) {
     field(text, "durable_lsn", engine.db.durable_lsn().0);
     let checkpoint = engine.db.last_checkpoint_unix_ms();
     field(text, "last_checkpoint_unix_ms", checkpoint);
-    for gauge in gauges(&report) {
+    let is_shown_above = |gauge: &Gauge| gauge.name.starts_with("snapshots_");
+    for gauge in gauges(&report)
+        .into_iter()
+        .filter(|gauge| !is_shown_above(gauge))
+    {
         field(text, gauge.name, gauge.value);
     }
     let all = engine.db.statistics();

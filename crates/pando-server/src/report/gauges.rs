@@ -1,7 +1,8 @@
 //! Gauges of the store: values that are not counted but have a current state, with one line of help
 //! each. INFO, `/metrics` and `/stats.json` share this table.
 
-use pandodb::Report;
+use pando_sync::time::Duration;
+use pandodb::{Report, SnapshotStat};
 
 /// A current value.
 pub(crate) struct Gauge {
@@ -60,6 +61,44 @@ pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
         ),
     ];
     let rows = rows.into_iter().chain(of_space(report));
+    rows.map(|(name, help, value)| Gauge { name, help, value })
+        .chain(snapshots(&report.snapshots))
+        .collect()
+}
+
+/// Returns the gauges of open snapshots.
+pub(crate) fn snapshots(stat: &SnapshotStat) -> Vec<Gauge> {
+    let ms = |age: Option<Duration>| {
+        age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
+    };
+    let rows = [
+        (
+            "snapshots_in_memory",
+            "Snapshots, those of transactions too, that read old versions in memory.",
+            stat.in_memory,
+        ),
+        (
+            "snapshots_in_memory_oldest_ms",
+            "How long the oldest of these has been open, in milliseconds.",
+            ms(stat.oldest_in_memory),
+        ),
+        (
+            "snapshots_settled",
+            "Checkpoints that are kept for snapshots on disk.",
+            stat.settled,
+        ),
+        (
+            "snapshots_settled_oldest_ms",
+            "How long the oldest of these has been kept, in milliseconds.",
+            ms(stat.oldest_settled),
+        ),
+        (
+            "snapshots_held_bytes",
+            "Bytes of the data file that only snapshots on disk still use.",
+            stat.held_bytes,
+        ),
+    ];
+    let rows = rows.into_iter();
     rows.map(|(name, help, value)| Gauge { name, help, value })
         .collect()
 }

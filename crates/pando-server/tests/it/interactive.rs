@@ -623,6 +623,45 @@ fn many_keys_are_read_after_one_conflict_at_most() {
     });
 }
 
+/// INFO and CLIENT LIST say who keeps a transaction open, and what that takes.
+#[test]
+fn open_transactions_are_shown() {
+    let server = Fixture::new();
+    let (mut one, mut other) = (server.client(), server.client());
+    let figure = |client: &mut Client, name: &str| {
+        let info = client.text("INFO transactions");
+        let value = info.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.unwrap_or_else(|| panic!("{name} in {info}"));
+        value.trim_start_matches(':').parse::<u64>().unwrap()
+    };
+    one.check(&[
+        ("SET a 1", "+OK"),
+        ("PANDO BEGIN", "+OK"),
+        ("GET a", "\"1\""),
+    ]);
+    assert_eq!(figure(&mut other, "transactions_open"), 1);
+    assert_eq!(figure(&mut other, "snapshots_in_memory:"), 1);
+    while figure(&mut other, "transactions_oldest_ms") == 0
+        || figure(&mut other, "snapshots_in_memory_oldest_ms") == 0
+    {
+        thread::yield_now();
+    }
+    let list = other.text("CLIENT LIST");
+    let idle = |line: &&str| line.ends_with(" transaction-ms=0");
+    assert_eq!(list.lines().filter(idle).count(), 1, "{list}");
+    let commits = figure(&mut other, "commits_refused");
+    other.check(&[("SET a 2", "+OK")]);
+    one.check(&[
+        ("SET b 1", "+OK"),
+        ("PANDO COMMIT", "-CONFLICT key a"),
+        ("PANDO ROLLBACK", "+OK"),
+    ]);
+    assert_eq!(figure(&mut other, "commits_refused"), commits + 1);
+    assert_eq!(figure(&mut other, "transactions_open"), 0);
+    assert_eq!(figure(&mut other, "snapshots_in_memory:"), 0);
+    assert_eq!(figure(&mut other, "snapshots_settled:"), 0);
+}
+
 /// A key moves to and fro between the first leaf and the last, by EXEC: KEYS finds it once. Values
 /// are in leaves, in overflow pages and in chunks.
 #[test]

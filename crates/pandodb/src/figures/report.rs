@@ -3,6 +3,7 @@
 use pando_format::{Compression, Lsn};
 
 use crate::api::db::Db;
+use crate::figures::snapshots::SnapshotStat;
 use crate::state::checkpoint_progress::CheckpointProgress;
 
 /// State and figures of a store, for start-up messages, INFO and benchmarks.
@@ -71,6 +72,8 @@ pub struct Report {
     pub newest_lsn: Lsn,
     /// LSN of the newest durable commit.
     pub durable_lsn: Lsn,
+    /// What open snapshots take.
+    pub snapshots: SnapshotStat,
     /// Why writes are refused; None if they are not.
     pub poisoned: Option<String>,
 }
@@ -116,6 +119,7 @@ impl Db {
             recovery_log_bytes: engine.recovered.bytes,
             newest_lsn: engine.log.reserved_end(),
             durable_lsn: engine.log.durable(),
+            snapshots: self.snapshot_stat(),
             poisoned: engine
                 .store
                 .check_poison()

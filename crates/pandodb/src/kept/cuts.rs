@@ -385,6 +385,13 @@ impl KeptCuts {
         self.state.lock().is_closed = true;
     }
 
+    /// Returns the number of snapshots in memory, and how long the oldest has been open.
+    pub(crate) fn figures_of_young(&self) -> (u64, Option<Duration>) {
+        let young = self.young();
+        let oldest = young.iter().map(|young| young.age()).max();
+        (young.len() as u64, oldest)
+    }
+
     /// Returns what they take.
     pub(crate) fn figures(&self) -> KeptFigures {
         let mut state = self.state.lock();
