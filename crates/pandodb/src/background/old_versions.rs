@@ -80,6 +80,9 @@ impl Engine {
             "there is no place for what snapshots read"
         );
         old.snapshots.turn_on(&closed);
+        drop(closed);
+        // It may sleep for good while the mode is off.
+        self.store.registry.work.notify_all();
         Ok(())
     }
 

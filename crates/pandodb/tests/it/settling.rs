@@ -32,6 +32,33 @@ fn many_snapshots_take_as_much_disk_as_one() {
     assert!(after < 4 * before, "{before} {after}");
 }
 
+/// The thread that cares for snapshots sleeps while there are none, and nothing else wakes it here.
+#[test]
+fn a_snapshot_is_cared_for_although_the_store_has_nothing_else_to_do() {
+    let options = Db::builder()
+        .max_memory(64 << 20)
+        .settle_snapshots_after(Duration::from_millis(300));
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..500, |number| (text_key(number), [1; 100]));
+    thread::sleep(Duration::from_secs(1));
+    let within = |what: &str, is_there: &dyn Fn() -> bool| {
+        let began = time::now();
+        while !is_there() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            thread::park_timeout(Duration::from_millis(10));
+        }
+    };
+    let snapshot = db.snapshot().unwrap();
+    fill(&table, 0..500, |number| (text_key(number), [2; 100]));
+    assert!(db.memory().old_versions.used_bytes > 0);
+    within("it is old, and in memory", &|| snapshot.is_settled());
+    drop(snapshot);
+    within("nobody reads what is kept", &|| {
+        db.memory().old_versions.used_bytes == 0
+    });
+}
+
 /// What the readers of a kept checkpoint take is given back when they end.
 #[test]
 fn the_memory_of_snapshots_that_have_ended_is_not_counted() {
