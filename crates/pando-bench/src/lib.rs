@@ -62,7 +62,7 @@ pub use ablation::{Ablation, AblationOptions};
 pub use alloc::AllocOptions;
 pub use device::{DeviceOptions, DeviceWorkload};
 pub use error::{Error, Result};
-pub use iso::{IsoLevel, IsoOptions};
+pub use iso::{IsoLevel, IsoOptions, IsoSnapshots};
 pub use kv::run;
 pub use options::{Distribution, KeyKind, KvOptions, ValueSizes, Workload};
 pub use phase::Observer;

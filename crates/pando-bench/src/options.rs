@@ -75,6 +75,8 @@ pub struct KvOptions {
     /// Maximum time between two checkpoints; if given, times with and without a running checkpoint
     /// are reported separately. `None`: the engine's default, and they are not.
     pub checkpoint_interval: Option<Duration>,
+    /// Age at which a snapshot goes on on disk; `None`: the engine's default.
+    pub settle_snapshots_after: Option<Duration>,
 }
 
 impl Default for KvOptions {
@@ -113,6 +115,7 @@ impl Default for KvOptions {
             compression: Compression::None,
             interval: None,
             checkpoint_interval: None,
+            settle_snapshots_after: None,
         }
     }
 }

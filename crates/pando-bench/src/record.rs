@@ -74,6 +74,16 @@ record! {
     speed_to_one_thread: f64;
     /// Operations per second relative to those at the first level, for the same transactions.
     speed_to_first_level: f64;
+    /// Operations per second relative to those with the first of the kinds of snapshots.
+    speed_to_first_variant: f64;
+    /// Number of young snapshots that took the place of another one.
+    snapshot_renewals: u64;
+    /// Most bytes of memory with what commits had saved for snapshots.
+    old_version_bytes_max: u64;
+    /// Most settled snapshots that were open at a time.
+    settled_snapshots_max: u64;
+    /// Most bytes of the data file that only settled snapshots used.
+    held_bytes_max: u64;
     /// Number of keys of a transaction.
     ops_per_transaction: u64;
     /// Share of them that are put, in percent.
@@ -418,6 +428,19 @@ impl Record {
         format!("{share}  {ops} keys, {writes} % put, {conflicts:.3} conflicts a commit")
     }
 
+    /// Returns what the line says of snapshots.
+    fn snapshot_parts(&self) -> String {
+        let (Some(saved), Some(held)) = (self.old_version_bytes_max, self.held_bytes_max) else {
+            return String::new();
+        };
+        let share = self.speed_to_first_variant.map_or(String::new(), |share| {
+            format!("  {share:.2} of the first variant")
+        });
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (saved, held) = (mib(saved), mib(held));
+        format!("{share}  at most {saved:.1} MiB of old versions, {held:.1} MiB held on disk")
+    }
+
     /// Returns the line of the table.
     pub fn line(&self) -> String {
         let number = |value: Option<f64>, digits: usize| match value {
@@ -437,7 +460,7 @@ impl Record {
             (_, Some(times)) => format!("  {times:.2} of one thread"),
             _ => String::new(),
         };
-        let beside = beside + &self.transaction_parts();
+        let beside = beside + &self.transaction_parts() + &self.snapshot_parts();
         let nanoseconds = match (self.ns_per_op, self.fill_percent) {
             (Some(ns), _) => format!("  {ns:.2} ns"),
             (_, Some(fill)) => self.allocation(fill),

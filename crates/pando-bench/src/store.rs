@@ -132,6 +132,9 @@ fn builder(options: &KvOptions) -> Builder {
     if let Some(interval) = options.checkpoint_interval {
         builder = builder.checkpoint_interval(interval);
     }
+    if let Some(age) = options.settle_snapshots_after {
+        builder = builder.settle_snapshots_after(age);
+    }
     builder.compression(options.compression)
 }
 

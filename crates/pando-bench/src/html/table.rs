@@ -6,13 +6,14 @@ use super::escape::escape;
 use crate::record::Record;
 
 /// Fields that are columns if a record has them, in this order.
-const COLUMNS: [&str; 39] = [
+const COLUMNS: [&str; 40] = [
     "workload",
     "variant",
     "threads",
     "ops_per_s",
     "speed_to_ours",
     "speed_to_one_thread",
+    "speed_to_first_variant",
     "ops_per_transaction",
     "writes_percent",
     "speed_to_first_level",

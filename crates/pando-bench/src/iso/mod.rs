@@ -3,12 +3,15 @@
 //! other in the engine, or the machine is the limit.
 //!
 //! With levels, transactions take the place of the reads: the same ones at each level of isolation.
+//! With snapshots, gets and puts do: the same ones with each kind of snapshot.
 //!
-//! `options`: what is asked for; `run`: the turns; `levels`: the transactions.
+//! `options`: what is asked for; `run`: the turns; `levels`: the transactions; `snapshots`: gets in
+//! snapshots and puts beside them.
 
 mod levels;
 mod options;
 mod run;
+mod snapshots;
 
-pub use options::{IsoLevel, IsoOptions, IsoVariant};
+pub use options::{IsoLevel, IsoOptions, IsoSnapshots, IsoVariant};
 pub use run::run;

@@ -1,5 +1,7 @@
 //! Options of a run of `bench iso`.
 
+use pando_sync::time::Duration;
+
 use crate::error::{Error, Result};
 use crate::options::{KvOptions, Workload};
 
@@ -25,6 +27,13 @@ pub enum IsoVariant {
         /// How many of a hundred keys are put; the others are got.
         writes: u64,
     },
+    /// Gets or puts of single keys; all threads share one handle.
+    Snapshots {
+        /// Which of them.
+        workload: Workload,
+        /// Which snapshots they read in, or are put beside.
+        kind: IsoSnapshots,
+    },
 }
 
 impl IsoVariant {
@@ -34,16 +43,17 @@ impl IsoVariant {
             Self::OwnHandle => "own-handle",
             Self::SharedHandle => "shared-handle",
             Self::Transactions { level, .. } => level.name(),
+            Self::Snapshots { kind, .. } => kind.name(),
         }
     }
 
-    /// Returns the same at another level, if it is a transaction.
-    pub(super) fn at(self, level: IsoLevel) -> Option<Self> {
+    /// Returns the workload that chooses its keys.
+    pub(super) fn workload(self) -> Workload {
         match self {
-            Self::Transactions { ops, writes, .. } => {
-                Some(Self::Transactions { level, ops, writes })
+            Self::Snapshots { workload, .. } => workload,
+            Self::OwnHandle | Self::SharedHandle | Self::Transactions { .. } => {
+                Workload::ReadRandom
             }
-            Self::OwnHandle | Self::SharedHandle => None,
         }
     }
 }
@@ -93,20 +103,67 @@ impl IsoLevel {
     }
 }
 
+/// The snapshots of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsoSnapshots {
+    /// No snapshot.
+    None,
+    /// One that is in memory: gets read in it, puts go on beside it.
+    Young,
+    /// The same with one that was on disk from its beginning.
+    Settled,
+    /// Each get has one of its own.
+    Each,
+}
+
+impl IsoSnapshots {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::None, Self::Young, Self::Settled, Self::Each];
+
+    /// Returns its name in options and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Young => "young",
+            Self::Settled => "settled",
+            Self::Each => "each",
+        }
+    }
+
+    /// Returns the kind of this name.
+    ///
+    /// # Errors
+    /// Names the kinds that there are.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::option("snapshots", format!("there are {names}"))
+        })
+    }
+}
+
 /// Options of `bench iso`; the defaults are those of the command line.
 #[derive(Debug, Clone)]
 pub struct IsoOptions {
     /// Numbers of threads, in this order.
     pub threads: Vec<usize>,
-    /// The levels of transactions, in this order; if there are none, plain reads are measured.
+    /// The levels of transactions, in this order; if there are none, gets and puts of single keys
+    /// are measured.
     pub levels: Vec<IsoLevel>,
+    /// The snapshots that each workload runs with, in this order; if there are none, plain reads
+    /// are measured.
+    pub snapshots: Vec<IsoSnapshots>,
+    /// What runs with snapshots: `readrandom`, `overwrite`, `readwhilewriting`.
+    pub workloads: Vec<Workload>,
     /// Numbers of keys of a transaction, each with each share of puts.
     pub ops_per_transaction: Vec<u64>,
     /// How many of a hundred keys are put.
     pub writes: Vec<u64>,
     /// Turns of each variant and number of threads; the median round is reported.
     pub rounds: usize,
-    /// Store, keys, and length of each turn; its workloads and threads are ignored.
+    /// Store, keys, and length of each turn; its workloads and threads are ignored, and batches are
+    /// those of the fill.
     pub kv: KvOptions,
 }
 
@@ -115,6 +172,8 @@ impl Default for IsoOptions {
         Self {
             threads: vec![1, 2, 4, 8, 16, 32, 64],
             levels: Vec::new(),
+            snapshots: Vec::new(),
+            workloads: vec![Workload::ReadRandom],
             ops_per_transaction: vec![10],
             writes: vec![10],
             rounds: 3,
@@ -124,17 +183,59 @@ impl Default for IsoOptions {
 }
 
 impl IsoOptions {
-    /// Returns the options of the turns with `threads` threads.
-    pub(super) fn turn(&self, threads: usize) -> KvOptions {
+    /// Returns the options of the turns of `variant` with `threads` threads.
+    pub(super) fn turn(&self, threads: usize, variant: IsoVariant) -> KvOptions {
+        KvOptions {
+            workloads: vec![variant.workload()],
+            threads,
+            batch: 1,
+            ..self.kv.clone()
+        }
+    }
+
+    /// Returns the options of the store and of what runs before the first turn.
+    pub(super) fn once(&self) -> KvOptions {
         KvOptions {
             workloads: vec![Workload::ReadRandom],
-            threads,
+            threads: 1,
+            duration: None,
+            ops: None,
+            warmup: Duration::ZERO,
+            rate: None,
+            interval: None,
+            // Young snapshots are to stay young.
+            settle_snapshots_after: match self.snapshots.is_empty() {
+                true => self.kv.settle_snapshots_after,
+                false => Some(Duration::MAX),
+            },
             ..self.kv.clone()
+        }
+    }
+
+    /// Returns the variant that `variant` is compared with: the first of its list.
+    pub(super) fn first_of(&self, variant: IsoVariant) -> Option<IsoVariant> {
+        match variant {
+            IsoVariant::OwnHandle | IsoVariant::SharedHandle => None,
+            IsoVariant::Transactions { ops, writes, .. } => {
+                let level = *self.levels.first()?;
+                Some(IsoVariant::Transactions { level, ops, writes })
+            }
+            IsoVariant::Snapshots { workload, .. } => {
+                let kind = *self.snapshots.first()?;
+                Some(IsoVariant::Snapshots { workload, kind })
+            }
         }
     }
 
     /// Returns what each number of threads runs, in the order of the turns.
     pub(super) fn variants(&self) -> Vec<IsoVariant> {
+        if !self.snapshots.is_empty() {
+            let workloads = self.workloads.iter();
+            return workloads
+                .flat_map(|workload| self.snapshots.iter().map(|kind| (*workload, *kind)))
+                .map(|(workload, kind)| IsoVariant::Snapshots { workload, kind })
+                .collect();
+        }
         if self.levels.is_empty() {
             return vec![IsoVariant::OwnHandle, IsoVariant::SharedHandle];
         }
@@ -170,6 +271,32 @@ impl IsoOptions {
         if self.rounds == 0 {
             return Err(Error::option("rounds", "at least 1 is needed"));
         }
-        self.turn(1).check()
+        self.check_snapshots()?;
+        self.once().check()?;
+        self.turn(1, IsoVariant::SharedHandle).check()
+    }
+
+    fn check_snapshots(&self) -> Result<()> {
+        let is_read = |workload: &Workload| {
+            matches!(workload, Workload::ReadRandom | Workload::ReadWhileWriting)
+        };
+        if self.snapshots.is_empty() {
+            return match self.workloads[..] {
+                [Workload::ReadRandom] => Ok(()),
+                _ => Err(Error::option("workloads", "needs --snapshots")),
+            };
+        }
+        if !self.levels.is_empty() {
+            return Err(Error::option("snapshots", "excludes --levels"));
+        }
+        let is_known = |workload: &Workload| is_read(workload) || *workload == Workload::Overwrite;
+        if self.workloads.is_empty() || !self.workloads.iter().all(is_known) {
+            let what = "there are readrandom, overwrite, readwhilewriting";
+            return Err(Error::option("workloads", what));
+        }
+        if self.snapshots.contains(&IsoSnapshots::Each) && !self.workloads.iter().all(is_read) {
+            return Err(Error::option("snapshots", "each is for reads alone"));
+        }
+        Ok(())
     }
 }

@@ -2,11 +2,11 @@
 
 use pando_stats::Ticker;
 use pando_sync::CachePadded;
-use pando_sync::time::Duration;
 use pandodb::Table;
 
 use super::levels::Transactions;
-use super::options::{IsoLevel, IsoOptions, IsoVariant};
+use super::options::{IsoOptions, IsoVariant};
+use super::snapshots;
 use crate::ablation::middle_of;
 use crate::error::Result;
 use crate::kv::{self, Plainly};
@@ -25,14 +25,7 @@ use crate::values::Values;
 /// what was written; the run ends there.
 pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
     options.check()?;
-    let once = KvOptions {
-        duration: None,
-        ops: None,
-        warmup: Duration::ZERO,
-        rate: None,
-        interval: None,
-        ..options.turn(1)
-    };
+    let once = options.once();
     let store = Store::open(&once)?;
     let values = Values::sized(once.value_sizes, once.value_compress, once.seed);
     let first = match once.use_existing_db {
@@ -43,7 +36,7 @@ pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
     let mut turns = Turns::new(options);
     for round in 0..options.rounds {
         for turn in turns.of_round(round) {
-            let kv = options.turn(turn.threads);
+            let kv = options.turn(turn.threads, turn.variant);
             let record = run_one(&kv, turn.variant, &store, &values, observer)?;
             if record.hits_per_op.is_some_and(|hits| hits < 1.0) {
                 let more = "a larger --max-memory answers all of them";
@@ -62,6 +55,8 @@ pub fn run(options: &IsoOptions, observer: &mut dyn Observer) -> Result<()> {
 struct Turn {
     threads: usize,
     variant: IsoVariant,
+    /// The one that it is compared with.
+    first: Option<IsoVariant>,
     /// The record of each round.
     rounds: Vec<Record>,
 }
@@ -69,8 +64,6 @@ struct Turn {
 /// All turns, in the order in which they are reported.
 struct Turns {
     turns: Vec<Turn>,
-    /// The level that the others are compared with.
-    first: Option<IsoLevel>,
 }
 
 impl Turns {
@@ -81,12 +74,12 @@ impl Turns {
             variants.clone().into_iter().map(move |variant| Turn {
                 threads,
                 variant,
+                first: options.first_of(variant),
                 rounds: Vec::new(),
             })
         };
         Self {
             turns: options.threads.iter().flat_map(of).collect(),
-            first: options.levels.first().copied(),
         }
     }
 
@@ -119,10 +112,13 @@ impl Turns {
             };
             let is_one = |other: &&Turn| other.threads == 1 && other.variant == turn.variant;
             record.speed_to_one_thread = self.turns.iter().find(is_one).map(times_of);
-            let first = self.first.and_then(|level| turn.variant.at(level));
             let is_first =
-                |other: &&Turn| other.threads == turn.threads && Some(other.variant) == first;
-            record.speed_to_first_level = self.turns.iter().find(is_first).map(times_of);
+                |other: &&Turn| other.threads == turn.threads && Some(other.variant) == turn.first;
+            let to_first = self.turns.iter().find(is_first).map(times_of);
+            match turn.variant {
+                IsoVariant::Snapshots { .. } => record.speed_to_first_variant = to_first,
+                _ => record.speed_to_first_level = to_first,
+            }
             record
         };
         self.turns.iter().map(median).collect()
@@ -137,18 +133,18 @@ fn run_one(
     observer: &mut dyn Observer,
 ) -> Result<Record> {
     let own: Vec<CachePadded<Table>> = match variant {
-        IsoVariant::SharedHandle | IsoVariant::Transactions { .. } => Vec::new(),
         IsoVariant::OwnHandle => (0..options.threads)
             .map(|_| store.handle().map(CachePadded))
             .collect::<Result<_>>()?,
+        _ => Vec::new(),
     };
     let plan = |table| {
-        let plan = KvPlan::new(options, Workload::ReadRandom, table, values, options.num);
+        let plan = KvPlan::new(options, variant.workload(), table, values, options.num);
         CachePadded(plan)
     };
     let plans: Vec<_> = match variant {
-        IsoVariant::SharedHandle | IsoVariant::Transactions { .. } => vec![plan(&store.table)],
         IsoVariant::OwnHandle => own.iter().map(|table| plan(table)).collect(),
+        _ => vec![plan(&store.table)],
     };
     let mut record = match variant {
         IsoVariant::OwnHandle | IsoVariant::SharedHandle => {
@@ -165,6 +161,18 @@ fn run_one(
             let commits = counted.get(Ticker::Commits).max(1) as f64;
             let conflicts = counted.get(Ticker::CommitConflicts) as f64;
             record.conflicts_per_commit = Some(conflicts / commits);
+            record
+        }
+        IsoVariant::Snapshots { kind, .. } => {
+            snapshots::forget(store)?;
+            // That of a settled snapshot is one, too: all turns begin with clean pages.
+            store.db.checkpoint()?;
+            let turn = snapshots::Turn::begin(&plans[0], kind)?;
+            let (mut record, seen) = turn.during(|| kv::measure(&plans, store, &turn, observer))?;
+            record.snapshot_renewals = Some(seen.renewals);
+            record.old_version_bytes_max = Some(seen.old_version_bytes_max);
+            record.settled_snapshots_max = Some(seen.settled);
+            record.held_bytes_max = Some(seen.held_bytes_max);
             record
         }
     };

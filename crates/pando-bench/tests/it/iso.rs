@@ -1,6 +1,6 @@
 //! Reads of cached data by a growing number of threads.
 
-use pando_bench::{Error, IsoLevel, IsoOptions, KvOptions, Record, iso};
+use pando_bench::{Error, IsoLevel, IsoOptions, IsoSnapshots, KvOptions, Record, Workload, iso};
 use pandodb::IoBackend;
 
 use crate::notes::Notes;
@@ -75,6 +75,69 @@ fn levels_have_turns_in_each_cell() {
             iso::run(&wrong, &mut notes),
             Err(Error::Option { .. })
         ));
+    }
+}
+
+/// Each kind of snapshot is there during its turns, and only then.
+#[test]
+fn snapshots_have_turns_with_each_workload() {
+    let reads = (
+        vec![Workload::ReadRandom, Workload::ReadWhileWriting],
+        IsoSnapshots::ALL.to_vec(),
+    );
+    let puts = (vec![Workload::Overwrite], IsoSnapshots::ALL[..3].to_vec());
+    for (workloads, snapshots) in [reads, puts] {
+        let mut options = IsoOptions {
+            threads: vec![2],
+            snapshots: snapshots.clone(),
+            workloads: workloads.clone(),
+            ..tiny()
+        };
+        options.kv.duration = Some(std::time::Duration::from_millis(250));
+        options.kv.max_memory = 128 << 20;
+        let notes = Notes::of(|notes| iso::run(&options, notes));
+        let turns = notes.records.iter().map(|one| (one.workload, one.variant));
+        let expected = workloads.iter().flat_map(|workload| {
+            let kinds = snapshots.iter();
+            kinds.map(|kind| (workload.name(), kind.name()))
+        });
+        assert!(turns.eq(expected));
+        for record in &notes.records {
+            let what = format!("{} {}", record.workload, record.variant);
+            let has_writers = record.workload != "readrandom";
+            let is = |variants: &[&str]| variants.contains(&record.variant);
+            assert!(record.ops > 0 && record.speed_to_first_variant.is_some());
+            let renewals = record.snapshot_renewals.unwrap();
+            assert!(renewals == 0 || has_writers && is(&["young"]), "{what}");
+            let saved = record.old_version_bytes_max.unwrap();
+            assert_eq!(saved > 0, is(&["young", "each"]), "{what}: {saved}");
+            let settled = record.settled_snapshots_max.unwrap();
+            assert_eq!(settled > 0, is(&["settled"]), "{what}");
+            // What a whole turn of puts replaces is more than one page of old versions.
+            assert!(
+                !(has_writers && is(&["young"])) || saved > 20_000,
+                "{what}: {saved}"
+            );
+        }
+        assert_eq!(notes.records[0].speed_to_first_variant, Some(1.0));
+    }
+    let unknown = IsoSnapshots::from_name("old").unwrap_err().to_string();
+    assert!(unknown.contains("settled"), "{unknown}");
+    let all = IsoSnapshots::ALL.to_vec();
+    for (snapshots, workloads, levels) in [
+        (all.clone(), vec![Workload::Overwrite], Vec::new()),
+        (all.clone(), vec![Workload::SeekRandom], Vec::new()),
+        (all, vec![Workload::ReadRandom], IsoLevel::ALL.to_vec()),
+        (Vec::new(), vec![Workload::Overwrite], Vec::new()),
+    ] {
+        let wrong = IsoOptions {
+            snapshots,
+            workloads,
+            levels,
+            ..tiny()
+        };
+        let refused = iso::run(&wrong, &mut Notes::default());
+        assert!(matches!(refused, Err(Error::Option { .. })));
     }
 }
 

@@ -1,10 +1,12 @@
 //! `pando bench iso`: how reads of cached data scale with threads.
 
 use clap::Args;
-use pando_bench::{Distribution, IsoLevel, IsoOptions, KvOptions, ValueSizes};
+use pando_bench::{
+    Distribution, IsoLevel, IsoOptions, IsoSnapshots, KvOptions, ValueSizes, Workload,
+};
 use pando_sync::time::Duration;
 
-use super::flags::{CommonFlags, IoFlags, bytes, parse_value_sizes};
+use super::flags::{CommonFlags, IoFlags, bytes, named, parse_value_sizes};
 use super::screen::Screen;
 use crate::failure::Failure;
 use crate::quantity::{parse_duration, parse_size};
@@ -18,6 +20,14 @@ pub(crate) struct IsoFlags {
     /// serializable. Then transactions are measured instead of reads.
     #[arg(long, value_delimiter = ',', value_name = "LEVELS")]
     levels: Vec<String>,
+    /// Snapshots, in this order, separated by commas: none; young (in memory), settled (on disk):
+    /// one that is open; each: one for each get. Then gets in snapshots, and puts beside them, are
+    /// measured.
+    #[arg(long, value_delimiter = ',', value_name = "KINDS")]
+    snapshots: Vec<String>,
+    /// What runs with --snapshots, separated by commas: readrandom, overwrite, readwhilewriting.
+    #[arg(long, value_delimiter = ',', default_value = "readrandom")]
+    workloads: Vec<String>,
     /// Keys of a transaction, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = IsoOptions::default().ops_per_transaction)]
     ops_per_transaction: Vec<u64>,
@@ -46,6 +56,9 @@ pub(crate) struct IsoFlags {
     /// Distribution of the chosen keys: uniform, zipf:S or latest [default: uniform].
     #[arg(long, value_name = "NAME")]
     distribution: Option<String>,
+    /// Write a checkpoint at this interval, and report times with and without a running one.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    checkpoint_interval: Option<Duration>,
     /// Print the engine's counters of each turn.
     #[arg(long)]
     statistics: bool,
@@ -61,10 +74,11 @@ pub(crate) struct IsoFlags {
 pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
     let (common, io) = (&flags.common, &flags.io);
     let distribution = flags.distribution.as_deref();
-    let levels = flags.levels.iter().map(|name| IsoLevel::from_name(name));
     let options = IsoOptions {
         threads: flags.threads.clone(),
-        levels: levels.collect::<Result<_, _>>()?,
+        levels: named(&flags.levels, IsoLevel::from_name)?,
+        snapshots: named(&flags.snapshots, IsoSnapshots::from_name)?,
+        workloads: named(&flags.workloads, Workload::from_name)?,
         ops_per_transaction: flags.ops_per_transaction.clone(),
         writes: flags.writes.clone(),
         rounds: flags.rounds,
@@ -84,6 +98,7 @@ pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
             queue_depth: io.queue_depth,
             completion_threads: io.completion_threads,
             page_bytes: io.page_bytes()?,
+            checkpoint_interval: flags.checkpoint_interval,
             ..KvOptions::default()
         },
     };

@@ -137,6 +137,7 @@ fn options(flags: &KvFlags) -> Result<KvOptions, Failure> {
         compression: flags.compression,
         interval: common.interval,
         checkpoint_interval: flags.checkpoint_interval,
+        settle_snapshots_after: None,
     })
 }
 

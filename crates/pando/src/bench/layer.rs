@@ -18,7 +18,8 @@ pub(crate) enum Layer {
     Kv(Box<kv::KvFlags>),
     /// A server, through sockets: its own, or a running one.
     Resp(Box<resp::RespFlags>),
-    /// Reads of cached data, by more and more threads.
+    /// Reads of cached data, by more and more threads; transactions and snapshots beside plain
+    /// operations.
     Iso(Box<iso::IsoFlags>),
     /// How fast a log is replayed after a crash, and how soon a read is answered.
     Recovery(Box<recovery::RecoveryFlags>),

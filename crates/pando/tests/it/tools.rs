@@ -288,7 +288,13 @@ fn each_layer_writes_records() {
         "--threads=1,2",
         "--rounds=1",
     ];
-    let cases: [(&[&str], &[&str], &[&str]); 5] = [
+    let snapshots = [
+        "--threads=1",
+        "--snapshots=none,young",
+        "--workloads=overwrite",
+    ];
+    let snapshots = [&iso[..3], &snapshots, &iso[4..]].concat();
+    let cases: [(&[&str], &[&str], &[&str]); 6] = [
         (&device, &["randread", "seqwrite"], &["block_size_bytes"]),
         (&pool, &["null", "memory"], &["page_size", "max_memory"]),
         (
@@ -302,6 +308,11 @@ fn each_layer_writes_records() {
             &["pipeline", "page_reads_per_op", "queue_depth"],
         ),
         (&iso, &["readrandom"; 4], &["speed_to_one_thread"]),
+        (
+            &snapshots,
+            &["overwrite"; 2],
+            &["speed_to_first_variant", "old_version_bytes_max"],
+        ),
     ];
     for (words, workloads, fields) in cases {
         let records = records(here, words);
