@@ -6,7 +6,8 @@
 //! `permutation`, `zipf`, `chooser` and `fresh`: which key is next; `operations`, `ycsb` and
 //! `queue`: one call of each workload), `phase` (threads, warm-up, clock), `measured`, [`record`]
 //! and `kv_record` (what is reported), `observer` (to whom), `curve`, `cpu`, `counters`; [`html`]
-//! (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`], [`recovery`];
+//! (records as a page); [`device`], [`pool`], [`mod@alloc`], [`resp`], [`iso`], [`mod@report`],
+//! [`recovery`];
 //! [`ablation`] (the product with one of its parts left out or replaced); `place` (where the file
 //! of a benchmark lies).
 //!
@@ -50,6 +51,7 @@ mod queue;
 pub mod random;
 pub mod record;
 pub mod recovery;
+pub mod report;
 pub mod resp;
 mod store;
 mod value_sizes;
@@ -69,4 +71,5 @@ pub use phase::Observer;
 pub use pool::{PoolOptions, PoolWorkload};
 pub use record::Record;
 pub use recovery::RecoveryOptions;
+pub use report::ReportOptions;
 pub use resp::{RespOptions, RespWorkload};

@@ -256,6 +256,14 @@ impl<'a> Operations<'a> {
         })
     }
 
+    /// Puts a chosen key, in a commit of its own.
+    pub(crate) fn put_chosen(&mut self) -> Result<Done> {
+        let number = self.plan.choose(&mut self.random);
+        let version = low_u32(self.random.next());
+        self.put(number, version)?;
+        Ok(Done { ops: 1, found: 0 })
+    }
+
     fn read(&mut self, missing: bool) -> Result<Done> {
         let plan = self.plan;
         let number = plan.choose(&mut self.random);

@@ -74,7 +74,8 @@ record! {
     speed_to_one_thread: f64;
     /// Operations per second relative to those at the first level, for the same transactions.
     speed_to_first_level: f64;
-    /// Operations per second relative to those with the first of the kinds of snapshots.
+    /// Operations per second relative to those with the first of the kinds of snapshots, or without
+    /// the report.
     speed_to_first_variant: f64;
     /// Number of young snapshots that took the place of another one.
     snapshot_renewals: u64;
@@ -84,6 +85,16 @@ record! {
     settled_snapshots_max: u64;
     /// Most bytes of the data file that only settled snapshots used.
     held_bytes_max: u64;
+    /// Entries per second of a scan over the whole store.
+    scan_entries_per_s: f64;
+    /// Number of entries of all passes, ended or not.
+    scan_entries: u64;
+    /// Number of passes that ended.
+    scan_passes: u64;
+    /// Time from the beginning of the scan until its snapshot went on on disk.
+    settled_after_s: f64;
+    /// Largest resident memory of the process.
+    resident_bytes_max: u64;
     /// Number of keys of a transaction.
     ops_per_transaction: u64;
     /// Share of them that are put, in percent.
@@ -431,7 +442,7 @@ impl Record {
     /// Returns what the line says of snapshots.
     fn snapshot_parts(&self) -> String {
         let (Some(saved), Some(held)) = (self.old_version_bytes_max, self.held_bytes_max) else {
-            return String::new();
+            return self.report_parts();
         };
         let share = self.speed_to_first_variant.map_or(String::new(), |share| {
             format!("  {share:.2} of the first variant")
@@ -439,6 +450,29 @@ impl Record {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let (saved, held) = (mib(saved), mib(held));
         format!("{share}  at most {saved:.1} MiB of old versions, {held:.1} MiB held on disk")
+    }
+
+    /// Returns what the line says of a report.
+    fn report_parts(&self) -> String {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let share = self.speed_to_first_variant.map_or(String::new(), |share| {
+            format!("  {share:.2} of those alone")
+        });
+        let scan = self.scan_entries_per_s.map_or(String::new(), |rate| {
+            let passes = self.scan_passes.unwrap_or(0);
+            format!("  {rate:.0} entries/s scanned, {passes} passes")
+        });
+        let settled = self.settled_after_s.map_or(String::new(), |after| {
+            format!(", on disk after {after:.1} s")
+        });
+        let memory =
+            self.resident_bytes_max
+                .zip(self.max_memory)
+                .map_or(String::new(), |(most, budget)| {
+                    let (most, budget) = (mib(most), mib(budget));
+                    format!("  at most {most:.0} MiB resident, of {budget:.0}")
+                });
+        share + &scan + &settled + &memory
     }
 
     /// Returns the line of the table.

@@ -76,7 +76,7 @@ impl Operations<'_> {
         Ok(found)
     }
 
-    fn put(&mut self, number: u64, version: u32) -> Result<()> {
+    pub(crate) fn put(&mut self, number: u64, version: u32) -> Result<()> {
         let plan = self.plan;
         plan.keys.write(number, &mut self.key);
         plan.values.write(number, version, &mut self.value);

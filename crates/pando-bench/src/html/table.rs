@@ -6,7 +6,7 @@ use super::escape::escape;
 use crate::record::Record;
 
 /// Fields that are columns if a record has them, in this order.
-const COLUMNS: [&str; 40] = [
+const COLUMNS: [&str; 42] = [
     "workload",
     "variant",
     "threads",
@@ -41,6 +41,8 @@ const COLUMNS: [&str; 40] = [
     "page_reads_per_miss",
     "hits_per_look",
     "beside_ops_per_s",
+    "scan_entries_per_s",
+    "resident_bytes_max",
     "ops_per_s_min",
     "ops_per_s_max",
     "constructions_per_op",

@@ -3,7 +3,6 @@
 //! While there are writers, a young snapshot is renewed now and then, so that what commits save for
 //! it stays bounded; the next one is open before the one before it ends.
 
-use pando_format::cast::low_u32;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{self, Duration, Instant};
 use pando_sync::{Arc, Rank, RwLock, thread};
@@ -218,7 +217,7 @@ impl CallWay for Turn<'_> {
         limit: u64,
     ) -> Result<Option<Done>> {
         if self.plan.workload == Workload::Overwrite {
-            return put(operations).map(Some);
+            return operations.put_chosen().map(Some);
         }
         // The writer beside readers goes the plain way, too.
         if self.kind == IsoSnapshots::None || !operations.is_counted() {
@@ -236,17 +235,6 @@ impl CallWay for Turn<'_> {
         let held = reading.held.as_ref().expect("this kind has a snapshot");
         get(operations, &held.snapshot).map(Some)
     }
-}
-
-/// Puts a random key, in a commit of its own.
-fn put(operations: &mut Operations<'_>) -> Result<Done> {
-    let plan = operations.plan;
-    let number = plan.choose(&mut operations.random);
-    plan.keys.write(number, &mut operations.key);
-    let version = low_u32(operations.random.next());
-    plan.values.write(number, version, &mut operations.value);
-    plan.table.put(&operations.key, &operations.value)?;
-    Ok(Done { ops: 1, found: 0 })
 }
 
 /// As a plain get of a random key, in `snapshot`.

@@ -11,4 +11,5 @@ mod kv;
 mod notes;
 mod pool;
 mod recovery;
+mod report;
 mod resp;

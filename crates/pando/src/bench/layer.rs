@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{ablation, alloc, device, iso, kv, pool, recovery, resp};
+use super::{ablation, alloc, device, iso, kv, pool, recovery, report, resp};
 use crate::failure::Failure;
 
 /// The layer that is measured.
@@ -21,6 +21,8 @@ pub(crate) enum Layer {
     /// Reads of cached data, by more and more threads; transactions and snapshots beside plain
     /// operations.
     Iso(Box<iso::IsoFlags>),
+    /// Scans of the whole store at a snapshot, beside writers.
+    Report(Box<report::ReportFlags>),
     /// How fast a log is replayed after a crash, and how soon a read is answered.
     Recovery(Box<recovery::RecoveryFlags>),
     /// The product with and without one of its parts, in alternation.
@@ -39,11 +41,12 @@ pub(crate) fn run(layer: Layer) -> Result<(), Failure> {
         Layer::Kv(flags) => kv::run(&flags),
         Layer::Resp(flags) => resp::run(&flags),
         Layer::Iso(flags) => iso::run(&flags),
+        Layer::Report(flags) => report::run(&flags),
         Layer::Recovery(flags) => recovery::run(&flags),
         Layer::Ablation(flags) => ablation::run(&flags),
         Layer::Other(words) => {
             let name = words.first().map_or("", String::as_str);
-            let known = "there are device, pool, alloc, kv, resp, iso, recovery, ablation";
+            let known = "there are device, pool, alloc, kv, resp, iso, report, recovery, ablation";
             Err(Failure::usage(format!(
                 "bench {name}: is no layer; {known}"
             )))

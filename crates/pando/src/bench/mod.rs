@@ -12,6 +12,7 @@ mod kv;
 pub(crate) mod layer;
 mod pool;
 mod recovery;
+mod report;
 mod resp;
 mod screen;
 

@@ -32,6 +32,7 @@ fn help_and_version_are_there_at_every_level() {
         &["bench", "kv"],
         &["bench", "resp"],
         &["bench", "iso"],
+        &["bench", "report"],
         &["bench", "ablation"],
     ] {
         check(pando(here).args(words).arg("--help"), 0, "Usage: pando");
