@@ -9,6 +9,7 @@ use pando_bench::phase::{self, Calls, Done};
 use pando_bench::random::Random;
 use pando_bench::values::Values;
 use pando_bench::{Error, Result, Workload};
+use pando_sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::{Engine, Worker};
 use crate::options::{CHUNK, Options};
@@ -33,6 +34,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) permutation: &'a Permutation,
     /// Chooses the numbers of keys that are read or written.
     pub(crate) chooser: &'a Chooser,
+    /// How often transactions were repeated.
+    pub(crate) repeats: &'a AtomicU64,
 }
 
 /// The calls of one thread.
@@ -49,6 +52,8 @@ pub(crate) struct Work<'a> {
     numbers: Vec<u64>,
     keys: Vec<Vec<u8>>,
     checker: Checker<'a>,
+    /// Hundredths of puts that are due in transactions: shares are exact in the long run.
+    due: u64,
 }
 
 /// Checks what is read; keeps the first thing that is wrong.
@@ -104,6 +109,7 @@ impl Calls for Work<'_> {
             Workload::ReadSeq => self.read_on(limit.min(CHUNK)),
             Workload::SeekRandom => self.seek(),
             Workload::UpdateRandom => self.update(),
+            Workload::Transactions => self.transact(),
             _ => self.read(),
         }
         .map(Some)
@@ -130,6 +136,7 @@ impl<'a> Work<'a> {
                 wrong: None,
                 found: 0,
             },
+            due: 0,
         }
     }
 
@@ -301,6 +308,51 @@ impl<'a> Work<'a> {
             plan.values.write(number, next, new);
         })?;
         self.done(1, found.into())
+    }
+
+    /// A transaction of gets, then puts, as those of `pando bench iso`.
+    fn transact(&mut self) -> Result<Done> {
+        let plan = self.plan;
+        let ops = plan.options.ops_per_transaction;
+        self.due += ops * plan.options.writes;
+        let puts = (self.due / 100).min(ops);
+        self.due -= puts * 100;
+        let gets = (ops - puts) as usize;
+        self.keys.resize_with(gets, Default::default);
+        self.numbers.resize(gets, 0);
+        for at in 0..gets {
+            let number = self.choose();
+            self.numbers[at] = number;
+            plan.keys.write(number, &mut self.keys[at]);
+        }
+        self.entries.resize_with(puts as usize, Default::default);
+        for at in 0..self.entries.len() {
+            let number = self.choose();
+            let version = self.random.next() as u32;
+            let (key, value) = &mut self.entries[at];
+            plan.keys.write(number, key);
+            plan.values.write(number, version, value);
+        }
+        let (checker, numbers) = (&mut self.checker, &self.numbers);
+        let repeats = self
+            .worker
+            .transact(&self.keys, &self.entries, &mut |at, value| {
+                if at == 0 {
+                    // It may be repeated.
+                    checker.found = 0;
+                }
+                match value {
+                    Some(value) => {
+                        checker.value(numbers[at], value);
+                    }
+                    None => checker.fail(|| format!("key {} is not there", numbers[at])),
+                }
+            })?;
+        if repeats > 0 {
+            plan.repeats.fetch_add(repeats, Ordering::Relaxed);
+        }
+        let found = self.checker.finish()?;
+        Ok(Done { ops, found })
     }
 
     fn done(&mut self, ops: u64, found: u64) -> Result<Done> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use pando_bench::Result;
 
-use crate::options::Level;
+use crate::options::{Level, refused};
 
 /// What an engine was set to: names and values, for people and records.
 pub type Settings = Vec<(&'static str, String)>;
@@ -35,6 +35,8 @@ pub struct Setup {
     pub value_bytes: usize,
     /// Most threads that will work at once.
     pub threads: usize,
+    /// There will be transactions.
+    pub transactions: bool,
 }
 
 impl Setup {
@@ -168,6 +170,23 @@ pub trait Worker {
     /// # Errors
     /// Those of the engine.
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()>;
+
+    /// Calls `read` with the position and the value of each of `reads`, and puts `entries`, in one
+    /// transaction at the engine's strongest level of isolation. It is repeated, calls included,
+    /// until it is committed; returns how often.
+    ///
+    /// # Errors
+    /// Those of the engine, and where it has no such transactions.
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        // Named for engines that have them.
+        let _ = (reads, entries, read);
+        Err(refused("workloads", "the engine has no transactions here"))
+    }
 
     /// Reads that follow see what is committed now. Called before each read while another thread
     /// writes; without writers a snapshot may be kept.

@@ -25,7 +25,7 @@ pub struct Flags {
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// What to run, in this order, separated by commas: fillseq, fillrandom, overwrite, readrandom,
-    /// multireadrandom, readseq, seekrandom, readwhilewriting, updaterandom.
+    /// multireadrandom, readseq, seekrandom, readwhilewriting, updaterandom, transactions.
     #[arg(
         long,
         value_delimiter = ',',
@@ -76,6 +76,12 @@ pub struct Flags {
     /// Entries of a call of seekrandom.
     #[arg(long, default_value_t = 100)]
     scan: u64,
+    /// Keys of a transaction of workload transactions.
+    #[arg(long, default_value_t = 11)]
+    ops_per_transaction: u64,
+    /// How many of a hundred keys of a transaction are put, after the others were read.
+    #[arg(long, default_value_t = 9)]
+    writes: u64,
     /// Seed of all choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -140,6 +146,8 @@ impl Flags {
             rounds: self.rounds,
             batch: self.batch,
             scan: self.scan,
+            ops_per_transaction: self.ops_per_transaction,
+            writes: self.writes,
             seed: self.seed,
             dir: self.dir.clone(),
             json: self.json.clone(),

@@ -55,7 +55,7 @@ impl Kind {
 }
 
 /// Workloads that other engines are measured under.
-pub const WORKLOADS: [Workload; 10] = [
+pub const WORKLOADS: [Workload; 11] = [
     Workload::FillSeq,
     Workload::FillRandom,
     Workload::FillBulk,
@@ -66,6 +66,7 @@ pub const WORKLOADS: [Workload; 10] = [
     Workload::SeekRandom,
     Workload::ReadWhileWriting,
     Workload::UpdateRandom,
+    Workload::Transactions,
 ];
 
 /// Entries of a call of readseq.
@@ -107,6 +108,10 @@ pub struct Options {
     pub batch: Option<u64>,
     /// Entries of a call of seekrandom.
     pub scan: u64,
+    /// Keys of a transaction.
+    pub ops_per_transaction: u64,
+    /// How many of a hundred of them are put; the others are read.
+    pub writes: u64,
     /// Of all choices.
     pub seed: u64,
     /// Where stores lie; None: a temporary directory.
@@ -136,6 +141,8 @@ impl Default for Options {
             rounds: 1,
             batch: None,
             scan: 100,
+            ops_per_transaction: 11,
+            writes: 9,
             seed: 1,
             dir: None,
             json: None,
@@ -189,6 +196,12 @@ impl Options {
         self.data_bytes() > self.max_memory
     }
 
+    /// True if there will be transactions.
+    pub fn has_transactions(&self) -> bool {
+        let name = Workload::Transactions.name();
+        self.workloads.iter().any(|workload| workload == name)
+    }
+
     /// Keys of a call of `workload`.
     pub fn batch_of(&self, workload: Workload) -> u64 {
         const BATCH: u64 = 128;
@@ -226,6 +239,10 @@ impl Options {
         needed("rounds", self.rounds > 0)?;
         needed("batch", self.batch != Some(0))?;
         needed("scan", self.scan > 0)?;
+        needed("ops-per-transaction", self.ops_per_transaction > 0)?;
+        if self.writes > 100 {
+            return Err(refused("writes", "a number from 0 to 100 is needed"));
+        }
         needed("workloads", !self.workloads.is_empty())?;
         needed("engines", !self.engines.is_empty())?;
         needed(
@@ -273,7 +290,9 @@ mod tests {
             ..Options::default()
         };
         assert!(fine.check().is_ok());
-        let wrong: [fn(&mut Options); 9] = [
+        let wrong: [fn(&mut Options); 11] = [
+            |options| options.writes = 101,
+            |options| options.ops_per_transaction = 0,
             |options| {
                 options.workloads = vec!["fillbulk".to_owned()];
                 options.key_kind = super::Kind::Random;

@@ -9,7 +9,7 @@ use pando_bench::phase::{self, Phase};
 use pando_bench::record::Record;
 use pando_bench::values::Values;
 use pando_bench::{Observer, Result, Workload};
-use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
@@ -96,8 +96,12 @@ impl<'a> Session<'a> {
     }
 
     fn reopen(&mut self) -> Result<()> {
-        make_empty(&self.dir)?;
         let options = self.options;
+        if options.has_transactions() && !self.kind.has_transactions {
+            let what = format!("{} has no transactions here", self.kind.name);
+            return Err(refused("workloads", what));
+        }
+        make_empty(&self.dir)?;
         let threads = options.threads.iter().copied().max().unwrap_or(1);
         let setup = Setup {
             dir: self.dir.clone(),
@@ -108,6 +112,7 @@ impl<'a> Session<'a> {
             value_bytes: options.value_bytes,
             // One beside them, and one that syncs.
             threads: threads + 2,
+            transactions: options.has_transactions(),
         };
         self.engine = Some(self.kind.open(&setup)?);
         Ok(())
@@ -196,6 +201,7 @@ impl<'a> Session<'a> {
             threads,
             round,
         } = turn;
+        let repeats = AtomicU64::new(0);
         let plan = Plan {
             options,
             engine,
@@ -206,24 +212,14 @@ impl<'a> Session<'a> {
             keys: options.keys(),
             permutation: &self.permutation,
             chooser: &self.chooser,
+            repeats: &repeats,
         };
         let is_fill = workload.is_fill();
-        let phase = Phase {
-            name: workload.name(),
-            threads,
-            beside: workload.is_beside(),
-            total: (options.duration.is_none() || is_fill).then_some(options.num),
-            duration: options.duration.filter(|_| !is_fill),
-            warmup: if is_fill {
-                Duration::ZERO
-            } else {
-                options.warmup
-            },
-            interval: None,
-            rate: None,
-            call_ops: 1,
+        let phase = self.phase(workload, threads);
+        let count = || {
+            let repeats = repeats.load(Ordering::Relaxed);
+            (Disk::now(), engine.page_reads(), repeats)
         };
-        let count = || (Disk::now(), engine.page_reads());
         let mut before = count();
         let make = |index| Ok(Work::new(&plan, engine.worker()?, index));
         let measured = phase::run(&phase, make, observer, &mut || before = count())?;
@@ -238,6 +234,10 @@ impl<'a> Session<'a> {
         record.beside_ops_per_s = workload
             .is_beside()
             .then(|| measured.beside_ops as f64 / measured.elapsed.as_secs_f64().max(1e-9));
+        if workload == Workload::Transactions {
+            let commits = (measured.ops / options.ops_per_transaction).max(1) as f64;
+            record.conflicts_per_commit = Some((after.2 - before.2) as f64 / commits);
+        }
         self.describe(workload, &mut record);
         let disk = before
             .0
@@ -262,6 +262,26 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// How a turn runs, and for how long.
+    fn phase(&self, workload: Workload, threads: usize) -> Phase {
+        let (options, is_fill) = (self.options, workload.is_fill());
+        Phase {
+            name: workload.name(),
+            threads,
+            beside: workload.is_beside(),
+            total: (options.duration.is_none() || is_fill).then_some(options.num),
+            duration: options.duration.filter(|_| !is_fill),
+            warmup: if is_fill {
+                Duration::ZERO
+            } else {
+                options.warmup
+            },
+            interval: None,
+            rate: None,
+            call_ops: 1,
+        }
+    }
+
     /// What was asked for.
     fn describe(&self, workload: Workload, record: &mut Record) {
         let options = self.options;
@@ -272,6 +292,10 @@ impl<'a> Session<'a> {
         record.value_size_bytes = Some(options.value_bytes);
         record.key_kind = Some(options.key_kind.kind().name());
         record.durability = Some(options.durability.name());
+        if workload == Workload::Transactions {
+            record.ops_per_transaction = Some(options.ops_per_transaction);
+            record.writes_percent = Some(options.writes);
+        }
         let batched = workload.is_fill()
             || matches!(workload, Workload::Overwrite | Workload::MultiReadRandom);
         record.batch = batched.then_some(batch);

@@ -144,7 +144,9 @@ impl Calls for Operations<'_> {
             | Workload::YcsbD
             | Workload::YcsbE
             | Workload::YcsbF => unreachable!("a workload of YCSB mixes operations"),
-            Workload::Queue => unreachable!("it has calls of its own"),
+            Workload::Queue | Workload::Transactions => {
+                unreachable!("it has calls of its own")
+            }
         }
         .map(Some)
     }

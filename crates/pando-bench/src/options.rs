@@ -187,6 +187,10 @@ impl KvOptions {
         if self.workloads.contains(&Workload::Queue) {
             self.check_queue()?;
         }
+        if self.workloads.contains(&Workload::Transactions) {
+            let what = "transactions are those of bench iso, with --levels";
+            return Err(Error::option("workloads", what));
+        }
         if self.use_existing_db && self.dir.is_none() {
             return Err(Error::option("use-existing-db", "needs --dir"));
         }
@@ -227,12 +231,13 @@ impl KvOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::{KvOptions, ValueSizes};
+    use super::{KvOptions, ValueSizes, Workload};
 
     #[test]
     fn options_that_make_no_sense_are_refused() {
         assert!(KvOptions::default().check().is_ok());
-        let wrong: [fn(&mut KvOptions); 7] = [
+        let wrong: [fn(&mut KvOptions); 8] = [
+            |options| options.workloads = vec![Workload::Transactions],
             |options| options.num = 0,
             |options| options.threads = 0,
             |options| options.key_bytes = 2,

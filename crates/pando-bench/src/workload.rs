@@ -54,6 +54,7 @@ workloads! {
     YcsbD "ycsbd" "YCSB D: reads 95 %, the latest keys most, inserts 5 %.";
     YcsbE "ycsbe" "YCSB E: scans of 1 to 100 entries 95 %, inserts 5 %.";
     YcsbF "ycsbf" "YCSB F: reads 50 %, reads that change and write 50 %.";
+    Transactions "transactions" "Gets and puts random keys in transactions.";
     Queue "queue" "Pushes at the tail and pops at the head of a queue.";
 }
 

@@ -265,6 +265,37 @@ static int bdb_update(void *begun, struct peers_slice key, peers_change change, 
     return code;
 }
 
+/* Locks of what was read are kept until the end, so that it is serializable. */
+static int transact_once(struct worker *worker, DB_TXN *txn, const struct peers_transaction *all,
+                         peers_read_at read, void *context) {
+    for (size_t at = 0; at < all->read_count; at++) {
+        DBT value;
+        int code = read_value(worker, txn, all->reads[at], 0, &value);
+        if (code != 0 && code != DB_NOTFOUND) return code;
+        struct peers_slice found = {NULL, 0};
+        if (code == 0) found = (struct peers_slice){value.data, value.size};
+        read(context, at, found);
+    }
+    return put_all(worker, txn, all->keys, all->values, all->put_count);
+}
+
+static int bdb_transact(void *begun, const struct peers_transaction *all, peers_read_at read,
+                        void *context, uint64_t *repeats) {
+    struct worker *worker = begun;
+    DB_ENV *env = worker->store->env;
+    for (*repeats = 0;; *repeats += 1) {
+        DB_TXN *txn;
+        int code = env->txn_begin(env, NULL, &txn, 0);
+        if (code != 0) return code;
+        code = transact_once(worker, txn, all, read, context);
+        if (code == 0)
+            code = txn->commit(txn, 0);
+        else
+            txn->abort(txn);
+        if (code != DB_LOCK_DEADLOCK) return code;
+    }
+}
+
 static const char *bdb_error(int number) { return db_strerror(number); }
 
 static const char *bdb_version(void) { return DB_VERSION_STRING; }
@@ -272,5 +303,5 @@ static const char *bdb_version(void) { return DB_VERSION_STRING; }
 const struct peers_engine peers_berkeleydb = {
     bdb_open, bdb_close, bdb_checkpoint, bdb_sync,  bdb_begin,
     bdb_end,  bdb_put,   bdb_get,        bdb_scan,  bdb_update,
-    bdb_error, bdb_version,
+    bdb_transact, bdb_error, bdb_version,
 };

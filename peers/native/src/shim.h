@@ -27,6 +27,19 @@ typedef void (*peers_read)(void *context, struct peers_slice key, struct peers_s
  * engine's function returns. May be called again when a transaction has to be repeated. */
 typedef struct peers_slice (*peers_change)(void *context, struct peers_slice old);
 
+/* Called with the position of a key that a transaction reads, and its value, or a null pointer.
+ * May be called again when the transaction has to be repeated. */
+typedef void (*peers_read_at)(void *context, size_t at, struct peers_slice value);
+
+/* Keys that are read, then entries that are put. */
+struct peers_transaction {
+    const struct peers_slice *reads;
+    size_t read_count;
+    const struct peers_slice *keys;
+    const struct peers_slice *values;
+    size_t put_count;
+};
+
 struct peers_engine {
     int (*open)(const struct peers_config *config, void **store);
     int (*close)(void *store);
@@ -42,6 +55,9 @@ struct peers_engine {
     int (*scan)(void *worker, struct peers_slice from, size_t limit, peers_read read,
                 void *context, size_t *count);
     int (*update)(void *worker, struct peers_slice key, peers_change change, void *context);
+    /* At the strongest isolation that there is; `repeats` is how often it was repeated. */
+    int (*transact)(void *worker, const struct peers_transaction *transaction, peers_read_at read,
+                    void *context, uint64_t *repeats);
     const char *(*error)(int number);
     const char *(*version)(void);
 };

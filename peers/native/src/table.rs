@@ -50,8 +50,19 @@ struct RawConfig {
 }
 
 type Read = extern "C" fn(*mut c_void, Slice, Slice);
+type ReadAt = extern "C" fn(*mut c_void, usize, Slice);
 type Change = extern "C" fn(*mut c_void, Slice) -> Slice;
 type OfHandle = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// `struct peers_transaction`.
+#[repr(C)]
+struct Transaction {
+    reads: *const Slice,
+    read_count: usize,
+    keys: *const Slice,
+    values: *const Slice,
+    put_count: usize,
+}
 
 /// `struct peers_engine`.
 #[repr(C)]
@@ -66,6 +77,13 @@ struct Table {
     get: unsafe extern "C" fn(*mut c_void, Slice, Read, *mut c_void) -> c_int,
     scan: unsafe extern "C" fn(*mut c_void, Slice, usize, Read, *mut c_void, *mut usize) -> c_int,
     update: unsafe extern "C" fn(*mut c_void, Slice, Change, *mut c_void) -> c_int,
+    transact: unsafe extern "C" fn(
+        *mut c_void,
+        *const Transaction,
+        ReadAt,
+        *mut c_void,
+        *mut u64,
+    ) -> c_int,
     error: unsafe extern "C" fn(c_int) -> *const c_char,
     version: unsafe extern "C" fn() -> *const c_char,
 }
@@ -257,6 +275,7 @@ pub struct Worker<'a> {
 }
 
 type ReadFn<'f> = &'f mut dyn FnMut(&[u8], &[u8]);
+type ReadAtFn<'f> = &'f mut dyn FnMut(usize, Option<&[u8]>);
 type ChangeFn<'f> = &'f mut dyn for<'b> FnMut(Option<&'b [u8]>, &mut Vec<u8>);
 
 struct Changing<'f> {
@@ -274,6 +293,16 @@ extern "C" fn read(context: *mut c_void, key: Slice, value: Slice) {
     // SAFETY: as for the key.
     let value = unsafe { value.get() };
     read(key.unwrap_or_default(), value.unwrap_or_default());
+}
+
+extern "C" fn read_at(context: *mut c_void, at: usize, value: Slice) {
+    let context: *mut ReadAtFn<'_> = context.cast();
+    // SAFETY: the context of every call with this function is a `ReadAtFn` that its caller keeps
+    // alive and does not use meanwhile.
+    let read = unsafe { &mut *context };
+    // SAFETY: the engine keeps the bytes as they are during this call.
+    let value = unsafe { value.get() };
+    read(at, value);
 }
 
 extern "C" fn change(context: *mut c_void, old: Slice) -> Slice {
@@ -336,6 +365,45 @@ impl Worker<'_> {
             )
         };
         self.table.check(code).map(|()| count)
+    }
+
+    /// Reads `reads`, calls `each` with the position and the value of each, and puts `entries`, in
+    /// one transaction of the strongest isolation that there is. It is repeated, calls included,
+    /// until it is committed; answers how often.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn transact<'e>(
+        &mut self,
+        reads: impl Iterator<Item = &'e [u8]>,
+        entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
+        mut each: ReadAtFn<'_>,
+    ) -> Result<u64> {
+        let reads: Vec<_> = reads.map(Slice::of).collect();
+        let (keys, values): (Vec<_>, Vec<_>) = entries
+            .map(|(key, value)| (Slice::of(key), Slice::of(value)))
+            .unzip();
+        let transaction = Transaction {
+            reads: reads.as_ptr(),
+            read_count: reads.len(),
+            keys: keys.as_ptr(),
+            values: values.as_ptr(),
+            put_count: keys.len(),
+        };
+        let mut repeats = 0;
+        let context: *mut ReadAtFn<'_> = &mut each;
+        // SAFETY: the worker is alive; the arrays are as long as the counts, and they, the bytes
+        // they point to, the context and the count stay during the call.
+        let code = unsafe {
+            (self.table.transact)(
+                self.worker,
+                &transaction,
+                read_at,
+                context.cast(),
+                &mut repeats,
+            )
+        };
+        self.table.check(code).map(|()| repeats)
     }
 
     /// Replaces the value of `key` by what `make` makes of the old one, in one transaction; it may

@@ -212,11 +212,43 @@ static int wt_update(void *begun, struct peers_slice key, peers_change change, v
     return code != 0 ? code : also;
 }
 
+static int transact_once(WT_CURSOR *cursor, const struct peers_transaction *all,
+                         peers_read_at read, void *context) {
+    for (size_t at = 0; at < all->read_count; at++) {
+        WT_ITEM wanted = item(all->reads[at]), value;
+        struct peers_slice found = {NULL, 0};
+        cursor->set_key(cursor, &wanted);
+        int code = cursor->search(cursor);
+        if (code == 0) {
+            if ((code = cursor->get_value(cursor, &value)) != 0) return code;
+            found = (struct peers_slice){value.data, value.size};
+        } else if (code != WT_NOTFOUND) {
+            return code;
+        }
+        read(context, at, found);
+    }
+    return put_all(cursor, all->keys, all->values, all->put_count);
+}
+
+static int wt_transact(void *begun, const struct peers_transaction *all, peers_read_at read,
+                       void *context, uint64_t *repeats) {
+    struct worker *worker = begun;
+    WT_SESSION *session = worker->session;
+    int code;
+    for (*repeats = 0;; *repeats += 1) {
+        if ((code = session->begin_transaction(session, "isolation=snapshot")) != 0) return code;
+        code = finish(session, transact_once(worker->cursor, all, read, context));
+        if (code != WT_ROLLBACK) break;
+    }
+    int also = worker->cursor->reset(worker->cursor);
+    return code != 0 ? code : also;
+}
+
 static const char *wt_error(int number) { return wiredtiger_strerror(number); }
 
 static const char *wt_version(void) { return wiredtiger_version(NULL, NULL, NULL); }
 
 const struct peers_engine peers_wiredtiger = {
     wt_open, wt_close, wt_checkpoint, wt_sync, wt_begin, wt_end,
-    wt_put,  wt_get,   wt_scan,       wt_update, wt_error, wt_version,
+    wt_put,  wt_get,   wt_scan,       wt_update, wt_transact, wt_error, wt_version,
 };

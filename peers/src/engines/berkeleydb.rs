@@ -23,6 +23,10 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ("page_size", "4096".to_owned()),
         ("log_buffer", (8 << 20).to_string()),
         ("set_lk_detect", "DB_LOCK_DEFAULT".to_owned()),
+        (
+            "transactions",
+            "serializable: pages that were read or written stay locked until the end".to_owned(),
+        ),
         ("scan", "bulk reads of 64 KiB (DB_MULTIPLE_KEY)".to_owned()),
     ];
     Ok(Box::new(Native::new("berkeleydb", store, settings)))

@@ -1,15 +1,19 @@
 //! fjall: a log-structured tree with its own cache over buffered reads.
 
-use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use ::fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, PersistMode, Readable,
+};
 use pando_bench::Result;
 
 use super::kind::crate_version;
-use crate::engine::{Change, Engine, ReadEntry, Settings, Setup, Worker};
-use crate::options::{Level, failed};
+use crate::engine::{Change, Engine, ReadAt, ReadEntry, Settings, Setup, Worker};
+use crate::options::{Level, failed, refused};
 
 struct Fjall {
     database: Database,
     keyspace: Keyspace,
+    /// The same database, if it was opened for transactions.
+    transactions: Option<OptimisticTxDatabase>,
     cache_bytes: u64,
     memtable_bytes: u64,
     durable: bool,
@@ -31,10 +35,19 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     // One that is written to and one that is being flushed.
     let memtable_bytes = (bytes / BUFFERS / 2).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES);
     let cache_bytes = bytes - bytes / BUFFERS;
-    let database = Database::builder(setup.dir.join("bench"))
-        .cache_size(cache_bytes)
-        .open()
-        .map_err(failed("fjall: opening"))?;
+    let path = setup.dir.join("bench");
+    let (database, transactions) = match setup.transactions {
+        false => {
+            let opened = Database::builder(path).cache_size(cache_bytes).open();
+            (opened.map_err(failed("fjall: opening"))?, None)
+        }
+        true => {
+            let builder = OptimisticTxDatabase::builder(path);
+            let opened = builder.cache_size(cache_bytes).open();
+            let opened = opened.map_err(failed("fjall: opening"))?;
+            (opened.inner().clone(), Some(opened))
+        }
+    };
     let options = || KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes);
     let keyspace = database
         .keyspace("bench", options)
@@ -42,6 +55,7 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Fjall {
         database,
         keyspace,
+        transactions,
         cache_bytes,
         memtable_bytes,
         durable: setup.durability == Level::Durable,
@@ -83,6 +97,14 @@ impl Engine for Fjall {
             ("cache_size", self.cache_bytes.to_string()),
             ("max_memtable_size", self.memtable_bytes.to_string()),
             ("persist", durability.to_owned()),
+            (
+                "transactions",
+                match self.transactions {
+                    Some(_) => "OptimisticTxDatabase: serializable",
+                    None => "none",
+                }
+                .to_owned(),
+            ),
             ("update", "get, then insert; not atomic".to_owned()),
         ]
     }
@@ -131,6 +153,45 @@ impl Worker for FjallWorker<'_> {
             read(&key, &value);
         }
         Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        let Fjall { keyspace, .. } = self.engine;
+        let Some(database) = &self.engine.transactions else {
+            let what = "fjall was not opened for transactions";
+            return Err(refused("workloads", what));
+        };
+        let get = |value: ::fjall::Result<Option<_>>| value.map_err(failed("fjall: get"));
+        if entries.is_empty() {
+            let snapshot = database.read_tx();
+            for (at, key) in reads.iter().enumerate() {
+                read(at, get(snapshot.get(keyspace, key))?.as_deref());
+            }
+            return Ok(0);
+        }
+        let mut repeats = 0;
+        loop {
+            let transaction = database.write_tx();
+            let mut transaction = transaction.map_err(failed("fjall: beginning"))?;
+            if self.engine.durable {
+                transaction = transaction.durability(Some(PersistMode::SyncData));
+            }
+            for (at, key) in reads.iter().enumerate() {
+                read(at, get(transaction.get(keyspace, key))?.as_deref());
+            }
+            for (key, value) in entries {
+                transaction.insert(keyspace, &key[..], &value[..]);
+            }
+            match transaction.commit().map_err(failed("fjall: commit"))? {
+                Ok(()) => return Ok(repeats),
+                Err(_conflict) => repeats += 1,
+            }
+        }
     }
 
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {

@@ -21,6 +21,8 @@ pub struct EngineKind {
     /// Memory that is not in its own budget serves its reads: it has to be held to the budget from
     /// outside when memory does not hold the data.
     pub leans_on_page_cache: bool,
+    /// It has transactions here.
+    pub has_transactions: bool,
     open: Option<Open>,
 }
 
@@ -40,48 +42,56 @@ pub const ENGINES: &[EngineKind] = &[
         name: "pandodb",
         feature: "",
         leans_on_page_cache: false,
+        has_transactions: true,
         open: Some(super::pandodb::open),
     },
     EngineKind {
         name: "lmdb",
         feature: "lmdb",
         leans_on_page_cache: true,
+        has_transactions: true,
         open: open!("lmdb", lmdb),
     },
     EngineKind {
         name: "rocksdb",
         feature: "rocksdb",
         leans_on_page_cache: false,
+        has_transactions: true,
         open: open!("rocksdb", rocksdb),
     },
     EngineKind {
         name: "redb",
         feature: "redb",
         leans_on_page_cache: true,
+        has_transactions: true,
         open: open!("redb", redb),
     },
     EngineKind {
         name: "fjall",
         feature: "fjall",
         leans_on_page_cache: true,
+        has_transactions: true,
         open: open!("fjall", fjall),
     },
     EngineKind {
         name: "berkeleydb",
         feature: "berkeleydb",
         leans_on_page_cache: true,
+        has_transactions: true,
         open: open!("berkeleydb", berkeleydb),
     },
     EngineKind {
         name: "wiredtiger",
         feature: "wiredtiger",
         leans_on_page_cache: false,
+        has_transactions: true,
         open: open!("wiredtiger", wiredtiger),
     },
     EngineKind {
         name: "bf-tree",
         feature: "bf-tree",
         leans_on_page_cache: false,
+        has_transactions: false,
         open: open!("bf-tree", bf_tree),
     },
 ];

@@ -80,6 +80,11 @@ impl Engine for Lmdb {
             ("map_size", map_bytes.to_string()),
             ("MDB_NOSYNC", is_set(!durable)),
             ("MDB_NORDAHEAD", is_set(!read_ahead)),
+            (
+                "transactions",
+                "serializable: one that puts at a time; where nothing is put, a read transaction"
+                    .to_owned(),
+            ),
             ("cache", "the page cache".to_owned()),
             (
                 "read_transaction",
@@ -176,6 +181,32 @@ impl Worker for LmdbWorker<'_> {
             read(key, value);
         }
         Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        self.snapshot = None;
+        if entries.is_empty() {
+            self.multi_get(reads, read)?;
+            return Ok(0);
+        }
+        let Lmdb { env, database, .. } = self.engine;
+        let mut txn = env.write_txn().map_err(failed("lmdb: beginning"))?;
+        for (at, key) in reads.iter().enumerate() {
+            let value = database.get(&txn, key);
+            read(at, value.map_err(failed("lmdb: get"))?);
+        }
+        for (key, value) in entries {
+            database
+                .put(&mut txn, key, value)
+                .map_err(failed("lmdb: put"))?;
+        }
+        txn.commit().map_err(failed("lmdb: commit"))?;
+        Ok(0)
     }
 
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {

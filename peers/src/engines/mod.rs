@@ -14,6 +14,8 @@ mod pandodb;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb_transactions;
 #[cfg(any(feature = "berkeleydb", feature = "wiredtiger"))]
 mod table;
 #[cfg(feature = "wiredtiger")]

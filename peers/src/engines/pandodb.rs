@@ -2,7 +2,7 @@
 
 use pando_bench::Result;
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Durability, Loader, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Isolation, Loader, Table, TransactionOptions, WriteOptions};
 
 use crate::engine::{Change, Engine, ReadAt, ReadEntry, Settings, Setup, Worker};
 use crate::options::Level;
@@ -76,6 +76,7 @@ impl Engine for PandoDb {
         vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("max_memory", report.max_memory.to_string()),
+            ("transactions", "serializable".to_owned()),
             ("io_backend", report.io_backend.to_owned()),
             ("direct_io", report.direct_io.to_string()),
             ("queue_depth", report.queue_depth.to_string()),
@@ -156,6 +157,29 @@ impl Worker for PandoWorker<'_> {
             }
         }
         Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        let PandoDb { db, table } = self.engine;
+        let (value, mut runs) = (&mut self.value, 0);
+        let options = TransactionOptions::default().isolation(Isolation::Serializable);
+        db.transact_with(options, |transaction| {
+            runs += 1;
+            for (at, key) in reads.iter().enumerate() {
+                let found = transaction.get_into(table, key, value)?;
+                read(at, found.then_some(&value[..]));
+            }
+            for (key, value) in entries {
+                transaction.put(table, key, value)?;
+            }
+            Ok(())
+        })?;
+        Ok(runs - 1)
     }
 
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {

@@ -88,6 +88,11 @@ impl Engine for Redb {
         vec![
             ("version", crate_version("redb")),
             ("cache_size", self.cache_bytes.to_string()),
+            (
+                "transactions",
+                "serializable: one that puts at a time; where nothing is put, a read transaction"
+                    .to_owned(),
+            ),
             ("durability", format!("{:?}", self.durability)),
             (
                 "read_transaction",
@@ -157,6 +162,32 @@ impl Worker for RedbWorker<'_> {
             read(key.value(), value.value());
         }
         Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        self.snapshot = None;
+        if entries.is_empty() {
+            self.multi_get(reads, read)?;
+            return Ok(0);
+        }
+        self.engine.write(self.engine.durability, |table| {
+            for (at, key) in reads.iter().enumerate() {
+                let value = table.get(&key[..]).map_err(failed("redb: get"))?;
+                read(at, value.as_ref().map(|value| value.value()));
+            }
+            for (key, value) in entries {
+                table
+                    .insert(&key[..], &value[..])
+                    .map_err(failed("redb: insert"))?;
+            }
+            Ok(())
+        })?;
+        Ok(0)
     }
 
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {

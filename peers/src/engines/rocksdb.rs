@@ -27,15 +27,43 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 
 struct RocksDb {
     db: DB,
-    /// Those of the files that are loaded, too.
-    options: Options,
+    /// Its options are those of the files that are loaded, too.
+    opened: Opened,
     /// A file to be loaded, on the store's file system.
     file: PathBuf,
+}
+
+/// What a store is opened with, with transactions or without.
+pub(super) struct Opened {
+    pub(super) options: Options,
+    pub(super) durable: bool,
     version: String,
     max_memory: u64,
     write_buffer_bytes: u64,
     direct: bool,
-    durable: bool,
+}
+
+impl Opened {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let direct = setup.is_out_of_memory();
+        let buffers = setup.max_memory / BUFFERS;
+        let write_buffer_bytes = WRITE_BUFFER_BYTES
+            .min(buffers / 2)
+            .max(WRITE_BUFFER_BYTES_MIN);
+        Self {
+            options: options(setup, write_buffer_bytes, direct),
+            durable: setup.durability == Level::Durable,
+            version: String::new(),
+            max_memory: setup.max_memory,
+            write_buffer_bytes,
+            direct,
+        }
+    }
+
+    /// Finds out the version, of the store that was opened in `dir`.
+    pub(super) fn look(&mut self, dir: &Path) {
+        self.version = version(dir);
+    }
 }
 
 struct RocksWorker<'a> {
@@ -95,32 +123,58 @@ fn options(setup: &Setup, write_buffer_bytes: u64, direct: bool) -> Options {
 }
 
 pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
-    let direct = setup.is_out_of_memory();
-    let buffers = setup.max_memory / BUFFERS;
-    let write_buffer_bytes = WRITE_BUFFER_BYTES
-        .min(buffers / 2)
-        .max(WRITE_BUFFER_BYTES_MIN);
-    let options = options(setup, write_buffer_bytes, direct);
+    if setup.transactions {
+        return super::rocksdb_transactions::open(setup);
+    }
+    let mut opened = Opened::new(setup);
+    let options = &opened.options;
     // Named, so that there is a handle for the batched MultiGet, which asks for one.
     let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
-    let db = DB::open_cf_descriptors(&options, &setup.dir, [family])
+    let db = DB::open_cf_descriptors(options, &setup.dir, [family])
         .map_err(failed("rocksdb: opening"))?;
+    opened.look(&setup.dir);
     Ok(Box::new(RocksDb {
         db,
-        options,
+        opened,
         file: setup.dir.join("load.sst"),
-        version: version(&setup.dir),
-        max_memory: setup.max_memory,
-        write_buffer_bytes,
-        direct,
-        durable: setup.durability == Level::Durable,
     }))
+}
+
+/// What both kinds of stores are set to.
+pub(super) fn common_settings(opened: &Opened) -> Settings {
+    let say = |value: bool| value.to_string();
+    vec![
+        ("version", opened.version.clone()),
+        (
+            "block_cache",
+            format!("hyper clock, {} bytes", opened.max_memory),
+        ),
+        (
+            "write_buffer_manager",
+            format!(
+                "{} bytes, charged to the cache",
+                opened.max_memory / BUFFERS
+            ),
+        ),
+        ("write_buffer_size", opened.write_buffer_bytes.to_string()),
+        ("use_direct_reads", say(opened.direct)),
+        ("use_direct_io_for_flush_and_compaction", say(opened.direct)),
+        ("cache_index_and_filter_blocks", say(opened.direct)),
+        ("pin_l0_filter_and_index_blocks_in_cache", say(true)),
+        ("block_size", BLOCK_BYTES.to_string()),
+        ("bloom_bits_per_key", BLOOM_BITS.to_string()),
+        ("compression", "none".to_owned()),
+        ("level_compaction_dynamic_level_bytes", say(true)),
+        ("max_background_jobs", BACKGROUND_JOBS.to_string()),
+        ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
+        ("sync", say(opened.durable)),
+    ]
 }
 
 impl Engine for RocksDb {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
         let mut writes = WriteOptions::default();
-        writes.set_sync(self.durable);
+        writes.set_sync(self.opened.durable);
         let mut reads = ReadOptions::default();
         // MultiGet reads several levels and files at once.
         reads.set_async_io(true);
@@ -148,32 +202,12 @@ impl Engine for RocksDb {
     }
 
     fn settings(&self) -> Settings {
-        let say = |value: bool| value.to_string();
-        vec![
-            ("version", self.version.clone()),
-            (
-                "block_cache",
-                format!("hyper clock, {} bytes", self.max_memory),
-            ),
-            (
-                "write_buffer_manager",
-                format!("{} bytes, charged to the cache", self.max_memory / BUFFERS),
-            ),
-            ("write_buffer_size", self.write_buffer_bytes.to_string()),
-            ("use_direct_reads", say(self.direct)),
-            ("use_direct_io_for_flush_and_compaction", say(self.direct)),
-            ("cache_index_and_filter_blocks", say(self.direct)),
-            ("pin_l0_filter_and_index_blocks_in_cache", say(true)),
-            ("block_size", BLOCK_BYTES.to_string()),
-            ("bloom_bits_per_key", BLOOM_BITS.to_string()),
-            ("compression", "none".to_owned()),
-            ("level_compaction_dynamic_level_bytes", say(true)),
-            ("max_background_jobs", BACKGROUND_JOBS.to_string()),
-            ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
+        let mut settings = common_settings(&self.opened);
+        settings.extend([
             ("multi_get", "batched, async_io".to_owned()),
-            ("sync", say(self.durable)),
             ("update", "get, then put; not atomic".to_owned()),
-        ]
+        ]);
+        settings
     }
 }
 
@@ -190,13 +224,11 @@ impl Worker for RocksWorker<'_> {
     }
 
     fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)], is_last: bool) -> Result<()> {
-        let RocksDb {
-            db, options, file, ..
-        } = self.engine;
+        let RocksDb { db, opened, file } = self.engine;
         let mut writer = match self.file.take() {
             Some(writer) => writer,
             None => {
-                let writer = SstFileWriter::create(options);
+                let writer = SstFileWriter::create(&opened.options);
                 writer
                     .open(file)
                     .map_err(failed("rocksdb: opening a file to load"))?;

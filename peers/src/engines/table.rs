@@ -3,7 +3,7 @@
 use pando_bench::Result;
 use pando_peers_native::{Config, Store, Worker as NativeWorker};
 
-use crate::engine::{Change, Engine, ReadEntry, Settings, Setup, Worker};
+use crate::engine::{Change, Engine, ReadAt, ReadEntry, Settings, Setup, Worker};
 use crate::options::{Level, failed};
 
 /// An engine behind a table of C functions.
@@ -102,6 +102,18 @@ impl Worker for Work<'_> {
         count
             .map(|_| ())
             .map_err(|error| failed(self.during("scan"))(error))
+    }
+
+    fn transact(
+        &mut self,
+        reads: &[Vec<u8>],
+        entries: &[(Vec<u8>, Vec<u8>)],
+        read: ReadAt<'_>,
+    ) -> Result<u64> {
+        let reads = reads.iter().map(|key| &key[..]);
+        let entries = entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        let repeats = self.worker.transact(reads, entries, read);
+        repeats.map_err(|error| failed(self.during("transaction"))(error))
     }
 
     fn update(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {

@@ -31,6 +31,7 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
             "transaction_sync",
             format!("enabled={}, method=fsync", config.durable),
         ),
+        ("transactions", "snapshot isolation".to_owned()),
         ("eviction", "threads_max=4".to_owned()),
     ];
     Ok(Box::new(Native::new("wiredtiger", store, settings)))

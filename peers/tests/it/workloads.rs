@@ -33,6 +33,19 @@ fn built() -> impl Iterator<Item = EngineKind> {
     ENGINES.iter().copied().filter(EngineKind::is_built)
 }
 
+fn setup(dir: &std::path::Path, options: &Options, transactions: bool) -> Setup {
+    Setup {
+        dir: dir.to_owned(),
+        max_memory: options.max_memory,
+        durability: Level::None,
+        data_bytes: options.data_bytes(),
+        key_bytes: 5,
+        value_bytes: 12,
+        threads: 3,
+        transactions,
+    }
+}
+
 /// Returns the levels of durability that an engine has.
 fn levels(kind: EngineKind) -> &'static [Level] {
     match kind.name {
@@ -50,6 +63,12 @@ fn check(record: &PeerRecord, kind: EngineKind, turn: Turn, num: u64) {
     let found = match turn.workload {
         Workload::Overwrite => None,
         workload if workload.is_fill() => None,
+        // Eleven keys each, of which 9 % are put in the long run.
+        Workload::Transactions => figures.found.filter(|found| {
+            let share = *found as f64 / figures.ops as f64;
+            assert!(figures.conflicts_per_commit.is_some(), "{record:?}");
+            (0.89..0.93).contains(&share)
+        }),
         _ => Some(figures.ops),
     };
     assert_eq!(figures.found, found, "{record:?}");
@@ -58,6 +77,15 @@ fn check(record: &PeerRecord, kind: EngineKind, turn: Turn, num: u64) {
         turn.workload == Workload::ReadWhileWriting
     );
     assert!(record.settings.contains_key("version"), "{record:?}");
+}
+
+/// Returns the workloads of an engine that do not fill.
+fn workloads(kind: EngineKind, transactions: bool) -> impl Iterator<Item = Workload> {
+    let has = move |workload: &Workload| {
+        !workload.is_fill() && (transactions || *workload != Workload::Transactions)
+    };
+    assert!(kind.has_transactions || !transactions);
+    WORKLOADS.into_iter().filter(has)
 }
 
 /// Fills a new store with each kind of fill, and runs the other workloads for `options.rounds`
@@ -79,7 +107,7 @@ fn run_all(kind: EngineKind, options: &Options) {
         check(&record, kind, turn, options.num);
     }
     for round in 1..=options.rounds {
-        for workload in WORKLOADS.into_iter().filter(|workload| !workload.is_fill()) {
+        for workload in workloads(kind, options.has_transactions()) {
             for threads in options.threads.clone() {
                 let turn = Turn {
                     workload,
@@ -104,6 +132,52 @@ fn every_engine_reads_what_was_written_under_every_workload() {
                 ..tiny()
             },
         );
+    }
+}
+
+/// All other workloads run on a store that was opened for transactions, too.
+#[test]
+fn engines_with_transactions_run_them() {
+    for kind in built() {
+        let options = Options {
+            workloads: vec![Workload::Transactions.name().to_owned()],
+            ..tiny()
+        };
+        if kind.has_transactions {
+            run_all(kind, &options);
+            continue;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(kind.name);
+        let opened = Session::open(kind, &options, path, Held::default());
+        assert!(matches!(opened, Err(Error::Option { .. })), "{}", kind.name);
+    }
+}
+
+#[test]
+fn a_transaction_reads_what_is_there_and_puts_all() {
+    for kind in built().filter(|kind| kind.has_transactions) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = tiny();
+        let engine = kind.open(&setup(dir.path(), &options, true)).unwrap();
+        let mut worker = engine.worker().unwrap();
+        worker.put(b"one", b"first").unwrap();
+        let reads = [b"one".to_vec(), b"two".to_vec()];
+        let puts = [(b"one", b"again"), (b"two", b"other")];
+        let puts = puts.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        let nothing: &[(Vec<u8>, Vec<u8>)] = &[];
+        let two = [Some(b"first".to_vec()), None];
+        let after = [Some(b"again".to_vec()), Some(b"other".to_vec())];
+        for (puts, expected) in [(nothing, &two), (&puts[..], &two), (nothing, &after)] {
+            let mut seen = vec![None; 2];
+            let repeats = worker.transact(&reads, puts, &mut |at, value| {
+                seen[at] = value.map(<[u8]>::to_vec);
+            });
+            assert_eq!(repeats.unwrap(), 0, "{}", kind.name);
+            assert_eq!(seen, expected, "{}", kind.name);
+        }
+        drop(worker);
+        engine.close().unwrap();
     }
 }
 
@@ -210,16 +284,7 @@ fn every_engine_answers_as_an_ordered_map_does() {
     for kind in built() {
         let dir = tempfile::tempdir().unwrap();
         let options = tiny();
-        let setup = Setup {
-            dir: dir.path().to_owned(),
-            max_memory: options.max_memory,
-            durability: Level::None,
-            data_bytes: options.data_bytes(),
-            key_bytes: 5,
-            value_bytes: 12,
-            threads: 3,
-        };
-        let engine = kind.open(&setup).unwrap();
+        let engine = kind.open(&setup(dir.path(), &options, false)).unwrap();
         let mut worker = engine.worker().unwrap();
         worker.put(b"one", b"first value").unwrap();
         let more = [(b"two".to_vec(), b"second value".to_vec())];

@@ -155,7 +155,7 @@ fn run_one(
             let way = Transactions { level, ops, writes };
             let mut record = kv::measure(&plans, store, &way, observer)?;
             let counted = store.db.statistics().since(&before);
-            record.workload = "transactions";
+            record.workload = Workload::Transactions.name();
             record.ops_per_transaction = Some(ops);
             record.writes_percent = Some(writes);
             let commits = counted.get(Ticker::Commits).max(1) as f64;

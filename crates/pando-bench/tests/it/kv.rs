@@ -39,6 +39,7 @@ fn every_workload_does_what_it_is_asked_for() {
             let threads = if runs % 2 == 0 { 1 } else { 3 };
             let has_bulk = threads == 1 && key_kind != KeyKind::Random;
             let workloads = Workload::ALL.iter().copied();
+            let workloads = workloads.filter(|one| *one != Workload::Transactions);
             let needs_order = [Workload::FillBulk, Workload::Queue];
             let workloads = workloads.filter(|one| !needs_order.contains(one) || has_bulk);
             let options = KvOptions {
