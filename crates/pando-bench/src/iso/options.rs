@@ -138,7 +138,7 @@ impl IsoSnapshots {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
         known.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::option("snapshots", format!("there are {names}"))
+            Error::option("old-snapshot", format!("there are {names}"))
         })
     }
 }
@@ -283,11 +283,11 @@ impl IsoOptions {
         if self.snapshots.is_empty() {
             return match self.workloads[..] {
                 [Workload::ReadRandom] => Ok(()),
-                _ => Err(Error::option("workloads", "needs --snapshots")),
+                _ => Err(Error::option("workloads", "needs --old-snapshot")),
             };
         }
         if !self.levels.is_empty() {
-            return Err(Error::option("snapshots", "excludes --levels"));
+            return Err(Error::option("old-snapshot", "excludes --levels"));
         }
         let is_known = |workload: &Workload| is_read(workload) || *workload == Workload::Overwrite;
         if self.workloads.is_empty() || !self.workloads.iter().all(is_known) {
@@ -295,7 +295,7 @@ impl IsoOptions {
             return Err(Error::option("workloads", what));
         }
         if self.snapshots.contains(&IsoSnapshots::Each) && !self.workloads.iter().all(is_read) {
-            return Err(Error::option("snapshots", "each is for reads alone"));
+            return Err(Error::option("old-snapshot", "each is for reads alone"));
         }
         Ok(())
     }

@@ -24,8 +24,8 @@ pub(crate) struct IsoFlags {
     /// one that is open; each: one for each get. Then gets in snapshots, and puts beside them, are
     /// measured.
     #[arg(long, value_delimiter = ',', value_name = "KINDS")]
-    snapshots: Vec<String>,
-    /// What runs with --snapshots, separated by commas: readrandom, overwrite, readwhilewriting.
+    old_snapshot: Vec<String>,
+    /// What runs with --old-snapshot, separated by commas: readrandom, overwrite, readwhilewriting.
     #[arg(long, value_delimiter = ',', default_value = "readrandom")]
     workloads: Vec<String>,
     /// Keys of a transaction, separated by commas.
@@ -77,7 +77,7 @@ pub(super) fn run(flags: &IsoFlags) -> Result<(), Failure> {
     let options = IsoOptions {
         threads: flags.threads.clone(),
         levels: named(&flags.levels, IsoLevel::from_name)?,
-        snapshots: named(&flags.snapshots, IsoSnapshots::from_name)?,
+        snapshots: named(&flags.old_snapshot, IsoSnapshots::from_name)?,
         workloads: named(&flags.workloads, Workload::from_name)?,
         ops_per_transaction: flags.ops_per_transaction.clone(),
         writes: flags.writes.clone(),

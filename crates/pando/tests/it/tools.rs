@@ -290,7 +290,7 @@ fn each_layer_writes_records() {
     ];
     let snapshots = [
         "--threads=1",
-        "--snapshots=none,young",
+        "--old-snapshot=none,young",
         "--workloads=overwrite",
     ];
     let snapshots = [&iso[..3], &snapshots, &iso[4..]].concat();
