@@ -354,9 +354,10 @@ impl KeptCuts {
             let oldest = {
                 let mut state = self.state.lock();
                 state.forget_ended();
-                (!state.cuts.is_empty()).then(|| state.cuts.remove(0))
+                state.cuts.first().cloned()
             };
-            // Without the lock.
+            // Without the lock; and while it is in the list: what is kept for its readers is kept
+            // until they see that it has ended.
             let oldest = oldest?;
             if oldest.end() {
                 return Some(oldest.lsn());

@@ -50,10 +50,10 @@ impl Young {
         self.is_of_transaction
     }
 
-    /// Returns whether it has been settled, and not only ended. Asked by who finds the registration
+    /// Returns whether it was settled and can still be read. Asked by who finds the registration
     /// ended.
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled().is_some()
+        self.settled().is_some_and(|settled| !settled.is_ended())
     }
 
     /// Returns what it reads if it is settled. A caller that finds the registration ended asks
