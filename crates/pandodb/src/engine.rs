@@ -27,6 +27,7 @@ use crate::state::loads::Loads;
 use crate::state::old_versions::OldVersions;
 use crate::state::read_bounds::ReadBounds;
 use crate::state::read_requests::Reads;
+use crate::state::transaction_memory::TransactionMemory;
 use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
@@ -77,6 +78,8 @@ pub(crate) struct Engine {
     pub(crate) old_versions: OldVersions,
     /// Checkpoints that are kept for settled snapshots (decision 071).
     pub(crate) kept: KeptCuts,
+    /// What open transactions take.
+    pub(crate) transaction_memory: Arc<TransactionMemory>,
     /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
     /// The store's random key for hashes of keys.
@@ -144,6 +147,7 @@ impl Engine {
             log,
             old_versions,
             kept: KeptCuts::new(budget.kept_bytes),
+            transaction_memory: Arc::new(TransactionMemory::new(budget.transactions_bytes)),
             checkpoint,
             options,
             budget,

@@ -396,6 +396,8 @@ pub(crate) struct Budget {
     pub(crate) versions_bytes: u64,
     /// Bytes for reading kept checkpoints; a part of the rest.
     pub(crate) kept_bytes: u64,
+    /// Bytes that a transaction leaves to the other open ones: all of the rest, at worst.
+    pub(crate) transactions_bytes: u64,
 }
 
 impl Budget {
@@ -442,6 +444,7 @@ impl Budget {
             tables_bytes,
             versions_bytes: memory / 32,
             kept_bytes: memory / 64,
+            transactions_bytes: rest,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct MemoryUse {
     pub(crate) tables: MemoryShare,
     /// Values that snapshots still read; their share is a part of the rest.
     pub(crate) old_versions: MemoryShare,
+    /// What open transactions have written, read and locked; their share is a part of the rest.
+    pub(crate) transactions: MemoryShare,
     /// Watches of connections; their share is a part of the rest.
     pub(crate) watches: MemoryShare,
     /// Places of SCAN cursors; their share is a part of the rest, too.
@@ -52,6 +54,7 @@ impl MemoryUse {
             found.chunk_buffers = memory.chunk_buffers;
             found.tables = memory.tables;
             found.old_versions = memory.old_versions;
+            found.transactions = memory.transactions;
             found.watches = MemoryShare {
                 budget_bytes: engine.watch_bytes_max,
                 used_bytes: shared.watch_bytes.used(),
@@ -67,7 +70,7 @@ impl MemoryUse {
     }
 
     /// Returns the name of each part, the bytes that it uses, and its budget if it has one.
-    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 11] {
+    pub(crate) fn parts(&self) -> [(&'static str, u64, Option<u64>); 12] {
         let share = |name, of: MemoryShare| (name, of.used_bytes, Some(of.budget_bytes));
         [
             share("frames", self.frames),
@@ -77,6 +80,7 @@ impl MemoryUse {
             share("chunk_buffers", self.chunk_buffers),
             share("tables", self.tables),
             share("old_versions", self.old_versions),
+            share("transactions", self.transactions),
             share("watches", self.watches),
             share("cursors", self.cursors),
             ("connections", self.connections, None),

@@ -172,6 +172,7 @@ fn the_memory_budget_is_shown_part_by_part() {
         .iter()
         .chain(&[
             "old_versions",
+            "transactions",
             "watches",
             "cursors",
             "connections",

@@ -24,6 +24,9 @@ pub struct MemoryReport {
     pub tables: MemoryShare,
     /// Values that snapshots still read and commits have replaced; a part of the rest.
     pub old_versions: MemoryShare,
+    /// What open transactions have written, read and locked, those of a few keys excepted; a part
+    /// of the rest. While others take more than this, a transaction does not go on growing.
+    pub transactions: MemoryShare,
     /// Upper bound of the bytes of counters and histograms; unused ones take no memory.
     pub statistics_bytes: u64,
 }
@@ -43,7 +46,7 @@ impl MemoryReport {
     /// Bytes that the parts have taken, without statistics.
     pub fn used_bytes(&self) -> u64 {
         let shares: u64 = self.shares().iter().map(|share| share.used_bytes).sum();
-        shares + self.old_versions.used_bytes
+        shares + self.old_versions.used_bytes + self.transactions.used_bytes
     }
 
     /// Bytes of the budget that are left to everything else.
@@ -80,6 +83,7 @@ impl Db {
             },
             tables: engine.store.tables.memory(),
             old_versions: engine.old_versions.memory(),
+            transactions: engine.transaction_memory.share(),
             statistics_bytes: engine.store.statistics.bytes_max() as u64,
         }
     }

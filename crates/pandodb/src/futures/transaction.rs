@@ -287,6 +287,7 @@ impl Transaction {
             set,
             locks: std::mem::take(&mut self.locks),
             scratch: CommitScratch::default(),
+            counted: std::mem::take(&mut self.counted),
         }
     }
 }

@@ -11,4 +11,5 @@ pub(crate) mod loads;
 pub(crate) mod old_versions;
 pub(crate) mod read_bounds;
 pub(crate) mod read_requests;
+pub(crate) mod transaction_memory;
 pub(crate) mod underfull_leaves;

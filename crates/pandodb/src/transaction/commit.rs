@@ -13,6 +13,7 @@ use crate::commit::state_check::StateCheck;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kept::young::Young;
+use crate::state::transaction_memory::CountedMemory;
 use crate::transaction::options::Isolation;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_set::ReadSet;
@@ -98,6 +99,9 @@ pub(crate) struct PendingCommit {
     pub(crate) set: WriteSet,
     pub(crate) locks: CommitLocks,
     pub(crate) scratch: CommitScratch,
+    /// Given back at its end.
+    #[expect(dead_code, reason = "it counts the memory of the other fields")]
+    pub(crate) counted: CountedMemory,
 }
 
 /// How far a commit has come that a helper has run.

@@ -15,11 +15,15 @@ use crate::commit::outcome::Outcome;
 use crate::commit::state_check::StateCheck;
 use crate::error::{ConflictKind, Error, Result};
 use crate::locks::{LockOwner, OwnerId};
+use crate::state::transaction_memory::CountedMemory;
 use crate::transaction::commit::{CommitParts, check_committed, check_of};
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::writes::keys::Mark;
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::{Own, WriteSet};
+
+/// Bytes that a write takes besides its key and value, about.
+const WRITE_BYTES: usize = 128;
 
 /// Number of the next savepoint of any transaction.
 static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
@@ -31,9 +35,9 @@ static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 /// what it reads, as for a [`Snapshot`]. When that memory is short, a transaction that is older
 /// than a second goes on on disk: its commit may then meet conflicts that are none. Another one may
 /// be ended: its reads return [`Error::SnapshotEnded`], and it has to be run again.
-/// [`Db::transact`] does that, and also runs it again after a conflict. The writes are in memory
-/// until the commit, beside `max_memory`; the commit fails with [`Error::BatchTooLarge`] for too
-/// many, as that of a [`crate::Batch`] does.
+/// [`Db::transact`] does that, and also runs it again after a conflict. The writes, and which keys
+/// it has read, are in memory until the commit ([`crate::MemoryReport::transactions`]); the commit
+/// fails with [`Error::BatchTooLarge`] for too many writes, as that of a [`crate::Batch`] does.
 ///
 /// ```
 /// # fn main() -> Result<(), pandodb::Error> {
@@ -67,6 +71,8 @@ pub struct Transaction {
     pub(crate) age: Option<OwnerId>,
     /// Why it has to be run again.
     pub(crate) lost: Option<Error>,
+    /// What it takes of the memory of transactions.
+    pub(crate) counted: CountedMemory,
     /// The savepoints to which it can go back, with their numbers, ascending.
     savepoints: Vec<(u64, Mark)>,
 }
@@ -109,6 +115,7 @@ impl Db {
             locks: CommitLocks::of_transaction(owner, options.lock_timeout),
             age,
             lost: None,
+            counted: CountedMemory::default(),
             savepoints: Vec::new(),
         })
     }
@@ -277,7 +284,8 @@ impl Transaction {
     /// Sets `key` of `table` to `value`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::OtherStore`].
+    /// [`Error::KeyTooLong`], [`Error::OtherStore`]; [`Error::Full`] if other open transactions
+    /// take an eighth of `max_memory`.
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(table, key, Some(value))
     }
@@ -294,9 +302,20 @@ impl Transaction {
         self.check_store(table)?;
         self.check_usable()?;
         self.db.engine().check_key(key)?;
+        self.count_memory(WRITE_BYTES + key.len() + value.map_or(0, <[u8]>::len))?;
         let index = self.set.table(&table.state);
         self.set.write(index, key, value);
         Ok(())
+    }
+
+    /// Counts what it takes, and `more` bytes that it is about to take.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub(crate) fn count_memory(&mut self, more: usize) -> Result<()> {
+        let bytes = self.memory() + self.reads.memory() + more;
+        let all = &self.db.engine().transaction_memory;
+        self.counted.count(all, bytes)
     }
 
     /// Bytes that its writes, its savepoints and its locks take, about.

@@ -133,6 +133,7 @@ impl Transaction {
             .map_err(|error| self.unless_made_since(table, error))?;
         self.reads
             .begin_range((&table.state, tree), low.clone(), high.clone());
+        self.count_reads();
         Ok(true)
     }
 }

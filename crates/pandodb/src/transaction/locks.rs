@@ -7,6 +7,9 @@ use crate::locks::OwnerKind;
 use crate::transaction::handle::Transaction;
 use crate::wait::reason::{Step, Unfinished};
 
+/// Bytes that a lock takes besides its key, about.
+const LOCK_BYTES: usize = 150;
+
 impl Transaction {
     /// Locks `keys` of `table`, whether they exist or not, until the end of the transaction: until
     /// then commits of others that write one of them wait, and so does whoever else wants to lock
@@ -82,6 +85,8 @@ impl Transaction {
     pub(crate) fn try_lock_key(&mut self, table: &Table, key: &[u8]) -> Step<()> {
         let engine = self.db.engine();
         engine.check_key(key)?;
+        self.count_memory(LOCK_BYTES + 2 * key.len())?;
+        let engine = self.db.engine();
         let (timeout, age) = (self.options.lock_timeout, self.age);
         let owner = self.locks.owner.get_or_insert_with(|| {
             let kind = OwnerKind::Transaction;

@@ -87,6 +87,7 @@ impl Transaction {
         if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
             let tree = snapshot.tree_of(table)?;
             self.reads.add_key((&table.state, tree), key);
+            self.count_reads();
         }
         Ok(())
     }
@@ -103,8 +104,16 @@ impl Transaction {
             self.reads.begin_range((&table.state, tree), low, high);
             self.reads.pass_all();
             self.reads.settle();
+            self.count_reads();
         }
         Ok(())
+    }
+
+    /// Counts what it has read. If others take too much memory, it remembers it less exactly.
+    pub(crate) fn count_reads(&mut self) {
+        if self.count_memory(0).is_err() {
+            self.reads.halve();
+        }
     }
 
     /// Returns the transaction's own writes at `positions`, in their order: None for a key that it

@@ -290,6 +290,17 @@ impl ReadSet {
         })
     }
 
+    /// Bytes of all spans, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes
+    }
+
+    /// Has it take half as much as it does now, and not more from now on.
+    pub(crate) fn halve(&mut self) {
+        self.limit = self.bytes / 2;
+        self.join_beyond_limit();
+    }
+
     /// Joins neighbours until the set is within its bound.
     fn join_beyond_limit(&mut self) {
         if self.bytes > self.limit {

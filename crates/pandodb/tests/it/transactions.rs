@@ -13,6 +13,7 @@ use pandodb::{
 };
 
 use crate::fixture::fill;
+use crate::futures::block_on;
 use crate::snapshots::read_all;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -397,6 +398,63 @@ fn many_reads_are_remembered_as_ranges() {
         let commit = transaction.commit();
         assert_eq!(commit.is_err(), conflicts, "{written}");
     }
+}
+
+/// What transactions take is counted, and given back however they end. While others take much, one
+/// that writes is refused, and one that reads remembers less exactly.
+#[test]
+fn the_memory_of_open_transactions_is_counted_and_bounded() {
+    let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..3_000, |number| (number.to_be_bytes(), b"v"));
+    let used = || db.memory().transactions.used_bytes;
+    let budget = db.memory().transactions.budget_bytes;
+    assert_eq!(budget, 2 << 20);
+    let mut small: Vec<_> = (0..100).map(|_| begin(&db)).collect();
+    for transaction in &mut small {
+        transaction.get(&table, b"k").unwrap();
+        transaction.put(&table, b"k", b"v").unwrap();
+    }
+    assert_eq!(used(), 0, "of a few keys");
+    let write = |transaction: &mut Transaction, bytes: usize| {
+        (0..bytes / 1000).try_for_each(|number| {
+            let key = number.to_be_bytes();
+            transaction.put(&table, &key, &[7; 1000])
+        })
+    };
+    // The largest one may take more.
+    let mut large = begin(&db);
+    write(&mut large, 3 << 20).unwrap();
+    assert!(used() > 3 << 20 && used() < 4 << 20, "{}", used());
+    let mut other = begin(&db);
+    let refused = write(&mut other, 1 << 20);
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert!(Error::is_retryable(&refused.unwrap_err()));
+    // What it has got stays, and it may be committed.
+    assert!(!other.is_empty());
+    other.commit().unwrap();
+    // Reads go on, as ranges.
+    let mut reader = begin(&db);
+    for number in (0..3_000_u32).step_by(2) {
+        reader.get(&table, &number.to_be_bytes()).unwrap();
+    }
+    assert!(used() < 4 << 20, "{}", used());
+    reader.put(&table, b"k", b"v").unwrap();
+    table.put(&1_001_u32.to_be_bytes(), b"not read").unwrap();
+    conflict_of(reader.commit());
+    large.rollback();
+    assert_eq!(used(), 0);
+    let mut again = begin(&db);
+    write(&mut again, 100_000).unwrap();
+    assert!(used() > 100_000);
+    again.commit().unwrap();
+    let mut task = begin(&db);
+    write(&mut task, 100_000).unwrap();
+    block_on(task.commit_async()).unwrap();
+    let mut given_up = begin(&db);
+    write(&mut given_up, 100_000).unwrap();
+    drop(given_up.commit_async());
+    assert_eq!(used(), 0);
 }
 
 /// Sixteen threads move people between cities, each with its own function: the index always has
