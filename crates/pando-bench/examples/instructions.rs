@@ -2,7 +2,9 @@
 //! callgrind with two counts and divides the difference.
 //!
 //! `cargo run --release -p pando-bench --example instructions -- CASE COUNT`, CASE = `get`, `put`,
-//! `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of 100).
+//! `save` (a put that saves what it replaces for a snapshot), `snapshot` (a get in a snapshot of
+//! its own), `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of
+//! 100).
 
 use std::io::Write;
 
@@ -79,6 +81,35 @@ impl Rig {
         Ok(())
     }
 
+    /// Puts that each save what they replace: a snapshot is renewed before a key is put again.
+    fn saving_puts(&mut self, count: u64) -> Result<()> {
+        let mut snapshot = None;
+        for number in 0..count {
+            let at = pando_format::cast::usize_of(number % KEYS);
+            if at == 0 {
+                // The next one is open before the one before it ends.
+                snapshot = Some(self.db.snapshot()?);
+            }
+            let key = self.keys[at];
+            self.table
+                .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
+        }
+        drop(snapshot);
+        Ok(())
+    }
+
+    /// A snapshot for each get.
+    fn snapshots(&mut self, count: u64) -> Result<()> {
+        let mut out = Vec::with_capacity(2 * VALUE_BYTES);
+        for _ in 0..count {
+            let key = self.key();
+            let snapshot = self.db.snapshot()?;
+            let found = snapshot.get_into(&self.table, &key, &mut out)?;
+            assert!(found, "each key is there");
+        }
+        Ok(())
+    }
+
     fn batches(&mut self, count: u64) -> Result<()> {
         let mut batch = Batch::new();
         for number in 0..count / ROWS {
@@ -133,7 +164,7 @@ fn main() -> Result<()> {
     let (Some(case), Some(count)) = (words.first(), count) else {
         let _ = writeln!(
             std::io::stderr(),
-            "instructions get|put|batch|get_many|scan COUNT"
+            "instructions get|put|save|snapshot|batch|get_many|scan COUNT"
         );
         std::process::exit(1);
     };
@@ -141,6 +172,8 @@ fn main() -> Result<()> {
     match &case[..] {
         "get" => rig.gets(count),
         "put" => rig.puts(count),
+        "save" => rig.saving_puts(count),
+        "snapshot" => rig.snapshots(count),
         "batch" => rig.batches(count),
         "get_many" => rig.groups(count),
         "scan" => rig.scans(count),

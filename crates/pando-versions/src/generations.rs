@@ -16,16 +16,20 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::gate::Closed;
 use pando_tree::Tree;
 
+use crate::key_filter::KeyFilter;
+
 /// Most generations that exist at the same time.
 pub(crate) const LIVE_MAX: usize = 8;
 
 /// The place of one generation, used again by every eighth.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct GenerationPlace {
     /// Tree id (high half), which is the generation's number, and root page.
     tree: AtomicU64,
     /// Largest LSN of its versions, raised before a version is put.
     largest: AtomicU64,
+    /// Keys that may have versions in it.
+    keys: KeyFilter,
 }
 
 /// The generations from `first` to `next - 1`, by number.
@@ -40,6 +44,9 @@ pub(crate) struct Span {
 pub(crate) struct Generation<'g> {
     pub(crate) tree: Tree,
     largest: &'g AtomicU64,
+    /// Keys that may have versions in it. A reader for whom they are those of a later generation
+    /// does not need this one.
+    pub(crate) keys: &'g KeyFilter,
 }
 
 impl Generation<'_> {
@@ -72,10 +79,16 @@ fn pack(span: Span) -> u64 {
 }
 
 impl Generations {
-    pub(crate) fn new() -> Self {
+    /// Returns none, for versions that may take `bytes` bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let place = |_| GenerationPlace {
+            tree: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
+            keys: KeyFilter::new(bytes),
+        };
         Self {
             span: AtomicU64::new(pack(Span { first: 1, next: 1 })),
-            places: std::array::from_fn(|_| GenerationPlace::default()),
+            places: std::array::from_fn(place),
         }
     }
 
@@ -105,6 +118,7 @@ impl Generations {
         (tree.id.0 == number).then_some(Generation {
             tree,
             largest: &place.largest,
+            keys: &place.keys,
         })
     }
 
@@ -126,6 +140,7 @@ impl Generations {
         let number = tree.id.0;
         let place = self.place(number);
         place.largest.store(0, Ordering::Relaxed);
+        place.keys.clear();
         let word = u64::from(number) << 32 | u64::from(tree.root.0);
         place.tree.store(word, Ordering::Release);
         // Release: pairs with the Acquire in span.

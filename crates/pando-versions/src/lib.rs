@@ -21,6 +21,7 @@ pub mod before_image;
 pub mod export;
 mod generations;
 mod key;
+mod key_filter;
 pub mod range;
 pub mod readers;
 pub mod snapshots;

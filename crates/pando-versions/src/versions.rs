@@ -1,5 +1,6 @@
 //! The versions of one store: saving and finding them, and the room for them.
 
+use std::hash::BuildHasher;
 use std::ops::Bound;
 
 use pando_format::cast::usize_of;
@@ -11,6 +12,7 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::gate::{Closed, GateGuard};
 use pando_sync::{Arc, thread};
 use pando_tree::{Direction, Scratch, Sought, Tree, ValueReader};
+use rapidhash::fast::RandomState;
 
 use crate::before_image::BeforeImage;
 use crate::generations::{Generation, Generations, LIVE_MAX};
@@ -34,6 +36,8 @@ pub struct Versions {
     used_at_open: AtomicU64,
     /// Longest key, in groups; longer ones are cut.
     pub(crate) groups_max: usize,
+    /// For the keys that generations have.
+    hasher: RandomState,
 }
 
 /// Working memory of a thread that saves or finds versions.
@@ -129,10 +133,11 @@ impl Versions {
         })?;
         Ok(Self {
             pool,
-            generations: Generations::new(),
+            generations: Generations::new((frames * page_bytes) as u64),
             reserved: AtomicU64::new(0),
             used_at_open: AtomicU64::new(0),
             groups_max: key::groups_max(page_size.key_bytes_max()),
+            hasher: RandomState::default(),
         })
     }
 
@@ -278,7 +283,7 @@ impl Versions {
     /// gives the same answer to whether a reader needs another one; LSN 0 if there is none.
     fn newest_of(
         &self,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         readers: &Readers,
         scratch: &mut VersionScratch,
     ) -> Attempt<Lsn> {
@@ -292,6 +297,9 @@ impl Versions {
                 // Whatever version it has, somebody reads after that and before the batch.
                 return Ok(largest);
             }
+            if !generation.keys.may_have(hash) {
+                continue;
+            }
             let newest = self.seek(
                 generation,
                 key,
@@ -304,6 +312,12 @@ impl Versions {
             }
         }
         Ok(Lsn(0))
+    }
+
+    /// Returns the hash by which generations know a key.
+    #[inline]
+    fn hash_of(&self, stem: &Stem) -> u64 {
+        self.hasher.hash_one(stem.bytes())
     }
 
     /// Seeks the version of `key`, whose stem `scratch` has, next to `lsn` in `direction`, without
@@ -401,7 +415,8 @@ impl Versions {
         scratch: &mut VersionScratch,
     ) -> Attempt<bool> {
         scratch.stem.set(tree, key, self.groups_max);
-        let newest = retried(|| self.newest_of(key, readers, scratch))?;
+        let hash = self.hash_of(&scratch.stem);
+        let newest = retried(|| self.newest_of((key, hash), readers, scratch))?;
         if !readers.any_from(newest) {
             return Ok(false);
         }
@@ -409,6 +424,7 @@ impl Versions {
         let generation = generation.expect("the mode is on: there is a generation");
         let lsn = readers.limit();
         generation.raise(lsn);
+        generation.keys.add(hash);
         let VersionScratch {
             stem,
             value,
@@ -450,7 +466,11 @@ impl Versions {
         scratch: &'s mut VersionScratch,
     ) -> Attempt<Found<'s>> {
         scratch.stem.set(tree, key, self.groups_max);
+        let hash = self.hash_of(&scratch.stem);
         for (number, generation) in self.generations_after(lsn) {
+            if !generation.keys.may_have(hash) {
+                continue;
+            }
             let found = self.seek(generation, key, lsn, Direction::Forward, scratch);
             if self.if_live(number, found)?.flatten().is_some() {
                 let decoded = BeforeImage::decode(&scratch.sought.value, scratch.stem.is_cut);
