@@ -32,9 +32,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Result<Self> {
-        // Nothing is written back, and no checkpoint comes in between.
+        // Nothing is written back, no checkpoint comes in between, and no snapshot goes on on disk.
         let db = Db::builder()
             .max_memory(256 << 20)
+            .settle_snapshots_after(Duration::MAX)
             .checkpoint_interval(Duration::from_secs(24 * 3600))
             .open_in_memory()?;
         let table = db.table("instructions")?;

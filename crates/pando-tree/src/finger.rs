@@ -73,6 +73,11 @@ impl Finger {
         leaf.is_ok_and(|leaf| leaf.version() == self.version && leaf.hint() == self.hint)
     }
 
+    /// Returns false for one that was made by default.
+    pub fn is_known(&self) -> bool {
+        self.page != PageId::NONE
+    }
+
     /// Returns the page id of the leaf.
     pub fn page(&self) -> PageId {
         self.page
@@ -97,7 +102,7 @@ impl Finger {
         pool: &'p Pool,
         key: &[u8],
     ) -> Option<(Leaf<'p>, Spot)> {
-        if self.page == PageId::NONE || self.tree != tree.id {
+        if !self.is_known() || self.tree != tree.id {
             return None;
         }
         let leaf = pool.optimistic(self.page, self.hint).ok()?;

@@ -111,6 +111,27 @@ impl Tree {
         counted(pool, attempt())
     }
 
+    /// As [`Tree::try_get_stored`], without a descent if the leaf of `finger` is certain to cover
+    /// `key`.
+    ///
+    /// # Errors
+    /// As [`Tree::try_get_stored`].
+    pub fn try_get_stored_at(
+        &self,
+        pool: &Pool,
+        finger: &Finger,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Attempt<Stored> {
+        if let Some((leaf, spot)) = finger.reach(*self, pool, key) {
+            out.clear();
+            if let Ok(stored) = leaf.read_stored(spot, out) {
+                return Ok(stored);
+            }
+        }
+        self.try_get_stored(pool, key, out)
+    }
+
     /// Looks up whether `key` exists, without its value.
     ///
     /// # Errors

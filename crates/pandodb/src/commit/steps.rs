@@ -167,7 +167,7 @@ impl Engine {
         let places = (&scratch.order[..], &scratch.fingers[..]);
         let (tree, ids) = (&mut scratch.tree, &reserved.ids);
         if saves {
-            self.save_replaced(set, places.0, lsn, (&mut scratch.versions, tree));
+            self.save_replaced(set, places, lsn, (&mut scratch.versions, tree));
         }
         self.apply_batch(&token, set, places, lsn, ids, tree)
             .map_err(|error| self.poisoned_by(&error))?;
@@ -304,12 +304,18 @@ impl Engine {
     fn save_replaced(
         &self,
         set: &WriteSet,
-        order: &[usize],
+        (order, fingers): (&[usize], &[Finger]),
         lsn: Lsn,
         (versions, tree): (&mut VersionScratch, &mut Scratch),
     ) {
-        let writes = order.iter().map(|at| set.write_at(*at));
-        let writes = writes.map(|(table, key, _)| (&*set.tables[table].state, key));
+        let mut last = Finger::default();
+        let writes = order.iter().enumerate().map(|(number, at)| {
+            let (table, key, _) = set.write_at(*at);
+            if let Some(finger) = fingers.get(number).filter(|finger| finger.is_known()) {
+                last = *finger;
+            }
+            (&*set.tables[table].state, key, last)
+        });
         tree.keep_old_pages(self.save_versions(lsn, writes, versions));
     }
 

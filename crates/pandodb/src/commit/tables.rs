@@ -15,7 +15,7 @@ use pando_pool::{ApplyToken, Marks, PagePin};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, WakerArc, park, thread_waker};
-use pando_tree::{Scratch, Tree};
+use pando_tree::{Finger, Scratch, Tree};
 use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
@@ -414,7 +414,10 @@ impl Engine {
             let writes = set
                 .writes()
                 .filter(|(table, ..)| !set.changes_table(*table));
-            let writes = writes.map(|(table, key, _)| (&*set.tables[table].state, key));
+            let writes = writes.map(|(table, key, _)| {
+                let state = &*set.tables[table].state;
+                (state, key, Finger::default())
+            });
             let keep = self.save_versions(lsn, writes, &mut VersionScratch::default());
             scratch.keep_old_pages(keep);
         }
