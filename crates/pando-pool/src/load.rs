@@ -286,6 +286,11 @@ impl Pool {
         matches!(self.table().get(page), Place::OnDisk(_))
     }
 
+    /// Returns whether the page table has a place of `page`, in memory or on disk.
+    pub fn is_known(&self, page: PageId) -> bool {
+        !matches!(self.table().get(page), Place::Free | Place::OutOfReach(_))
+    }
+
     /// Registers `waker` to be woken when the read of `page` ends, even if it has not begun. On
     /// [`LoadWait::Over`] the waker is no longer registered.
     pub fn await_load(&self, page: PageId, waker: &Waker) -> LoadWait {

@@ -116,6 +116,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::try_get_stored`].
+    #[cold]
     pub fn try_get_stored_at(
         &self,
         pool: &Pool,

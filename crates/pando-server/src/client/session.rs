@@ -132,7 +132,9 @@ impl Session {
             None => (-1, 0),
         };
         record.queued.store(queued, Ordering::Relaxed);
-        let began = self.interactive.as_ref().map_or(0, |of| of.now_ms);
+        let open = self.interactive.as_ref();
+        let open = open.filter(|interactive| interactive.lost().is_none());
+        let began = open.map_or(0, |interactive| interactive.now_ms);
         record.transaction_ms.store(began, Ordering::Relaxed);
         let of_transaction = self.interactive.as_ref().map_or(0, |of| of.memory());
         let queued_bytes = (queued_bytes + of_transaction) as u64;

@@ -141,6 +141,7 @@ fn advance(
 fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
+    let is_interactive = context.session.interactive.is_some();
     let data = context.data();
     let from = walk
         .position
@@ -162,15 +163,16 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
             Some(value) => Some(value),
             None => {
                 scratch.value.clear();
-                let found = match &mut transaction {
-                    Some(transaction) => {
-                        let opened =
-                            transaction.open(&database.keys, stored, &mut scratch.value)?;
-                        walk.shown_from = walk.shown_from.max(transaction.shown_from());
-                        opened.map(|opened| !matches!(opened, Opened::Absent))
-                    }
-                    None => database.look(stored, &mut scratch.value, &mut walk.shown_from)?,
+                // Of a key that is still there, the head of today will do: one page of a string.
+                let mut found = match is_interactive {
+                    true => Polled::Ready(false),
+                    false => database.look(stored, &mut scratch.value, &mut walk.shown_from)?,
                 };
+                if let (Polled::Ready(false), Some(transaction)) = (&found, &mut transaction) {
+                    let opened = transaction.open(&database.keys, stored, &mut scratch.value)?;
+                    walk.shown_from = walk.shown_from.max(transaction.shown_from());
+                    found = opened.map(|opened| !matches!(opened, Opened::Absent));
+                }
                 match found {
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                     Polled::Ready(true) => Some(scratch.value.as_slice()),

@@ -220,4 +220,200 @@ mod tests {
         assert!(matches!(kept, Err(Error::Closed)), "{kept:?}");
         assert_eq!(db.snapshot_stat(), crate::SnapshotStat::default());
     }
+
+    mod steps {
+        use std::ops::Bound;
+
+        use pando_sync::thread;
+        use pando_sync::time::Duration;
+
+        use crate::kept::cuts::SettleFor;
+        use crate::nonblocking::{Opened, Polled, Reactor, ScanPage, Transaction, ValidatedBatch};
+        use crate::{Db, Durability, Error, Isolation, Table, TransactionOptions};
+
+        fn open() -> Db {
+            let options = Db::builder()
+                .durability(Durability::None)
+                .chunk_values_over(16 << 10)
+                .settle_snapshots_after(Duration::from_nanos(1));
+            options.max_memory(64 << 20).open_in_memory().unwrap()
+        }
+
+        fn settle_all(db: &Db) {
+            let kept = super::keep(db, || ());
+            db.engine()
+                .settle_snapshots(kept.as_ref().unwrap(), SettleFor::Room);
+            db.engine().kept.finish(&[], &kept);
+        }
+
+        /// None if it has not ended after 200 attempts.
+        fn ended<T>(
+            reactor: &mut Reactor,
+            mut call: impl FnMut() -> crate::Result<Polled<T>>,
+        ) -> Option<crate::Result<T>> {
+            let waker = pando_sync::thread_waker();
+            for _ in 0..200 {
+                match call() {
+                    Ok(Polled::Ready(value)) => return Some(Ok(value)),
+                    Ok(Polled::Pending(pending)) => {
+                        reactor.park(pending, &waker).unwrap();
+                        reactor.flush();
+                        thread::park_timeout(Duration::from_millis(5));
+                        reactor.poll().unwrap();
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            None
+        }
+
+        fn begun() -> (Db, Table, Reactor, Transaction) {
+            let db = open();
+            let table = db.table("t").unwrap();
+            table.put(b"large", &vec![1; 100_000]).unwrap();
+            table.put(b"overflow", &vec![2; 6_000]).unwrap();
+            table.put(b"small", b"x").unwrap();
+            let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+            let mut transaction = Transaction::begin(&db, options, &reactor).unwrap();
+            let mut out = Vec::new();
+            let read = ended(&mut reactor, || transaction.get(&table, b"small", &mut out));
+            assert!(read.unwrap().unwrap());
+            settle_all(&db);
+            assert!(transaction.inner.is_settled());
+            (db, table, reactor, transaction)
+        }
+
+        /// As `Context::find_bytes` of the server does.
+        #[test]
+        fn a_step_reads_one_large_value() {
+            let (db, table, mut reactor, transaction) = begun();
+            let mut batch = ValidatedBatch::new(&db);
+            batch.enter(Box::new(transaction));
+            let mut out = Vec::new();
+            let read = ended(&mut reactor, || {
+                batch.rewind();
+                match batch.get(&table, b"large", &mut out) {
+                    Err(Error::InChunks) => Ok(batch
+                        .open(&table, b"large", &mut out)?
+                        .map(|opened| matches!(opened, Opened::Large(_)))),
+                    other => other,
+                }
+            });
+            assert!(matches!(read, Some(Ok(true))), "{read:?}");
+        }
+
+        /// As MGET of a large value and a small one, even if each is opened at once.
+        #[test]
+        fn a_step_reads_a_large_value_and_another() {
+            let (db, table, mut reactor, transaction) = begun();
+            let mut batch = ValidatedBatch::new(&db);
+            batch.enter(Box::new(transaction));
+            let mut out = Vec::new();
+            let read = ended(&mut reactor, || {
+                batch.rewind();
+                if let Polled::Pending(pending) = batch.open(&table, b"large", &mut out)? {
+                    return Ok(Polled::Pending(pending));
+                }
+                batch.get(&table, b"small", &mut out)
+            });
+            assert!(matches!(read, Some(Ok(true))), "{read:?}");
+        }
+
+        /// As `leaf` of KEYS, SCAN and DBSIZE in the server.
+        #[test]
+        fn a_walk_meets_a_long_value() {
+            let (_db, table, mut reactor, mut transaction) = begun();
+            let (mut page, mut out, mut from) = (ScanPage::default(), Vec::new(), Vec::new());
+            let read = ended(&mut reactor, || {
+                let bound = Bound::Excluded(&from[..]);
+                let mut behind = from.clone();
+                if let Polled::Pending(pending) = transaction.scan(&table, bound, &mut page)? {
+                    return Ok(Polled::Pending(pending));
+                }
+                for (key, value) in page.iter() {
+                    if value.is_none()
+                        && let Polled::Pending(pending) = transaction.open(&table, key, &mut out)?
+                    {
+                        from = behind;
+                        return Ok(Polled::Pending(pending));
+                    }
+                    behind = key.to_vec();
+                }
+                Ok(Polled::Ready(page.next.is_none()))
+            });
+            assert!(matches!(read, Some(Ok(true))), "{read:?}");
+        }
+
+        /// The disk is full, so the checkpoint of the transaction is ended; then its table is
+        /// emptied.
+        #[test]
+        fn a_table_that_was_emptied_after_the_end_is_a_conflict() {
+            let db = open();
+            let table = db.table("t").unwrap();
+            table.put(b"key", b"old").unwrap();
+            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+            let mut transaction = db.begin(options).unwrap();
+            assert!(transaction.contains(&table, b"key").unwrap());
+            transaction.put(&table, b"key", b"mine").unwrap();
+            settle_all(&db);
+            assert!(transaction.is_settled());
+            db.engine().kept.end_oldest().unwrap();
+            db.clear_tables(&[&table]).unwrap();
+            let committed = transaction.commit();
+            assert!(
+                matches!(committed, Err(Error::SnapshotEnded)),
+                "{committed:?}"
+            );
+        }
+
+        #[test]
+        fn a_table_that_was_emptied_before_the_put_is_a_conflict() {
+            let db = open();
+            let table = db.table("t").unwrap();
+            table.put(b"key", b"old").unwrap();
+            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+            let mut transaction = db.begin(options).unwrap();
+            assert!(transaction.contains(&table, b"key").unwrap());
+            settle_all(&db);
+            db.engine().kept.end_oldest().unwrap();
+            db.clear_tables(&[&table]).unwrap();
+            transaction.put(&table, b"key", b"mine").unwrap();
+            let committed = transaction.commit();
+            assert!(
+                matches!(committed, Err(Error::SnapshotEnded)),
+                "{committed:?}"
+            );
+        }
+
+        #[test]
+        fn a_lock_in_a_table_that_was_emptied_is_refused() {
+            let db = open();
+            let table = db.table("t").unwrap();
+            table.put(b"key", b"old").unwrap();
+            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+            let mut transaction = db.begin(options).unwrap();
+            assert!(transaction.contains(&table, b"key").unwrap());
+            settle_all(&db);
+            db.engine().kept.end_oldest().unwrap();
+            db.clear_tables(&[&table]).unwrap();
+            let locked = transaction.lock(&table, &[b"key"]);
+            assert!(matches!(locked, Err(Error::SnapshotEnded)), "{locked:?}");
+        }
+
+        /// Its chunks are known by name in the checkpoint only.
+        #[test]
+        fn the_head_of_a_large_value_on_disk_cannot_be_changed() {
+            let (_db, table, mut reactor, mut transaction) = begun();
+            let mut out = Vec::new();
+            let read = ended(&mut reactor, || {
+                transaction.open(&table, b"large", &mut out)
+            });
+            let Some(Ok(Opened::Large(stream))) = read else {
+                panic!("{read:?}");
+            };
+            let value = stream.with_head(vec![7; 8]);
+            assert!(matches!(value, Err(Error::SnapshotEnded)), "{value:?}");
+        }
+    }
 }

@@ -170,8 +170,9 @@ impl Engine {
     }
 
     /// Saves what the batch of `lsn`, which has been appended, is about to replace, in the order of
-    /// `writes`, which say where their leaves were last. Returns true if somebody reads below `lsn`: then old values outside of leaves have
-    /// to stay, too. The caller is inside the gate and has reserved room. Blocks for pages.
+    /// `writes`, which say where their leaves were last. Returns true if somebody reads below
+    /// `lsn`: then old values outside of leaves have to stay, too. The caller is inside the gate
+    /// and has reserved room. Blocks for pages.
     pub(crate) fn save_versions<'w>(
         &self,
         lsn: Lsn,

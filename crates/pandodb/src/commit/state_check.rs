@@ -198,7 +198,10 @@ impl<'t> StateCheck<'t> {
         (tree, key): (TreeId, &[u8]),
     ) -> Step<()> {
         let then = engine.store.tables.tree_at(state, self.snapshot.lsn());
-        if !self.is_ended() && then.map(|then| then.id) != Some(tree) {
+        if self.is_ended() {
+            return Err(Error::SnapshotEnded.into());
+        }
+        if then.map(|then| then.id) != Some(tree) {
             return Err(conflict(state, None, ConflictKind::Table).into());
         }
         match self.look_at_key(engine, (tree, key))? {

@@ -301,6 +301,7 @@ impl Engine {
 
     /// Saves what snapshots still read of what the writes in `order` replace. If there is such a
     /// snapshot, `tree` keeps what lies outside of leaves until [`Scratch::keep_old_pages`].
+    #[cold]
     fn save_replaced(
         &self,
         set: &WriteSet,

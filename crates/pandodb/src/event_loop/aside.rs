@@ -1,6 +1,10 @@
 //! Reads of a transaction whose snapshot goes on on disk: they block, so the engine's helper makes
-//! them, one at a time, and the event loop waits for its answer.
+//! them, and the event loop waits for its answer.
+//!
+//! A step that has to wait is run again from its beginning, and asks for what it has read before.
+//! What the snapshot shows never changes, so answers are kept until the step ends.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use pando_format::TreeId;
@@ -12,20 +16,48 @@ use crate::error::Result;
 use crate::kept::pages::{KeptAhead, KeptPosition};
 use crate::kept::settled::{KeptFound, Settled};
 use crate::read::merged_leaf::MergedLeaf;
-use crate::state::helper::{Answer, Ending};
-use crate::wait::reason::{Step, WaitReason};
+use crate::state::helper::Answer;
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
-/// The read that was asked for.
+/// Most answers that are kept.
+const ANSWERS_MAX: usize = 1024;
+/// Bytes of answers above which the oldest are forgotten.
+const BYTES_MAX: usize = 16 << 20;
+/// What an answer takes besides keys and values, about.
+const ANSWER_BYTES: usize = 128;
+
+/// What was asked for, in this order, and what was answered.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    asked: Option<Asked>,
+    asked: VecDeque<Asked>,
+    /// Bytes of the answers that have come.
+    bytes: usize,
     ahead: KeptAhead,
 }
 
+/// One question.
 #[derive(Debug)]
-enum Asked {
-    Value(TreeId, Vec<u8>, Arc<Answer<(KeptFound, Vec<u8>)>>),
-    Leaf(TreeId, Bound<Vec<u8>>, Arc<Answer<ScannedLeaf>>),
+struct Asked {
+    tree: TreeId,
+    of: Question,
+    /// Bytes of the answer, once it has come.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Question {
+    Value(Vec<u8>, Reply<FoundValue>),
+    Leaf(Bound<Vec<u8>>, Reply<Arc<ScannedLeaf>>),
+}
+
+/// What was found of a key, and the value if it is copied.
+type FoundValue = (KeptFound, Arc<Vec<u8>>);
+
+/// What the helper says.
+#[derive(Debug)]
+enum Reply<T> {
+    Awaited(Arc<Answer<T>>),
+    Known(T),
 }
 
 /// A leaf of a settled snapshot.
@@ -33,20 +65,62 @@ enum Asked {
 pub(crate) struct ScannedLeaf {
     pub(crate) leaf: LeafCopy,
     /// The records that count instead of those of `leaf`, if `is_merged`.
-    pub(crate) merged: Option<Box<MergedLeaf>>,
-    pub(crate) is_merged: bool,
+    merged: Option<Box<MergedLeaf>>,
+    is_merged: bool,
     ahead: KeptAhead,
 }
 
-impl Aside {
-    /// Returns what the helper has answered, or that it has not yet.
-    fn answered<T: std::fmt::Debug + Send + 'static>(&mut self, answer: Arc<Answer<T>>) -> Step<T> {
-        let Some(answered) = answer.take() else {
-            let awaited: Arc<dyn Ending> = answer;
-            return Err(WaitReason::Answer(awaited).into());
+impl ScannedLeaf {
+    /// Returns the records that count instead of those of `leaf`, if there are some.
+    pub(crate) fn merged(&self) -> Option<&MergedLeaf> {
+        self.merged.as_deref().filter(|_| self.is_merged)
+    }
+}
+
+impl<T: Clone> Reply<T> {
+    /// Returns what was answered, and whether it was not known before.
+    fn take(&mut self) -> Step<(T, bool)> {
+        let answer = match self {
+            Self::Known(known) => return Ok((known.clone(), false)),
+            Self::Awaited(answer) => answer,
         };
-        self.asked = None;
-        Ok(answered?)
+        let Some(answered) = answer.take() else {
+            return Err(WaitReason::Answer(answer.end().clone()).into());
+        };
+        let answered = answered?;
+        *self = Self::Known(answered.clone());
+        Ok((answered, true))
+    }
+}
+
+impl Aside {
+    /// Forgets all answers: the step that has asked has ended.
+    pub(crate) fn clear(&mut self) {
+        self.asked.clear();
+        self.bytes = 0;
+    }
+
+    /// Returns the place of a question that `is_it` knows, or of a new one.
+    fn place(
+        &mut self,
+        tree: TreeId,
+        is_it: impl Fn(&Question) -> bool,
+        ask: impl FnOnce(&mut Self) -> Question,
+    ) -> usize {
+        let known = |asked: &Asked| asked.tree == tree && is_it(&asked.of);
+        if let Some(place) = self.asked.iter().position(known) {
+            return place;
+        }
+        while self.asked.len() >= ANSWERS_MAX || self.bytes > BYTES_MAX {
+            let Some(oldest) = self.asked.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes;
+        }
+        let of = ask(self);
+        let bytes = 0;
+        self.asked.push_back(Asked { tree, of, bytes });
+        self.asked.len() - 1
     }
 
     /// Finds `key` of `tree` at `settled`; `out` has the value if it is copied. Asks for it at the
@@ -58,54 +132,80 @@ impl Aside {
         key: &[u8],
         out: &mut Vec<u8>,
     ) -> Step<KeptFound> {
-        let answer = match &self.asked {
-            Some(Asked::Value(of, known, answer)) if *of == tree.id && known == key => {
-                answer.clone()
-            }
-            _ => {
-                let sought = key.to_vec();
-                let answer = engine.helper.ask(move |_: &Engine| {
-                    let mut value = Vec::new();
-                    let found = settled.open(tree, &sought, &mut value)?;
-                    Ok((found, value))
-                });
-                self.asked = Some(Asked::Value(tree.id, key.to_vec(), answer.clone()));
-                answer
-            }
+        let is_it = |of: &Question| matches!(of, Question::Value(known, _) if known == key);
+        let place = self.place(tree.id, is_it, |_| {
+            let sought = key.to_vec();
+            let answer = engine.helper.ask(move |_: &Engine| {
+                let mut value = Vec::new();
+                let found = settled.open(tree, &sought, &mut value)?;
+                Ok((found, Arc::new(value)))
+            });
+            Question::Value(key.to_vec(), Reply::Awaited(answer))
+        });
+        let Question::Value(_, reply) = &mut self.asked[place].of else {
+            unreachable!("it was found as one");
         };
-        let (found, value) = self.answered(answer)?;
-        *out = value;
-        Ok(found)
+        match reply.take() {
+            Ok(((found, value), is_new)) => {
+                if is_new {
+                    self.note(place, key.len() + value.len());
+                }
+                value.as_slice().clone_into(out);
+                Ok(found)
+            }
+            Err(stopped) => Err(self.forget_failed(place, stopped)),
+        }
     }
 
-    /// Copies the leaf of `tree` at `settled` where a scan continues at `from`. Asks for it at the
+    /// Returns the leaf of `tree` at `settled` where a scan continues at `from`. Asks for it at the
     /// first call.
     pub(crate) fn scan(
         &mut self,
         engine: &Engine,
         (settled, tree): (Arc<Settled>, Tree),
         from: Bound<&[u8]>,
-    ) -> Step<ScannedLeaf> {
-        let answer = match &self.asked {
-            Some(Asked::Leaf(of, known, answer))
-                if *of == tree.id && known.as_ref().map(|key| &key[..]) == from =>
-            {
-                answer.clone()
-            }
-            _ => {
-                let begin = from.map(<[u8]>::to_vec);
-                let ahead = std::mem::take(&mut self.ahead);
-                let answer = engine
-                    .helper
-                    .ask(move |engine: &Engine| scan(engine, (&settled, tree), &begin, ahead));
-                let asked = Asked::Leaf(tree.id, from.map(<[u8]>::to_vec), answer.clone());
-                self.asked = Some(asked);
-                answer
-            }
+    ) -> Step<Arc<ScannedLeaf>> {
+        let is_it = |of: &Question| match of {
+            Question::Leaf(known, _) => known.as_ref().map(|key| &key[..]) == from,
+            Question::Value(..) => false,
         };
-        let mut scanned = self.answered(answer)?;
-        self.ahead = std::mem::take(&mut scanned.ahead);
-        Ok(scanned)
+        let place = self.place(tree.id, is_it, |own| {
+            let begin = from.map(<[u8]>::to_vec);
+            let ahead = own.ahead;
+            let answer = engine.helper.ask(move |engine: &Engine| {
+                let scanned = scan(engine, (&settled, tree), &begin, ahead)?;
+                Ok(Arc::new(scanned))
+            });
+            Question::Leaf(from.map(<[u8]>::to_vec), Reply::Awaited(answer))
+        });
+        let Question::Leaf(_, reply) = &mut self.asked[place].of else {
+            unreachable!("it was found as one");
+        };
+        match reply.take() {
+            Ok((scanned, is_new)) => {
+                if is_new {
+                    self.note(place, engine.store.pool.page_size().bytes());
+                    self.ahead = scanned.ahead;
+                }
+                Ok(scanned)
+            }
+            Err(stopped) => Err(self.forget_failed(place, stopped)),
+        }
+    }
+
+    /// Notes that the answer at `place` takes `bytes` bytes.
+    fn note(&mut self, place: usize, bytes: usize) {
+        let bytes = bytes + ANSWER_BYTES;
+        self.asked[place].bytes = bytes;
+        self.bytes += bytes;
+    }
+
+    /// Forgets a question whose answer was an error.
+    fn forget_failed(&mut self, place: usize, stopped: Unfinished) -> Unfinished {
+        if matches!(stopped, Unfinished::Error(_)) {
+            self.asked.remove(place);
+        }
+        stopped
     }
 }
 

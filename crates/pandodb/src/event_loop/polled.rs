@@ -38,9 +38,12 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Returns true if it waits for a page from the device.
+    /// Returns true if it waits for a page from the device, or for what a helper reads.
     pub fn is_for_page(&self) -> bool {
-        matches!(self.reason, WaitReason::Restart(Restart::Fault(_)))
+        matches!(
+            self.reason,
+            WaitReason::Restart(Restart::Fault(_)) | WaitReason::Answer(_)
+        )
     }
 
     /// Returns what it waits for.

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use pando_format::Lsn;
 use pando_pool::Restart;
+use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
 
 use crate::api::snapshot::Snapshot;
@@ -178,6 +179,8 @@ pub struct ScanPage {
     is_merged: bool,
     /// Becomes `merged` when something is laid over that.
     spare: MergedLeaf,
+    /// The leaf of a settled snapshot, which counts instead of `leaf` and `merged`.
+    kept: Option<Arc<ScannedLeaf>>,
     /// Where the scan continues (inclusive); None at the end.
     pub next: Option<Vec<u8>>,
     /// The LSN that must be durable before the entries may be shown: see [`Reads::get`].
@@ -193,19 +196,30 @@ impl ScanPage {
         })
     }
 
+    /// The leaf that was copied.
+    fn leaf(&self) -> &LeafCopy {
+        self.kept.as_ref().map_or(&self.leaf, |kept| &kept.leaf)
+    }
+
+    /// The entries that count instead of those of the leaf, if there are some.
+    fn merged(&self) -> Option<&MergedLeaf> {
+        match &self.kept {
+            Some(kept) => kept.merged(),
+            None => self.is_merged.then_some(&self.merged),
+        }
+    }
+
     fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
-        match self.is_merged {
-            true => self.merged.get(index),
-            false => self.leaf.get(index),
+        match self.merged() {
+            Some(merged) => merged.get(index),
+            None => self.leaf().get(index),
         }
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        match self.is_merged {
-            true => self.merged.len(),
-            false => self.leaf.len(),
-        }
+        let merged = self.merged().map(MergedLeaf::len);
+        merged.unwrap_or_else(|| self.leaf().len())
     }
 
     /// Returns true if the leaf had no entries from there on; the next leaf may have some.
@@ -215,7 +229,7 @@ impl ScanPage {
 
     /// Finds out where the scan continues.
     fn find_next(&mut self) {
-        self.next = match self.leaf.next_bound() {
+        self.next = match self.leaf().next_bound() {
             Some(Bound::Included(key)) => Some(key.to_vec()),
             Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
             Some(Bound::Unbounded) | None => None,
@@ -223,18 +237,14 @@ impl ScanPage {
         debug_assert!(
             self.next
                 .as_deref()
-                .is_none_or(|next| self.leaf.iter().all(|(key, _)| key < next)),
+                .is_none_or(|next| self.leaf().iter().all(|(key, _)| key < next)),
             "a scan goes on behind what it has shown"
         );
     }
 
     /// Replaces its entries by those of a leaf of a settled snapshot.
-    fn take(&mut self, scanned: ScannedLeaf) {
-        self.leaf = scanned.leaf;
-        self.is_merged = scanned.is_merged;
-        if let Some(merged) = scanned.merged {
-            self.merged = *merged;
-        }
+    fn take(&mut self, scanned: Arc<ScannedLeaf>) {
+        self.kept = Some(scanned);
         self.shown_from = None;
     }
 
@@ -248,6 +258,7 @@ impl ScanPage {
         let (engine, forward) = (table.db.engine(), Direction::Forward);
         let leaf = &mut self.leaf;
         self.is_merged = false;
+        self.kept = None;
         let Some(snapshot) = snapshot else {
             let Some(tree) = table.state.tree() else {
                 return Err(no_such_table(&table.state));
@@ -281,11 +292,13 @@ impl ScanPage {
             return;
         }
         let forward = Direction::Forward;
-        match self.is_merged {
-            true => self.spare.fill(self.merged.iter(), above, forward),
-            false => self.spare.fill(self.leaf.iter(), above, forward),
+        let mut laid = std::mem::take(&mut self.spare);
+        match self.merged() {
+            Some(merged) => laid.fill(merged.iter(), above, forward),
+            None => laid.fill(self.leaf().iter(), above, forward),
         }
-        std::mem::swap(&mut self.merged, &mut self.spare);
+        self.spare = std::mem::replace(&mut self.merged, laid);
         self.is_merged = true;
+        self.kept = None;
     }
 }

@@ -195,7 +195,9 @@ impl Transaction {
     /// Takes over the writes of a batch, which are those of this store.
     pub(crate) fn take_over(&mut self, set: &WriteSet) -> Result<()> {
         self.inner.check_usable()?;
-        self.inner.count_memory(set.memory())?;
+        if !set.is_read_only() {
+            self.inner.count_memory(set.memory())?;
+        }
         for (table, key, value) in set.writes() {
             let own = self.inner.set.table(&set.tables[table].state);
             match value {

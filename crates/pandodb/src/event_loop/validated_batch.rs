@@ -122,7 +122,11 @@ impl ValidatedBatch {
 
     /// Gives back the transaction that it is a step of, if it is one.
     pub fn leave(&mut self) -> Option<Box<Transaction>> {
-        self.within.take()
+        let mut transaction = self.within.take();
+        if let Some(transaction) = &mut transaction {
+            transaction.aside.clear();
+        }
+        transaction
     }
 
     /// The transaction that it is a step of.

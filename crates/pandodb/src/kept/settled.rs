@@ -29,7 +29,7 @@ enum KeptValue {
 }
 
 /// What a key was found to have, for somebody who reads chunks later.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum KeptFound {
     Nothing,
     /// The value was copied.

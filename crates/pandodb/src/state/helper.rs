@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Arc, Mutex, Rank, WaitList, park, thread_waker};
 
 use crate::error::{Error, Result};
@@ -85,24 +86,38 @@ impl<C> Helper<C> {
 pub(crate) struct Answer<T> {
     /// Set once; taken by the future.
     result: Mutex<Option<Result<T>>>,
-    /// Where the future waits.
-    ended: WaitList,
+    end: Arc<AnswerEnd>,
 }
 
-/// Something that ends, for whoever waits for it.
-pub(crate) trait Ending: std::fmt::Debug + Send + Sync {
-    /// Registers `waker` for the end; returns true if that is there already.
-    fn register(&self, waker: &Waker) -> bool;
+/// Whether an answer is there, for whoever waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerEnd {
+    is_there: AtomicBool,
+    /// Where they wait.
+    waiters: WaitList,
 }
 
-impl<T: std::fmt::Debug + Send> Ending for Answer<T> {
-    fn register(&self, waker: &Waker) -> bool {
-        self.ended.register(waker);
-        self.result.lock().is_some()
+impl AnswerEnd {
+    /// Notes that it is there, and wakes those that wait.
+    fn set(&self) {
+        // Release: pairs with the Acquire in register.
+        self.is_there.store(true, Ordering::Release);
+        self.waiters.notify_all();
+    }
+
+    /// Registers `waker` for the answer; returns true if it is there already.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
+        self.waiters.register(waker);
+        self.is_there.load(Ordering::Acquire)
     }
 }
 
 impl<T> Answer<T> {
+    /// Returns what says whether it is there.
+    pub(crate) fn end(&self) -> &Arc<AnswerEnd> {
+        &self.end
+    }
+
     /// Returns the result, once, if it is there.
     pub(crate) fn take(&self) -> Option<Result<T>> {
         self.result.lock().take()
@@ -113,7 +128,7 @@ impl<T> Answer<T> {
         if let Some(result) = self.result.lock().take() {
             return Poll::Ready(result);
         }
-        self.ended.register(waker);
+        self.end.register(waker);
         // Once more, for a result that arrived before the registration.
         match self.result.lock().take() {
             Some(result) => Poll::Ready(result),
@@ -131,7 +146,7 @@ impl<T> Promise<T> {
         assert!(place.is_none(), "one answer");
         *place = Some(result);
         drop(place);
-        self.0.ended.notify_all();
+        self.0.end.set();
     }
 }
 
@@ -152,7 +167,7 @@ impl<C> Helper<C> {
     ) -> Arc<Answer<T>> {
         let answer = Arc::new(Answer {
             result: Mutex::new(Rank::Leaf, None),
-            ended: WaitList::new(),
+            end: Arc::default(),
         });
         let promise = Promise(answer.clone());
         self.push(Box::new(move |context| {

@@ -444,7 +444,8 @@ impl ValueStream {
     /// Makes a large value of the same chunks with another head, for the same key.
     ///
     /// # Errors
-    /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] if this is no large value.
+    /// As [`LargeValue::with_head`]; [`Error::InvalidValue`] if this is no large value;
+    /// [`Error::SnapshotEnded`] if it was opened at a snapshot that had gone on on disk.
     pub fn with_head(&self, head: Vec<u8>) -> Result<LargeValue> {
         if let Some(staged) = self.handed() {
             let value = LargeValue {
@@ -453,9 +454,13 @@ impl ValueStream {
             };
             return value.with_head(head);
         }
+        if self.is_chunked() && self.blob_ref().is_none() {
+            // Only a kept checkpoint still knows its chunks by name.
+            return Err(Error::SnapshotEnded);
+        }
         let (Some(blob), Some(registration)) = (self.blob_ref(), self.registration()) else {
             return Err(Error::InvalidValue {
-                what: "it is no large value, or one of a settled snapshot".into(),
+                what: "it is no large value".into(),
             });
         };
         let mut staged = StagedBlob::new(&self.engine().store.space, blob.shape);

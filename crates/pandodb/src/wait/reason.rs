@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::locks::LockWait;
 use crate::pages::store::ticker_of;
 use crate::profile::Wait;
-use crate::state::helper::Ending;
+use crate::state::helper::AnswerEnd;
 use crate::writes::jobs::Job;
 use crate::writes::stripes::{StripeIndex, StripeUse};
 
@@ -41,7 +41,7 @@ pub(crate) enum WaitReason {
     /// way.
     Settled,
     /// What a helper reads.
-    Answer(Arc<dyn Ending>),
+    Answer(Arc<AnswerEnd>),
     /// Fewer dirty frames: until [`crate::pages::store::Store::is_dirty_high`] is false, or pages
     /// cannot be written for lack of room.
     Dirty,

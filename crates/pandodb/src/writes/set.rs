@@ -293,6 +293,7 @@ impl WriteSet {
     }
 
     /// Returns table, key and new value (None: deleted) of the write at `position`.
+    #[inline]
     pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
         let write = &self.keys.writes()[position];
         let value = match &write.change {
