@@ -346,59 +346,31 @@ mod tests {
         }
 
         /// The disk is full, so the checkpoint of the transaction is ended; then its table is
-        /// emptied.
+        /// emptied. Whatever it does next says that it has ended.
         #[test]
-        fn a_table_that_was_emptied_after_the_end_is_a_conflict() {
-            let db = open();
-            let table = db.table("t").unwrap();
-            table.put(b"key", b"old").unwrap();
-            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
-            let mut transaction = db.begin(options).unwrap();
-            assert!(transaction.contains(&table, b"key").unwrap());
-            transaction.put(&table, b"key", b"mine").unwrap();
-            settle_all(&db);
-            assert!(transaction.is_settled());
-            db.engine().kept.end_oldest().unwrap();
-            db.clear_tables(&[&table]).unwrap();
-            let committed = transaction.commit();
-            assert!(
-                matches!(committed, Err(Error::SnapshotEnded)),
-                "{committed:?}"
-            );
-        }
-
-        #[test]
-        fn a_table_that_was_emptied_before_the_put_is_a_conflict() {
-            let db = open();
-            let table = db.table("t").unwrap();
-            table.put(b"key", b"old").unwrap();
-            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
-            let mut transaction = db.begin(options).unwrap();
-            assert!(transaction.contains(&table, b"key").unwrap());
-            settle_all(&db);
-            db.engine().kept.end_oldest().unwrap();
-            db.clear_tables(&[&table]).unwrap();
-            transaction.put(&table, b"key", b"mine").unwrap();
-            let committed = transaction.commit();
-            assert!(
-                matches!(committed, Err(Error::SnapshotEnded)),
-                "{committed:?}"
-            );
-        }
-
-        #[test]
-        fn a_lock_in_a_table_that_was_emptied_is_refused() {
-            let db = open();
-            let table = db.table("t").unwrap();
-            table.put(b"key", b"old").unwrap();
-            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
-            let mut transaction = db.begin(options).unwrap();
-            assert!(transaction.contains(&table, b"key").unwrap());
-            settle_all(&db);
-            db.engine().kept.end_oldest().unwrap();
-            db.clear_tables(&[&table]).unwrap();
-            let locked = transaction.lock(&table, &[b"key"]);
-            assert!(matches!(locked, Err(Error::SnapshotEnded)), "{locked:?}");
+        fn a_transaction_whose_checkpoint_has_ended_has_ended() {
+            let refused: [fn(&mut crate::Transaction, &Table) -> crate::Result<()>; 3] = [
+                |transaction, table| transaction.lock(table, &[b"key"]),
+                |transaction, table| transaction.get(table, b"key").map(drop),
+                |transaction, table| {
+                    transaction.put(table, b"key", b"mine")?;
+                    transaction.commit_in_place().map(drop)
+                },
+            ];
+            for call in refused {
+                let db = open();
+                let table = db.table("t").unwrap();
+                table.put(b"key", b"old").unwrap();
+                let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+                let mut transaction = db.begin(options).unwrap();
+                assert!(transaction.contains(&table, b"key").unwrap());
+                settle_all(&db);
+                assert!(transaction.is_settled());
+                db.engine().kept.end_oldest().unwrap();
+                db.clear_tables(&[&table]).unwrap();
+                let called = call(&mut transaction, &table);
+                assert!(matches!(called, Err(Error::SnapshotEnded)), "{called:?}");
+            }
         }
 
         /// Its chunks are known by name in the checkpoint only.
