@@ -1,6 +1,8 @@
 //! Access to the words of a page in a frame: relaxed and bounds-checked, never by a plain reference
 //! to bytes.
 
+use std::ops::Range;
+
 use pando_sync::atomic::{AtomicU64, Ordering};
 
 /// Read access. What is read without a latch counts only after validation.
@@ -71,5 +73,46 @@ impl<'a> PageMut<'a> {
     pub fn store(&mut self, index: usize, value: u64) {
         // Relaxed: the latch of the frame orders accesses; see its module.
         self.words[index].store(value, Ordering::Relaxed);
+    }
+
+    /// Stores `values` in the words from `index` on.
+    ///
+    /// # Panics
+    /// When they end beyond the page.
+    #[inline]
+    pub fn store_all(&mut self, index: usize, values: impl ExactSizeIterator<Item = u64>) {
+        let words = &self.words[index..index + values.len()];
+        for (word, value) in words.iter().zip(values) {
+            // Relaxed: as in store.
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves the words of `range` up by `by` words.
+    ///
+    /// # Panics
+    /// When they end beyond the page.
+    #[inline]
+    pub fn move_up(&mut self, range: Range<usize>, by: usize) {
+        let from = &self.words[range.start..range.end];
+        let to = &self.words[range.start + by..range.end + by];
+        for (from, to) in from.iter().zip(to).rev() {
+            // Relaxed: as in store.
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Moves the words of `range` down by `by` words.
+    ///
+    /// # Panics
+    /// When there are fewer words below them, or they end beyond the page.
+    #[inline]
+    pub fn move_down(&mut self, range: Range<usize>, by: usize) {
+        let from = &self.words[range.start..range.end];
+        let to = &self.words[range.start - by..range.end - by];
+        for (from, to) in from.iter().zip(to) {
+            // Relaxed: as in store.
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! that is read optimistically can neither cause a panic nor an endless loop. Nothing here
 //! validates a version.
 
+use std::ops::Range;
+
 use pando_pool::PageMut;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
@@ -50,6 +52,24 @@ pub trait Store {
     fn words(&self) -> &[Self::Word];
     /// Replaces the word at `index`.
     fn store(&mut self, index: usize, value: u64);
+    /// Replaces the words from `index` on by `values`.
+    fn store_all(&mut self, index: usize, values: impl ExactSizeIterator<Item = u64>) {
+        for (index, value) in (index..).zip(values) {
+            self.store(index, value);
+        }
+    }
+    /// Moves the words of `range` up by `by` words.
+    fn move_up(&mut self, range: Range<usize>, by: usize) {
+        for index in range.rev() {
+            self.store(index + by, load(self.words(), index));
+        }
+    }
+    /// Moves the words of `range` down by `by` words.
+    fn move_down(&mut self, range: Range<usize>, by: usize) {
+        for index in range {
+            self.store(index - by, load(self.words(), index));
+        }
+    }
 }
 
 impl Store for [u64] {
@@ -89,5 +109,20 @@ impl Store for PageMut<'_> {
     #[inline]
     fn store(&mut self, index: usize, value: u64) {
         PageMut::store(self, index, value);
+    }
+
+    #[inline]
+    fn store_all(&mut self, index: usize, values: impl ExactSizeIterator<Item = u64>) {
+        PageMut::store_all(self, index, values);
+    }
+
+    #[inline]
+    fn move_up(&mut self, range: Range<usize>, by: usize) {
+        PageMut::move_up(self, range, by);
+    }
+
+    #[inline]
+    fn move_down(&mut self, range: Range<usize>, by: usize) {
+        PageMut::move_down(self, range, by);
     }
 }

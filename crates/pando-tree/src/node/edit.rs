@@ -136,10 +136,7 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record
         }
     } else {
         let (slots_end, stride) = (node.slots_end(), 1 << node.stride_shift());
-        for index in (slot_word..slots_end).rev() {
-            let word = load(page.words(), index);
-            page.store(index + stride, word);
-        }
+        page.move_up(slot_word..slots_end, stride);
         heap.count += 1;
         heap.heap_start = offset;
     }
@@ -195,10 +192,7 @@ pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
         heap.dead_words += words;
     }
     let (from, slots_end, stride) = (node.slot_word(index), node.slots_end(), 1 << shift);
-    for at in from..slots_end - stride {
-        let word = load(page.words(), at + stride);
-        page.store(at, word);
-    }
+    page.move_down(from + stride..slots_end, stride);
     if keyless {
         page.store(from, Slot::new(&[], 0, 0).0);
     }

@@ -93,29 +93,51 @@ impl RecordList {
         node.append_prefix(&mut self.prefix);
         let bytes_max = self.page_words * 16;
         for index in 0..node.count() {
-            let slot = node.slot(index);
-            let suffix_start = self.bytes.len();
-            node.append_suffix(slot, &mut self.bytes);
-            let value_start = self.bytes.len();
-            let child = if self.inner {
-                node.child(index)
-            } else {
-                node.append_value(slot, &mut self.bytes);
-                ChildWord(0)
+            let item = match self.inner {
+                true => Some(self.append_inner(node, index)),
+                false => self.append_of_leaf(node, node.slot(index)),
             };
-            if self.bytes.len() > bytes_max {
+            let Some(item) = item.filter(|_| self.bytes.len() <= bytes_max) else {
                 return false;
-            }
-            self.items.push(Item {
-                suffix_start,
-                suffix_bytes: value_start - suffix_start,
-                value_start,
-                value_bytes: self.bytes.len() - value_start,
-                flags: slot.flags(),
-                child,
-            });
+            };
+            self.items.push(item);
         }
         true
+    }
+
+    /// Copies entry `index` of an inner node.
+    fn append_inner<W: Word>(&mut self, node: &Node<'_, W>, index: usize) -> Item {
+        let slot = node.slot(index);
+        let suffix_start = self.bytes.len();
+        node.append_suffix(slot, &mut self.bytes);
+        let value_start = self.bytes.len();
+        Item {
+            suffix_start,
+            suffix_bytes: value_start - suffix_start,
+            value_start,
+            value_bytes: 0,
+            flags: slot.flags(),
+            child: node.child(index),
+        }
+    }
+
+    /// Copies an entry of a leaf. None when the node is torn.
+    #[inline]
+    fn append_of_leaf<W: Word>(&mut self, node: &Node<'_, W>, slot: Slot) -> Option<Item> {
+        let suffix_start = self.bytes.len();
+        let value_start = node.append_record(slot, &mut self.bytes)?;
+        let (suffix_bytes, value_bytes) = (slot.suffix_bytes(), node.value_bytes(slot));
+        // The length is read twice.
+        let is_whole = suffix_start + suffix_bytes <= value_start
+            && value_start + value_bytes <= self.bytes.len();
+        is_whole.then_some(Item {
+            suffix_start,
+            suffix_bytes,
+            value_start,
+            value_bytes,
+            flags: slot.flags(),
+            child: ChildWord(0),
+        })
     }
 
     /// Makes the list an empty list of a leaf.

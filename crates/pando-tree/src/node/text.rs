@@ -62,13 +62,18 @@ pub fn compare<W: Word>(words: &[W], start: usize, text: &[u8]) -> Ordering {
 /// do.
 #[inline]
 fn eight_at<W: Word>(words: &[W], start: usize) -> u64 {
+    word_at(words, start).swap_bytes()
+}
+
+/// Returns the eight bytes from byte `start` of the page on as a little-endian word.
+#[inline]
+fn word_at<W: Word>(words: &[W], start: usize) -> u64 {
     let (at, skip) = (start / 8, start % 8);
     let first = load(words, at) >> (8 * skip);
-    let little = match skip {
+    match skip {
         0 => first,
         skip => first | load(words, at + 1) << (64 - 8 * skip),
-    };
-    little.swap_bytes()
+    }
 }
 
 /// Compares the `len` stored bytes from byte `left` of the page on with those from byte `right` on.
@@ -102,26 +107,28 @@ pub fn append_words<W: Word>(words: &[W], at: usize, len: usize, out: &mut Vec<u
 /// Appends the `len` bytes from byte `start` of the page on.
 pub fn append<W: Word>(words: &[W], start: usize, len: usize, out: &mut Vec<u8>) {
     let len = len.min(words.len() * 8);
-    let (at, skip) = (start / 8, start % 8);
-    if skip == 0 {
-        append_words(words, at, len, out);
-        return;
+    let begin = out.len();
+    out.resize(begin + len.next_multiple_of(8), 0);
+    let (chunks, _) = out[begin..].as_chunks_mut::<8>();
+    let mut at = start;
+    for chunk in chunks {
+        *chunk = word_at(words, at).to_le_bytes();
+        at += 8;
     }
-    let first = len.min(8 - skip);
-    let bytes = load(words, at).to_le_bytes();
-    out.extend_from_slice(&bytes[skip..skip + first]);
-    append_words(words, at + 1, len - first, out);
+    out.truncate(begin + len);
 }
 
 /// Writes `text` from word `at` on, with the last word padded with zeros. Returns the word after
 /// it.
 pub fn write<P: Store + ?Sized>(page: &mut P, at: usize, text: &[u8]) -> usize {
-    let mut at = at;
-    for chunk in text.chunks(8) {
-        page.store(at, word_of(chunk));
-        at += 1;
+    let (whole, tail) = text.as_chunks::<8>();
+    let behind = at + whole.len();
+    page.store_all(at, whole.iter().map(|chunk| u64::from_le_bytes(*chunk)));
+    if tail.is_empty() {
+        return behind;
     }
-    at
+    page.store(behind, word_of(tail));
+    behind + 1
 }
 
 /// Replaces `out` by the shortest key that is greater than `smaller` and not greater than
