@@ -93,6 +93,20 @@ impl Finger {
         self.is_rightmost
     }
 
+    /// Returns the leaf, if it is one of `tree` and has not changed since it was seen. The caller
+    /// validates it as after a descent.
+    #[inline]
+    pub(crate) fn leaf<'p>(&self, tree: Tree, pool: &'p Pool) -> Option<Leaf<'p>> {
+        if !self.is_known() || self.tree != tree.id {
+            return None;
+        }
+        let leaf = pool.optimistic(self.page, self.hint).ok()?;
+        if leaf.version() != self.version || leaf.hint() != self.hint {
+            return None;
+        }
+        Some(Leaf::at(leaf))
+    }
+
     /// Returns the leaf, and the spot where `key` is or would be in it, if the leaf is certain to
     /// cover `key`. The caller validates the leaf as after a descent.
     #[expect(
@@ -106,14 +120,7 @@ impl Finger {
         pool: &'p Pool,
         key: &[u8],
     ) -> Option<(Leaf<'p>, Spot)> {
-        if !self.is_known() || self.tree != tree.id {
-            return None;
-        }
-        let leaf = pool.optimistic(self.page, self.hint).ok()?;
-        if leaf.version() != self.version || leaf.hint() != self.hint {
-            return None;
-        }
-        let leaf = Leaf::at(leaf);
+        let leaf = self.leaf(tree, pool)?;
         let spot = leaf.find(key);
         let between = spot.index > 0 && (spot.index < leaf.count() || self.is_rightmost);
         (spot.exact || between).then_some((leaf, spot))

@@ -8,6 +8,7 @@ use crate::finger::Finger;
 use crate::leaf::{Leaf, LongValue, Lookup, Stored};
 use crate::node::search::Spot;
 use crate::node::view::Node;
+use crate::place::Place;
 use crate::tree::{FrameNode, Tree, counted};
 use crate::value::ValueReader;
 
@@ -16,12 +17,43 @@ use crate::value::ValueReader;
 pub struct Located {
     /// The leaf that covers the key.
     pub leaf: PageId,
-    /// The same leaf, for finding the next key.
-    pub finger: Finger,
+    /// The same leaf, and the key's spot in it, for its change and for finding the next key.
+    pub place: Place,
     /// Number of nodes from the root to the leaf.
     pub levels: u8,
     /// Free bytes of the leaf.
     pub free_bytes: usize,
+}
+
+/// What [`Tree::try_place`] says of the record before a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Its key may begin as was asked, and has been copied.
+    Alike,
+    /// It begins otherwise, or there is none.
+    Other,
+    /// It lies in another leaf.
+    Elsewhere,
+}
+
+/// The way to a key.
+#[derive(Debug, Clone, Copy)]
+struct Way<'p> {
+    leaf: Optimistic<'p>,
+    node: FrameNode<'p>,
+    spot: Spot,
+    /// Number of nodes from the root to the leaf.
+    levels: u8,
+    /// No leaf lies to the left, or to the right, of this one.
+    is_leftmost: bool,
+    is_rightmost: bool,
+}
+
+impl Way<'_> {
+    /// Returns where the key is in `tree`, once the leaf has been validated.
+    fn place(&self, tree: Tree) -> Place {
+        Place::at(Finger::at(tree, self.leaf, self.is_rightmost), self.spot)
+    }
 }
 
 impl Tree {
@@ -111,8 +143,8 @@ impl Tree {
         counted(pool, attempt())
     }
 
-    /// As [`Tree::try_get_stored`], without a descent if the leaf of `finger` is certain to cover
-    /// `key`.
+    /// As [`Tree::try_get_stored`], without a descent if the leaf of `place`, which is that of
+    /// `key`, has not changed.
     ///
     /// # Errors
     /// As [`Tree::try_get_stored`].
@@ -120,11 +152,11 @@ impl Tree {
     pub fn try_get_stored_at(
         &self,
         pool: &Pool,
-        finger: &Finger,
+        place: &Place,
         key: &[u8],
         out: &mut Vec<u8>,
     ) -> Attempt<Stored> {
-        if let Some((leaf, spot)) = finger.reach(*self, pool, key) {
+        if let Some((leaf, spot)) = place.reach(*self, pool, key) {
             out.clear();
             if let Ok(stored) = leaf.read_stored(spot, out) {
                 return Ok(stored);
@@ -242,20 +274,83 @@ impl Tree {
         access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
-        let (mut levels, mut is_rightmost) = (1, true);
+        let way = self.way_to(pool, access, key)?;
+        let free_bytes = way.node.free_bytes();
+        way.leaf.validate()?;
+        Ok(Located {
+            leaf: way.leaf.page(),
+            place: way.place(*self),
+            levels: way.levels,
+            free_bytes,
+        })
+    }
+
+    /// Finds where `key`, which the tree does not have, belongs, and looks at the record before
+    /// it: does its key begin with the first `shared` bytes of `key`? If so, or if that is
+    /// possible, replaces `before` by that key.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`]; what `before` holds then has no meaning.
+    pub fn try_place(
+        &self,
+        pool: &Pool,
+        (key, shared): (&[u8], usize),
+        before: &mut Vec<u8>,
+    ) -> Attempt<(Place, Before)> {
+        retry_then_latch(pool, |latched| match latched {
+            None => self.place(pool, &mut OptimisticAccess, (key, shared), before),
+            Some(latched) => self.place(pool, latched, (key, shared), before),
+        })
+    }
+
+    #[inline]
+    fn place<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        (key, shared): (&[u8], usize),
+        before: &mut Vec<u8>,
+    ) -> Attempt<(Place, Before)> {
+        let way = self.way_to(pool, access, key)?;
+        let found = match way.spot.index.checked_sub(1) {
+            None if way.is_leftmost => Before::Other,
+            None => Before::Elsewhere,
+            Some(index) if way.node.may_begin_alike(index, key, shared) => {
+                way.node.copy_key(index, before);
+                Before::Alike
+            }
+            Some(_) => Before::Other,
+        };
+        way.leaf.validate()?;
+        Ok((way.place(*self), found))
+    }
+
+    /// Descends to the leaf that covers `key`, and finds its spot there. Nothing read from the
+    /// leaf has been validated.
+    #[inline]
+    fn way_to<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        key: &[u8],
+    ) -> Attempt<Way<'p>> {
+        let (mut levels, mut is_leftmost, mut is_rightmost) = (1, true, true);
         let leaf = self.descend(pool, access, 0, |_, node| {
             levels += 1;
             let index = node.child_for(key);
+            is_leftmost &= index == 0;
             is_rightmost &= index + 1 == node.count();
             index
         })?;
-        let free_bytes = Node::open(leaf.words().slice()).free_bytes();
-        leaf.validate()?;
-        Ok(Located {
-            leaf: leaf.page(),
-            finger: Finger::at(*self, leaf, is_rightmost),
+        let node = Node::open(leaf.words().slice());
+        let candidate = ask_for_record(leaf, &node, key);
+        Ok(Way {
+            leaf,
+            node,
+            spot: node.find_at(candidate, key),
             levels,
-            free_bytes,
+            is_leftmost,
+            is_rightmost,
         })
     }
 }

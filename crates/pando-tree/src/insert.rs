@@ -14,6 +14,7 @@ use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::ChildWord;
 use crate::overflow::{OverflowHeader, VALUE_BYTES_MAX, collect_ids, read_index};
+use crate::place::Place;
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
 use crate::split::{LeafSplit, SplitEnd};
 use crate::tree::{Tree, counted, damaged};
@@ -39,7 +40,7 @@ struct Seat<'p> {
 
 /// How the leaf was found.
 enum LeafFoundBy<'p> {
-    /// By the finger of the last change.
+    /// By the place that was known, or by the finger of the last change.
     Near,
     /// By a descent: the parent of the leaf and the leaf's index there, None if the leaf is the
     /// root.
@@ -71,7 +72,28 @@ impl Tree {
         value: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
-        self.try_insert_flagged(pool, token, marks, key, (value, 0), scratch)
+        let place = Place::default();
+        self.try_insert_at(pool, token, marks, (key, &place), value, scratch)
+    }
+
+    /// Like [`Tree::try_insert`], without a search if the leaf of the place, which is that of the
+    /// key, has not changed.
+    ///
+    /// # Errors
+    /// As [`Tree::try_insert`].
+    ///
+    /// # Panics
+    /// As [`Tree::try_insert`].
+    pub fn try_insert_at(
+        &self,
+        pool: &Pool,
+        token: &ApplyToken<'_>,
+        marks: Marks,
+        at: (&[u8], &Place),
+        value: &[u8],
+        scratch: &mut Scratch,
+    ) -> Attempt<Inserted> {
+        self.try_insert_flagged(pool, token, marks, at, (value, 0), scratch)
     }
 
     /// Like [`Tree::try_insert`], for a value that lies in the chunks of `list`.
@@ -90,7 +112,8 @@ impl Tree {
         list: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
-        self.try_insert_flagged(pool, token, marks, key, (list, SLOT_CHUNKED), scratch)
+        let at = (key, &Place::default());
+        self.try_insert_flagged(pool, token, marks, at, (list, SLOT_CHUNKED), scratch)
     }
 
     /// Inserts a value whose slot gets `flag`, which tells what kind of value it is.
@@ -99,13 +122,13 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        key: &[u8],
+        (key, place): (&[u8], &Place),
         (value, flag): (&[u8], u64),
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
         assert!(key.len() <= pool.page_size().key_bytes_max(), "key length");
         assert!(value.len() <= VALUE_BYTES_MAX, "value length");
-        let attempt = self.insert(pool, token, marks, key, (value, flag), scratch);
+        let attempt = self.insert(pool, token, marks, (key, place), (value, flag), scratch);
         counted(pool, attempt)
     }
 
@@ -114,7 +137,7 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        key: &[u8],
+        (key, place): (&[u8], &Place),
         (value, flag): (&[u8], u64),
         scratch: &mut Scratch,
     ) -> Attempt<Inserted> {
@@ -136,7 +159,7 @@ impl Tree {
                 inline || !record.value.is_empty(),
                 "a long value that is nowhere"
             );
-            let round = self.insert_once(pool, token, marks, &record, work, old)?;
+            let round = self.insert_once(pool, token, marks, (&record, place), work, old)?;
             if let Round::Done { replaced } = round {
                 staged.finish();
                 scratch.free_old(pool, token);
@@ -151,7 +174,7 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        record: &Record<'_>,
+        (record, place): (&Record<'_>, &Place),
         work: &mut Work,
         old: &mut OldValue,
     ) -> Attempt<Round> {
@@ -160,7 +183,7 @@ impl Tree {
             spot,
             is_rightmost,
             way,
-        } = match self.seat_near(pool, record.key, &work.nearby) {
+        } = match self.seat_near(pool, (record.key, place), &mut work.nearby) {
             Some(seat) => seat,
             None => self.seat(pool, record.key, &mut work.nearby)?,
         };
@@ -173,6 +196,7 @@ impl Tree {
             work.nearby.finger = Finger::default();
             match way {
                 LeafFoundBy::Near => {
+                    let record = (record, &Place::default());
                     return self.insert_once(pool, token, marks, record, work, old);
                 }
                 LeafFoundBy::Down(Some(parent)) => {
@@ -201,6 +225,7 @@ impl Tree {
                 work.nearby.finger = Finger::default();
                 let LeafFoundBy::Down(parent) = way else {
                     // Tries again with a descent, since a split needs the parent.
+                    let record = (record, &Place::default());
                     return self.insert_once(pool, token, marks, record, work, old);
                 };
                 let course = match spot.exact {
@@ -247,17 +272,32 @@ impl Tree {
         Ok(cut)
     }
 
-    /// Returns the seat at the leaf of the last change, if the key belongs there, too.
+    /// Returns the seat at the place that is known for the key, or at the leaf of the last change,
+    /// if the key belongs there, too.
     #[inline]
-    fn seat_near<'p>(&self, pool: &'p Pool, key: &[u8], nearby: &Nearby) -> Option<Seat<'p>> {
-        if !nearby.is_likely {
-            return None;
-        }
-        let (leaf, spot) = nearby.finger.reach(*self, pool, key)?;
+    fn seat_near<'p>(
+        &self,
+        pool: &'p Pool,
+        (key, place): (&[u8], &Place),
+        nearby: &mut Nearby,
+    ) -> Option<Seat<'p>> {
+        let (found, is_rightmost) = match place.reach(*self, pool, key) {
+            Some(found) => {
+                // The key after it may be near, too.
+                nearby.is_likely = true;
+                (found, place.finger().is_rightmost())
+            }
+            None if nearby.is_likely => {
+                let found = nearby.finger.reach(*self, pool, key)?;
+                (found, nearby.finger.is_rightmost())
+            }
+            None => return None,
+        };
+        let (leaf, spot) = found;
         Some(Seat {
             leaf,
             spot,
-            is_rightmost: nearby.finger.is_rightmost(),
+            is_rightmost,
             way: LeafFoundBy::Near,
         })
     }

@@ -4,6 +4,7 @@ use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::access::OptimisticAccess;
 use crate::leaf::{Leaf, LeafChange};
+use crate::place::Place;
 use crate::scratch::Scratch;
 use crate::tree::{FrameNode, Tree, counted};
 
@@ -42,7 +43,24 @@ impl Tree {
         key: &[u8],
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let attempt = self.remove(pool, token, marks, key, scratch);
+        let place = Place::default();
+        self.try_remove_at(pool, token, marks, (key, &place), scratch)
+    }
+
+    /// Like [`Tree::try_remove`], without a search if the leaf of the place, which is that of the
+    /// key, has not changed.
+    ///
+    /// # Errors
+    /// As [`Tree::try_remove`].
+    pub fn try_remove_at(
+        &self,
+        pool: &Pool,
+        token: &ApplyToken<'_>,
+        marks: Marks,
+        at: (&[u8], &Place),
+        scratch: &mut Scratch,
+    ) -> Attempt<Removed> {
+        let attempt = self.remove(pool, token, marks, at, scratch);
         counted(pool, attempt)
     }
 
@@ -51,14 +69,19 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        key: &[u8],
+        (key, place): (&[u8], &Place),
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let leaf = self.descend(pool, &mut OptimisticAccess, 0, |_, node| {
-            node.child_for(key)
-        })?;
-        let leaf = Leaf::at(leaf);
-        let spot = leaf.find(key);
+        let (leaf, spot) = match place.reach(*self, pool, key) {
+            Some(found) => found,
+            None => {
+                let leaf = self.descend(pool, &mut OptimisticAccess, 0, |_, node| {
+                    node.child_for(key)
+                })?;
+                let leaf = Leaf::at(leaf);
+                (leaf, leaf.find(key))
+            }
+        };
         if !spot.exact {
             leaf.here.validate()?;
             scratch.old.clear();

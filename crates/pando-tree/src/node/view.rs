@@ -271,6 +271,14 @@ impl<'a, W: Word> Node<'a, W> {
         }
     }
 
+    /// Returns false if the key of entry `index` does not begin with the first `len` bytes of
+    /// `key`, as far as the common prefix and the slot say.
+    #[inline]
+    pub fn may_begin_alike(&self, index: usize, key: &[u8], len: usize) -> bool {
+        let suffix = key.get(self.prefix_bytes()..).unwrap_or(&[]);
+        len < self.prefix_bytes() + HEAD_BYTES || self.slot(index).head() == text::head_of(suffix)
+    }
+
     /// Returns whether `key` begins with the common prefix.
     pub fn shares_prefix(&self, key: &[u8]) -> bool {
         let bytes = self.prefix_bytes();

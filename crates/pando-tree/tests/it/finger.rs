@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use pando_tree::{Cover, Finger};
+use pando_tree::{Cover, Finger, Place};
 
 use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
 fn finger(rig: &Rig, key: &[u8]) -> Finger {
-    retry(|| rig.tree.try_locate(&rig.pool, key)).finger
+    place(rig, key).finger()
+}
+
+fn place(rig: &Rig, key: &[u8]) -> Place {
+    retry(|| rig.tree.try_locate(&rig.pool, key)).place
 }
 
 fn covers(finger: &Finger, rig: &Rig, key: &[u8]) -> bool {
@@ -102,4 +106,49 @@ fn a_finger_is_sure_between_keys_and_behind_the_last_one_of_all() {
     rig.insert(&mut session, &key(3), &[]);
     assert!(!covers(&first, &rig, &key(0)));
     assert!(!covers(&Finger::default(), &rig, &key(0)));
+}
+
+/// Keys are put and removed at places that were found some changes ago: some are still right, and
+/// the others are noticed. Values of all lengths make leaves split, merge and have overflow pages.
+#[test]
+fn changes_at_places_of_before_agree_with_a_map() {
+    const KEYS: usize = 2000;
+    let (rig, mut random) = (Rig::new(4096, 4096), Rng::with_seed(8));
+    let mut session = Session::default();
+    let mut model = BTreeMap::new();
+    let mut places: Vec<(Place, usize)> = Vec::new();
+    for step in 0..60_000 {
+        // Sometimes many changes of one leaf, sometimes of all.
+        let near = random.usize(..KEYS - 20);
+        let number = match step / 1000 % 2 {
+            0 => random.usize(..KEYS),
+            _ => near + random.usize(..20),
+        };
+        places.push((place(&rig, &key(number)), number));
+        let late = [1, 1, 3, 40][random.usize(..4)];
+        if places.len() < late {
+            continue;
+        }
+        let (place, number) = places.swap_remove(random.usize(..places.len()));
+        let is_shrinking = step / 5000 % 3 == 2;
+        if random.usize(..10) < if is_shrinking { 8 } else { 2 } {
+            let existed = rig.remove_at(&mut session, (&key(number), &place));
+            assert_eq!(existed, model.remove(&number).is_some());
+        } else {
+            let bytes = [8, 30, 200, 3000][random.usize(..4)];
+            let value = random_bytes(&mut random, bytes);
+            let replaced = rig.insert_at(&mut session, (&key(number), &place), &value);
+            assert_eq!(replaced, model.insert(number, value).is_some());
+        }
+        if places.len() > 100 {
+            places.clear();
+        }
+        if step % 1000 == 0 {
+            assert_eq!(check_tree(&rig).records, model.len());
+        }
+    }
+    for number in 0..KEYS {
+        let found = rig.get(&mut session, &key(number));
+        assert_eq!(found, model.get(&number).map(Vec::as_slice));
+    }
 }

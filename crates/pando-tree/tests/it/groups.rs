@@ -78,7 +78,7 @@ fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
             .locate_group(&rig.pool, &keys[..round % GROUP_MAX + 1]);
         for (key, finger) in keys.iter().zip(fingers).take(round % GROUP_MAX + 1) {
             let located = retry(|| rig.tree.try_locate(&rig.pool, key));
-            assert_eq!(finger.unwrap(), located.finger);
+            assert_eq!(finger.unwrap(), located.place.finger());
         }
         for _ in 0..round * 20 {
             let key = random_bytes(&mut random, 3);

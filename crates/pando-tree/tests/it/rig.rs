@@ -12,8 +12,8 @@ use pando_stats::Statistics;
 use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
-    Direction, LeafCopy, LeafFill, ScanBound, ScanValue, Scratch, Tree, ValueReader, check_page,
-    prepare_image,
+    Direction, LeafCopy, LeafFill, Place, ScanBound, ScanValue, Scratch, Tree, ValueReader,
+    check_page, prepare_image,
 };
 
 const PAGE_IDS: usize = 1 << 16;
@@ -107,6 +107,15 @@ impl Rig {
     }
 
     pub(crate) fn insert(&self, session: &mut Session, key: &[u8], value: &[u8]) -> bool {
+        self.insert_at(session, (key, &Place::default()), value)
+    }
+
+    pub(crate) fn insert_at(
+        &self,
+        session: &mut Session,
+        at: (&[u8], &Place),
+        value: &[u8],
+    ) -> bool {
         session.lsn += 1;
         let marks = Marks {
             lsn: Lsn(session.lsn),
@@ -115,7 +124,7 @@ impl Rig {
         let scratch = &mut session.scratch;
         let done = self.change(|token| {
             self.tree
-                .try_insert(&self.pool, token, marks, key, value, scratch)
+                .try_insert_at(&self.pool, token, marks, at, value, scratch)
         });
         self.change(|token| session.scratch.try_finish(&self.pool, token));
         done.replaced
@@ -155,14 +164,21 @@ impl Rig {
     }
 
     pub(crate) fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
+        self.remove_at(session, (key, &Place::default()))
+    }
+
+    pub(crate) fn remove_at(&self, session: &mut Session, at: (&[u8], &Place)) -> bool {
+        let (key, _) = at;
         session.lsn += 1;
         let marks = Marks {
             lsn: Lsn(session.lsn),
             multi_lsn: Lsn(0),
         };
         let scratch = &mut session.scratch;
-        let removed =
-            self.change(|token| self.tree.try_remove(&self.pool, token, marks, key, scratch));
+        let removed = self.change(|token| {
+            self.tree
+                .try_remove_at(&self.pool, token, marks, at, scratch)
+        });
         self.change(|token| session.scratch.try_finish(&self.pool, token));
         if removed.leaf_fill != LeafFill::Enough {
             self.change(|token| self.tree.try_remove_empty(&self.pool, token, marks, key));

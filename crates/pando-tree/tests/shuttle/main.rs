@@ -148,11 +148,11 @@ impl Rig {
 
 /// Runs a writer that first finds the leaves of its keys and then puts them, as a commit does.
 fn put_in_order(rig: &Rig, keys: &[&str]) {
-    let locate = |key: &&str| retry(|| rig.tree.try_locate(&rig.pool, key.as_bytes())).finger;
-    let fingers: Vec<_> = keys.iter().map(locate).collect();
+    let locate = |key: &&str| retry(|| rig.tree.try_locate(&rig.pool, key.as_bytes())).place;
+    let places: Vec<_> = keys.iter().map(locate).collect();
     let (mut scratch, mut at) = (Scratch::new(), 0);
     while at < keys.len() {
-        scratch.expect(&rig.pool, &fingers[at]);
+        scratch.expect(&rig.pool, &places[at].finger());
         let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
         let run = (rig.tree).put_run(
             &rig.pool,
@@ -163,10 +163,10 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
         );
         assert_eq!(run.new, run.records, "no other thread puts these keys");
         if run.records == 0 {
-            let key = keys[at].as_bytes();
+            let key = (keys[at].as_bytes(), &places[at]);
             let done = retry(|| {
                 let scratch = &mut scratch;
-                (rig.tree).try_insert(
+                (rig.tree).try_insert_at(
                     &rig.pool,
                     &rig.pool.apply_token(&enter(&rig.pool)),
                     MARKS,

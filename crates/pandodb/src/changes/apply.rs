@@ -5,7 +5,7 @@ use pando_format::chunks::BlobRef;
 use pando_format::lost::AsideChange;
 use pando_pool::{ApplyToken, Marks};
 use pando_stats::Ticker;
-use pando_tree::{LeafFill, Scratch, Tree};
+use pando_tree::{LeafFill, Place, Scratch, Tree};
 
 use crate::error::Result;
 use crate::pages::store::Store;
@@ -22,6 +22,20 @@ impl Store {
         value: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
+        let place = Place::default();
+        self.apply_at(token, tree, marks, (key, &place), value, scratch)
+    }
+
+    /// As [`Store::apply`], for a key that was found at a place.
+    pub(crate) fn apply_at(
+        &self,
+        token: &ApplyToken<'_>,
+        tree: Tree,
+        marks: Marks,
+        (key, place): (&[u8], &Place),
+        value: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(i64, LeafFill)> {
         let (ticker, bytes) = match value {
             Some(value) => (Ticker::Puts, key.len() + value.len()),
             None => (Ticker::Deletes, key.len()),
@@ -29,7 +43,7 @@ impl Store {
         self.statistics.tick(ticker, 1);
         self.statistics.tick(Ticker::WriteBytes, bytes as u64);
         let done = loop {
-            let error = match self.try_apply(token, tree, marks, key, value, scratch) {
+            let error = match self.try_apply(token, tree, marks, (key, place), value, scratch) {
                 Ok(done) => break done,
                 Err(error) => error,
             };
@@ -48,18 +62,18 @@ impl Store {
         token: &ApplyToken<'_>,
         tree: Tree,
         marks: Marks,
-        key: &[u8],
+        at: (&[u8], &Place),
         value: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(i64, LeafFill)> {
         let Some(value) = value else {
             let removed = self.change(scratch, |scratch| {
-                tree.try_remove(&self.pool, token, marks, key, scratch)
+                tree.try_remove_at(&self.pool, token, marks, at, scratch)
             })?;
             return Ok((-i64::from(removed.existed), removed.leaf_fill));
         };
         let inserted = self.change(scratch, |scratch| {
-            tree.try_insert(&self.pool, token, marks, key, value, scratch)
+            tree.try_insert_at(&self.pool, token, marks, at, value, scratch)
         })?;
         Ok((i64::from(!inserted.replaced), LeafFill::Enough))
     }

@@ -9,7 +9,7 @@
 use pando_format::Lsn;
 use pando_pool::Restart;
 use pando_sync::WaitList;
-use pando_tree::{Finger, Stored};
+use pando_tree::{Place, Stored};
 use pando_versions::{BeforeImage, Readers, Registration, VersionRoom, VersionScratch};
 
 use crate::changes::aside::READS_MAX;
@@ -170,13 +170,13 @@ impl Engine {
     }
 
     /// Saves what the batch of `lsn`, which has been appended, is about to replace, in the order of
-    /// `writes`, which say where their leaves were last. Returns true if somebody reads below
+    /// `writes`, which say where they were found last. Returns true if somebody reads below
     /// `lsn`: then old values outside of leaves have to stay, too. The caller is inside the gate
     /// and has reserved room. Blocks for pages.
     pub(crate) fn save_versions<'w>(
         &self,
         lsn: Lsn,
-        writes: impl Iterator<Item = (&'w TableState, &'w [u8], Finger)>,
+        writes: impl Iterator<Item = (&'w TableState, &'w [u8], Place)>,
         scratch: &mut VersionScratch,
     ) -> bool {
         let readers = self.old_versions.snapshots.look(lsn);
@@ -204,7 +204,7 @@ impl Engine {
         &self,
         readers: &Readers,
         number: u32,
-        (table, key, finger): (&TableState, &[u8], Finger),
+        (table, key, place): (&TableState, &[u8], Place),
         old: &mut Vec<u8>,
         scratch: &mut VersionScratch,
     ) -> bool {
@@ -214,7 +214,7 @@ impl Engine {
         let pool = &self.store.pool;
         let mut read = || {
             self.store
-                .drive(|| tree.try_get_stored_at(pool, &finger, key, old))
+                .drive(|| tree.try_get_stored_at(pool, &place, key, old))
         };
         // Some errors are transient, and the change tries as often.
         let tries = (1..READS_MAX).find_map(|_| read().ok());

@@ -6,10 +6,11 @@
 
 use pando_format::PageId;
 use pando_pool::{Attempt, PagePin, Restart};
-use pando_tree::{Cover, Finger, GROUP_MAX, Tree};
+use pando_tree::{Cover, Finger, GROUP_MAX, Place, Tree};
 
 use crate::engine::Engine;
 use crate::read::point::on_tree;
+use crate::tables::state::TableState;
 use crate::wait::reason::Step;
 use crate::writes::set::WriteSet;
 
@@ -19,14 +20,36 @@ const WANTED_MAX: usize = 64;
 /// lie apart.
 const APART: u32 = 2;
 
+/// The pins of the leaves of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct LeafPins<'a> {
+    /// That of the first leaf: most batches have no other, and allocate nothing.
+    first: Option<PagePin<'a>>,
+    others: Vec<PagePin<'a>>,
+}
+
+impl<'a> LeafPins<'a> {
+    fn push(&mut self, pin: PagePin<'a>) {
+        match self.first {
+            None => self.first = Some(pin),
+            Some(_) => self.others.push(pin),
+        }
+    }
+
+    /// Returns the number of leaves.
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+}
+
 /// The leaves found so far.
 struct FoundLeaves<'a, 'w> {
-    pins: Vec<PagePin<'a>>,
+    pins: LeafPins<'a>,
     /// Leaf that was pinned last.
     last: Finger,
-    /// Where each key was found, in order; [`Finger::default`] for a key that is wherever its
+    /// Where each key was found, in order; [`Place::default`] for a key that is wherever its
     /// predecessor is.
-    fingers: &'w mut Vec<Finger>,
+    places: &'w mut Vec<Place>,
     /// First page that was missing.
     missing: Option<PageId>,
     /// Further missing pages.
@@ -34,7 +57,7 @@ struct FoundLeaves<'a, 'w> {
 }
 
 impl Engine {
-    /// Finds and pins the leaves of the first writes of `order`, at most `most` of them. `fingers`
+    /// Finds and pins the leaves of the first writes of `order`, at most `most` of them. `places`
     /// says where they are, in the same order. If pages are missing, fails with a fault on the
     /// first one, and `wanted` names further ones, so that all are read at the same time.
     pub(crate) fn pin_leaves(
@@ -42,22 +65,22 @@ impl Engine {
         set: &WriteSet,
         order: &[usize],
         most: usize,
-        fingers: &mut Vec<Finger>,
+        places: &mut Vec<Place>,
         wanted: &mut Vec<PageId>,
-    ) -> Step<Vec<PagePin<'_>>> {
+    ) -> Step<LeafPins<'_>> {
         wanted.clear();
-        fingers.clear();
+        places.clear();
         let order = &order[..most.min(order.len())];
         let mut found = FoundLeaves {
-            pins: Vec::with_capacity(order.len().min(GROUP_MAX)),
+            pins: LeafPins::default(),
             last: Finger::default(),
-            fingers,
+            places,
             missing: None,
             wanted,
         };
         let (mut at, mut alone) = (0, APART);
         while at < order.len() {
-            debug_assert_eq!(found.fingers.len(), at, "each key has its place");
+            debug_assert_eq!(found.places.len(), at, "each key has its place");
             let (table, key, _) = set.write_at(order[at]);
             let tree = set.tables[table].tree.expect("checked in prepare");
             if set.tables[table].state.tree() != Some(tree) {
@@ -72,35 +95,36 @@ impl Engine {
                     Cover::All => order[at..].partition_point(|at| set.write_at(*at).0 == table),
                 };
                 if covered > 0 {
-                    found.fingers.push(found.last);
+                    found.places.push(found.last.into());
                     // They are wherever their predecessor will be by then.
-                    let behind = found.fingers.len() + covered - 1;
-                    found.fingers.resize(behind, Finger::default());
+                    let behind = found.places.len() + covered - 1;
+                    found.places.resize(behind, Place::default());
                     (at, alone) = (at + covered, 0);
                     continue;
                 }
             }
-            let most = if alone < APART { 1 } else { GROUP_MAX };
-            let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
-            let mut count = 0;
-            for (place, at) in keys.iter_mut().zip(&order[at..]).take(most) {
-                let (other, key, _) = set.write_at(*at);
-                if other != table {
-                    break;
-                }
-                *place = key;
-                count += 1;
+            if alone < APART || at + 1 == order.len() {
+                let state = &set.tables[table].state;
+                let located = tree.try_locate(&self.store.pool, key);
+                self.pin_place(
+                    state,
+                    tree,
+                    located.map(|located| located.place),
+                    &mut found,
+                )?;
+                (at, alone) = (at + 1, alone.saturating_add(1));
+                continue;
             }
-            let keys = &keys[..count];
-            let together = self.pin_group(set, table, tree, keys, &mut found)?;
-            alone = match count {
-                1 => alone.saturating_add(1),
-                _ if 2 * together > count => 0,
-                _ => APART,
-            };
+            let count = order[at..]
+                .iter()
+                .take(GROUP_MAX)
+                .take_while(|at| set.write_at(**at).0 == table)
+                .count();
+            let together = self.pin_group(set, tree, &order[at..at + count], &mut found)?;
+            alone = if 2 * together > count { 0 } else { APART };
             at += count;
         }
-        assert_eq!(found.fingers.len(), at, "each key has its place");
+        assert_eq!(found.places.len(), at, "each key has its place");
         assert!(found.pins.len() <= at, "a leaf of no key is pinned");
         match found.missing {
             None => Ok(found.pins),
@@ -108,59 +132,74 @@ impl Engine {
         }
     }
 
-    /// Pins the leaves of `keys`. Returns how many of the keys are in the leaf of their
-    /// predecessor.
+    /// Pins the leaves of the writes of `group`, which are writes to one table. Returns how many of
+    /// the keys are in the leaf of their predecessor.
     fn pin_group<'a>(
         &'a self,
         set: &WriteSet,
-        table: usize,
         tree: Tree,
-        keys: &[&[u8]],
+        group: &[usize],
         found: &mut FoundLeaves<'a, '_>,
     ) -> Step<usize> {
-        let alone = |key| -> Attempt<Finger> {
-            let located = tree.try_locate(&self.store.pool, key);
-            located.map(|located| located.finger)
-        };
-        let mut fingers = [Err(Restart::Conflict); GROUP_MAX];
-        if keys.len() > 1 {
-            fingers = tree.locate_group(&self.store.pool, keys);
+        let (table, ..) = set.write_at(group[0]);
+        let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
+        for (place, at) in keys.iter_mut().zip(group) {
+            (_, *place, _) = set.write_at(*at);
         }
+        let keys = &keys[..group.len()];
         let mut together = 0;
-        for (key, finger) in keys.iter().zip(fingers) {
-            // A single key, or one that lost against a writer: `try_locate` falls back to shared
-            // latches, so it gets through.
-            let finger = match finger {
-                Err(Restart::Conflict) => alone(key),
-                finger => finger,
+        for (key, finger) in keys.iter().zip(tree.locate_group(&self.store.pool, keys)) {
+            let place = match finger {
+                // It has lost against a writer: `try_locate` falls back to shared latches, so it
+                // gets through.
+                Err(Restart::Conflict) => {
+                    let located = tree.try_locate(&self.store.pool, key);
+                    located.map(|located| located.place)
+                }
+                finger => finger.map(Place::from),
             };
-            if finger.is_ok_and(|finger| finger.page() == found.last.page()) {
-                together += 1;
-                found.fingers.push(found.last);
-                continue;
-            }
-            let pinned = finger.and_then(|finger| {
-                match self.store.pool.pin(finger.page(), finger.hint()) {
-                    // The leaf was freed or merged since. If it is really damaged, the next attempt
-                    // finds that.
-                    Err(Restart::Damaged(..)) => Err(Restart::Conflict),
-                    pinned => pinned.map(|pin| (pin, finger)),
-                }
-            });
-            match on_tree(&set.tables[table].state, tree, pinned) {
-                Ok((pin, finger)) => {
-                    found.pins.push(pin);
-                    found.last = finger;
-                    found.fingers.push(finger);
-                }
-                Err(Restart::Fault(page)) => {
-                    found.miss(page);
-                    found.fingers.push(Finger::default());
-                }
-                Err(restart) => return Err(restart.into()),
-            }
+            together +=
+                usize::from(self.pin_place(&set.tables[table].state, tree, place, found)?);
         }
         Ok(together)
+    }
+
+    /// Pins the leaf of the place of the next key, if it was found. Returns whether that is the
+    /// leaf of its predecessor.
+    #[inline]
+    fn pin_place<'a>(
+        &'a self,
+        table: &TableState,
+        tree: Tree,
+        place: Attempt<Place>,
+        found: &mut FoundLeaves<'a, '_>,
+    ) -> Step<bool> {
+        if place.is_ok_and(|place| place.finger().page() == found.last.page()) {
+            found.places.push(found.last.into());
+            return Ok(true);
+        }
+        let pinned = place.and_then(|place| {
+            let finger = place.finger();
+            match self.store.pool.pin(finger.page(), finger.hint()) {
+                // The leaf was freed or merged since. If it is really damaged, the next attempt
+                // finds that.
+                Err(Restart::Damaged(..)) => Err(Restart::Conflict),
+                pinned => pinned.map(|pin| (pin, place)),
+            }
+        });
+        match on_tree(table, tree, pinned) {
+            Ok((pin, place)) => {
+                found.pins.push(pin);
+                found.last = place.finger();
+                found.places.push(place);
+            }
+            Err(Restart::Fault(page)) => {
+                found.miss(page);
+                found.places.push(Place::default());
+            }
+            Err(restart) => return Err(restart.into()),
+        }
+        Ok(false)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pando_format::PageId;
 use pando_format::log::BatchWriter;
-use pando_tree::{Finger, Scratch};
+use pando_tree::{Place, Scratch};
 use pando_versions::VersionScratch;
 
 use crate::commit::delete_room::DeleteWait;
@@ -24,8 +24,8 @@ pub(crate) struct CommitScratch {
     reads: usize,
     /// Working memory of the tree, with what a change has left to finish.
     pub(crate) tree: Scratch,
-    /// Where the leaves of the first writes are, indexed like `order`.
-    pub(crate) fingers: Vec<Finger>,
+    /// Where the first writes belong, indexed like `order`.
+    pub(crate) places: Vec<Place>,
     /// How often the pin budget refused a share.
     pub(crate) refusals: u32,
     /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
@@ -53,7 +53,7 @@ impl CommitScratch {
         self.wanted.clear();
         self.tree.forget_leaf();
         let of_writes = self.order.capacity() * size_of::<usize>()
-            + self.fingers.capacity() * size_of::<Finger>();
+            + self.places.capacity() * size_of::<Place>();
         self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
     }
 
@@ -87,7 +87,7 @@ impl CommitScratch {
         self.order.extend(0..set.len());
         self.order
             .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
-        // Fingers, runs and replay proceed from one key to the next; a key that occurred twice
+        // Places, runs and replay proceed from one key to the next; a key that occurred twice
         // would be applied in an undefined order.
         let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
         debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");

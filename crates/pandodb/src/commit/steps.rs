@@ -22,12 +22,12 @@
 use pando_format::cast::{i64_of_len, usize_of};
 use pando_format::log::RecordKind;
 use pando_format::{Lsn, PageId};
-use pando_pool::{ApplyToken, Marks, PagePin, Restart, StepShare};
+use pando_pool::{ApplyToken, Marks, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::gate::Closed;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
-use pando_tree::{Finger, LeafFill, Scratch};
+use pando_tree::{LeafFill, Place, Scratch};
 use pando_versions::{Registration, VersionScratch};
 use pando_wal::LogReservation;
 
@@ -36,6 +36,7 @@ use crate::commit::before_images::ReservedVersions;
 use crate::commit::check::Check;
 use crate::commit::entered::Entered;
 use crate::commit::key_locks::CommitLocks;
+use crate::commit::leaf_pins::LeafPins;
 use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
@@ -49,9 +50,10 @@ use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
 
 /// Returns true if the write after the one at `at` may go into the same leaf.
-fn lie_together(fingers: &[Finger], at: usize) -> bool {
-    fingers.get(at + 1).is_none_or(|next| {
-        next.page() == PageId::NONE || fingers.get(at).is_some_and(|own| own.page() == next.page())
+fn lie_together(places: &[Place], at: usize) -> bool {
+    let page = |place: &Place| place.finger().page();
+    places.get(at + 1).is_none_or(|next| {
+        page(next) == PageId::NONE || places.get(at).is_some_and(|own| page(own) == page(next))
     })
 }
 
@@ -67,7 +69,7 @@ struct Reserved<'a> {
     /// Room for the versions of what the batch replaces; None if nobody may need them.
     versions: Option<ReservedVersions<'a>>,
     // Dropped before the share that allows them.
-    _pins: Vec<PagePin<'a>>,
+    _pins: LeafPins<'a>,
     _share: StepShare<'a>,
 }
 
@@ -164,7 +166,7 @@ impl Engine {
         let guard = entered.open();
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
-        let places = (&scratch.order[..], &scratch.fingers[..]);
+        let places = (&scratch.order[..], &scratch.places[..]);
         let (tree, ids) = (&mut scratch.tree, &reserved.ids);
         if saves {
             self.save_replaced(set, places, lsn, (&mut scratch.versions, tree));
@@ -274,13 +276,13 @@ impl Engine {
         };
         let CommitScratch {
             order,
-            fingers,
+            places,
             checked,
             wanted,
             ..
         } = scratch;
         let most = usize_of(share.frames());
-        let pins = self.pin_leaves(set, order, most, fingers, wanted)?;
+        let pins = self.pin_leaves(set, order, most, places, wanted)?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
         if order.len() > most {
             *checked = (*checked).max(most);
@@ -305,16 +307,18 @@ impl Engine {
     fn save_replaced(
         &self,
         set: &WriteSet,
-        (order, fingers): (&[usize], &[Finger]),
+        (order, places): (&[usize], &[Place]),
         lsn: Lsn,
         (versions, tree): (&mut VersionScratch, &mut Scratch),
     ) {
-        let mut last = Finger::default();
+        let mut last = Place::default();
         let writes = order.iter().enumerate().map(|(number, at)| {
             let (table, key, _) = set.write_at(*at);
-            if let Some(finger) = fingers.get(number).filter(|finger| finger.is_known()) {
-                last = *finger;
-            }
+            last = match places.get(number).filter(|place| place.is_known()) {
+                Some(place) => *place,
+                // It may be in the leaf of its predecessor, and is at another spot there.
+                None => last.finger().into(),
+            };
             (&*set.tables[table].state, key, last)
         });
         tree.keep_old_pages(self.save_versions(lsn, writes, versions));
@@ -325,7 +329,7 @@ impl Engine {
         &self,
         token: &ApplyToken<'_>,
         set: &WriteSet,
-        (order, fingers): (&[usize], &[Finger]),
+        (order, places): (&[usize], &[Place]),
         lsn: Lsn,
         ids: &IdReservation<'_>,
         scratch: &mut Scratch,
@@ -333,13 +337,12 @@ impl Engine {
         let multi_lsn = if order.len() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
         assert_eq!(order.len(), set.len(), "the order of another batch");
-        assert!(fingers.len() <= order.len(), "fingers of another batch");
+        assert!(places.len() <= order.len(), "places of another batch");
         let mut at = 0;
         while at < order.len() {
-            if let Some(finger) = fingers.get(at) {
-                scratch.expect(&self.store.pool, finger);
-            }
-            if at + 1 < order.len() && lie_together(fingers, at) {
+            let place = places.get(at).copied().unwrap_or_default();
+            if at + 1 < order.len() && lie_together(places, at) {
+                scratch.expect(&self.store.pool, &place.finger());
                 let done = self.apply_run(token, set, &order[at..], marks, scratch);
                 if done > 0 {
                     at += done;
@@ -348,7 +351,7 @@ impl Engine {
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
-            self.apply_one(token, state, marks, (key, value), ids, scratch)?;
+            self.apply_one(token, state, marks, (key, &place, value), ids, scratch)?;
             at += 1;
         }
         scratch.keep_old_pages(false);
@@ -391,13 +394,14 @@ impl Engine {
         run.records
     }
 
-    /// Applies one write to the tree that `state` has now. `ids` are those of the new chunks.
+    /// Applies one write, of the key of a place, to the tree that `state` has now. `ids` are those
+    /// of the new chunks.
     pub(crate) fn apply_one(
         &self,
         token: &ApplyToken<'_>,
         state: &Arc<TableState>,
         marks: Marks,
-        (key, value): (&[u8], Option<Value<'_>>),
+        (key, place, value): (&[u8], &Place, Option<Value<'_>>),
         ids: &IdReservation<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -408,6 +412,7 @@ impl Engine {
         };
         let (entries, fill) = match value {
             Some(Value::Chunks(value)) => {
+                scratch.expect(&self.store.pool, &place.finger());
                 let value = NewValue {
                     head: &value.head,
                     shape: value.staged.shape,
@@ -419,9 +424,11 @@ impl Engine {
             }
             Some(Value::Bytes(value)) => {
                 self.store
-                    .apply(token, tree, marks, key, Some(value), scratch)?
+                    .apply_at(token, tree, marks, (key, place), Some(value), scratch)?
             }
-            None => self.store.apply(token, tree, marks, key, None, scratch)?,
+            None => self
+                .store
+                .apply_at(token, tree, marks, (key, place), None, scratch)?,
         };
         if entries != 0 {
             self.store.tables.add(state, entries);

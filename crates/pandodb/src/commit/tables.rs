@@ -15,7 +15,7 @@ use pando_pool::{ApplyToken, Marks, PagePin};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::{Arc, WakerArc, park, thread_waker};
-use pando_tree::{Finger, Scratch, Tree};
+use pando_tree::{Place, Scratch, Tree};
 use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
@@ -302,7 +302,7 @@ impl Engine {
     /// Pins the leaf of `key`. Blocks.
     fn pin_leaf(&self, tree: Tree, key: &[u8]) -> Result<PagePin<'_>> {
         self.store.drive(|| {
-            let finger = tree.try_locate(&self.store.pool, key)?.finger;
+            let finger = tree.try_locate(&self.store.pool, key)?.place.finger();
             self.store.pool.pin(finger.page(), finger.hint())
         })
     }
@@ -416,7 +416,7 @@ impl Engine {
                 .filter(|(table, ..)| !set.changes_table(*table));
             let writes = writes.map(|(table, key, _)| {
                 let state = &*set.tables[table].state;
-                (state, key, Finger::default())
+                (state, key, Place::default())
             });
             let keep = self.save_versions(lsn, writes, &mut VersionScratch::default());
             scratch.keep_old_pages(keep);
@@ -454,7 +454,8 @@ impl Engine {
         };
         for (table, key, value) in set.writes() {
             let state = &set.tables[table].state;
-            self.apply_one(token, state, marks, (key, value), ids, scratch)?;
+            let place = Place::default();
+            self.apply_one(token, state, marks, (key, &place, value), ids, scratch)?;
             if let Some(tree) = state.tree() {
                 self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
             }
