@@ -160,7 +160,12 @@ impl Line {
     fn for_each(&self, mut f: impl FnMut(u64, u64)) {
         for slot in &self.slots {
             // Acquire: pairs with the Release of the end of a snapshot.
-            if let Some((low, high)) = Slot::of(slot.load(Ordering::Acquire)).bounds() {
+            let word = slot.load(Ordering::Acquire);
+            if word == 0 {
+                // Most slots are free.
+                continue;
+            }
+            if let Some((low, high)) = Slot::of(word).bounds() {
                 f(low, high);
             }
         }

@@ -11,7 +11,7 @@ use pando_stats::Statistics;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::gate::{Closed, GateGuard};
 use pando_sync::{Arc, thread};
-use pando_tree::{Direction, Scratch, Sought, Tree, ValueReader};
+use pando_tree::{Before, Direction, Place, Scratch, Sought, Tree, ValueReader};
 use rapidhash::fast::RandomState;
 
 use crate::before_image::BeforeImage;
@@ -72,6 +72,17 @@ pub enum Found<'a> {
     Unchanged,
     /// The value at the snapshot.
     Replaced(BeforeImage<'a>),
+}
+
+/// What one generation says about the newest version of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NewestVersion {
+    /// Its LSN.
+    At(Lsn),
+    /// The generation has no version of the key.
+    None,
+    /// It has to be sought.
+    Unknown,
 }
 
 /// Frames that a commit has reserved for its versions; given back on drop.
@@ -280,38 +291,71 @@ impl Versions {
     }
 
     /// Returns the LSN of the newest version of `key`, whose stem `scratch` has, or an LSN that
-    /// gives the same answer to whether a reader needs another one; LSN 0 if there is none.
+    /// gives the same answer to whether a reader needs another one; LSN 0 if there is none. And
+    /// where the next version belongs in the newest generation, if it has looked there.
     fn newest_of(
         &self,
         (key, hash): (&[u8], u64),
         readers: &Readers,
         scratch: &mut VersionScratch,
-    ) -> Attempt<Lsn> {
+    ) -> Attempt<(Lsn, Place)> {
+        let mut place = Place::default();
         let span = self.generations.span();
         for number in (span.first..span.next).rev() {
             let Some(generation) = self.generations.get(number) else {
                 break;
             };
             let largest = generation.largest();
+            if largest == Lsn(0) {
+                // It has no version yet.
+                continue;
+            }
             if readers.any_from(largest) {
                 // Whatever version it has, somebody reads after that and before the batch.
-                return Ok(largest);
+                return Ok((largest, place));
             }
             if !generation.keys.may_have(hash) {
                 continue;
             }
-            let newest = self.seek(
-                generation,
-                key,
-                readers.limit(),
-                Direction::Backward,
-                scratch,
-            );
+            let limit = readers.limit();
+            if number + 1 == span.next && !scratch.stem.is_cut {
+                let (next, newest) = self.place(generation, limit, scratch)?;
+                place = next;
+                match newest {
+                    NewestVersion::At(lsn) => return Ok((lsn, place)),
+                    NewestVersion::None => continue,
+                    NewestVersion::Unknown => {}
+                }
+            }
+            let newest = self.seek(generation, key, limit, Direction::Backward, scratch);
             if let Some(lsn) = self.if_live(number, newest)?.flatten() {
-                return Ok(lsn);
+                return Ok((lsn, place));
             }
         }
-        Ok(Lsn(0))
+        Ok((Lsn(0), place))
+    }
+
+    /// Finds where the version of `lsn` of the stem in `scratch`, whose key is not cut, belongs in
+    /// the newest generation, and what the record before it says about the newest version.
+    fn place(
+        &self,
+        generation: Generation<'_>,
+        lsn: Lsn,
+        scratch: &mut VersionScratch,
+    ) -> Attempt<(Place, NewestVersion)> {
+        let VersionScratch { stem, bound, .. } = scratch;
+        let shared = stem.bytes().len();
+        let at = (stem.at(lsn, 0), shared);
+        let (place, before) = generation.tree.try_place(&self.pool, at, bound)?;
+        let newest = match before {
+            Before::Alike => match stem.lsn_of(bound) {
+                Some(lsn) => NewestVersion::At(lsn),
+                None => NewestVersion::None,
+            },
+            Before::Other => NewestVersion::None,
+            Before::Elsewhere => NewestVersion::Unknown,
+        };
+        Ok((place, newest))
     }
 
     /// Returns the hash by which generations know a key.
@@ -416,7 +460,7 @@ impl Versions {
     ) -> Attempt<bool> {
         scratch.stem.set(tree, key, self.groups_max);
         let hash = self.hash_of(&scratch.stem);
-        let newest = retried(|| self.newest_of((key, hash), readers, scratch))?;
+        let (newest, place) = retried(|| self.newest_of((key, hash), readers, scratch))?;
         if !readers.any_from(newest) {
             return Ok(false);
         }
@@ -440,7 +484,8 @@ impl Versions {
         let token = self.pool.apply_token(&guard);
         let version = stem.at(lsn, number);
         let tree = generation.tree;
-        let put = retried(|| tree.try_insert(&self.pool, &token, marks, version, value, work));
+        let at = (version, &place);
+        let put = retried(|| tree.try_insert_at(&self.pool, &token, marks, at, value, work));
         match put {
             Ok(put) => {
                 assert!(!put.replaced, "a batch replaces a key once");

@@ -26,6 +26,8 @@ struct Twin {
     history: BTreeMap<(TreeId, Vec<u8>), Values>,
     scratch: VersionScratch,
     saved: u64,
+    /// Of each key the LSN of the newest version.
+    newest: BTreeMap<(TreeId, Vec<u8>), Lsn>,
 }
 
 /// The value at `lsn` in a list of values.
@@ -52,6 +54,7 @@ impl Twin {
             history: BTreeMap::new(),
             scratch: VersionScratch::default(),
             saved: 0,
+            newest: BTreeMap::new(),
         };
         let closed = twin.gate.close();
         twin.snapshots.turn_on(&closed);
@@ -77,7 +80,14 @@ impl Twin {
                 image(&old),
                 &mut self.scratch,
             );
-            self.saved += u64::from(saved.expect("there is room"));
+            let saved = saved.expect("there is room");
+            let newest = self.newest.entry((*tree, key.clone())).or_default();
+            // No version that a reader needs is missing, and there is none that nobody needs.
+            assert_eq!(saved, readers.any_from(*newest), "{key:?} at {}", self.lsn);
+            if saved {
+                *newest = self.lsn;
+            }
+            self.saved += u64::from(saved);
             values.push((self.lsn, value.clone()));
         }
     }
