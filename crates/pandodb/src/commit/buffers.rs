@@ -1,5 +1,5 @@
-//! Working memory of writes, which the thread keeps from one call to the next, so that a put of one
-//! key allocates nothing of its own.
+//! Working memory of writes and transactions, which the thread keeps from one to the next, so that
+//! a put of one key, or a small transaction, allocates nothing of its own.
 //!
 //! The kept memory is empty: it names no leaf and no store. A set keeps the handle of the table
 //! that it was used for last, but nothing of its content.
@@ -8,10 +8,13 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
 use crate::commit::scratch::CommitScratch;
+use crate::writes::read_set::ReadSet;
 use crate::writes::set::WriteSet;
 
 /// A buffer that is larger than this is given back to the system.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Most buffers of a kind that a thread keeps.
+const KEPT_MAX: usize = 4;
 
 /// Why a [`TakenBuffer`] always has its value.
 const OWN: &str = "it is given back on drop only";
@@ -28,7 +31,7 @@ pub(crate) trait Keep: Default + 'static {
     fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R>;
 }
 
-/// Keeps empty ones by thread: one, and one more for each nested call.
+/// Keeps empty ones by thread.
 macro_rules! keep_by_thread {
     ($name:ident, $kept:ty) => {
         thread_local! {
@@ -49,8 +52,10 @@ macro_rules! keep_by_thread {
 
 keep_by_thread!(SETS, WriteSet);
 keep_by_thread!(SCRATCHES, CommitScratch);
+keep_by_thread!(READS, ReadSet);
 
-/// Memory taken for one call; given back to the thread on drop.
+/// Memory taken for one call or one transaction; given back to the thread on drop.
+#[derive(Debug)]
 pub(crate) struct TakenBuffer<T: Keep>(Option<Box<T>>);
 
 impl<T: Keep> TakenBuffer<T> {
@@ -60,13 +65,23 @@ impl<T: Keep> TakenBuffer<T> {
     }
 }
 
+impl<T: Keep> Default for TakenBuffer<T> {
+    fn default() -> Self {
+        Self::take()
+    }
+}
+
 impl<T: Keep> Drop for TakenBuffer<T> {
     fn drop(&mut self) {
         let own = self.0.take();
         if let Some(mut own) = own
             && own.empty(KEPT_BYTES_MAX)
         {
-            T::kept(|kept| kept.push(own));
+            T::kept(|kept| {
+                if kept.len() < KEPT_MAX {
+                    kept.push(own);
+                }
+            });
         }
     }
 }

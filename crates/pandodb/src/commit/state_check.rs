@@ -38,7 +38,8 @@ pub(crate) struct StateCheck<'t> {
     keys: Option<usize>,
     /// All batches up to this LSN were applied before the first check, which has found no conflict.
     checked: Lsn,
-    scratch: VersionScratch,
+    /// None while stamps have said enough.
+    scratch: Option<Box<VersionScratch>>,
     /// What was found.
     conflict: Option<Error>,
 }
@@ -60,7 +61,7 @@ impl<'t> StateCheck<'t> {
             reads,
             keys: reads.map_or(Some(0), ReadSet::count_of_keys),
             checked: snapshot.lsn(),
-            scratch: VersionScratch::default(),
+            scratch: None,
             conflict: None,
         }
     }
@@ -112,6 +113,7 @@ impl<'t> StateCheck<'t> {
                     set.shares.push(engine.stripes.of(table.tree.id, key));
                 }
             }
+            set.shares.extend_from_slice(table.recent_stripes());
         }
         assert_eq!(
             Some(set.shares.len()),
@@ -147,18 +149,24 @@ impl<'t> StateCheck<'t> {
             }
             for span in table.spans() {
                 let tree = table.tree.id;
-                let found = match span {
-                    Span::Key(key) => self.look_at_key(engine, (tree, key))?,
-                    Span::Range(low, high) => self.look_at_range(engine, tree, (low, high))?,
+                let (found, kind) = match span {
+                    Span::Key(key) => (self.look_at_key(engine, (tree, key))?, ConflictKind::Read),
+                    Span::Range(low, high) => (
+                        self.look_at_range(engine, tree, (low, high))?,
+                        ConflictKind::Range,
+                    ),
                 };
-                let kind = match span {
-                    Span::Key(_) => ConflictKind::Read,
-                    Span::Range(..) => ConflictKind::Range,
-                };
-                match found {
-                    Since::Unchanged => {}
-                    Since::Written(key) => return Ok(Some(conflict(state, key, kind))),
-                    Since::Ended => return Ok(Some(Error::SnapshotEnded)),
+                if let Some(error) = error_of(found, state, kind) {
+                    return Ok(Some(error));
+                }
+            }
+            for (key, stripe) in table.recent() {
+                if engine.stripes.stamp_held(stripe).lsn() <= self.checked {
+                    continue;
+                }
+                let found = self.look_at_versions(engine, (table.tree.id, key))?;
+                if let Some(error) = error_of(found, state, ConflictKind::Read) {
+                    return Ok(Some(error));
                 }
             }
         }
@@ -175,12 +183,9 @@ impl<'t> StateCheck<'t> {
             let Some(tree) = then.filter(|_| then == state.tree()) else {
                 return Ok(Some(conflict(state, None, ConflictKind::Table)));
             };
-            match self.look_at_key(engine, (tree.id, key))? {
-                Since::Unchanged => {}
-                Since::Written(key) => {
-                    return Ok(Some(conflict(state, key, ConflictKind::Written)));
-                }
-                Since::Ended => return Ok(Some(Error::SnapshotEnded)),
+            let found = self.look_at_key(engine, (tree.id, key))?;
+            if let Some(error) = error_of(found, state, ConflictKind::Written) {
+                return Ok(Some(error));
             }
         }
         Ok(None)
@@ -204,21 +209,29 @@ impl<'t> StateCheck<'t> {
         if then.map(|then| then.id) != Some(tree) {
             return Err(conflict(state, None, ConflictKind::Table).into());
         }
-        match self.look_at_key(engine, (tree, key))? {
-            Since::Unchanged => Ok(()),
-            Since::Written(key) => Err(conflict(state, key, ConflictKind::Written).into()),
-            Since::Ended => Err(Error::SnapshotEnded.into()),
+        let found = self.look_at_key(engine, (tree, key))?;
+        match error_of(found, state, ConflictKind::Written) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
         }
     }
 
     fn look_at_key(&mut self, engine: &Engine, (tree, key): (TreeId, &[u8])) -> Step<Since> {
-        let lsn = self.checked;
         let stripe = engine.stripes.of(tree, key);
-        if engine.stripes.stamp_held(stripe).lsn() <= lsn {
-            return Ok(Since::Unchanged);
+        match engine.stripes.stamp_held(stripe).lsn() <= self.checked {
+            true => Ok(Since::Unchanged),
+            false => self.look_at_versions(engine, (tree, key)),
         }
+    }
+
+    /// Looks at a key whose stripe has a later stamp.
+    fn look_at_versions(&mut self, engine: &Engine, (tree, key): (TreeId, &[u8])) -> Step<Since> {
         let versions = &engine.old_versions.versions;
-        let found = versions.find((tree, key), lsn, &mut self.scratch);
+        let found = versions.find(
+            (tree, key),
+            self.checked,
+            self.scratch.get_or_insert_default(),
+        );
         let is_unchanged = found.map(|found| matches!(found, Found::Unchanged));
         if self.is_alone() {
             return Ok(self.unknown(Some(key)));
@@ -240,7 +253,8 @@ impl<'t> StateCheck<'t> {
             high.map_or(Bound::Unbounded, Bound::Excluded),
         );
         let versions = &engine.old_versions.versions;
-        let found = versions.first_since(tree, bounds, self.checked, &mut self.scratch);
+        let scratch = self.scratch.get_or_insert_default();
+        let found = versions.first_since(tree, bounds, self.checked, scratch);
         if self.is_alone() {
             return Ok(self.unknown(None));
         }
@@ -265,6 +279,15 @@ enum Since {
     Written(Option<Vec<u8>>),
     /// The snapshot was ended, so nobody knows.
     Ended,
+}
+
+/// Returns the error that a commit ends with for what was found of a key or a range.
+fn error_of(found: Since, table: &TableState, kind: ConflictKind) -> Option<Error> {
+    match found {
+        Since::Unchanged => None,
+        Since::Written(key) => Some(conflict(table, key, kind)),
+        Since::Ended => Some(Error::SnapshotEnded),
+    }
 }
 
 fn conflict(table: &TableState, key: Option<Vec<u8>>, kind: ConflictKind) -> Error {

@@ -25,7 +25,6 @@ use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
 use crate::transaction::precedence::Precedence;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
-use crate::writes::read_set::ReadSet;
 
 /// How far a step has come without help.
 enum Driven<T> {
@@ -283,7 +282,7 @@ impl Transaction {
                 .snapshot
                 .take()
                 .map(|snapshot| snapshot.of_transaction().clone()),
-            reads: std::mem::replace(&mut self.reads, ReadSet::new(0)),
+            reads: std::mem::take(&mut self.reads),
             set,
             locks: std::mem::take(&mut self.locks),
             scratch: CommitScratch::default(),

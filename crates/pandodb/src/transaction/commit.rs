@@ -5,6 +5,7 @@ use pando_format::Lsn;
 use pando_stats::Ticker;
 use pando_sync::Arc;
 
+use crate::commit::buffers::TakenBuffer;
 use crate::commit::check::Check;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::outcome::Outcome;
@@ -95,8 +96,8 @@ pub(crate) fn try_commit(
 pub(crate) struct PendingCommit {
     pub(crate) isolation: Isolation,
     pub(crate) snapshot: Option<Arc<Young>>,
-    pub(crate) reads: ReadSet,
-    pub(crate) set: WriteSet,
+    pub(crate) reads: TakenBuffer<ReadSet>,
+    pub(crate) set: TakenBuffer<WriteSet>,
     pub(crate) locks: CommitLocks,
     pub(crate) scratch: CommitScratch,
     /// Given back at its end.

@@ -10,6 +10,7 @@ use pando_sync::atomic::{AtomicU64, Ordering};
 use crate::api::db::Db;
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
+use crate::commit::buffers::TakenBuffer;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::outcome::Outcome;
 use crate::commit::state_check::StateCheck;
@@ -61,8 +62,8 @@ pub struct Transaction {
     pub(crate) snapshot: Option<Snapshot>,
     /// The snapshot, if there is to be one, may be read.
     pub(crate) may_read: bool,
-    pub(crate) set: WriteSet,
-    pub(crate) reads: ReadSet,
+    pub(crate) set: TakenBuffer<WriteSet>,
+    pub(crate) reads: TakenBuffer<ReadSet>,
     /// The keys that it writes, by table: of the writes before `ordered`. Used by ranges.
     pub(crate) own_keys: BTreeSet<(usize, Vec<u8>)>,
     pub(crate) ordered: usize,
@@ -103,13 +104,15 @@ impl Db {
         if self.engine().store.life.is_closing() {
             return Err(Error::Closed);
         }
+        let mut reads = TakenBuffer::<ReadSet>::take();
+        reads.begin(options.read_set_bytes);
         Ok(Transaction {
             db: self.clone(),
             options,
             snapshot: None,
             may_read: options.isolation == Isolation::ReadCommitted,
-            set: WriteSet::default(),
-            reads: ReadSet::new(options.read_set_bytes),
+            set: TakenBuffer::take(),
+            reads,
             own_keys: BTreeSet::new(),
             ordered: 0,
             locks: CommitLocks::of_transaction(owner, options.lock_timeout),

@@ -85,8 +85,12 @@ impl Transaction {
     /// Notes that `key` was read at the snapshot, if the transaction remembers what it reads.
     pub(crate) fn note_read(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
-            let tree = snapshot.tree_of(table)?;
-            self.reads.add_key((&table.state, tree), key);
+            let known = match self.reads.position(&table.state) {
+                Some(known) => known,
+                None => self.reads.table(&table.state, snapshot.tree_of(table)?),
+            };
+            let stripes = &self.db.engine().stripes;
+            self.reads.add_key(known, key, stripes);
             self.count_reads();
         }
         Ok(())

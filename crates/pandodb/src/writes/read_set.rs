@@ -15,22 +15,28 @@ use pando_sync::Arc;
 use pando_tree::Tree;
 
 use crate::tables::state::TableState;
+use crate::writes::stripes::{StripeIndex, Stripes};
 
 /// Bytes that a span takes besides its keys.
 const SPAN_BYTES: usize = 64;
+/// Bytes that a recent key takes besides its own.
+const KEY_BYTES: usize = size_of::<usize>() + size_of::<StripeIndex>();
 /// Most recent keys of one table.
 const RECENT_MAX: usize = 1024;
 
-/// The spans that one transaction has read.
-#[derive(Debug)]
+/// The spans that one transaction has read. Reusable: [`ReadSet::empty`] keeps the memory.
+#[derive(Debug, Default)]
 pub(crate) struct ReadSet {
     tables: Vec<TableReads>,
+    /// First table of the previous use, without reads. Taking this handle again does not write its
+    /// reference count, which all threads share.
+    last_table: Option<TableReads>,
     /// Bytes of all spans.
     bytes: usize,
     /// Upper bound of `bytes`, unless each table has a single span.
     limit: usize,
     /// The range that an iterator reads, or read last.
-    passing: Option<Passing>,
+    passing: Option<Box<Passing>>,
 }
 
 /// The spans of one table.
@@ -51,12 +57,15 @@ struct RecentKeys {
     bytes: Vec<u8>,
     /// Where each key ends in `bytes`.
     ends: Vec<usize>,
+    /// The stripe of each key.
+    stripes: Vec<StripeIndex>,
 }
 
 impl RecentKeys {
-    fn push(&mut self, key: &[u8]) {
+    fn push(&mut self, key: &[u8], stripe: StripeIndex) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
+        self.stripes.push(stripe);
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -65,9 +74,16 @@ impl RecentKeys {
         starts.zip(ends).map(|(start, end)| &self.bytes[start..end])
     }
 
-    /// Bytes that the keys take.
-    fn memory(&self) -> usize {
-        self.bytes.len() + size_of_val(&self.ends[..])
+    /// Bytes that are kept for the next use.
+    fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * KEY_BYTES
+    }
+
+    /// Forgets the keys.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.stripes.clear();
     }
 }
 
@@ -142,27 +158,50 @@ pub(crate) enum Span<'r> {
 }
 
 impl ReadSet {
-    /// Returns an empty set that takes at most about `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            tables: Vec::new(),
-            bytes: 0,
-            limit,
-            passing: None,
+    /// Has the set, which is empty, take at most about `limit` bytes.
+    pub(crate) fn begin(&mut self, limit: usize) {
+        debug_assert!(self.tables.is_empty() && self.bytes == 0, "reads of others");
+        self.limit = limit;
+    }
+
+    /// Forgets everything but the memory, and a handle of the first table. Returns false if it has
+    /// grown beyond `bytes_max`.
+    pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
+        self.passing = None;
+        self.bytes = 0;
+        if let Some(mut table) = self.tables.drain(..).next() {
+            table.spans.clear();
+            table.recent.clear();
+            self.last_table = Some(table);
+        }
+        let last = self.last_table.as_ref();
+        last.is_none_or(|table| table.recent.capacity() <= bytes_max)
+    }
+
+    /// Returns the position of a table of which something was read before.
+    #[inline]
+    pub(crate) fn position(&self, state: &Arc<TableState>) -> Option<usize> {
+        let mut tables = self.tables.iter();
+        tables.position(|reads| Arc::ptr_eq(&reads.state, state))
+    }
+
+    /// Adds a key of the table at `table`, which was read in the tree that the table had at the
+    /// snapshot.
+    #[inline]
+    pub(crate) fn add_key(&mut self, table: usize, key: &[u8], stripes: &Stripes) {
+        self.settle();
+        let reads = &mut self.tables[table];
+        reads.recent.push(key, stripes.of(reads.tree.id, key));
+        self.bytes += key.len() + KEY_BYTES;
+        if reads.recent.ends.len() >= RECENT_MAX || self.bytes > self.limit {
+            self.make_small();
         }
     }
 
-    /// Adds a key, which was read in `tree`, the tree of the table at the snapshot.
-    pub(crate) fn add_key(&mut self, (state, tree): (&Arc<TableState>, Tree), key: &[u8]) {
-        self.settle();
-        let table = self.table(state, tree);
-        let table = &mut self.tables[table];
-        let before = table.recent.memory();
-        table.recent.push(key);
-        self.bytes += table.recent.memory() - before;
-        if table.recent.ends.len() >= RECENT_MAX {
-            self.bytes = self.tables.iter_mut().map(TableReads::sort_in).sum();
-        }
+    /// Sorts the recent keys in, and joins neighbours until the set is within its bound.
+    #[cold]
+    fn make_small(&mut self) {
+        self.bytes = self.tables.iter_mut().map(TableReads::sort_in).sum();
         self.join_beyond_limit();
     }
 
@@ -175,7 +214,7 @@ impl ReadSet {
         high: Bound<Vec<u8>>,
     ) {
         self.settle();
-        self.passing = Some(Passing {
+        self.passing = Some(Box::new(Passing {
             state: state.clone(),
             tree,
             low,
@@ -183,7 +222,7 @@ impl ReadSet {
             front: None,
             back: None,
             is_whole: false,
-        });
+        }));
     }
 
     /// Notes that the iterator has read all keys of its range up to `key`.
@@ -216,10 +255,14 @@ impl ReadSet {
     }
 
     /// Adds what the last iterator has passed.
+    #[inline]
     pub(crate) fn settle(&mut self) {
-        let Some(passing) = self.passing.take() else {
-            return;
-        };
+        if let Some(passing) = self.passing.take() {
+            self.settle_range(*passing);
+        }
+    }
+
+    fn settle_range(&mut self, passing: Passing) {
         let Passing {
             state,
             tree,
@@ -261,7 +304,9 @@ impl ReadSet {
                 return;
             }
             if *end == successor(&start) {
-                return self.add_key((state, tree), &start);
+                let table = self.table(state, tree);
+                self.bytes += self.tables[table].insert_key(&start);
+                return self.join_beyond_limit();
             }
         }
         let table = self.table(state, tree);
@@ -269,23 +314,25 @@ impl ReadSet {
         self.join_beyond_limit();
     }
 
-    /// Returns the position of a table, and adds it if it is new.
-    fn table(&mut self, state: &Arc<TableState>, tree: Tree) -> usize {
-        let known = self
-            .tables
-            .iter()
-            .position(|reads| Arc::ptr_eq(&reads.state, state));
+    /// Returns the position of a table, and adds it if it is new. `tree` is what it has at the
+    /// snapshot.
+    pub(crate) fn table(&mut self, state: &Arc<TableState>, tree: Tree) -> usize {
+        let known = self.position(state);
         assert!(
             known.is_none_or(|at| self.tables[at].tree == tree),
             "a table has one tree at a snapshot"
         );
         known.unwrap_or_else(|| {
-            self.tables.push(TableReads {
+            let last = self.last_table.take();
+            let again = last.filter(|last| Arc::ptr_eq(&last.state, state));
+            let new = || TableReads {
                 state: state.clone(),
                 tree,
                 spans: BTreeMap::new(),
                 recent: RecentKeys::default(),
-            });
+            };
+            let again = again.map(|last| TableReads { tree, ..last });
+            self.tables.push(again.unwrap_or_else(new));
             self.tables.len() - 1
         })
     }
@@ -319,8 +366,8 @@ impl ReadSet {
 
     /// Returns whether nothing was read.
     pub(crate) fn is_empty(&self) -> bool {
-        let mut spans = self.tables().iter().flat_map(TableReads::spans);
-        spans.next().is_none()
+        let mut tables = self.tables().iter();
+        tables.all(|table| table.spans.is_empty() && table.recent.ends.is_empty())
     }
 
     /// Returns the number of keys, if there are no ranges. A key that was read several times may
@@ -338,28 +385,44 @@ impl ReadSet {
 }
 
 impl TableReads {
-    /// Returns the spans in any order. Some may be within others.
+    /// Returns the spans, but for the recent keys.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Span<'_>> {
-        let sorted = self.spans.iter().map(|(start, end)| match end {
+        self.spans.iter().map(|(start, end)| match end {
             SpanEnd::Key => Span::Key(start),
             SpanEnd::Before(end) => Span::Range(start, Some(end)),
             SpanEnd::Unbounded => Span::Range(start, None),
-        });
-        sorted.chain(self.recent.iter().map(Span::Key))
+        })
+    }
+
+    /// Returns the recent keys. Some may be within spans.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = (&[u8], StripeIndex)> {
+        self.recent.iter().zip(self.recent.stripes.iter().copied())
+    }
+
+    /// Returns the stripes of the recent keys.
+    pub(crate) fn recent_stripes(&self) -> &[StripeIndex] {
+        &self.recent.stripes
     }
 
     /// Sorts the recent keys in among the spans. Returns the bytes of all.
     fn sort_in(&mut self) -> usize {
         let recent = std::mem::take(&mut self.recent);
         for key in recent.iter() {
-            let up_to = (Bound::Unbounded, Bound::Included(key));
-            let before = self.spans.range::<[u8], _>(up_to).next_back();
-            if !before.is_some_and(|(start, end)| end.has(start, key)) {
-                self.spans.insert(key.to_vec(), SpanEnd::Key);
-            }
+            self.insert_key(key);
         }
         let of_span = |(start, end): (&Vec<u8>, &SpanEnd)| start.len() + end.bytes() + SPAN_BYTES;
         self.spans.iter().map(of_span).sum()
+    }
+
+    /// Inserts a single key. Returns the bytes that it takes.
+    fn insert_key(&mut self, key: &[u8]) -> usize {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        let before = self.spans.range::<[u8], _>(up_to).next_back();
+        if before.is_some_and(|(start, end)| end.has(start, key)) {
+            return 0;
+        }
+        self.spans.insert(key.to_vec(), SpanEnd::Key);
+        key.len() + SPAN_BYTES
     }
 
     /// Inserts a range, and joins it with those that it meets. `bytes` is what the whole set takes;
@@ -445,7 +508,10 @@ mod tests {
     }
 
     fn has(set: &ReadSet, key: &[u8]) -> bool {
-        let spans = set.tables().iter().flat_map(TableReads::spans);
+        let spans = set.tables().iter().flat_map(|table| {
+            let recent = table.recent().map(|(key, _)| Span::Key(key));
+            table.spans().chain(recent)
+        });
         let mut having = spans.filter(|span| match span {
             Span::Key(own) => *own == key,
             Span::Range(from, to) => *from <= key && to.is_none_or(|to| key < to),
@@ -473,14 +539,18 @@ mod tests {
         let state = tables.absent("t");
         let tree = crate::tables::state::GARBAGE;
         let mut random = fastrand::Rng::with_seed(3);
+        let stripes = Stripes::new(5);
+        let mut set = ReadSet::default();
         for round in 0..400 {
             let limit = if round % 2 == 0 { usize::MAX } else { 1000 };
-            let mut set = ReadSet::new(limit);
+            assert!(set.empty(usize::MAX));
+            set.begin(limit);
             let mut read: Vec<Vec<u8>> = Vec::new();
             for _ in 0..round % 50 {
                 if random.bool() {
                     let key = random_key(&mut random);
-                    set.add_key((&state, tree), &key);
+                    let table = set.table(&state, tree);
+                    set.add_key(table, &key, &stripes);
                     read.push(key);
                     continue;
                 }
@@ -515,7 +585,8 @@ mod tests {
                 }
             }
             assert!(set.bytes <= limit || set.tables[0].spans.len() == 1);
-            let recent = |table: &TableReads| table.recent.memory();
+            let of_recent = |(key, _): (&[u8], StripeIndex)| key.len() + KEY_BYTES;
+            let recent = |table: &TableReads| table.recent().map(of_recent).sum::<usize>();
             let recent: usize = set.tables.iter().map(recent).sum();
             let bytes = set.bytes;
             set.tables.iter_mut().for_each(|table| {
