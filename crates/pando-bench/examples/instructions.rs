@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release -p pando-bench --example instructions -- CASE COUNT`, CASE = `get`, `put`,
 //! `save` (a put that saves what it replaces for a snapshot), `snapshot` (a get in a snapshot of
-//! its own), `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of
+//! its own), `committed` and `serializable` (one of ten gets and a put of a transaction at that
+//! level), `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of
 //! 100).
 
 use std::io::Write;
@@ -13,12 +14,13 @@ use pando_bench::keys::Keys;
 use pando_bench::options::KeyKind;
 use pando_bench::random::Random;
 use pando_sync::time::Duration;
-use pandodb::{Batch, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Db, Durability, Isolation, Table, TransactionOptions, WriteOptions};
 
 const KEYS: u64 = 20_000;
 const VALUE_BYTES: usize = 100;
 const ROWS: u64 = 100;
 const GROUP: usize = 128;
+const GETS: u64 = 10;
 
 type Key = [u8; 16];
 
@@ -111,6 +113,26 @@ impl Rig {
         Ok(())
     }
 
+    /// Operations of transactions of ten gets and a put.
+    fn transactions(&mut self, isolation: Isolation, count: u64) -> Result<()> {
+        let mut out = Vec::with_capacity(2 * VALUE_BYTES);
+        let options = TransactionOptions::default()
+            .isolation(isolation)
+            .durability(Durability::None);
+        for number in 0..count / (GETS + 1) {
+            let mut transaction = self.db.begin(options)?;
+            for _ in 0..GETS {
+                let key = self.key();
+                let found = transaction.get_into(&self.table, &key, &mut out)?;
+                assert!(found, "each key is there");
+            }
+            let key = self.key();
+            transaction.put(&self.table, &key, &[number.to_le_bytes()[0]; VALUE_BYTES])?;
+            transaction.commit()?;
+        }
+        Ok(())
+    }
+
     fn batches(&mut self, count: u64) -> Result<()> {
         let mut batch = Batch::new();
         for number in 0..count / ROWS {
@@ -165,7 +187,7 @@ fn main() -> Result<()> {
     let (Some(case), Some(count)) = (words.first(), count) else {
         let _ = writeln!(
             std::io::stderr(),
-            "instructions get|put|save|snapshot|batch|get_many|scan COUNT"
+            "instructions get|put|save|snapshot|committed|serializable|batch|get_many|scan COUNT"
         );
         std::process::exit(1);
     };
@@ -175,6 +197,8 @@ fn main() -> Result<()> {
         "put" => rig.puts(count),
         "save" => rig.saving_puts(count),
         "snapshot" => rig.snapshots(count),
+        "committed" => rig.transactions(Isolation::ReadCommitted, count),
+        "serializable" => rig.transactions(Isolation::Serializable, count),
         "batch" => rig.batches(count),
         "get_many" => rig.groups(count),
         "scan" => rig.scans(count),
