@@ -47,21 +47,15 @@ thread_local! {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
-pub struct Snapshot {
-    open: Arc<Open>,
-}
-
-/// What the clones of a snapshot share.
 #[derive(Debug)]
-struct Open {
+pub struct Snapshot {
     // Ends before the rows of the garbage table are told.
     moment: Moment,
     db: RowsAwait,
 }
 
-/// What keeps the state that a snapshot reads.
-#[derive(Debug)]
+/// What keeps the state that a snapshot reads. Its clones share it.
+#[derive(Debug, Clone)]
 enum Moment {
     /// The pages of the store, and old versions in memory, until it is settled; and the list that
     /// it is in.
@@ -96,10 +90,23 @@ impl Moment {
     }
 }
 
-impl Drop for Open {
+impl Clone for Snapshot {
+    fn clone(&self) -> Self {
+        if let Moment::Young(young, _) = &self.moment {
+            young.add_handle();
+        }
+        Self {
+            moment: self.moment.clone(),
+            db: RowsAwait(self.db().clone()),
+        }
+    }
+}
+
+impl Drop for Snapshot {
     fn drop(&mut self) {
         if let Moment::Young(young, list) = &self.moment
-            && self.db.0.engine().store.check_process().is_ok()
+            && young.remove_handle()
+            && self.db().engine().store.check_process().is_ok()
         {
             list.remove(young);
         }
@@ -140,7 +147,9 @@ impl Db {
     fn begin_and_wait(&self, is_of_transaction: bool) -> Result<Snapshot> {
         let snapshot = self.begin_young(is_of_transaction)?;
         let engine = self.engine();
-        engine.block(|_| engine.check_applied(snapshot.lsn()))?;
+        if engine.log.applied() < snapshot.lsn() {
+            engine.block(|_| engine.check_applied(snapshot.lsn()))?;
+        }
         Ok(snapshot)
     }
 
@@ -226,14 +235,12 @@ impl Engine {
 impl Snapshot {
     fn new(db: &Db, moment: Moment) -> Self {
         let db = RowsAwait(db.clone());
-        Self {
-            open: Arc::new(Open { moment, db }),
-        }
+        Self { moment, db }
     }
 
     /// The LSN that it reads at: it shows the commits up to this one.
     pub fn lsn(&self) -> Lsn {
-        self.open.moment.lsn()
+        self.moment.lsn()
     }
 
     /// Whether it is on disk: one of [`Db::snapshot_settled`], or one of [`Db::snapshot`] that has
@@ -244,7 +251,7 @@ impl Snapshot {
 
     /// The store that it is of.
     pub fn db(&self) -> &Db {
-        &self.open.db.0
+        &self.db.0
     }
 
     /// Returns the table that was called `name` at this moment, even if it has been dropped since.
@@ -254,7 +261,7 @@ impl Snapshot {
     pub fn table(&self, name: &str) -> Result<Table> {
         let tables = &self.db().engine().store.tables;
         let found = tables.get_at(name, self.lsn());
-        if self.open.moment.is_ended() {
+        if self.moment.is_ended() {
             return Err(Error::SnapshotEnded);
         }
         match found {
@@ -276,7 +283,7 @@ impl Snapshot {
             .tables
             .tree_at(&table.state, self.lsn());
         match tree {
-            _ if self.open.moment.is_ended() => Err(Error::SnapshotEnded),
+            _ if self.moment.is_ended() => Err(Error::SnapshotEnded),
             Some(tree) => Ok(tree),
             None => Err(Error::NoSuchTable {
                 name: table.state.name.to_string(),
@@ -286,7 +293,7 @@ impl Snapshot {
 
     /// What it reads in memory, unless it was settled from its beginning.
     pub(crate) fn young(&self) -> Option<&Young> {
-        match &self.open.moment {
+        match &self.moment {
             Moment::Young(young, _) => Some(young),
             Moment::Settled(_) => None,
         }
@@ -295,7 +302,7 @@ impl Snapshot {
     /// What it reads on disk, if it is settled. A read in memory that finds the snapshot ended asks
     /// this, and begins again if there is something.
     pub(crate) fn settled(&self) -> Option<Arc<Settled>> {
-        self.open.moment.settled()
+        self.moment.settled()
     }
 
     /// Its registration.
@@ -303,7 +310,7 @@ impl Snapshot {
     /// # Panics
     /// If it was settled from its beginning.
     pub(crate) fn registration(&self) -> &Registration {
-        match &self.open.moment {
+        match &self.moment {
             Moment::Young(young, _) => young.registration(),
             Moment::Settled(_) => unreachable!("a settled snapshot is not registered"),
         }
@@ -314,7 +321,7 @@ impl Snapshot {
     /// # Panics
     /// If it was settled from the beginning.
     pub(crate) fn of_transaction(&self) -> &Arc<Young> {
-        match &self.open.moment {
+        match &self.moment {
             Moment::Young(young, _) => young,
             Moment::Settled(_) => unreachable!("transactions begin with a snapshot in memory"),
         }
@@ -322,7 +329,7 @@ impl Snapshot {
 
     /// Returns whether it can be read no longer.
     pub(crate) fn is_ended(&self) -> bool {
-        self.open.moment.is_ended()
+        self.moment.is_ended()
     }
 
     /// Returns another registration of the same moment, which has no handle of the store; None if

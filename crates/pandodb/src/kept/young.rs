@@ -1,7 +1,7 @@
 //! A snapshot that reads old versions in memory, and may go on on disk (decision 071).
 
 use pando_format::Lsn;
-use pando_sync::atomic::{Ordering, fence};
+use pando_sync::atomic::{AtomicUsize, Ordering, fence};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Rank, RwLock};
 use pando_versions::Registration;
@@ -12,6 +12,8 @@ use crate::kept::settled::Settled;
 #[derive(Debug)]
 pub(crate) struct Young {
     registration: Registration,
+    /// Number of handles that read it.
+    handles: AtomicUsize,
     /// It belongs to a transaction: it is settled only when old versions have no room.
     is_of_transaction: bool,
     began: time::Instant,
@@ -20,14 +22,30 @@ pub(crate) struct Young {
 }
 
 impl Young {
-    /// Returns a snapshot that is not settled.
+    /// Returns a snapshot that is not settled, for one handle.
     pub(crate) fn new(registration: Registration, is_of_transaction: bool) -> Self {
         Self {
             registration,
+            handles: AtomicUsize::new(1),
             is_of_transaction,
             began: time::now(),
             settled: RwLock::new(Rank::Leaf, None),
         }
+    }
+
+    /// Notes another handle.
+    pub(crate) fn add_handle(&self) {
+        // Relaxed: whoever adds one has one.
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a handle has gone. Returns true if it was the last.
+    pub(crate) fn remove_handle(&self) -> bool {
+        // Relaxed: the one whose handle is the last takes it out of its list, under the lock of
+        // that, and what the others have read is kept by their references.
+        let before = self.handles.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a handle that there is not");
+        before == 1
     }
 
     /// The LSN that it reads at.
