@@ -12,10 +12,11 @@ use pando_format::{Epoch, FrameIndex, Lsn, PageId, TreeId};
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::held::{Held, Kind};
 use pando_sync::thread;
-use pando_sync::words::{prefetch, prefetch_lines};
+use pando_sync::words::prefetch_lines;
 
 use crate::apply_token::ApplyToken;
 use crate::frame::{FrameHeader, HEAT_COLD};
+use crate::hinted_frame::HintedFrame;
 use crate::latch::Latch;
 use crate::page_table::Place;
 use crate::pool::Pool;
@@ -24,8 +25,6 @@ use crate::words::{PageMut, PageWords};
 
 /// How often a taken latch is read before the step gives up.
 pub(crate) const SPINS_MAX: u32 = 64;
-/// Words of a cache line of 64 bytes.
-pub(crate) const WORDS_PER_LINE: usize = 8;
 
 /// Marks that a change puts on each leaf that it touches. Both only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -401,63 +400,66 @@ impl Drop for PagePin<'_> {
     }
 }
 
-impl Pool {
-    /// Prefetches what a step to the frame of `hint` reads: the frame's header, and of its page the
-    /// first `LINES` lines, which begin with the page header, and the last line, where prefixes
-    /// lie. All of it arrives at the same time. Does nothing without a hint.
+impl<'a> HintedFrame<'a> {
+    /// Makes the access to `page`, which the frame of `pool` held at `version`.
     #[inline]
-    pub fn prefetch<const LINES: usize>(&self, hint: u32) {
-        let Some(index) = hint.checked_sub(1) else {
-            return;
-        };
-        if (index as usize) < self.frames() {
-            let frame = FrameIndex(index);
-            self.header(frame).prefetch();
-            let words = self.frame_words(frame);
-            prefetch_lines::<LINES>(&words[0]);
-            prefetch(&words[words.len() - 1]);
+    fn seen(self, pool: &'a Pool, page: PageId, version: u64) -> Optimistic<'a> {
+        Optimistic {
+            pool,
+            header: self.header,
+            words: self.words,
+            version,
+            frame: self.frame,
+            page,
         }
     }
+}
 
+impl Pool {
     /// Looks up `page` by `hint` (frame index + 1, or 0 for none), and falls back to the page
     /// table.
+    ///
+    /// # Errors
+    /// As [`Pool::optimistic_in`].
+    #[inline]
+    pub fn optimistic(&self, page: PageId, hint: u32) -> Attempt<Optimistic<'_>> {
+        self.optimistic_in(page, self.hinted(hint))
+    }
+
+    /// Looks up `page` in the frame that a hint names, and falls back to the page table.
     ///
     /// # Errors
     /// [`Restart::Fault`] when the page is not in memory, [`Restart::Conflict`] when it stays
     /// latched, [`Restart::Damaged`] when no page has this id. The last is a mere conflict as long
     /// as the word that named the page has not been validated.
     #[inline]
-    pub fn optimistic(&self, page: PageId, hint: u32) -> Attempt<Optimistic<'_>> {
-        if let Some(index) = hint.checked_sub(1)
-            && (index as usize) < self.frames()
-            && let Some(seen) = self.see(page, FrameIndex(index))
+    pub fn optimistic_in<'a>(
+        &'a self,
+        page: PageId,
+        hinted: Option<HintedFrame<'a>>,
+    ) -> Attempt<Optimistic<'a>> {
+        if let Some(hinted) = hinted
+            && let Some(version) = hinted.version_of(page)
         {
-            return Ok(seen);
+            return Ok(hinted.seen(self, page, version));
         }
         self.look_up(page)
     }
 
-    /// Returns `page` in `frame`, if it is there and nobody changes it.
     #[inline]
-    fn see(&self, page: PageId, frame: FrameIndex) -> Option<Optimistic<'_>> {
-        let header = self.header(frame);
-        let version = header.latch.read()?;
-        (header.page() == page).then(|| Optimistic {
-            pool: self,
-            header,
-            words: self.frame_words(frame),
-            version,
-            frame,
-            page,
-        })
+    fn look_up(&self, page: PageId) -> Attempt<Optimistic<'_>> {
+        let (frame, version) = self.find_frame(page)?;
+        Ok(self.in_frame(frame).seen(self, page, version))
     }
 
-    fn look_up(&self, page: PageId) -> Attempt<Optimistic<'_>> {
+    /// Looks up the frame and the version of `page` in the page table. Does not return the access
+    /// itself, so that one that was found by a hint stays in registers.
+    fn find_frame(&self, page: PageId) -> Attempt<(FrameIndex, u64)> {
         for _ in 0..SPINS_MAX {
             match self.table().get(page) {
                 Place::Resident(frame) => {
-                    if let Some(seen) = self.see(page, frame) {
-                        return Ok(seen);
+                    if let Some(version) = self.in_frame(frame).version_of(page) {
+                        return Ok((frame, version));
                     }
                     thread::spin_loop();
                 }

@@ -9,8 +9,8 @@
 //!
 //! Reading order: [`restart`], [`latch`], [`page_table`], [`frame`], `contention`, [`words`],
 //! [`options`]; the parts of the pool: [`page_ids`], `free_frames`, [`epoch`], `image_buffers`,
-//! `load_waiters`, [`pool`]; its operations: `apply_token`, [`access`], [`shared`], [`load`],
-//! [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`pin_budget`].
+//! `load_waiters`, [`pool`]; its operations: `apply_token`, `hinted_frame`, [`access`], [`shared`],
+//! [`load`], [`image`], [`chunk`], [`adopt`], [`eviction`], `unread`, [`pin_budget`].
 //!
 //! # Transitions of a page word
 //!
@@ -40,6 +40,7 @@ pub mod epoch;
 pub mod eviction;
 pub mod frame;
 mod free_frames;
+mod hinted_frame;
 pub mod image;
 mod image_buffers;
 pub mod latch;
@@ -57,6 +58,7 @@ pub mod words;
 
 pub use access::{Exclusive, Marks, Optimistic, PagePin};
 pub use apply_token::ApplyToken;
+pub use hinted_frame::HintedFrame;
 pub use image::BadImage;
 pub use image_buffers::Image;
 pub use load::{LoadError, LoadStart, LoadTicket, LoadWait};

@@ -14,12 +14,13 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::words::{prefetch, store_bytes};
 
-use crate::access::{Exclusive, WORDS_PER_LINE};
+use crate::access::Exclusive;
 use crate::frame::HEAT_NEW;
 use crate::options::Content;
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::Attempt;
+use crate::words::WORDS_PER_LINE;
 
 /// Number of lines of a frame that are prefetched before a page is copied there. More of them only
 /// evict each other from the cache.

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use pando_sync::atomic::{AtomicU64, Ordering};
 
+/// Words of a cache line of 64 bytes.
+pub(crate) const WORDS_PER_LINE: usize = 8;
+
 /// Read access. What is read without a latch counts only after validation.
 #[derive(Debug, Clone, Copy)]
 pub struct PageWords<'a> {

@@ -8,11 +8,12 @@
 //! a latch that is taken at every try, still ends such an attempt (decision 021).
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Optimistic, Pool, Restart, Shared};
+use pando_pool::{Attempt, HintedFrame, Optimistic, Pool, Restart, Shared};
 use pando_stats::Ticker;
 use pando_sync::atomic::AtomicU64;
 use pando_sync::thread;
 
+use crate::node::search::Candidate;
 use crate::node::view::{LEVEL_MAX, Node};
 
 /// Number of optimistic tries of a read before it takes latches.
@@ -22,8 +23,13 @@ const TRIES_WITHOUT_YIELD: u32 = 3;
 
 /// How a descent looks up nodes.
 pub(crate) trait Access<'p> {
-    /// Looks up `page` as [`Pool::optimistic`] does.
-    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>>;
+    /// Looks up `page` as [`Pool::optimistic_in`] does.
+    fn look(
+        &mut self,
+        pool: &'p Pool,
+        page: PageId,
+        hinted: Option<HintedFrame<'p>>,
+    ) -> Attempt<Optimistic<'p>>;
 }
 
 /// Optimistic access: takes no latch and writes nothing.
@@ -32,24 +38,30 @@ pub(crate) struct OptimisticAccess;
 
 impl<'p> Access<'p> for OptimisticAccess {
     #[inline]
-    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
-        pool.optimistic(page, hint)
+    fn look(
+        &mut self,
+        pool: &'p Pool,
+        page: PageId,
+        hinted: Option<HintedFrame<'p>>,
+    ) -> Attempt<Optimistic<'p>> {
+        pool.optimistic_in(page, hinted)
     }
 }
 
 /// Number of lines of a record that are prefetched at once.
 const RECORD_LINES: usize = 3;
 
-/// Prefetches the record of the entry of the leaf `here` that may be the key's. Returns the index
-/// of the entry.
+/// Looks for the entry of the leaf `here` that may be the key's, and prefetches its record.
 #[inline]
 pub(crate) fn ask_for_record(
     here: Optimistic<'_>,
     node: &Node<'_, AtomicU64>,
     key: &[u8],
-) -> usize {
+) -> Candidate {
     let candidate = node.candidate(key);
-    here.prefetch_words::<RECORD_LINES>(node.slot(candidate).offset());
+    if let Some(record) = candidate.record() {
+        here.prefetch_words::<RECORD_LINES>(record);
+    }
     candidate
 }
 
@@ -61,8 +73,13 @@ pub(crate) struct SharedAccess<'p> {
 }
 
 impl<'p> Access<'p> for SharedAccess<'p> {
-    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
-        let shared = pool.shared(page, hint)?;
+    fn look(
+        &mut self,
+        pool: &'p Pool,
+        page: PageId,
+        hinted: Option<HintedFrame<'p>>,
+    ) -> Attempt<Optimistic<'p>> {
+        let shared = pool.shared(page, hinted.map_or(0, |hinted| hinted.hint()))?;
         let Some(place) = self.shares.get_mut(self.len) else {
             return Err(Restart::Damaged(page, "lies too deep"));
         };

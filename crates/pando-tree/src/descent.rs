@@ -10,7 +10,7 @@
 //! reader that finds the versions unchanged has read one state of the tree. An attempt that fails
 //! holds nothing.
 
-use pando_pool::{Attempt, Optimistic, Pool};
+use pando_pool::{Attempt, HintedFrame, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess};
 use crate::node::view::{ChildWord, LEVEL_MAX};
@@ -19,8 +19,8 @@ use crate::tree::{FrameNode, Tree};
 /// Number of lines that are prefetched as soon as a leaf's frame is known: its header and most of
 /// its slots.
 const LEAF_LINES: usize = 6;
-/// The same for an inner node.
-const INNER_LINES: usize = 16;
+/// Number of further ones for an inner node.
+const MORE_LINES: usize = 10;
 
 /// The node at which a descent begins.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,8 @@ impl Tree {
             node: root,
             level: None,
         };
-        self.descend_from(pool, access, start, stop, choose)
+        let (here, _) = self.descend_from(pool, access, start, stop, choose)?;
+        Ok(here)
     }
 
     /// Looks up the root.
@@ -104,7 +105,7 @@ impl Tree {
         pool: &'p Pool,
         access: &mut impl Access<'p>,
     ) -> Attempt<Optimistic<'p>> {
-        access.look(pool, self.root, 0)
+        access.look(pool, self.root, None)
     }
 
     /// Returns the number of levels of the tree, including the leaves.
@@ -118,7 +119,7 @@ impl Tree {
         Ok(level + 1)
     }
 
-    /// Descends from `start` to level `stop`.
+    /// Descends from `start` to level `stop`. Also returns the node there, opened.
     #[inline]
     pub(crate) fn descend_from<'p>(
         &self,
@@ -127,23 +128,20 @@ impl Tree {
         start: Start<'p>,
         stop: u8,
         mut choose: impl FnMut(Optimistic<'p>, &FrameNode<'p>) -> usize,
-    ) -> Attempt<Optimistic<'p>> {
-        let Start {
-            node: mut here,
-            level: mut expected,
-        } = start;
+    ) -> Attempt<(Optimistic<'p>, FrameNode<'p>)> {
+        let mut here = start.node;
+        let mut node = self.node_at(here, start.level)?;
         // Ends: each node is one level below the one before.
         loop {
-            let node = self.node_at(here, expected)?;
             let level = node.level();
             if level <= stop {
                 here.touch();
-                return Ok(here);
+                return Ok((here, node));
             }
             here.touch_inner();
             let index = choose(here, &node);
             here = step_down(pool, access, here, &node, index)?;
-            expected = Some(level - 1);
+            node = self.node_at(here, Some(level - 1))?;
         }
     }
 
@@ -180,46 +178,30 @@ impl Tree {
 }
 
 /// The link from a node to one of its children, as it was read: arbitrary bits until validated.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Down {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Down<'p> {
     word: ChildWord,
     /// Index of `word` in the node.
     at: usize,
-    /// Level of the child.
-    level: u8,
+    /// The frame of its hint.
+    frame: Option<HintedFrame<'p>>,
 }
 
-impl Down {
-    /// Reads the link to child `index` of `node`.
+impl<'p> Down<'p> {
+    /// Reads the link to child `index` of `node`, and prefetches what [`acquire_child`] and a
+    /// search of the child will read.
     #[inline]
-    pub(crate) fn to(node: &FrameNode<'_>, index: usize) -> Self {
-        Self {
-            word: node.child(index),
-            at: node.slot_word(index) + 1,
-            level: node.level().wrapping_sub(1),
+    pub(crate) fn to(pool: &'p Pool, node: &FrameNode<'_>, index: usize) -> Self {
+        let word = node.child(index);
+        let frame = pool.hinted(word.hint());
+        if let Some(frame) = frame {
+            frame.prefetch::<LEAF_LINES>();
+            if node.level() > 1 {
+                frame.prefetch_more::<LEAF_LINES, MORE_LINES>();
+            }
         }
-    }
-
-    /// Level of the child.
-    #[inline]
-    pub(crate) fn level(&self) -> u8 {
-        self.level
-    }
-
-    /// Prefetches what [`acquire_child`] and a search of the child will read.
-    #[inline]
-    pub(crate) fn prefetch(&self, pool: &Pool) {
-        self.prefetch_at(pool, self.word.hint());
-    }
-
-    /// Like [`Down::prefetch`], for the frame of `hint`.
-    #[inline]
-    fn prefetch_at(&self, pool: &Pool, hint: u32) {
-        if self.level == 0 {
-            pool.prefetch::<LEAF_LINES>(hint);
-        } else {
-            pool.prefetch::<INNER_LINES>(hint);
-        }
+        let at = FrameNode::child_word(index);
+        Self { word, at, frame }
     }
 }
 
@@ -232,22 +214,21 @@ pub(crate) fn step_down<'p>(
     node: &FrameNode<'p>,
     index: usize,
 ) -> Attempt<Optimistic<'p>> {
-    let down = Down::to(node, index);
-    // Before the frame's header is read, whose line has to be fetched, too.
-    down.prefetch(pool);
-    acquire_child(pool, access, here, down)
+    // Prefetches before the frame's header is read, whose line has to be fetched, too.
+    let down = Down::to(pool, node, index);
+    acquire_child(pool, access, &here, &down)
 }
 
-/// Like [`step_down`], for a caller that has prefetched the child before.
+/// Acquires the child of the link `down` of `here`, as [`step_down`] does.
 #[inline]
 pub(crate) fn acquire_child<'p>(
     pool: &'p Pool,
     access: &mut impl Access<'p>,
-    here: Optimistic<'p>,
-    down: Down,
+    here: &Optimistic<'p>,
+    down: &Down<'p>,
 ) -> Attempt<Optimistic<'p>> {
     let word = down.word;
-    let child = match access.look(pool, word.page(), word.hint()) {
+    let child = match access.look(pool, word.page(), down.frame) {
         Ok(child) => child,
         Err(restart) => {
             // A torn word may name any page.
@@ -257,9 +238,17 @@ pub(crate) fn acquire_child<'p>(
     };
     here.validate()?;
     if child.hint() != word.hint() {
-        down.prefetch_at(pool, child.hint());
-        let new = ChildWord::new(word.page(), child.hint());
-        here.replace_hint(down.at, word.0, new.0);
+        replace_hint(pool, here, down, child.hint());
     }
     Ok(child)
+}
+
+/// Goes on to the frame of `hint`, in which the child was found, and names it in the link.
+#[cold]
+fn replace_hint(pool: &Pool, here: &Optimistic<'_>, down: &Down<'_>, hint: u32) {
+    if let Some(frame) = pool.hinted(hint) {
+        frame.prefetch::<LEAF_LINES>();
+    }
+    let new = ChildWord::new(down.word.page(), hint);
+    here.replace_hint(down.at, down.word.0, new.0);
 }

@@ -4,6 +4,7 @@ use pando_format::PageId;
 use pando_pool::{Attempt, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
+use crate::descent::Start;
 use crate::finger::Finger;
 use crate::leaf::{Leaf, LongValue, Lookup, Stored};
 use crate::node::search::Spot;
@@ -249,8 +250,12 @@ impl Tree {
         access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<(Optimistic<'p>, FrameNode<'p>, Spot)> {
-        let here = self.descend(pool, access, 0, |_, node| node.child_for(key))?;
-        let node = Node::open(here.words().slice());
+        let start = Start {
+            node: self.root(pool, access)?,
+            level: None,
+        };
+        let choose = |_, node: &FrameNode<'p>| node.child_for(key);
+        let (here, node) = self.descend_from(pool, access, start, 0, choose)?;
         let candidate = ask_for_record(here, &node, key);
         Ok((here, node, node.find_at(candidate, key)))
     }

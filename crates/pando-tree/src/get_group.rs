@@ -9,12 +9,13 @@
 
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
-use crate::access::{OptimisticAccess, ask_for_record};
+use crate::access::{Access, OptimisticAccess, ask_for_record};
 use crate::descent::{Down, acquire_child};
 use crate::finger::Finger;
 use crate::leaf::{Leaf, Lookup};
-use crate::node::view::LEVEL_MAX;
-use crate::tree::{Tree, counted};
+use crate::node::search::Candidate;
+use crate::node::view::Node;
+use crate::tree::{FrameNode, Tree, counted, not_of_tree};
 
 /// Maximum number of keys in a group: enough to cover the time of a miss, and few enough for the
 /// number of lines that a core can fetch at a time.
@@ -38,22 +39,22 @@ pub enum Fate {
     Restart(Restart),
 }
 
-/// Progress of one key.
+/// The way of one key, which ends in a leaf.
 #[derive(Debug, Clone, Copy)]
-enum KeyProgress<'p> {
-    /// The next step goes to a child of this node. True when no node of the child's level lies to
-    /// the right of it.
-    Child(Optimistic<'p>, Down, bool),
-    /// The leaf, and the entry that may be the key's, whose record is being prefetched. True for
-    /// the last leaf.
-    Leaf(Optimistic<'p>, usize, bool),
-    /// The read of this key has ended.
-    Over(Restart),
+struct Way<'p> {
+    /// The node that the key has come to, or what has ended its way.
+    node: Attempt<Optimistic<'p>>,
+    /// The link from an inner node to the next one.
+    down: Down<'p>,
+    /// What a leaf says of the key without its records.
+    candidate: Candidate,
+    /// True when no node of its level lies to the right of the node.
+    is_rightmost: bool,
 }
 
 impl Tree {
-    /// Looks up at most [`GROUP_MAX`] keys and appends their values to `values`. Returns the fate
-    /// of each key, in their order. The caller tries keys with a fault or conflict again.
+    /// Looks up at most [`GROUP_MAX`] keys and appends their values to `values`. Sets the fate of
+    /// each key, in their order. The caller tries keys with a fault or conflict again.
     ///
     /// # Panics
     /// When there are more keys.
@@ -62,16 +63,24 @@ impl Tree {
         pool: &Pool,
         keys: &[&[u8]],
         values: &mut Vec<u8>,
-    ) -> [Fate; GROUP_MAX] {
-        let ways = self.descend_group(pool, keys);
-        let mut fates = [Fate::Restart(Restart::Conflict); GROUP_MAX];
-        for ((fate, way), key) in fates.iter_mut().zip(ways.iter()).zip(keys) {
-            *fate = match counted(pool, read(*way, key, values)) {
-                Ok(fate) => fate,
-                Err(restart) => Fate::Restart(restart),
-            };
+        fates: &mut [Fate; GROUP_MAX],
+    ) {
+        self.read_group(pool, &mut OptimisticAccess, keys, (values, fates));
+    }
+
+    #[inline]
+    pub(crate) fn read_group<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        keys: &[&[u8]],
+        (values, fates): (&mut Vec<u8>, &mut [Fate; GROUP_MAX]),
+    ) {
+        let mut ways = [Way::default(); GROUP_MAX];
+        self.descend_group(pool, access, keys, &mut ways);
+        for ((fate, way), key) in fates.iter_mut().zip(&ways).zip(keys) {
+            way.read(pool, key, values, fate);
         }
-        fates
     }
 
     /// Finds the leaves of at most [`GROUP_MAX`] keys, in the order of the keys.
@@ -80,103 +89,148 @@ impl Tree {
     /// When there are more keys.
     pub fn locate_group(&self, pool: &Pool, keys: &[&[u8]]) -> [Attempt<Finger>; GROUP_MAX] {
         let mut fingers = [Err(Restart::Conflict); GROUP_MAX];
-        let ways = self.descend_group(pool, keys);
-        for ((finger, way), _) in fingers.iter_mut().zip(ways).zip(keys) {
-            let found = match way {
-                KeyProgress::Leaf(leaf, _, is_rightmost) => {
-                    Ok(Finger::at(*self, leaf, is_rightmost))
-                }
-                // Cannot be: each node is one level below the one before.
-                KeyProgress::Child(..) => Err(Restart::Conflict),
-                KeyProgress::Over(restart) => Err(restart),
-            };
+        let mut ways = [Way::default(); GROUP_MAX];
+        self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways);
+        for ((finger, way), _) in fingers.iter_mut().zip(&ways).zip(keys) {
+            let found = way
+                .node
+                .map(|leaf| Finger::at(*self, leaf, way.is_rightmost));
             *finger = counted(pool, found);
         }
         fingers
     }
 
-    /// Descends to the leaf of each key. Elements after the last key have no meaning.
-    fn descend_group<'p>(&self, pool: &'p Pool, keys: &[&[u8]]) -> [KeyProgress<'p>; GROUP_MAX] {
-        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
-        let mut all = [KeyProgress::Over(Restart::Conflict); GROUP_MAX];
-        let ways = &mut all[..keys.len()];
-        let root = self.root(pool, &mut OptimisticAccess);
-        for (way, key) in ways.iter_mut().zip(keys) {
-            *way = over(root.and_then(|root| self.arrive(pool, root, None, key, true)));
-        }
-        for _ in 0..LEVEL_MAX {
-            let mut any = false;
-            for (way, key) in ways.iter_mut().zip(keys) {
-                if let KeyProgress::Child(parent, down, is_last) = *way {
-                    any = true;
-                    let child = acquire_child(pool, &mut OptimisticAccess, parent, down);
-                    let level = Some(down.level());
-                    let arrived =
-                        child.and_then(|child| self.arrive(pool, child, level, key, is_last));
-                    *way = over(arrived);
-                }
-            }
-            if !any {
-                break;
-            }
-        }
-        all
-    }
-
-    /// Searches `key` in a node, whose level is `level` if that is known, and prefetches what the
-    /// next step reads. `is_last`: no node of its level lies to the right of it.
-    #[inline]
-    fn arrive<'p>(
+    /// Descends to the leaf of each key.
+    fn descend_group<'p>(
         &self,
         pool: &'p Pool,
-        here: Optimistic<'p>,
-        level: Option<u8>,
-        key: &[u8],
-        is_last: bool,
-    ) -> Attempt<KeyProgress<'p>> {
-        let node = self.node_at(here, level)?;
-        if node.level() == 0 {
-            here.touch();
-            let candidate = ask_for_record(here, &node, key);
-            return Ok(KeyProgress::Leaf(here, candidate, is_last));
+        access: &mut impl Access<'p>,
+        keys: &[&[u8]],
+        ways: &mut [Way<'p>; GROUP_MAX],
+    ) {
+        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
+        let ways = &mut ways[..keys.len()];
+        let root = self.root(pool, access);
+        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
+        let (root, node) = match opened {
+            Ok(opened) => opened,
+            Err(restart) => {
+                ways.iter_mut().for_each(|way| way.node = Err(restart));
+                return;
+            }
+        };
+        let height = node.level();
+        for (way, key) in ways.iter_mut().zip(keys) {
+            way.node = Ok(root);
+            match height {
+                0 => way.search_leaf(&root, &node, key),
+                _ => way.search_inner(pool, &root, &node, key),
+            }
         }
-        here.touch_inner();
-        let index = node.child_for(key);
-        let down = Down::to(&node, index);
-        down.prefetch(pool);
-        Ok(KeyProgress::Child(
-            here,
-            down,
-            is_last && index + 1 == node.count(),
-        ))
+        // All keys are on one level.
+        for level in (1..height).rev() {
+            for (way, key) in ways.iter_mut().zip(keys) {
+                if let Some((here, node)) = self.step(pool, access, way, level) {
+                    way.search_inner(pool, &here, &node, key);
+                }
+            }
+        }
+        if height > 0 {
+            for (way, key) in ways.iter_mut().zip(keys) {
+                if let Some((here, node)) = self.step(pool, access, way, 0) {
+                    way.search_leaf(&here, &node, key);
+                }
+            }
+        }
+    }
+
+    /// Goes on to the next node, whose level is `level`, and opens it.
+    #[expect(
+        clippy::inline_always,
+        reason = "else each node goes through memory, twice"
+    )]
+    #[inline(always)]
+    fn step<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        way: &mut Way<'p>,
+        level: u8,
+    ) -> Option<(Optimistic<'p>, FrameNode<'p>)> {
+        let child = match &way.node {
+            Ok(parent) => acquire_child(pool, access, parent, &way.down),
+            Err(_) => return None,
+        };
+        way.node = child;
+        let here = child.ok()?;
+        let node = Node::open_of(here.words().slice(), self.id, level);
+        if node.is_none() {
+            way.node = not_of_tree(&here);
+        }
+        node.map(|node| (here, node))
     }
 }
 
-fn over(way: Attempt<KeyProgress<'_>>) -> KeyProgress<'_> {
-    way.unwrap_or_else(KeyProgress::Over)
+impl Default for Way<'_> {
+    fn default() -> Self {
+        Self {
+            node: Err(Restart::Conflict),
+            down: Down::default(),
+            candidate: Candidate::default(),
+            is_rightmost: true,
+        }
+    }
 }
 
-/// Takes the last step of a key: reads its record.
-fn read(way: KeyProgress<'_>, key: &[u8], values: &mut Vec<u8>) -> Attempt<Fate> {
-    let (leaf, candidate) = match way {
-        KeyProgress::Leaf(leaf, candidate, _) => (leaf, candidate),
-        // Cannot be: each node is one level below the one before.
-        KeyProgress::Child(..) => return Err(Restart::Conflict),
-        KeyProgress::Over(restart) => return Err(restart),
-    };
-    let leaf = Leaf::at(leaf);
-    let spot = leaf.node.find_at(candidate, key);
-    let start = values.len();
-    match leaf.read_short(spot, values) {
-        Ok(Some(lookup)) => Ok(Fate::Read {
-            lookup,
-            start,
-            bytes: values.len() - start,
-        }),
-        Ok(None) => Ok(Fate::Long),
-        Err(restart) => {
-            values.truncate(start);
-            Err(restart)
+impl<'p> Way<'p> {
+    /// Searches `key` in an inner node, which is that of `here`, and prefetches its child.
+    #[expect(clippy::inline_always, reason = "as for Tree::step")]
+    #[inline(always)]
+    fn search_inner(
+        &mut self,
+        pool: &'p Pool,
+        here: &Optimistic<'p>,
+        node: &FrameNode<'p>,
+        key: &[u8],
+    ) {
+        here.touch_inner();
+        let index = node.child_for(key);
+        self.is_rightmost &= index + 1 == node.count();
+        self.down = Down::to(pool, node, index);
+    }
+
+    /// Searches `key` in a leaf, which is that of `here`, and prefetches its record.
+    #[expect(clippy::inline_always, reason = "as for Tree::step")]
+    #[inline(always)]
+    fn search_leaf(&mut self, here: &Optimistic<'p>, node: &FrameNode<'p>, key: &[u8]) {
+        here.touch();
+        self.candidate = ask_for_record(*here, node, key);
+    }
+
+    /// Takes the last step: reads the record of `key`, and sets its fate.
+    #[inline]
+    fn read(&self, pool: &Pool, key: &[u8], values: &mut Vec<u8>, fate: &mut Fate) {
+        let start = values.len();
+        let read = self.node.and_then(|leaf| {
+            let leaf = Leaf::at(leaf);
+            let spot = leaf.node.find_at(self.candidate, key);
+            leaf.read_short(spot, values)
+        });
+        match read {
+            Ok(Some(lookup)) => {
+                let bytes = values.len() - start;
+                *fate = Fate::Read {
+                    lookup,
+                    start,
+                    bytes,
+                };
+            }
+            Ok(None) => *fate = Fate::Long,
+            Err(restart) => {
+                values.truncate(start);
+                *fate = Fate::Restart(restart);
+                let _counted: Attempt<()> = counted(pool, Err(restart));
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ impl<'p> Leaf<'p> {
     /// Opens the content of a leaf; validates nothing.
     #[inline]
     pub(crate) fn at(here: Optimistic<'p>) -> Self {
-        let node = Node::open(here.words().slice());
+        let node = Node::open_leaf(here.words().slice());
         Self { here, node }
     }
 

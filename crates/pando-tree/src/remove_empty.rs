@@ -17,7 +17,7 @@ use crate::descent::{Path, Start, Step, step_down};
 use crate::node::edit;
 use crate::node::view::{self, LEVEL_MAX, Node};
 use crate::postcondition::assert_inherits;
-use crate::tree::{Tree, counted, free, marks_of, opened, stamp};
+use crate::tree::{FrameNode, Tree, counted, free, marks_of, opened, stamp};
 use crate::word::{Store, load};
 
 /// Exclusive latches of the pages between an ancestor and its leaf, and of the leaf.
@@ -151,13 +151,12 @@ impl Tree {
             node: child,
             level: Some(level),
         };
-        self.descend_from(pool, &mut OptimisticAccess, start, 0, |_, node| {
-            if leftwards {
-                node.count().saturating_sub(1)
-            } else {
-                0
-            }
-        })
+        let choose = |_, node: &FrameNode<'p>| match leftwards {
+            true => node.count().saturating_sub(1),
+            false => 0,
+        };
+        let (leaf, _) = self.descend_from(pool, &mut OptimisticAccess, start, 0, choose)?;
+        Ok(leaf)
     }
 
     /// Moves the content of the root's only child into the root and frees the child. Returns false

@@ -16,13 +16,15 @@ use pando_format::{
     Compression, Extent, FrameIndex, Lsn, PageDecoder, PageEncoder, PageId, PageSize, TreeId,
 };
 use pando_pool::{
-    Attempt, CheckImages, Content, LoadStart, Marks, Optimistic, Pool, PoolOptions, Restart,
+    Attempt, CheckImages, Content, HintedFrame, LoadStart, Marks, Optimistic, Pool, PoolOptions,
+    Restart,
 };
 use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::gate::GateGuard;
 
 use crate::access::{Access, OptimisticAccess};
+use crate::get_group::{Fate, GROUP_MAX};
 use crate::node::check::{check_page, prepare_image};
 use crate::node::view::Node;
 use crate::remove::LeafFill;
@@ -39,6 +41,8 @@ const MARKS: Marks = Marks {
 const KEYS: u32 = 400;
 /// The root and the leaves.
 const LEVELS: usize = 2;
+/// Keys of a group that is read.
+const GROUP: usize = 3;
 /// A value of this length needs three overflow pages.
 const LONG: usize = 9000;
 
@@ -133,6 +137,36 @@ impl Rig {
         Ok(lookup.found.then_some(out))
     }
 
+    /// Reads `wanted` in a group, as the last of [`GROUP`] keys. None: it is to be read by itself.
+    fn get_in_group<'p>(
+        &'p self,
+        access: &mut impl Access<'p>,
+        wanted: &[u8],
+    ) -> Attempt<Option<Option<Vec<u8>>>> {
+        let (first, last) = (key(0), key(KEYS - 1));
+        let keys: [_; GROUP] = [&first[..], &last, wanted];
+        let (mut values, mut fates) = (Vec::new(), [Fate::Long; GROUP_MAX]);
+        let to = (&mut values, &mut fates);
+        self.tree.read_group(&self.pool, access, &keys, to);
+        for fate in &fates[..GROUP] {
+            if let Fate::Restart(restart) = fate {
+                assert_eq!(*restart, Restart::Conflict);
+            }
+        }
+        match fates[GROUP - 1] {
+            Fate::Read {
+                lookup,
+                start,
+                bytes,
+            } => {
+                let value = || values[start..start + bytes].to_vec();
+                Ok(Some(lookup.found.then(value)))
+            }
+            Fate::Long => Ok(None),
+            Fate::Restart(restart) => Err(restart),
+        }
+    }
+
     fn leaf_of(&self, key: &[u8]) -> PageId {
         self.tree.try_locate(&self.pool, key).unwrap().leaf
     }
@@ -190,13 +224,18 @@ impl<F> Meddling<F> {
 }
 
 impl<'p, F: FnMut(PageId)> Access<'p> for Meddling<F> {
-    fn look(&mut self, pool: &'p Pool, page: PageId, hint: u32) -> Attempt<Optimistic<'p>> {
+    fn look(
+        &mut self,
+        pool: &'p Pool,
+        page: PageId,
+        hinted: Option<HintedFrame<'p>>,
+    ) -> Attempt<Optimistic<'p>> {
         let now = self.looks.get() == self.at;
         self.looks.set(self.looks.get() + 1);
         if now && self.before {
             (self.what)(page);
         }
-        let seen = pool.optimistic(page, hint);
+        let seen = pool.optimistic_in(page, hinted);
         if now && !self.before {
             (self.what)(page);
         }
@@ -207,12 +246,31 @@ impl<'p, F: FnMut(PageId)> Access<'p> for Meddling<F> {
 /// Reads `wanted` while `what` runs at each step in turn. A result must be one of `answers`, and a
 /// later read must return the second one.
 fn check(wanted: &[u8], answers: [Option<&[u8]>; 2], what: impl Fn(&Rig)) {
+    check_reads(false, wanted, answers, &what);
+    check_reads(true, wanted, answers, &what);
+}
+
+/// As [`check`], for a key by itself or in a group.
+fn check_reads(in_group: bool, wanted: &[u8], answers: [Option<&[u8]>; 2], what: &impl Fn(&Rig)) {
+    let looks = match in_group {
+        // The root, which is looked up once, and the leaf of each key.
+        true => LEVELS - 1 + GROUP,
+        false => LEVELS,
+    };
     let mut restarts = 0;
-    for at in 0..LEVELS {
+    for at in 0..looks {
         for before in [true, false] {
             let rig = Rig::new();
             let mut access = Meddling::new(at, before, |_| what(&rig));
-            match rig.get(&mut access, wanted) {
+            let read = match in_group {
+                true => match rig.get_in_group(&mut access, wanted) {
+                    // It is started again as a single read.
+                    Ok(None) => Err(Restart::Conflict),
+                    read => read.map(Option::flatten),
+                },
+                false => rig.get(&mut access, wanted),
+            };
+            match read {
                 Ok(found) => assert!(
                     answers.contains(&found.as_deref()),
                     "look-up {at}: {} bytes",
@@ -397,12 +455,18 @@ fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
         let page = [rig.tree.root, rig.leaf_of(&wanted)][at];
         let sound = rig.words(page);
         let words = torn(&sound, &mut random);
-        let mut access = Meddling::new(at, false, |seen| {
+        let in_group = round % 5 == 4;
+        let look = if in_group { at * GROUP } else { at };
+        let mut access = Meddling::new(look, false, |seen| {
             assert_eq!(seen, page);
             rig.overwrite(page, &words);
         });
         let bound = Bound::Included(&wanted[..]);
-        let result = match round % 4 {
+        let result = match round % 5 {
+            _ if in_group => match rig.get_in_group(&mut access, &wanted) {
+                Ok(None) => Err(Restart::Conflict),
+                read => read.map(drop),
+            },
             0 => rig.get(&mut access, &wanted).map(drop),
             1 => rig.tree.locate(&rig.pool, &mut access, &wanted).map(drop),
             2 => {

@@ -49,19 +49,15 @@ impl Tree {
         here: Optimistic<'p>,
         level: Option<u8>,
     ) -> Attempt<FrameNode<'p>> {
-        let node = Node::open(here.words().slice());
-        let is_owned = match level {
-            Some(level) => node.is_of(self.id, level) && (level == 0 || node.count() > 0),
-            None => self.owns(&node),
+        let words = here.words().slice();
+        let node = match level {
+            Some(level) => Node::open_of(words, self.id, level),
+            None => Some(Node::open(words)).filter(|node| self.owns(node)),
         };
-        if !is_owned {
-            here.validate()?;
-            return Err(Restart::Damaged(
-                here.page(),
-                "is no node of its tree and level",
-            ));
+        match node {
+            Some(node) => Ok(node),
+            None => not_of_tree(&here),
         }
-        Ok(node)
     }
 
     /// Returns whether `node` is a node of this tree, by its header.
@@ -86,7 +82,14 @@ pub(crate) fn counted<T>(pool: &Pool, attempt: Attempt<T>) -> Attempt<T> {
     attempt
 }
 
+/// Returns why `node` cannot be used, whose header is not what its parent says.
+#[cold]
+pub(crate) fn not_of_tree<T>(node: &Optimistic<'_>) -> Attempt<T> {
+    damaged(node, "is no node of its tree and level")
+}
+
 /// Returns why `node` cannot be used: it changed meanwhile, or it is damaged.
+#[cold]
 pub(crate) fn damaged<T>(node: &Optimistic<'_>, what: &'static str) -> Attempt<T> {
     node.validate()?;
     Err(Restart::Damaged(node.page(), what))

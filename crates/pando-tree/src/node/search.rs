@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use pando_format::page::HEADER_WORDS;
 
-use super::slot::{HEAD_BYTES, Slot};
+use super::slot::{HEAD_BYTES, LENGTH_BYTES, Slot};
 use super::text;
 use super::view::Node;
 use crate::word::{Word, load};
@@ -25,13 +25,14 @@ pub struct Spot {
 /// that depend on the words.
 #[inline]
 fn first_head<W: Word, const SHIFT: u32>(words: &[W], from: usize, to: usize, head: u32) -> usize {
-    let entries = words.get(HEADER_WORDS + (from << SHIFT)..HEADER_WORDS + (to << SHIFT));
-    let entries = entries.unwrap_or(&[]);
-    let is_below = |word: &W| ((word.get() >> 32) as u32) < head;
+    let entries = words.get(HEADER_WORDS..).unwrap_or(&[]);
+    let is_below = |word: &W| word.get() < u64::from(head) << 32;
     let below = if SHIFT == 0 {
+        let entries = entries.get(from..to).unwrap_or(&[]);
         entries.partition_point(is_below)
     } else {
         let (pairs, _) = entries.as_chunks::<2>();
+        let pairs = pairs.get(from..to).unwrap_or(&[]);
         pairs.partition_point(|[slot, _]| is_below(slot))
     };
     from + below
@@ -41,36 +42,114 @@ fn first_head<W: Word, const SHIFT: u32>(words: &[W], from: usize, to: usize, he
 /// prefix, whether it sorts before or after all keys that do.
 #[inline]
 fn behind_prefix<'k, W: Word>(node: &Node<'_, W>, key: &'k [u8]) -> Result<&'k [u8], Ordering> {
-    let bytes = node.prefix_bytes();
+    let (at, bytes) = (node.prefix_offset(), node.prefix_bytes());
     if bytes == 0 {
         return Ok(key);
     }
+    // A prefix within one word, which is the usual one, takes one comparison.
+    if let Some((first, _)) = key.split_first_chunk::<8>()
+        && let Some(suffix) = key.get(bytes..)
+        && bytes <= 8
+        && (load(node.words(), at) ^ u64::from_le_bytes(*first)) << (64 - 8 * bytes) == 0
+    {
+        return Ok(suffix);
+    }
+    compare_prefix(node.words(), (at, bytes), key)
+}
+
+/// Does the same for a prefix of any length, of `bytes` bytes from word `at` on.
+#[inline(never)]
+fn compare_prefix<'k, W: Word>(
+    words: &[W],
+    (at, bytes): (usize, usize),
+    key: &'k [u8],
+) -> Result<&'k [u8], Ordering> {
     let (shared, suffix) = key.split_at(key.len().min(bytes));
-    match text::compare(node.words(), node.prefix_offset() * 8, shared) {
+    match text::compare(words, at * 8, shared) {
         Ordering::Equal if shared.len() == bytes => Ok(suffix),
         Ordering::Less => Err(Ordering::Less),
         _ => Err(Ordering::Greater),
     }
 }
 
-#[inline]
-fn search<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Spot {
+/// What prefix and heads say of the spot of a key; no record has been read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Candidate {
+    /// The first entry that is not smaller than the key, unless its suffix is.
+    index: usize,
+    /// Its slot, if its head is that of the key, so that its suffix has to be compared.
+    slot: Option<Slot>,
+    /// Length of the prefix.
+    prefix_bytes: usize,
+}
+
+impl Candidate {
+    /// A spot that prefix and heads decide.
+    #[inline]
+    fn none(index: usize) -> Self {
+        Self {
+            index,
+            slot: None,
+            prefix_bytes: 0,
+        }
+    }
+
+    /// Returns the first word of the record that has to be compared, if one has to.
+    #[inline]
+    pub fn record(&self) -> Option<usize> {
+        self.slot.map(Slot::offset)
+    }
+}
+
+#[expect(
+    clippy::inline_always,
+    reason = "else what it takes and returns goes through memory, at each node"
+)]
+#[inline(always)]
+fn candidate<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Candidate {
     let (words, from, to) = (node.words(), SHIFT as usize, node.count());
-    let miss = |index| Spot {
-        index,
-        exact: false,
-    };
     let suffix = match behind_prefix(node, key) {
         Ok(suffix) => suffix,
-        Err(Ordering::Less) => return miss(to),
-        Err(_) => return miss(from),
+        Err(Ordering::Less) => return Candidate::none(to),
+        Err(_) => return Candidate::none(from),
     };
     let head = text::head_of(suffix);
-    let low = first_head::<W, SHIFT>(words, from, to, head);
-    if low >= to || slot_at::<W, SHIFT>(words, low).head() != head {
-        return miss(low);
+    let index = first_head::<W, SHIFT>(words, from, to, head);
+    if index >= to {
+        return Candidate::none(index);
     }
-    search_equal::<W, SHIFT>(words, low, to, suffix)
+    let slot = slot_at::<W, SHIFT>(words, index);
+    Candidate {
+        index,
+        slot: (slot.head() == head).then_some(slot),
+        prefix_bytes: key.len() - suffix.len(),
+    }
+}
+
+/// Returns the spot of `key`, given what [`candidate`] has said of it.
+#[inline]
+fn spot_of<W: Word, const SHIFT: u32>(
+    node: &Node<'_, W>,
+    candidate: Candidate,
+    key: &[u8],
+) -> Spot {
+    let (words, index) = (node.words(), candidate.index);
+    let Some(slot) = candidate.slot else {
+        return Spot {
+            index,
+            exact: false,
+        };
+    };
+    let suffix = key.get(candidate.prefix_bytes..).unwrap_or(&[]);
+    if is_equal(words, slot, suffix) {
+        return Spot { index, exact: true };
+    }
+    search_equal::<W, SHIFT>(words, index, node.count(), suffix)
+}
+
+#[inline]
+fn search<W: Word, const SHIFT: u32>(node: &Node<'_, W>, key: &[u8]) -> Spot {
+    spot_of::<W, SHIFT>(node, candidate::<W, SHIFT>(node, key), key)
 }
 
 #[inline]
@@ -78,9 +157,44 @@ fn slot_at<W: Word, const SHIFT: u32>(words: &[W], index: usize) -> Slot {
     Slot(load(words, HEADER_WORDS + (index << SHIFT)))
 }
 
+/// Returns true if the slot's suffix is `suffix`, given that their heads are equal. Compares whole
+/// words, and is false for lengths for which that is not possible.
+#[inline]
+fn is_equal<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> bool {
+    if slot.suffix_bytes() != suffix.len() {
+        return false;
+    }
+    if suffix.len() <= HEAD_BYTES {
+        return true;
+    }
+    // The record begins with the length of the value. The end of the head stands in its place.
+    let text = suffix.get(HEAD_BYTES - LENGTH_BYTES..).unwrap_or(&[]);
+    let record = words.get(slot.offset()..).unwrap_or(&[]);
+    let (Some((first, text)), Some((word, words))) =
+        (text.split_first_chunk::<8>(), record.split_first())
+    else {
+        return false;
+    };
+    if (word.get() ^ u64::from_le_bytes(*first)) >> (8 * LENGTH_BYTES) != 0 {
+        return false;
+    }
+    let (whole, tail) = text.as_chunks::<8>();
+    for (chunk, word) in whole.iter().zip(words) {
+        if word.get() != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+    }
+    let (1.., Some(last)) = (tail.len(), suffix.last_chunk::<8>()) else {
+        return true;
+    };
+    // The tail is the end of `last`, and the beginning of the record's last word.
+    let others = 64 - 8 * tail.len();
+    load(words, whole.len()) << others == u64::from_le_bytes(*last) >> others << others
+}
+
 /// Searches among the entries from `low` on whose heads equal that of `suffix`. `low` is the first
 /// of them.
-#[inline]
+#[inline(never)]
 fn search_equal<W: Word, const SHIFT: u32>(
     words: &[W],
     mut low: usize,
@@ -153,31 +267,16 @@ impl<W: Word> Node<'_, W> {
         search::<W, 0>(self, key)
     }
 
-    /// Returns the first entry of a leaf whose head is not below that of `key`: the entry of `key`,
-    /// unless heads are equal or the prefix differs. Reads no record.
+    /// Returns what prefix and heads of a leaf say of the spot of `key`. Reads no record.
     #[inline]
-    pub fn candidate(&self, key: &[u8]) -> usize {
-        let suffix = key.get(self.prefix_bytes()..).unwrap_or(&[]);
-        first_head::<W, 0>(self.words(), 0, self.count(), text::head_of(suffix))
+    pub fn candidate(&self, key: &[u8]) -> Candidate {
+        candidate::<W, 0>(self, key)
     }
 
     /// Like [`Node::find_in_leaf`], given the result of [`Node::candidate`] for `key`.
     #[inline]
-    pub fn find_at(&self, candidate: usize, key: &[u8]) -> Spot {
-        let (words, to) = (self.words(), self.count());
-        match behind_prefix(self, key) {
-            Ok(suffix)
-                if candidate < to
-                    && slot_at::<W, 0>(words, candidate).head() == text::head_of(suffix) =>
-            {
-                search_equal::<W, 0>(words, candidate, to, suffix)
-            }
-            Ok(_) => Spot {
-                index: candidate,
-                exact: false,
-            },
-            Err(_) => self.find_in_leaf(key),
-        }
+    pub fn find_at(&self, candidate: Candidate, key: &[u8]) -> Spot {
+        spot_of::<W, 0>(self, candidate, key)
     }
 
     /// Returns the index of the child that covers `key`.

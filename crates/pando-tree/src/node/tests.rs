@@ -269,6 +269,39 @@ fn an_inner_node_leads_to_the_child_that_covers_a_key() {
 }
 
 #[test]
+fn a_key_that_differs_in_one_byte_or_in_length_is_not_taken_for_another() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut list = RecordList::default();
+    let is_found = |page: &[u64], key: &[u8]| {
+        let node = Node::open(page);
+        let spot = node.find(key);
+        assert_eq!(node.find_at(node.candidate(key), key), spot);
+        spot
+    };
+    for (len, prefix) in (0..40).flat_map(|len| (0..=len).map(move |prefix| (len, prefix))) {
+        let key = vec![b'k'; len];
+        // The words behind the key are those of its value.
+        list.load_one(&leaf_record(&key, &[b'k'; 16]), false, page_size.words());
+        let mut page = new_page(page_size, PageKind::Leaf, 0);
+        list.build(&mut page[..], 0, 1, prefix);
+        let (index, exact) = (0, true);
+        assert_eq!(is_found(&page, &key), Spot { index, exact });
+        let mut others = vec![[&key[..], b"k"].concat()];
+        others.extend(key.split_last().map(|(_, shorter)| shorter.to_vec()));
+        for at in 0..len {
+            for byte in [0, b'k' - 1, b'k' + 1, 0xFF] {
+                others.push(key.clone());
+                others.last_mut().unwrap()[at] = byte;
+            }
+        }
+        for other in others {
+            let (index, exact) = (usize::from(other > key), false);
+            assert_eq!(is_found(&page, &other), Spot { index, exact }, "{other:?}");
+        }
+    }
+}
+
+#[test]
 fn two_of_the_longest_records_and_any_third_can_be_split() {
     for bytes in PAGE_SIZES {
         let page_size = PageSize::new(bytes).unwrap();

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use pando_format::cast::low_u32;
+
 use crate::word::{Store, Word, load};
 
 /// Returns up to 8 bytes as a little-endian word, padded with zeros.
@@ -33,9 +35,7 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     if let Some(bytes) = suffix.first_chunk::<4>() {
         return u32::from_be_bytes(*bytes);
     }
-    let mut bytes = [0; 4];
-    bytes[..suffix.len()].copy_from_slice(suffix);
-    u32::from_be_bytes(bytes)
+    low_u32(word_of(suffix)).swap_bytes()
 }
 
 /// Compares the stored bytes from byte `start` of the page on with `text`, over the length of

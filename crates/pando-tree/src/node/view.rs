@@ -41,16 +41,39 @@ impl<'a, W: Word> Node<'a, W> {
     /// Reads the header of the node in `words`.
     #[inline]
     pub fn open(words: &'a [W]) -> Self {
-        // One check of the length for all three.
-        let (tags, heap, prefix) = match words.first_chunk::<HEADER_WORDS>() {
-            Some(header) => (
-                header[WORD_KIND].get(),
-                header[WORD_HEAP].get(),
-                header[WORD_PREFIX].get(),
-            ),
-            None => (0, 0, 0),
-        };
+        let (tags, heap, prefix) = header(words);
         let stride_shift = u32::from(kind_byte(tags) == PageKind::Inner.encode());
+        Self::with_header(words, (tags, heap, prefix), stride_shift)
+    }
+
+    /// As [`Node::open`], for what can only be a leaf.
+    #[inline]
+    pub fn open_leaf(words: &'a [W]) -> Self {
+        Self::with_header(words, header(words), 0)
+    }
+
+    /// As [`Node::open`], if the header says that this is a node of `tree` at `level`, and one with
+    /// children unless it is a leaf.
+    #[inline]
+    pub fn open_of(words: &'a [W], tree: TreeId, level: u8) -> Option<Self> {
+        let (tags, heap, prefix) = header(words);
+        let (kind, stride_shift) = match level {
+            0 => (PageKind::Leaf, 0),
+            _ => (PageKind::Inner, 1),
+        };
+        let expected = u64::from(tree.0) | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
+        let node = Self::with_header(words, (tags, heap, prefix), stride_shift);
+        // Codec and flags, in the upper two bytes, may be anything.
+        let is_of = (tags ^ expected) << 16 == 0 && (level == 0 || node.count > 0);
+        is_of.then_some(node)
+    }
+
+    #[inline]
+    fn with_header(
+        words: &'a [W],
+        (tags, heap, prefix): (u64, u64, u64),
+        stride_shift: u32,
+    ) -> Self {
         let room = words.len().saturating_sub(HEADER_WORDS) >> stride_shift;
         Self {
             words,
@@ -100,18 +123,6 @@ impl<'a, W: Word> Node<'a, W> {
     #[inline]
     pub fn level(&self) -> u8 {
         low_u8(self.tags >> 40)
-    }
-
-    /// True if the header says that this is a node of `tree` at `level`: one comparison.
-    #[inline]
-    pub fn is_of(&self, tree: TreeId, level: u8) -> bool {
-        let kind = match level {
-            0 => PageKind::Leaf,
-            _ => PageKind::Inner,
-        };
-        let expected = u64::from(tree.0) | u64::from(kind.encode()) << 32 | u64::from(level) << 40;
-        // Codec and flags, in the upper two bytes, may be anything.
-        (self.tags ^ expected) << 16 == 0
     }
 
     /// Returns the LSN of the newest batch that changed the page.
@@ -206,7 +217,13 @@ impl<'a, W: Word> Node<'a, W> {
     /// Returns the child word of entry `index` of an inner node.
     #[inline]
     pub fn child(&self, index: usize) -> ChildWord {
-        ChildWord(load(self.words, self.slot_word(index) + 1))
+        ChildWord(load(self.words, Self::child_word(index)))
+    }
+
+    /// Returns the word of the page at which that child word lies.
+    #[inline]
+    pub fn child_word(index: usize) -> usize {
+        HEADER_WORDS + 2 * index + 1
     }
 
     /// Returns the length in bytes of the value of `slot` (of its overflow header, if it
@@ -294,13 +311,27 @@ impl<'a, W: Word> Node<'a, W> {
     }
 }
 
+/// Returns the words of the header that tell what the node is, and where its parts are.
+#[inline]
+fn header<W: Word>(words: &[W]) -> (u64, u64, u64) {
+    // One check of the length for all three.
+    match words.first_chunk::<HEADER_WORDS>() {
+        Some(header) => (
+            header[WORD_KIND].get(),
+            header[WORD_HEAP].get(),
+            header[WORD_PREFIX].get(),
+        ),
+        None => (0, 0, 0),
+    }
+}
+
 #[inline]
 fn kind_byte(tags: u64) -> u8 {
     low_u8(tags >> 32)
 }
 
 /// A child's page id, and a hint for the frame in which it was last seen (decision 003).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChildWord(pub u64);
 
 impl ChildWord {

@@ -13,7 +13,8 @@ use crate::rig::{Rig, Session, random_bytes, retry};
 pub(crate) fn get_group(rig: &Rig, session: &mut Session, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
     let before = b"what was there before";
     let mut values = before.to_vec();
-    let fates = rig.tree.get_group(&rig.pool, keys, &mut values);
+    let mut fates = [Fate::Long; GROUP_MAX];
+    rig.tree.get_group(&rig.pool, keys, &mut values, &mut fates);
     assert!(values.starts_with(before));
     let one = |(key, fate): (&&[u8], &Fate)| match fate {
         Fate::Read {

@@ -13,7 +13,8 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
-    Direction, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page, prepare_image,
+    Direction, Fate, GROUP_MAX, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page,
+    prepare_image,
 };
 
 const MARKS: Marks = Marks {
@@ -121,6 +122,23 @@ impl Rig {
         let (mut reader, mut out) = (ValueReader::new(), Vec::new());
         let lookup = retry(|| self.tree.try_get(&self.pool, key, &mut reader, &mut out));
         lookup.found.then_some(out)
+    }
+
+    /// Reads up to [`GROUP_MAX`] keys as a group, and those by themselves that it has no value of.
+    fn get_group(&self, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+        let (mut values, mut fates) = (Vec::new(), [Fate::Long; GROUP_MAX]);
+        self.tree
+            .get_group(&self.pool, keys, &mut values, &mut fates);
+        let one = |(key, fate): (&&[u8], &Fate)| match fate {
+            Fate::Read {
+                lookup,
+                start,
+                bytes,
+            } => (lookup.found).then(|| values[*start..*start + *bytes].to_vec()),
+            Fate::Long | Fate::Restart(Restart::Conflict) => self.get(key),
+            Fate::Restart(other) => panic!("{other:?}"),
+        };
+        keys.iter().zip(&fates).map(one).collect()
     }
 
     fn scan(&self, direction: Direction) -> Vec<Vec<u8>> {
@@ -279,8 +297,12 @@ fn a_key_is_found_while_its_leaf_is_split_and_its_neighbours_are_removed() {
                 }
             }),
             Box::new(move || {
-                for key in ["a1", "c", "c1", "a"] {
-                    assert_eq!(reader.get(key.as_bytes()), Some(vec![1; 1200]));
+                let keys = ["a1", "c", "c1", "a"].map(str::as_bytes);
+                for key in keys {
+                    assert_eq!(reader.get(key), Some(vec![1; 1200]));
+                }
+                for found in reader.get_group(&keys) {
+                    assert_eq!(found, Some(vec![1; 1200]));
                 }
             }),
         ]

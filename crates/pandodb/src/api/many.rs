@@ -231,26 +231,24 @@ impl Gathering<'_> {
             return self.try_key(key);
         }
         let values = &mut self.scratch.values;
+        let (engine, table, texts) = (self.engine, self.table, &texts[..count]);
+        let mut fates = [Fate::Long; GROUP_MAX];
         let looked_up = match self.then {
-            Some(then) => self
-                .engine
-                .look_up_group_at(then, self.table, &texts[..count], values),
-            None => self
-                .engine
-                .look_up_group(self.table, &texts[..count], values),
+            Some(then) => engine.look_up_group_at(then, table, texts, values, &mut fates),
+            None => engine.look_up_group(table, texts, values, &mut fates),
         };
-        let (tree, fates) = match looked_up {
-            Ok(looked_up) => looked_up,
+        let tree = match looked_up {
+            Ok(tree) => tree,
             Err(Unfinished::Wait(_)) => {
-                let again = Fate::Restart(Restart::Conflict);
-                (TreeId::default(), [again; GROUP_MAX])
+                fates.fill(Fate::Restart(Restart::Conflict));
+                TreeId::default()
             }
             Err(Unfinished::Error(error)) => return Err(error),
         };
         self.scratch.reader.wanted.clear();
         let mut went = Went::On;
-        for (key, fate) in group.into_iter().zip(fates).take(count) {
-            if self.end_try(key, tree, fate)? == Went::Full {
+        for (key, fate) in group[..count].iter().zip(&fates) {
+            if self.end_try(*key, tree, fate)? == Went::Full {
                 went = Went::Full;
             }
         }
@@ -260,13 +258,14 @@ impl Gathering<'_> {
     }
 
     /// Continues with a key of a group according to its `fate`.
-    fn end_try(&mut self, key: u32, tree: TreeId, fate: Fate) -> Result<Went> {
-        match fate {
+    #[inline]
+    fn end_try(&mut self, key: u32, tree: TreeId, fate: &Fate) -> Result<Went> {
+        match *fate {
             Fate::Read {
-                lookup,
+                ref lookup,
                 start,
                 bytes,
-            } => match self.check(tree, key, &lookup) {
+            } => match self.check(tree, key, lookup) {
                 Ok(None) => return self.try_key(key),
                 Ok(Some(debt)) => {
                     self.scratch.debt.add(debt);

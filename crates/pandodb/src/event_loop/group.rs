@@ -46,8 +46,9 @@ impl Engine {
         shown_from: &mut Option<Lsn>,
     ) -> Result<Tried> {
         let before = self.read_bounds.applied();
-        let (tree, fates) = match self.look_up_group(table, keys, bytes) {
-            Ok(looked_up) => looked_up,
+        let mut fates = [Fate::Long; GROUP_MAX];
+        let tree = match self.look_up_group(table, keys, bytes, &mut fates) {
+            Ok(tree) => tree,
             Err(Unfinished::Wait(_)) => {
                 return Ok(Tried {
                     count: 0,

@@ -104,7 +104,8 @@ impl Engine {
         table: &TableState,
         keys: &[&[u8]],
         values: &mut Vec<u8>,
-    ) -> Step<(TreeId, [Fate; GROUP_MAX])> {
+        fates: &mut [Fate; GROUP_MAX],
+    ) -> Step<TreeId> {
         let Some(tree) = self.store.tables.tree_at(table, snapshot.lsn()) else {
             let missing = match snapshot.is_ended() {
                 true => Error::SnapshotEnded.into(),
@@ -112,8 +113,8 @@ impl Engine {
             };
             return Err(missing);
         };
-        let fates = tree.get_group(&self.store.pool, keys, values);
-        unless_ended(snapshot, Ok((tree.id, fates)))
+        tree.get_group(&self.store.pool, keys, values, fates);
+        unless_ended(snapshot, Ok(tree.id))
     }
 
     /// Returns the debt of the value of `key` that was copied from its leaf; None if it is not what

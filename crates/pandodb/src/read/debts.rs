@@ -40,6 +40,14 @@ impl Engine {
     /// the leaf: the value of `key`, or all of the leaf.
     #[inline]
     pub(crate) fn check_marks(&self, marks: Marks, key: Option<(TreeId, &[u8])>) -> Step<Debt> {
+        if self.read_bounds.cover(marks) {
+            return Ok(Debt::NONE);
+        }
+        self.look_for_marks(marks, key)
+    }
+
+    #[cold]
+    fn look_for_marks(&self, marks: Marks, key: Option<(TreeId, &[u8])>) -> Step<Debt> {
         self.check_mark(marks.multi_lsn)?;
         Ok(self.debt(marks.lsn, key))
     }

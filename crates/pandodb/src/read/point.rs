@@ -99,20 +99,21 @@ impl Engine {
     }
 
     /// As [`Engine::look_up`], for up to [`GROUP_MAX`] keys of one tree at once: values are
-    /// appended to `values`.
+    /// appended to `values`, and `fates` says what became of each key.
     pub(crate) fn look_up_group(
         &self,
         table: &TableState,
         keys: &[&[u8]],
         values: &mut Vec<u8>,
-    ) -> Step<(TreeId, [Fate; GROUP_MAX])> {
+        fates: &mut [Fate; GROUP_MAX],
+    ) -> Step<TreeId> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let start = values.len();
-        let fates = tree.get_group(&self.store.pool, keys, values);
-        match on_tree(table, tree, Ok(fates)) {
-            Ok(fates) => Ok((tree.id, fates)),
+        tree.get_group(&self.store.pool, keys, values, fates);
+        match on_tree(table, tree, Ok(tree.id)) {
+            Ok(tree) => Ok(tree),
             Err(restart) => {
                 values.truncate(start);
                 Err(restart.into())
@@ -157,8 +158,8 @@ impl Engine {
             return Err(None);
         }
         let lookup = looked_up.map_err(Some)?.ok_or(None)?;
-        self.check_mark(lookup.multi_lsn).map_err(|_| None)?;
-        if self.debt(lookup.lsn_max, Some((tree.id, key))) != Debt::NONE {
+        let copied = Copied::of(tree.id, &lookup);
+        if !matches!(self.check_copied(copied, key), Ok(Debt::NONE)) {
             return Err(None);
         }
         self.store.statistics.tick(Ticker::Gets, 1);

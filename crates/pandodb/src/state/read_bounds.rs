@@ -22,6 +22,7 @@
 //! stamped before they count as applied.
 
 use pando_format::Lsn;
+use pando_pool::Marks;
 use pando_sync::CoreLocal;
 use pando_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -132,6 +133,16 @@ impl ReadBounds {
     pub(crate) fn is_settled(&self, lsn: Lsn) -> bool {
         // Relaxed: no later read depends on it.
         lsn.0 <= self.copies.here().settled.load(Ordering::Relaxed)
+    }
+
+    /// True if this core knows that what was copied from a leaf with `marks` may be shown at once:
+    /// both of the above, by one look.
+    #[inline]
+    pub(crate) fn cover(&self, marks: Marks) -> bool {
+        let here = self.copies.here();
+        // Acquire: as in applied. Relaxed: as in is_settled.
+        marks.multi_lsn.0 <= here.applied.load(Ordering::Acquire)
+            && marks.lsn.0 <= here.settled.load(Ordering::Relaxed)
     }
 
     /// Notes that no commit up to `settled` waits for the log, as the log has just shown.

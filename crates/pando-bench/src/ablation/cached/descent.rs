@@ -57,9 +57,10 @@ pub(super) struct Found {
 /// Asks for what a look at the child of `level` in the frame of `hint`, and a search of it, read.
 #[inline]
 pub(super) fn prefetch(pool: &Pool, level: u8, hint: u32) {
-    match level {
-        0 => pool.prefetch::<LEAF_LINES>(hint),
-        _ => pool.prefetch::<INNER_LINES>(hint),
+    match (pool.hinted(hint), level) {
+        (Some(frame), 0) => frame.prefetch::<LEAF_LINES>(),
+        (Some(frame), _) => frame.prefetch::<INNER_LINES>(),
+        (None, _) => {}
     }
 }
 
@@ -146,7 +147,9 @@ fn read(
     out: &mut Vec<u8>,
 ) -> Attempt<Found> {
     let candidate = node.candidate(key);
-    here.prefetch_words::<RECORD_LINES>(node.slot(candidate).offset());
+    if let Some(record) = candidate.record() {
+        here.prefetch_words::<RECORD_LINES>(record);
+    }
     let spot = node.find_at(candidate, key);
     if spot.exact {
         node.append_value(node.slot(spot.index), out);
