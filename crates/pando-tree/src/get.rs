@@ -8,7 +8,6 @@ use crate::descent::Start;
 use crate::finger::Finger;
 use crate::leaf::{Leaf, LongValue, Lookup, Stored};
 use crate::node::search::Spot;
-use crate::node::view::Node;
 use crate::place::Place;
 use crate::tree::{FrameNode, Tree, counted};
 use crate::value::ValueReader;
@@ -340,14 +339,18 @@ impl Tree {
         key: &[u8],
     ) -> Attempt<Way<'p>> {
         let (mut levels, mut is_leftmost, mut is_rightmost) = (1, true, true);
-        let leaf = self.descend(pool, access, 0, |_, node| {
+        let start = Start {
+            node: self.root(pool, access)?,
+            level: None,
+        };
+        let choose = |_, node: &FrameNode<'p>| {
             levels += 1;
             let index = node.child_for(key);
             is_leftmost &= index == 0;
             is_rightmost &= index + 1 == node.count();
             index
-        })?;
-        let node = Node::open(leaf.words().slice());
+        };
+        let (leaf, node) = self.descend_from(pool, access, start, 0, choose)?;
         let candidate = ask_for_record(leaf, &node, key);
         Ok(Way {
             leaf,
