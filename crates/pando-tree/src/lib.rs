@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
-//! [`remove_empty`], [`merge`], [`scan`], [`seek`], [`fill`], [`free_tree`], [`summary`].
+//! [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`seek`], [`fill`], [`free_tree`],
+//! [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -28,6 +29,7 @@ pub mod get;
 pub mod get_group;
 pub mod insert;
 mod leaf;
+pub mod leaf_copy;
 pub mod merge;
 pub mod node;
 pub mod overflow;
@@ -55,13 +57,14 @@ pub use get::{Before, Located};
 pub use get_group::{Fate, GROUP_MAX};
 pub use insert::Inserted;
 pub use leaf::{Lookup, Stored};
+pub use leaf_copy::{Direction, LeafCopy, ScanBound, ScanValue};
 pub use node::check::{check_page, prepare_image};
 pub use overflow::VALUE_BYTES_MAX;
 pub use pack::Packed;
 pub use place::Place;
 pub use remove::{LeafFill, Removed};
 pub use run::Run;
-pub use scan::{Ahead, Direction, LeafCopy, ScanBound, ScanValue};
+pub use scan::Ahead;
 pub use scratch::Scratch;
 pub use seek::Sought;
 pub use summary::{NodeSummary, OverflowRef};

@@ -5,8 +5,9 @@ use std::ops::Bound;
 use pando_pool::{Attempt, Pool};
 
 use crate::access::{Access, OptimisticAccess, retry_then_latch};
+use crate::leaf_copy::{Direction, ScanBound, edge_in_leaf};
 use crate::node::view::Node;
-use crate::scan::{Direction, ScanBound, child_towards, edge_in_leaf};
+use crate::scan::child_towards;
 use crate::tree::Tree;
 
 /// The record that a seek has found. Buffers are reused.

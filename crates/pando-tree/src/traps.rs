@@ -25,10 +25,10 @@ use pando_sync::gate::GateGuard;
 
 use crate::access::{Access, OptimisticAccess};
 use crate::get_group::{Fate, GROUP_MAX};
+use crate::leaf_copy::{Direction, LeafCopy};
 use crate::node::check::{check_page, prepare_image};
 use crate::node::view::Node;
 use crate::remove::LeafFill;
-use crate::scan::{Direction, LeafCopy};
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 use crate::value::ValueReader;

@@ -106,7 +106,7 @@ impl Versions {
     fn advance(&self, cursor: &mut Cursor, lsn: Lsn) -> Result<(), NotExported> {
         loop {
             while cursor.next < cursor.leaf.len() {
-                let (version, record) = cursor.leaf.get(cursor.next);
+                let (version, record) = cursor.leaf.entry(cursor.next);
                 cursor.next += 1;
                 let mut current = Current::default();
                 let Some((tree, at)) = decode(version, &mut current.key, lsn)? else {

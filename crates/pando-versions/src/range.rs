@@ -182,7 +182,8 @@ impl Versions {
             generation
                 .tree
                 .try_scan_leaf(&self.pool, bound, Direction::Forward, leaf)?;
-            for (version, record) in leaf.iter() {
+            for index in 0..leaf.len() {
+                let (version, record) = leaf.entry(index);
                 let Some(decoded) = key::decode(tree, version, &mut key) else {
                     return Ok(());
                 };

@@ -157,7 +157,8 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
         return Err(Interrupted::Pending(pending));
     }
     walk.shown_from = walk.shown_from.max(scratch.page.shown_from);
-    for (stored, value) in scratch.page.iter() {
+    for index in 0..scratch.page.len() {
+        let (stored, value) = scratch.page.entry(index);
         // A long value is not in the leaf, but its head is needed.
         let value = match value {
             Some(value) => Some(value),

@@ -231,7 +231,8 @@ impl Cleaner {
                 return Err(Stop::Waiting);
             }
             let mut any = false;
-            for (key, _) in self.page.iter() {
+            for index in 0..self.page.len() {
+                let (key, _) = self.page.entry(index);
                 let is_due = |(time, _): &(u64, &[u8])| *time <= now_ms;
                 let Some((time, stored)) = decode_entry(key).filter(is_due) else {
                     any = true;

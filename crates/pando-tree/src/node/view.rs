@@ -311,6 +311,28 @@ impl<'a, W: Word> Node<'a, W> {
     }
 }
 
+impl<'a> Node<'a, [u8; 8]> {
+    /// Returns the common prefix, where it lies; nothing if it does not lie in the page.
+    #[inline]
+    pub fn prefix(&self) -> &'a [u8] {
+        let behind = self.words.get(self.prefix_offset()..).unwrap_or(&[]);
+        let prefix = behind.as_flattened().get(..self.prefix_bytes());
+        prefix.unwrap_or(&[])
+    }
+
+    /// Returns what the record of `slot` of a leaf has of the suffix, and its value, where they
+    /// lie; None if they do not lie in the page.
+    #[inline]
+    pub fn record(&self, slot: Slot) -> Option<(&'a [u8], &'a [u8])> {
+        let record = self.words.get(slot.offset()..)?.as_flattened();
+        let (length, suffix) = record.split_first_chunk::<LENGTH_BYTES>()?;
+        let rest = suffix.get(..slot.rest_bytes())?;
+        let value = record.get(8 * (slot.value_start() - slot.offset())..)?;
+        let value = value.get(..usize::from(u16::from_le_bytes(*length)))?;
+        Some((rest, value))
+    }
+}
+
 /// Returns the words of the header that tell what the node is, and where its parts are.
 #[inline]
 fn header<W: Word>(words: &[W]) -> (u64, u64, u64) {

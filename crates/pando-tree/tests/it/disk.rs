@@ -93,7 +93,7 @@ impl DiskRig {
             self.drive(|| {
                 (self.tree).try_scan_leaf(&self.pool, from, Direction::Forward, &mut copy)
             });
-            found.extend(copy.iter().map(|(key, _)| key.to_vec()));
+            found.extend((0..copy.len()).map(|index| copy.entry(index).0.to_vec()));
             scanned += 1;
             bound = copy.next_bound().map(|next| next.map(<[u8]>::to_vec));
         }
@@ -219,7 +219,8 @@ impl DiskRig {
                 self.tree
                     .try_scan_leaf(&self.pool, bound, direction, &mut page)
             });
-            for (key, value) in page.iter() {
+            for index in 0..page.len() {
+                let (key, value) = page.entry(index);
                 let value = match value {
                     ScanValue::Inline(value) => value.to_vec(),
                     ScanValue::Long => self.get(&mut session, key).unwrap().to_vec(),

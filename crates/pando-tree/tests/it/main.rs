@@ -11,6 +11,7 @@ mod disk;
 mod finger;
 mod groups;
 mod images;
+mod leaf_copy;
 mod merge;
 mod model;
 mod pack;

@@ -101,7 +101,8 @@ impl Walk {
             rig.tree
                 .try_scan_leaf(&rig.pool, bound, self.direction, &mut page)
         });
-        self.seen.extend(page.iter().map(|(key, _)| key.to_vec()));
+        self.seen
+            .extend((0..page.len()).map(|index| page.entry(index).0.to_vec()));
         self.bound = page.next_bound().map(|next| next.map(<[u8]>::to_vec));
     }
 }

@@ -211,7 +211,8 @@ impl Rig {
                 self.tree
                     .try_scan_leaf(&self.pool, bound, direction, &mut page)
             });
-            for (key, value) in page.iter() {
+            for index in 0..page.len() {
+                let (key, value) = page.entry(index);
                 let value = match value {
                     ScanValue::Inline(value) => value.to_vec(),
                     ScanValue::Long => self.get(&mut session, key).unwrap().to_vec(),

@@ -172,7 +172,8 @@ fn check_scan(rig: &Rig, keys: u64, direction: Direction) {
             rig.tree
                 .try_scan_leaf(&rig.pool, bound, direction, &mut page)
         });
-        for (key, _) in page.iter() {
+        for index in 0..page.len() {
+            let (key, _) = page.entry(index);
             seen.push(u64::from_be_bytes(key.try_into().unwrap()));
         }
         match page.next_bound() {

@@ -148,7 +148,9 @@ fn a_leaf_that_takes_over_a_range_inherits_its_marks() {
     });
     let mut reader = ValueReader::new();
     let mut out = Vec::new();
-    let keys: Vec<_> = page.iter().map(|(key, _)| key.to_vec()).collect();
+    let keys: Vec<_> = (0..page.len())
+        .map(|index| page.entry(index).0.to_vec())
+        .collect();
     let marks = |n| Marks {
         lsn: Lsn(n),
         multi_lsn: Lsn(n),

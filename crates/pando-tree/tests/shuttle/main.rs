@@ -151,7 +151,7 @@ impl Rig {
                 self.tree
                     .try_scan_leaf(&self.pool, bound, direction, &mut page)
             });
-            keys.extend(page.iter().map(|(key, _)| key.to_vec()));
+            keys.extend((0..page.len()).map(|index| page.entry(index).0.to_vec()));
             match page.next_bound() {
                 Some(next) => bound = next.map(<[u8]>::to_vec),
                 None => break,

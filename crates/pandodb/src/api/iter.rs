@@ -6,20 +6,13 @@
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
-use pando_pool::Restart;
 use pando_sync::Arc;
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
+use pando_tree::{Direction, ScanValue};
 
+use crate::api::range_end::{RangeEnd, load};
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
-use crate::kept::pages::{KeptAhead, KeptPosition};
-use crate::kept::settled::Settled;
-use crate::read::ahead::{Position, ReadAhead};
-use crate::read::at::unless_ended;
-use crate::read::merged_leaf::MergedLeaf;
-use crate::read::point::{no_such_table, on_tree};
-use crate::wait::reason::Step;
 
 /// Key and value of an entry.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -34,64 +27,18 @@ pub struct Iter<'t> {
     snapshot: Option<Cow<'t, Snapshot>>,
     front: RangeEnd,
     back: RangeEnd,
+    /// The value that is shown, if it lies outside of its leaf.
+    long: Vec<u8>,
     done: bool,
     /// Why it fails before it begins.
     failed: Option<Error>,
 }
 
-/// One end of the range that is left.
-#[derive(Debug)]
-struct RangeEnd {
-    direction: Direction,
-    /// Where the range continues; returned keys are excluded.
-    bound: Bound<Vec<u8>>,
-    leaf: LeafCopy,
-    /// The records of `leaf` at the snapshot, if they are not those of `leaf`.
-    merged: Option<Box<MergedLeaf>>,
-    is_merged: bool,
-    /// Number of the next record in `leaf`; None: the leaf must be loaded.
-    next: Option<usize>,
-    ahead: ReadAhead,
-    /// The same for a settled snapshot.
-    kept_ahead: KeptAhead,
-}
-
-impl RangeEnd {
-    fn new(direction: Direction, bound: Bound<Vec<u8>>) -> Self {
-        Self {
-            direction,
-            bound,
-            leaf: LeafCopy::new(),
-            merged: None,
-            is_merged: false,
-            next: None,
-            ahead: ReadAhead::default(),
-            kept_ahead: KeptAhead::default(),
-        }
-    }
-
-    /// Number of records.
-    fn len(&self) -> usize {
-        match &self.merged {
-            Some(merged) if self.is_merged => merged.len(),
-            _ => self.leaf.len(),
-        }
-    }
-
-    /// Returns record `index` in scan order.
-    fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
-        match &self.merged {
-            Some(merged) if self.is_merged => merged.get(index),
-            _ => self.leaf.get(index),
-        }
-    }
-}
-
 impl Drop for Iter<'_> {
     fn drop(&mut self) {
         let engine = self.table.db().engine();
-        self.front.ahead.end(engine);
-        self.back.ahead.end(engine);
+        self.front.end(engine);
+        self.back.end(engine);
     }
 }
 
@@ -105,6 +52,7 @@ impl<'t> Iter<'t> {
             snapshot: None,
             front: RangeEnd::new(Direction::Forward, start),
             back: RangeEnd::new(Direction::Backward, end),
+            long: Vec::new(),
             done: false,
             failed: None,
         }
@@ -132,12 +80,97 @@ impl<'t> Iter<'t> {
             failed: self.failed.take(),
             front: std::mem::replace(&mut self.front, nothing(Direction::Forward)),
             back: std::mem::replace(&mut self.back, nothing(Direction::Backward)),
+            long: std::mem::take(&mut self.long),
             done: self.done,
         }
     }
 
-    /// Calls `f` with the next entry, instead of copying the entry to the heap. `f` may call the
-    /// store.
+    /// Returns the next entry where it lies, instead of copying it to the heap. It is valid until
+    /// the next call.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// # table.put(b"banana", b"yellow")?;
+    /// let (mut iter, mut bytes) = (table.iter(), 0);
+    /// while let Some((key, value)) = iter.next_ref().transpose()? {
+    ///     bytes += key.len() + value.len();
+    /// }
+    /// assert_eq!(bytes, 20);
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    #[inline]
+    pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.step(Direction::Forward)
+    }
+
+    /// As [`Iter::next_ref`], from the end of the range.
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    #[inline]
+    pub fn next_back_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.step(Direction::Backward)
+    }
+
+    /// Calls `f` with each entry that is left, where it lies, until there are no more. `f` may call
+    /// the store.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// # table.put(b"banana", b"yellow")?;
+    /// let mut bytes = 0;
+    /// table.iter().for_each_ref(|key, value| bytes += key.len() + value.len())?;
+    /// assert_eq!(bytes, 20);
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn for_each_ref(&mut self, mut f: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.try_for_each_ref(|key, value| {
+            f(key, value);
+            Ok(())
+        })
+    }
+
+    /// As [`Iter::for_each_ref`], until `f` fails; the iterator then goes on behind that entry.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// # table.put(b"banana", b"yellow")?;
+    /// let mut csv = Vec::new();
+    /// let written = table.iter().try_for_each_ref(|key, value| {
+    ///     use std::io::Write;
+    ///     csv.write_all(&[key, b",", value, b"\n"].concat())?;
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// });
+    /// assert!(written.is_ok());
+    /// assert_eq!(csv, b"apple,red\nbanana,yellow\n");
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of `f`, and as the items of the iterator.
+    pub fn try_for_each_ref<E: From<Error>>(
+        &mut self,
+        mut f: impl FnMut(&[u8], &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        while let Some((key, value)) = self.next_ref().transpose()? {
+            f(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `f` with the next entry, where it lies. `f` may call the store.
     ///
     /// ```
     /// # let db = pandodb::Db::builder().open_in_memory()?;
@@ -155,7 +188,8 @@ impl<'t> Iter<'t> {
     /// # Errors
     /// As the items of the iterator.
     pub fn next_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
-        self.step(Direction::Forward, f)
+        let entry = self.next_ref()?;
+        Some(entry.map(|(key, value)| f(key, value)))
     }
 
     /// As [`Iter::next_with`], from the end of the range.
@@ -163,267 +197,110 @@ impl<'t> Iter<'t> {
     /// # Errors
     /// As the items of the iterator.
     pub fn next_back_with<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<Result<R>> {
-        self.step(Direction::Backward, f)
+        let entry = self.next_back_ref()?;
+        Some(entry.map(|(key, value)| f(key, value)))
     }
 
-    /// Calls `f` with the next entry at the end for `direction`; None when the range is exhausted.
-    fn step<R>(
-        &mut self,
-        direction: Direction,
-        f: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Option<Result<R>> {
-        if let Some(error) = self.failed.take() {
-            return self.end_with(error);
+    /// The end of the range for `direction`, and the other one.
+    #[inline]
+    fn ends(&mut self, direction: Direction) -> (&mut RangeEnd, &mut RangeEnd) {
+        match direction {
+            Direction::Forward => (&mut self.front, &mut self.back),
+            Direction::Backward => (&mut self.back, &mut self.front),
         }
-        while !self.done {
-            let position = match self.find(direction) {
-                Ok(Some(position)) => position,
-                Ok(None) => continue,
-                Err(error) => return self.end_with(error),
-            };
-            let end = match direction {
-                Direction::Forward => &mut self.front,
-                Direction::Backward => &mut self.back,
-            };
-            end.next = Some(position + 1);
-            // The entry is shown in place, and `end.bound` is changed before: two fields of `end`.
-            let (key, value) = match &end.merged {
-                Some(merged) if end.is_merged => merged.get(position),
-                _ => end.leaf.get(position),
-            };
-            debug_assert!(
-                inside(key, &end.bound, direction),
-                "an entry is shown once, and in order"
-            );
-            exclude(&mut end.bound, key);
-            let long = match value {
-                ScanValue::Inline(value) => return Some(Ok(f(key, value))),
-                ScanValue::Long => match &self.snapshot {
-                    Some(snapshot) => snapshot.get(&self.table, key),
-                    None => self.table.get(key),
-                },
-            };
-            match long {
-                Ok(Some(value)) => return Some(Ok(f(key, &value))),
-                // Skip a long value that was deleted meanwhile.
-                Ok(None) => {}
-                Err(error) => return self.end_with(error),
-            }
-        }
-        None
     }
 
-    fn end_with<R>(&mut self, error: Error) -> Option<Result<R>> {
-        self.done = true;
-        Some(Err(error))
-    }
-
-    /// Returns the position of the next entry in its leaf. None: call again, or the iterator is
-    /// done; a leaf was loaded, or left, or the range is exhausted.
-    fn find(&mut self, direction: Direction) -> Result<Option<usize>> {
-        let (end, other) = match direction {
-            Direction::Forward => (&mut self.front, &self.back),
-            Direction::Backward => (&mut self.back, &self.front),
-        };
-        let Some(position) = end.next else {
-            let snapshot = self.snapshot.as_deref();
-            load(&self.table, snapshot, end, &other.bound)?;
-            return Ok(None);
-        };
-        if position >= end.len() {
-            match end.leaf.next_bound() {
-                Some(bound) => {
-                    debug_assert!(
-                        is_behind(bound, &end.bound, direction),
-                        "a scan goes forward"
-                    );
-                    if let Bound::Included(next) | Bound::Excluded(next) = bound {
-                        // What a snapshot does not show may go on far beyond the range.
-                        self.done = !inside(next, &other.bound, other.direction);
-                    }
-                    end.bound = bound.map(<[u8]>::to_vec);
-                    end.next = None;
+    /// Returns the next entry at the end for `direction`; None when the range is exhausted.
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Option<Result<(&[u8], &[u8])>> {
+        let (end, other) = self.ends(direction);
+        let mut position = end.next;
+        if position < end.limit && !end.is_long(position) {
+            end.next = position + 1;
+            other.limit = 0;
+        } else {
+            match self.advance(direction) {
+                Ok(Some(found)) => position = found,
+                Ok(None) => return None,
+                Err(error) => {
+                    self.finish();
+                    return Some(Err(error));
                 }
-                None => self.done = true,
             }
-            return Ok(None);
         }
-        let (key, _) = end.get(position);
-        if !inside(key, &other.bound, other.direction) {
-            self.done = true;
-            return Ok(None);
-        }
-        Ok(Some(position))
-    }
-}
-
-/// Makes `bound` start after `key`, and reuses its memory.
-fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
-    let mut text = match std::mem::replace(bound, Bound::Unbounded) {
-        Bound::Included(text) | Bound::Excluded(text) => text,
-        Bound::Unbounded => Vec::new(),
-    };
-    text.clear();
-    text.extend_from_slice(key);
-    *bound = Bound::Excluded(text);
-}
-
-/// True if `key` is on the inner side of `bound`, which is the start of a range for `Forward` and
-/// the end of a range for `Backward`.
-fn inside(key: &[u8], bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
-    match (direction, bound) {
-        (_, Bound::Unbounded) => true,
-        (Direction::Backward, Bound::Included(end)) => key <= &end[..],
-        (Direction::Backward, Bound::Excluded(end)) => key < &end[..],
-        (Direction::Forward, Bound::Included(start)) => key >= &start[..],
-        (Direction::Forward, Bound::Excluded(start)) => key > &start[..],
-    }
-}
-
-/// True if a range that continues at `next` contains no key that is outside `bound`.
-fn is_behind(next: Bound<&[u8]>, bound: &Bound<Vec<u8>>, direction: Direction) -> bool {
-    match next {
-        Bound::Unbounded => matches!(bound, Bound::Unbounded),
-        Bound::Included(next) => {
-            inside(next, bound, direction) || matches!(bound, Bound::Excluded(at) if at == next)
-        }
-        Bound::Excluded(next) => match bound {
-            Bound::Excluded(at) | Bound::Included(at) if at == next => true,
-            _ => inside(next, bound, direction),
-        },
-    }
-}
-
-/// Returns the tree that `table` has, or had for `snapshot`.
-fn tree_of(table: &Table, snapshot: Option<&Snapshot>) -> Step<Tree> {
-    let tree = match snapshot {
-        Some(snapshot) => {
-            let tables = &table.db.engine().store.tables;
-            let tree = tables.tree_at(&table.state, snapshot.lsn());
-            unless_ended(snapshot.registration(), Ok(tree))?
-        }
-        None => table.state.tree(),
-    };
-    tree.ok_or_else(|| no_such_table(&table.state))
-}
-
-/// Loads into `end` the leaf where its range continues; `until` is the bound of the other end.
-fn load(
-    table: &Table,
-    snapshot: Option<&Snapshot>,
-    end: &mut RangeEnd,
-    until: &Bound<Vec<u8>>,
-) -> Result<()> {
-    let on_disk = || snapshot.and_then(|snapshot| Some((snapshot, snapshot.settled()?)));
-    if on_disk().is_none() {
-        match load_in_memory(table, snapshot, end, until) {
-            // It may have been settled meanwhile.
-            Err(Error::SnapshotEnded) => {}
-            loaded => return loaded,
-        }
-    }
-    let (snapshot, settled) = on_disk().ok_or(Error::SnapshotEnded)?;
-    load_settled(table, (snapshot, &settled), end, until)
-}
-
-/// As [`load`], from the pages of the store and from old versions.
-fn load_in_memory(
-    table: &Table,
-    snapshot: Option<&Snapshot>,
-    end: &mut RangeEnd,
-    until: &Bound<Vec<u8>>,
-) -> Result<()> {
-    let engine = table.db.engine();
-    let RangeEnd {
-        direction,
-        bound,
-        leaf,
-        merged,
-        is_merged,
-        ahead,
-        ..
-    } = end;
-    *is_merged = false;
-    let position = Position {
-        state: &table.state,
-        from: bound,
-        until,
-        direction: *direction,
-    };
-    let mut missed = false;
-    let debt = engine.block(|_| {
-        let tree = tree_of(table, snapshot)?;
-        let from = position.from.as_ref().map(|key| &key[..]);
-        let step = tree.try_scan_leaf(&engine.store.pool, from, *direction, leaf);
-        if let Err(Restart::Fault(page)) = step
-            && !missed
-        {
-            missed = true;
-            ahead.missed(engine, position, page);
-        }
-        let Some(snapshot) = snapshot else {
-            on_tree(&table.state, tree, step)?;
-            return engine.check_marks(leaf.marks(), None);
+        let end = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
         };
-        unless_ended(snapshot.registration(), step)?;
-        let lsn = snapshot.lsn();
-        if leaf.lsn_max() > lsn {
-            let versions = &engine.old_versions.versions;
-            let merged = merged.get_or_insert_default();
-            let step = merged.merge(versions, (tree.id, lsn), (from, *direction), leaf);
-            unless_ended(snapshot.registration(), step)?;
-            *is_merged = true;
+        debug_assert!(end.is_beyond_bound(position), "a scan that goes back");
+        let (key, value) = end.entry(position);
+        Some(Ok(match value {
+            ScanValue::Inline(value) => (key, value),
+            ScanValue::Long => (key, &self.long),
+        }))
+    }
+
+    /// The range is exhausted.
+    fn finish(&mut self) {
+        self.done = true;
+        self.front.limit = 0;
+        self.back.limit = 0;
+    }
+
+    /// Moves over the next entry, into another leaf if need be, and reads its value if it is not in
+    /// the leaf. Returns its position in its leaf; None when the range is exhausted.
+    fn advance(&mut self, direction: Direction) -> Result<Option<usize>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        Ok(engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None)))
-    })?;
-    engine.pay(debt)?;
-    ahead.loaded(engine, position);
-    if snapshot.is_none()
-        && end.leaf.is_empty()
-        && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
-            (&end.bound, table.state.tree())
-    {
-        // The leaf may have become empty before a crash, and nobody could remove it then.
-        if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
-            engine.store.space.growth.notify_all();
+        while self.find(direction)? {
+            let (end, other) = self.ends(direction);
+            let position = end.next;
+            end.next = position + 1;
+            other.limit = 0;
+            if !end.is_long(position) || self.read_long(direction, position)? {
+                return Ok(Some(position));
+            }
+            // Skip a long value that was deleted meanwhile.
+        }
+        Ok(None)
+    }
+
+    /// Reads the value of record `position`, which is not in its leaf. Returns whether the key is
+    /// still there.
+    fn read_long(&mut self, direction: Direction, position: usize) -> Result<bool> {
+        let end = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
+        };
+        let (key, _) = end.entry(position);
+        match &self.snapshot {
+            Some(snapshot) => snapshot.get_into(&self.table, key, &mut self.long),
+            None => self.table.get_into(key, &mut self.long),
         }
     }
-    engine
-        .store
-        .statistics
-        .tick(pando_stats::Ticker::ScanLeaves, 1);
-    end.next = Some(0);
-    Ok(())
-}
 
-/// As [`load`], for a settled snapshot.
-fn load_settled(
-    table: &Table,
-    (snapshot, settled): (&Snapshot, &Settled),
-    end: &mut RangeEnd,
-    until: &Bound<Vec<u8>>,
-) -> Result<()> {
-    let RangeEnd {
-        direction,
-        bound,
-        leaf,
-        merged,
-        is_merged,
-        next,
-        kept_ahead,
-        ..
-    } = end;
-    let (engine, tree) = (table.db.engine(), snapshot.tree_of(table)?);
-    let from = bound.as_ref().map(|key| &key[..]);
-    let position = KeptPosition {
-        from,
-        until: until.as_ref().map(|key| &key[..]),
-        direction: *direction,
-    };
-    let copies = (leaf, merged);
-    *is_merged = engine.scan_settled(settled, tree, position, copies, kept_ahead)?;
-    *next = Some(0);
-    Ok(())
+    /// Finds the leaf of the next entry. Returns false when the range is exhausted.
+    fn find(&mut self, direction: Direction) -> Result<bool> {
+        while !self.done {
+            let (end, other) = match direction {
+                Direction::Forward => (&mut self.front, &mut self.back),
+                Direction::Backward => (&mut self.back, &mut self.front),
+            };
+            let until = other.rest();
+            if !end.is_loaded {
+                load(&self.table, self.snapshot.as_deref(), end, until)?;
+            }
+            end.set_limit(until);
+            if end.next < end.limit {
+                return Ok(true);
+            }
+            if end.limit < end.len() || !end.leave(until) {
+                self.finish();
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn copied(key: &[u8], value: &[u8]) -> Entry {

@@ -5,5 +5,6 @@ pub(crate) mod catalogue;
 pub(crate) mod db;
 pub(crate) mod iter;
 pub(crate) mod many;
+pub(crate) mod range_end;
 pub(crate) mod snapshot;
 pub(crate) mod table;

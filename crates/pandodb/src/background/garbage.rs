@@ -275,7 +275,7 @@ impl Engine {
         while let Some(key) = kept.released.front() {
             // The key stays in the queue until nothing of its row is left to free.
             let found = self.scan_rows(Bound::Included(key), &mut leaf)?;
-            let row = found.then(|| leaf.iter().next()).flatten();
+            let row = found.then(|| leaf.entry(0));
             let row = row.filter(|(found, _)| *found == &key[..]);
             let row = row
                 .map(|(key, row)| self.look_at_row(key, row, kept.horizon()))
@@ -294,7 +294,8 @@ impl Engine {
             self.scan_rows(bound, &mut leaf)?;
             // The rows have been read: a reader that registers from here on does not need their
             // chunks.
-            for (key, row) in leaf.iter() {
+            for index in 0..leaf.len() {
+                let (key, row) = leaf.entry(index);
                 match self.look_at_row(key, row, kept.horizon())? {
                     Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
                     Row::Left => kept.leave(key),

@@ -331,7 +331,8 @@ mod tests {
                 if let Polled::Pending(pending) = transaction.scan(&table, bound, &mut page)? {
                     return Ok(Polled::Pending(pending));
                 }
-                for (key, value) in page.iter() {
+                for index in 0..page.len() {
+                    let (key, value) = page.entry(index);
                     if value.is_none()
                         && let Polled::Pending(pending) = transaction.open(&table, key, &mut out)?
                     {

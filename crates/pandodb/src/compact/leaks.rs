@@ -97,7 +97,8 @@ fn garbage_rows(store: &Store, from: Bound<&[u8]>) -> Result<Rows> {
             let bound = from.as_ref().map(|key| &key[..]);
             GARBAGE.try_scan_leaf(&store.pool, bound, Direction::Forward, &mut leaf)
         })?;
-        for (key, value) in leaf.iter() {
+        for index in 0..leaf.len() {
+            let (key, value) = leaf.entry(index);
             let mut row = Vec::new();
             match value {
                 ScanValue::Inline(value) => row.extend_from_slice(value),

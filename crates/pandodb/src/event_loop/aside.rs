@@ -61,20 +61,12 @@ enum Reply<T> {
 }
 
 /// A leaf of a settled snapshot.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ScannedLeaf {
-    pub(crate) leaf: LeafCopy,
-    /// The records that count instead of those of `leaf`, if `is_merged`.
-    merged: Option<Box<MergedLeaf>>,
-    is_merged: bool,
+    pub(crate) records: Box<MergedLeaf>,
+    /// Where the scan continues; None at the end.
+    pub(crate) next: Option<Vec<u8>>,
     ahead: KeptAhead,
-}
-
-impl ScannedLeaf {
-    /// Returns the records that count instead of those of `leaf`, if there are some.
-    pub(crate) fn merged(&self) -> Option<&MergedLeaf> {
-        self.merged.as_deref().filter(|_| self.is_merged)
-    }
 }
 
 impl<T: Clone> Reply<T> {
@@ -214,19 +206,23 @@ fn scan(
     engine: &Engine,
     (settled, tree): (&Settled, Tree),
     from: &Bound<Vec<u8>>,
-    ahead: KeptAhead,
+    mut ahead: KeptAhead,
 ) -> Result<ScannedLeaf> {
-    let mut scanned = ScannedLeaf {
-        ahead,
-        ..ScannedLeaf::default()
-    };
     let position = KeptPosition {
         from: from.as_ref().map(|key| &key[..]),
         until: Bound::Unbounded,
         direction: Direction::Forward,
     };
-    let copies = (&mut scanned.leaf, &mut scanned.merged);
-    let ahead = &mut scanned.ahead;
-    scanned.is_merged = engine.scan_settled(settled, tree, position, copies, ahead)?;
-    Ok(scanned)
+    let (mut leaf, mut merged) = (LeafCopy::new(), None);
+    let copies = (&mut leaf, &mut merged);
+    let is_merged = engine.scan_settled(settled, tree, position, copies, &mut ahead)?;
+    let mut records = merged.unwrap_or_default();
+    if !is_merged {
+        records.fill(&mut leaf, std::iter::empty(), position.direction);
+    }
+    Ok(ScannedLeaf {
+        records,
+        next: leaf.next_key().map(<[u8]>::to_vec),
+        ahead,
+    })
 }

@@ -188,38 +188,30 @@ pub struct ScanPage {
 }
 
 impl ScanPage {
-    /// Returns the keys with their values; None for a value that is too long for the leaf.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        (0..self.len()).map(|index| match self.get(index) {
-            (key, ScanValue::Inline(value)) => (key, Some(value)),
-            (key, ScanValue::Long) => (key, None),
-        })
-    }
-
-    /// The leaf that was copied.
-    fn leaf(&self) -> &LeafCopy {
-        self.kept.as_ref().map_or(&self.leaf, |kept| &kept.leaf)
-    }
-
-    /// The entries that count instead of those of the leaf, if there are some.
-    fn merged(&self) -> Option<&MergedLeaf> {
-        match &self.kept {
-            Some(kept) => kept.merged(),
-            None => self.is_merged.then_some(&self.merged),
-        }
-    }
-
-    fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
-        match self.merged() {
-            Some(merged) => merged.get(index),
-            None => self.leaf().get(index),
+    /// Returns key and value of entry `index`, in ascending order; None for a value that is too
+    /// long for the leaf.
+    ///
+    /// # Panics
+    /// When `index` is not below [`ScanPage::len`].
+    pub fn entry(&mut self, index: usize) -> (&[u8], Option<&[u8]>) {
+        let (key, value) = match (&self.kept, self.is_merged) {
+            (Some(kept), _) => kept.records.get(index),
+            (None, true) => self.merged.get(index),
+            (None, false) => self.leaf.entry(index),
+        };
+        match value {
+            ScanValue::Inline(value) => (key, Some(value)),
+            ScanValue::Long => (key, None),
         }
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        let merged = self.merged().map(MergedLeaf::len);
-        merged.unwrap_or_else(|| self.leaf().len())
+        match (&self.kept, self.is_merged) {
+            (Some(kept), _) => kept.records.len(),
+            (None, true) => self.merged.len(),
+            (None, false) => self.leaf.len(),
+        }
     }
 
     /// Returns true if the leaf had no entries from there on; the next leaf may have some.
@@ -229,17 +221,10 @@ impl ScanPage {
 
     /// Finds out where the scan continues.
     fn find_next(&mut self) {
-        self.next = match self.leaf().next_bound() {
-            Some(Bound::Included(key)) => Some(key.to_vec()),
-            Some(Bound::Excluded(key)) => Some([key, &[0]].concat()),
-            Some(Bound::Unbounded) | None => None,
+        self.next = match &self.kept {
+            Some(kept) => kept.next.clone(),
+            None => self.leaf.next_key().map(<[u8]>::to_vec),
         };
-        debug_assert!(
-            self.next
-                .as_deref()
-                .is_none_or(|next| self.leaf().iter().all(|(key, _)| key < next)),
-            "a scan goes on behind what it has shown"
-        );
     }
 
     /// Replaces its entries by those of a leaf of a settled snapshot.
@@ -293,9 +278,10 @@ impl ScanPage {
         }
         let forward = Direction::Forward;
         let mut laid = std::mem::take(&mut self.spare);
-        match self.merged() {
-            Some(merged) => laid.fill(merged.iter(), above, forward),
-            None => laid.fill(self.leaf().iter(), above, forward),
+        match (&self.kept, self.is_merged) {
+            (Some(kept), _) => laid.fill(&mut &*kept.records, above, forward),
+            (None, true) => laid.fill(&mut &self.merged, above, forward),
+            (None, false) => laid.fill(&mut self.leaf, above, forward),
         }
         self.spare = std::mem::replace(&mut self.merged, laid);
         self.is_merged = true;

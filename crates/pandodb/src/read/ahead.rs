@@ -46,9 +46,9 @@ pub(crate) struct Position<'a> {
     /// Its tree is read when the next leaves are looked up.
     pub(crate) state: &'a TableState,
     /// Where the scan continues.
-    pub(crate) from: &'a Bound<Vec<u8>>,
+    pub(crate) from: Bound<&'a [u8]>,
     /// Where it ends.
-    pub(crate) until: &'a Bound<Vec<u8>>,
+    pub(crate) until: Bound<&'a [u8]>,
     pub(crate) direction: Direction,
 }
 
@@ -83,8 +83,8 @@ impl ReadAhead {
             return;
         };
         let ahead = Ahead {
-            from: at.from.as_ref().map(|key| &key[..]),
-            until: at.until.as_ref().map(|key| &key[..]),
+            from: at.from,
+            until: at.until,
             direction: at.direction,
             skip: self.asked,
             most: self.window.saturating_sub(self.asked),

@@ -9,6 +9,34 @@ use pando_pool::Attempt;
 use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
 use pando_versions::{BeforeImage, VersionRange, VersionScratch, Versions};
 
+/// Records in scan order, of which one is shown at a time.
+pub(crate) trait Records {
+    /// Returns their number.
+    fn len(&self) -> usize;
+    /// Returns record `index`.
+    fn entry(&mut self, index: usize) -> (&[u8], ScanValue<'_>);
+}
+
+impl Records for LeafCopy {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn entry(&mut self, index: usize) -> (&[u8], ScanValue<'_>) {
+        Self::entry(self, index)
+    }
+}
+
+impl Records for &MergedLeaf {
+    fn len(&self) -> usize {
+        MergedLeaf::len(self)
+    }
+
+    fn entry(&mut self, index: usize) -> (&[u8], ScanValue<'_>) {
+        self.get(index)
+    }
+}
+
 /// Records in scan order. Buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct MergedLeaf {
@@ -42,7 +70,7 @@ impl MergedLeaf {
         self.records.len()
     }
 
-    /// Returns record `index` in scan order, as [`LeafCopy::get`] does.
+    /// Returns record `index` in scan order, as [`LeafCopy::entry`] does.
     pub(crate) fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
         let record = &self.records[index];
         let value = record.value.clone();
@@ -62,7 +90,7 @@ impl MergedLeaf {
         versions: &Versions,
         (tree, lsn): (TreeId, Lsn),
         (bound, direction): (ScanBound<'_>, Direction),
-        leaf: &LeafCopy,
+        leaf: &mut LeafCopy,
     ) -> Attempt<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let collect = |bounds: (Bound<&[u8]>, Bound<&[u8]>), range: &mut VersionRange| {
@@ -81,7 +109,7 @@ impl MergedLeaf {
         &mut self,
         collect: impl FnOnce((Bound<&[u8]>, Bound<&[u8]>), &mut VersionRange) -> Result<(), E>,
         (bound, direction): (ScanBound<'_>, Direction),
-        leaf: &LeafCopy,
+        leaf: &mut LeafCopy,
     ) -> Result<(), E> {
         let end = match leaf.next_bound() {
             None => Bound::Unbounded,
@@ -98,8 +126,8 @@ impl MergedLeaf {
         if collected.is_ok() {
             let versions = range.iter().map(|(key, image)| (key, value_of(image)));
             match direction {
-                Direction::Forward => self.fill(leaf.iter(), versions, direction),
-                Direction::Backward => self.fill(leaf.iter(), versions.rev(), direction),
+                Direction::Forward => self.fill(leaf, versions, direction),
+                Direction::Backward => self.fill(leaf, versions.rev(), direction),
             }
         }
         self.range = range;
@@ -108,9 +136,9 @@ impl MergedLeaf {
 
     /// Replaces the records by `below`, with what `above` says of its keys instead: None for a key
     /// that is not there. Both are in the order of `direction`.
-    pub(crate) fn fill<'b, 'a>(
+    pub(crate) fn fill<'a>(
         &mut self,
-        below: impl Iterator<Item = (&'b [u8], ScanValue<'b>)>,
+        below: &mut impl Records,
         above: impl Iterator<Item = (&'a [u8], Option<ScanValue<'a>>)>,
         direction: Direction,
     ) {
@@ -120,18 +148,24 @@ impl MergedLeaf {
             Direction::Forward => one.cmp(other),
             Direction::Backward => other.cmp(one),
         };
-        let mut below = below.peekable();
+        let mut next = 0;
         for (key, value) in above {
-            while let Some((own, value)) = below.next_if(|(own, _)| order(own, key).is_lt()) {
-                self.push(own, value);
+            while next < below.len() {
+                let (own, own_value) = below.entry(next);
+                match order(own, key) {
+                    Ordering::Less => self.push(own, own_value),
+                    // What is above counts, and not what is below.
+                    Ordering::Equal => {}
+                    Ordering::Greater => break,
+                }
+                next += 1;
             }
-            // What is above counts, and not what is below.
-            below.next_if(|(own, _)| order(own, key) == Ordering::Equal);
             if let Some(value) = value {
                 self.push(key, value);
             }
         }
-        for (key, value) in below {
+        for index in next..below.len() {
+            let (key, value) = below.entry(index);
             self.push(key, value);
         }
         let key_of = |record: &Record| &self.bytes[record.key.clone()];
@@ -142,9 +176,10 @@ impl MergedLeaf {
         );
     }
 
-    /// Returns the records in scan order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], ScanValue<'_>)> {
-        (0..self.len()).map(|index| self.get(index))
+    /// Returns the number of records up to the first one whose key is not `before` the end.
+    pub(crate) fn count_while(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        let is_before = |record: &Record| before(&self.bytes[record.key.clone()]);
+        self.records.partition_point(is_before)
     }
 
     fn push(&mut self, key: &[u8], value: ScanValue<'_>) {

@@ -432,7 +432,8 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             let bound = Bound::Included(&key[..]);
             CATALOGUE.try_scan_leaf(&store.pool, bound, Direction::Forward, &mut leaf)
         })?;
-        for (name, value) in leaf.iter() {
+        for index in 0..leaf.len() {
+            let (name, value) = leaf.entry(index);
             let damaged = |what: String| Error::corrupt("catalogue", what);
             let ScanValue::Inline(value) = value else {
                 return Err(damaged("a row that is too long".into()));
@@ -459,11 +460,7 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
                 .ok_or_else(|| damaged(format!("'{name}' has {count} entries")))?;
             store.tables.load(name, row, count);
         }
-        from = match leaf.next_bound() {
-            Some(Bound::Included(next)) => Some(next.to_vec()),
-            Some(Bound::Excluded(next)) => Some([next, &[0]].concat()),
-            Some(Bound::Unbounded) | None => None,
-        };
+        from = leaf.next_key().map(<[u8]>::to_vec);
     }
     Ok(())
 }

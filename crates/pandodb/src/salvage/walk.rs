@@ -208,7 +208,11 @@ impl<'a> Walker<'a> {
                 true => Unread::Leaf(error.to_string()),
                 false => Unread::Other(error),
             })?;
-            for (key, found) in copy.iter().filter(|(key, _)| wanted(key)) {
+            for index in 0..copy.len() {
+                let (key, found) = copy.entry(index);
+                if !wanted(key) {
+                    continue;
+                }
                 rows += 1;
                 let found = match found {
                     ScanValue::Inline(value) => RowValue::Bytes(value),

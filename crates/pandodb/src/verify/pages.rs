@@ -121,7 +121,8 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 let forward = pando_tree::Direction::Forward;
                 GARBAGE.try_scan_leaf(&self.store.pool, bound, forward, &mut leaf)
             })?;
-            for (key, value) in leaf.iter() {
+            for index in 0..leaf.len() {
+                let (key, value) = leaf.entry(index);
                 if let Some((lsn, number, piece)) = decode_aside_key(key) {
                     self.aside(lsn, number, piece);
                     continue;

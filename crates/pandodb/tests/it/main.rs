@@ -17,6 +17,7 @@ mod damage;
 mod devices;
 mod dropped;
 mod durable_reads;
+mod ends;
 mod exits;
 mod fixture;
 mod futures;

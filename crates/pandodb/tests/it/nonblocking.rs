@@ -64,7 +64,7 @@ fn cold_reads_and_scans_complete_without_blocking() {
                 .scan(Bound::Included(&start), &mut page)
                 .unwrap()
         });
-        count += page.iter().count();
+        count += page.len();
         from = page.next.take();
     }
     assert_eq!(count, 3000);

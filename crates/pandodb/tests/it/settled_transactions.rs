@@ -315,7 +315,8 @@ fn event_loop_goes_on(isolation: Isolation) -> pandodb::Result<()> {
     while let Some(start) = from {
         let bound = Bound::Included(&start[..]);
         ended(&mut reactor, || transaction.scan(&busy, bound, &mut page)).unwrap();
-        for (key, value) in page.iter() {
+        for index in 0..page.len() {
+            let (key, value) = page.entry(index);
             let expected = value_of(seen, before);
             assert_eq!(key, text_key(seen));
             assert!(value.is_none_or(|value| value == expected), "{seen}");

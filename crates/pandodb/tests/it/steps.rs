@@ -57,7 +57,8 @@ fn scan(reactor: &mut Reactor, of: &mut Transaction, table: &Table, from: &[u8])
             of.scan(table, Bound::Included(&start), &mut page)
         })
         .unwrap();
-        for (key, value) in page.iter() {
+        for index in 0..page.len() {
+            let (key, value) = page.entry(index);
             let value = match value {
                 Some(value) => value.to_vec(),
                 None => get(reactor, of, table, key).unwrap(),
