@@ -19,6 +19,9 @@ use crate::word::{Word, load};
 
 /// Number of words that are copied at once: those of a cache line.
 const LINE: usize = 8;
+/// A step ends early where the prefixes of its keys would take more than this many bytes: who keeps
+/// its records copies keys whole.
+const PREFIX_BYTES_MAX: usize = 1 << 20;
 
 /// Where a step starts: the first key for a forward scan, the last for a backward one.
 pub type ScanBound<'a> = Bound<&'a [u8]>;
@@ -239,6 +242,11 @@ impl LeafCopy {
         }
         self.key[..prefix.len()].copy_from_slice(prefix);
         self.prefix_bytes = prefix.len();
+        if self.entries.len() * self.prefix_bytes > PREFIX_BYTES_MAX {
+            self.end_early();
+        }
+        let words = self.lines.as_flattened();
+        let node = Node::open(words);
         let Range { start, end } = self.entries;
         let slots = words.get(HEADER_WORDS + start..HEADER_WORDS + end);
         let slots = slots.unwrap_or(&[]).iter().map(|slot| Slot(slot.get()));
@@ -246,6 +254,27 @@ impl LeafCopy {
         self.has_long = flags & (SLOT_OVERFLOW | SLOT_CHUNKED) != 0;
         let describes = |slot: Slot| OverflowHeader::read(&node, slot).is_some();
         !self.has_long || slots.filter(|slot| slot.is_overflow()).all(describes)
+    }
+
+    /// Leaves entries with long keys to the next step.
+    #[cold]
+    fn end_early(&mut self) {
+        let most = (PREFIX_BYTES_MAX / self.prefix_bytes).max(1);
+        let Range { start, end } = self.entries;
+        let next = match self.direction {
+            Direction::Forward => {
+                self.entries.end = end.min(start + most);
+                self.entries.end
+            }
+            // A backward step starts below the last key of this one.
+            Direction::Backward => {
+                self.entries.start = start.max(end - end.min(most));
+                self.entries.start
+            }
+        };
+        let node = Node::open(self.lines.as_flattened());
+        node.copy_key(next, &mut self.next_key);
+        self.goes_on = true;
     }
 
     /// Returns whether the records are in scan order and beyond `bound`, and the next step starts

@@ -145,3 +145,38 @@ fn entries_that_are_decoded_late_are_those_of_the_twin() {
         }
     }
 }
+
+/// The keys of a leaf of 64 KiB may be 100 times as long as the leaf: a step has a part of them,
+/// and all steps together have each once.
+#[test]
+fn a_step_over_long_keys_ends_early() {
+    const KEYS: u32 = 1000;
+    let (rig, mut session) = (Rig::new(65536, 64), Session::default());
+    let key = |number: u32| [&[b'p'; 8000][..], &number.to_be_bytes()].concat();
+    for number in 0..KEYS {
+        rig.insert(&mut session, &key(number), b"");
+    }
+    let mut copy = LeafCopy::new();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let (mut bound, mut shown, mut steps) = (Bound::Unbounded, Vec::new(), 0);
+        loop {
+            retry(|| {
+                let bound = bound.as_ref().map(|key: &Vec<u8>| &key[..]);
+                rig.tree
+                    .try_scan_leaf(&rig.pool, bound, direction, &mut copy)
+            });
+            assert!(copy.len() * 8000 <= 1 << 20, "{} entries", copy.len());
+            shown.extend((0..copy.len()).map(|index| copy.entry(index).0.to_vec()));
+            steps += 1;
+            match copy.next_bound() {
+                Some(next) => bound = next.map(<[u8]>::to_vec),
+                None => break,
+            }
+        }
+        if direction == Direction::Backward {
+            shown.reverse();
+        }
+        assert!(shown.into_iter().eq((0..KEYS).map(key)));
+        assert!(steps >= 8, "{steps} steps");
+    }
+}

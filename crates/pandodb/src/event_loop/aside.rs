@@ -176,7 +176,7 @@ impl Aside {
         match reply.take() {
             Ok((scanned, is_new)) => {
                 if is_new {
-                    self.note(place, engine.store.pool.page_size().bytes());
+                    self.note(place, scanned.records.memory());
                     self.ahead = scanned.ahead;
                 }
                 Ok(scanned)

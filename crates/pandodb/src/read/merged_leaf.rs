@@ -70,6 +70,11 @@ impl MergedLeaf {
         self.records.len()
     }
 
+    /// Bytes that the records take.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.records[..])
+    }
+
     /// Returns record `index` in scan order, as [`LeafCopy::entry`] does.
     pub(crate) fn get(&self, index: usize) -> (&[u8], ScanValue<'_>) {
         let record = &self.records[index];
