@@ -142,6 +142,7 @@ impl Scratch {
     /// Forgets the leaf of the last insertion, so that the next one may go to another pool.
     pub fn forget_leaf(&mut self) {
         self.work.nearby = Nearby::default();
+        self.work.lost = None;
     }
 
     /// Makes the next insertion try the leaf of `finger`. Keeps the finger of the last insertion if

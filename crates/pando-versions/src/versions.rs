@@ -65,6 +65,15 @@ impl Default for VersionScratch {
     }
 }
 
+impl VersionScratch {
+    /// Prepares it for the versions of another store, whose leaves have the same names. Returns
+    /// false if a save was left unfinished: then it must not be kept.
+    pub fn forget_store(&mut self) -> bool {
+        self.tree.forget_leaf();
+        self.tree.is_finished()
+    }
+}
+
 /// What [`Versions::find`] has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found<'a> {

@@ -53,8 +53,10 @@ impl CommitScratch {
         self.wanted.clear();
         self.tree.forget_leaf();
         let of_writes = self.order.capacity() * size_of::<usize>()
+            + self.stripes.capacity() * size_of::<Wanted>()
             + self.places.capacity() * size_of::<Place>();
-        self.tree.is_finished() && self.payload.capacity_bytes() + of_writes <= bytes_max
+        let is_finished = self.tree.is_finished() && self.versions.forget_store();
+        is_finished && self.payload.capacity_bytes() + of_writes <= bytes_max
     }
 
     /// Prepares it for another batch.

@@ -39,6 +39,11 @@ impl<C> Journal<C> {
         size_of_val(&self.steps[..])
     }
 
+    /// Bytes that are kept for the next use.
+    pub(crate) fn capacity(&self) -> usize {
+        self.steps.capacity() * size_of::<Undo<C>>()
+    }
+
     /// Returns whether writes are noted.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept

@@ -93,7 +93,10 @@ impl KeyWrites {
 
     /// Bytes that are kept for the next use.
     pub(super) fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.writes.capacity() * size_of::<Write>()
+        self.bytes.capacity()
+            + self.writes.capacity() * size_of::<Write>()
+            + self.index.capacity() * size_of::<usize>()
+            + self.journal.capacity()
     }
 
     /// Bytes that the writes take, and what savepoints need to go back, about.

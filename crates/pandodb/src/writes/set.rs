@@ -118,7 +118,10 @@ impl WriteSet {
     /// As [`WriteSet::clear`]. Returns false if it has grown beyond `bytes_max`.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.clear();
-        self.keys.capacity() <= bytes_max
+        self.durability = None;
+        let of_reads = self.reads.capacity() * size_of::<Stamp>()
+            + self.shares.capacity() * size_of::<StripeIndex>();
+        self.keys.capacity() + of_reads <= bytes_max
     }
 
     /// Forgets writes, table changes and watches; keeps tables and reads.

@@ -632,3 +632,38 @@ fn a_batch_that_empties_a_table_and_writes_to_another_is_not_seen() {
         table.delete(b"other").unwrap();
     }
 }
+
+/// What a thread remembers of the versions of one store is not believed of those of another, which
+/// have the same tree, the same pages and, sooner or later, the same versions of latches.
+#[test]
+fn a_thread_that_writes_to_two_stores_mixes_nothing_up() {
+    for more in 0..2 {
+        let open = || Db::builder().durability(Durability::None).open_in_memory();
+        let stores = [open().unwrap(), open().unwrap()];
+        let [small, large] = stores.each_ref().map(|db| db.table("t").unwrap());
+        let key = |number: u32| number.to_be_bytes();
+        for number in 0..800 {
+            small.put(&key(number), b"x").unwrap();
+            large.put(&key(number), &[7; 700]).unwrap();
+        }
+        let snapshots = stores.each_ref().map(|db| db.snapshot().unwrap());
+        // The root of the versions of the second store is split, that of the first is a leaf.
+        for number in 0..60 {
+            large.put(&key(number), b"new").unwrap();
+        }
+        for number in 700..700 + more {
+            small.put(&key(number), b"y").unwrap();
+        }
+        for number in 0..300 {
+            small.put(&key(2 * number), b"y").unwrap();
+            small.put(&key(2 * number + 1), b"y").unwrap();
+            large.put(&key(60 + number), b"new").unwrap();
+        }
+        for number in 0..360 {
+            let value = snapshots[1].get(&large, &key(number)).unwrap();
+            assert_eq!(value.as_deref(), Some(&[7; 700][..]), "{number}");
+            let value = snapshots[0].get(&small, &key(number)).unwrap();
+            assert_eq!(value.as_deref(), Some(&b"x"[..]), "{number}");
+        }
+    }
+}
