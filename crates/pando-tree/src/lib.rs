@@ -7,9 +7,9 @@
 //! belong to the engine, which passes a [`pando_pool::ApplyToken`] to every change.
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
-//! [`value`], [`scratch`], [`finger`], [`insert`], [`run`], `postcondition`, `split`, [`remove`],
-//! [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`seek`], [`fill`], [`free_tree`],
-//! [`summary`].
+//! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
+//! [`remove`], [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`seek`], [`fill`],
+//! [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
