@@ -36,9 +36,9 @@ pub enum Before {
     Elsewhere,
 }
 
-/// The way to a key.
+/// Where a descent to a key has ended.
 #[derive(Debug, Clone, Copy)]
-struct Way<'p> {
+struct Arrival<'p> {
     leaf: Optimistic<'p>,
     node: FrameNode<'p>,
     spot: Spot,
@@ -49,7 +49,7 @@ struct Way<'p> {
     is_rightmost: bool,
 }
 
-impl Way<'_> {
+impl Arrival<'_> {
     /// Returns where the key is in `tree`, once the leaf has been validated.
     fn place(&self, tree: Tree) -> Place {
         Place::at(Finger::at(tree, self.leaf, self.is_rightmost), self.spot)
@@ -278,13 +278,13 @@ impl Tree {
         access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
-        let way = self.way_to(pool, access, key)?;
-        let free_bytes = way.node.free_bytes();
-        way.leaf.validate()?;
+        let end = self.arrive_at(pool, access, key)?;
+        let free_bytes = end.node.free_bytes();
+        end.leaf.validate()?;
         Ok(Located {
-            leaf: way.leaf.page(),
-            place: way.place(*self),
-            levels: way.levels,
+            leaf: end.leaf.page(),
+            place: end.place(*self),
+            levels: end.levels,
             free_bytes,
         })
     }
@@ -315,29 +315,29 @@ impl Tree {
         (key, shared): (&[u8], usize),
         before: &mut Vec<u8>,
     ) -> Attempt<(Place, Before)> {
-        let way = self.way_to(pool, access, key)?;
-        let found = match way.spot.index.checked_sub(1) {
-            None if way.is_leftmost => Before::Other,
+        let end = self.arrive_at(pool, access, key)?;
+        let found = match end.spot.index.checked_sub(1) {
+            None if end.is_leftmost => Before::Other,
             None => Before::Elsewhere,
-            Some(index) if way.node.may_begin_alike(index, key, shared) => {
-                way.node.copy_key(index, before);
+            Some(index) if end.node.may_begin_alike(index, key, shared) => {
+                end.node.copy_key(index, before);
                 Before::Alike
             }
             Some(_) => Before::Other,
         };
-        way.leaf.validate()?;
-        Ok((way.place(*self), found))
+        end.leaf.validate()?;
+        Ok((end.place(*self), found))
     }
 
     /// Descends to the leaf that covers `key`, and finds its spot there. Nothing read from the
     /// leaf has been validated.
     #[inline]
-    fn way_to<'p>(
+    fn arrive_at<'p>(
         &self,
         pool: &'p Pool,
         access: &mut impl Access<'p>,
         key: &[u8],
-    ) -> Attempt<Way<'p>> {
+    ) -> Attempt<Arrival<'p>> {
         let (mut levels, mut is_leftmost, mut is_rightmost) = (1, true, true);
         let start = Start {
             node: self.root(pool, access)?,
@@ -352,7 +352,7 @@ impl Tree {
         };
         let (leaf, node) = self.descend_from(pool, access, start, 0, choose)?;
         let candidate = ask_for_record(leaf, &node, key);
-        Ok(Way {
+        Ok(Arrival {
             leaf,
             node,
             spot: node.find_at(candidate, key),

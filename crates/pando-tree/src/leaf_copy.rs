@@ -115,9 +115,10 @@ impl LeafCopy {
     pub fn entry(&mut self, index: usize) -> (&[u8], ScanValue<'_>) {
         let slot = self.slot(index);
         let node = Node::open(self.lines.as_flattened());
+        // None of this is None: a page is checked when it is read (`node/check.rs`), so its records
+        // lie in it, and the buffer is longer than a key may be.
         let (rest, value) = node.record(slot).unwrap_or_default();
         let begin = self.prefix_bytes;
-        // Neither is None: the buffer is longer than a key may be.
         if let Some((head, behind)) = self.key[begin..].split_first_chunk_mut::<HEAD_BYTES>()
             && let Some(behind) = behind.get_mut(..rest.len())
         {

@@ -216,8 +216,8 @@ impl<'t> Iter<'t> {
         let (end, other) = self.ends(direction);
         let mut position = end.next;
         if position < end.limit && !end.is_long(position) {
+            debug_assert_eq!(other.limit, 0, "both ends know where the other one is");
             end.next = position + 1;
-            other.limit = 0;
         } else {
             match self.advance(direction) {
                 Ok(Some(found)) => position = found,
@@ -257,6 +257,7 @@ impl<'t> Iter<'t> {
             let (end, other) = self.ends(direction);
             let position = end.next;
             end.next = position + 1;
+            // From here on this end moves, until the other one looks where it is.
             other.limit = 0;
             if !end.is_long(position) || self.read_long(direction, position)? {
                 return Ok(Some(position));

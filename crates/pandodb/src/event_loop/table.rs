@@ -225,6 +225,13 @@ impl ScanPage {
             Some(kept) => kept.next.clone(),
             None => self.leaf.next_key().map(<[u8]>::to_vec),
         };
+        debug_assert!(self.goes_on(), "a scan goes on behind what it has shown");
+    }
+
+    /// Returns whether all entries are before the key where the scan continues.
+    fn goes_on(&mut self) -> bool {
+        let next = self.next.clone();
+        next.is_none_or(|next| (0..self.len()).all(|index| *self.entry(index).0 < next[..]))
     }
 
     /// Replaces its entries by those of a leaf of a settled snapshot.
