@@ -8,8 +8,9 @@ use std::ops::{Bound, RangeBounds};
 
 use pando_sync::Arc;
 use pando_tree::{Direction, ScanValue};
+use pando_versions::Registration;
 
-use crate::api::range_end::{RangeEnd, load};
+use crate::api::range_end::{RangeEnd, Source};
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::{Error, Result};
@@ -32,6 +33,31 @@ pub struct Iter<'t> {
     done: bool,
     /// Why it fails before it begins.
     failed: Option<Error>,
+}
+
+/// What the next entry at one end of a range is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextEntry {
+    /// One that lies in its leaf.
+    Short,
+    /// One whose value has to be read; it may have been deleted meanwhile.
+    Long,
+    /// In a leaf that has to be loaded.
+    NotLoaded,
+    /// There is none.
+    None,
+}
+
+/// What is read for the next entry at one end of a range.
+#[derive(Debug)]
+pub(crate) struct ReadFor<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) snapshot: Option<&'a Snapshot>,
+    pub(crate) end: &'a mut RangeEnd,
+    /// The bound of the other end.
+    pub(crate) until: Bound<&'a [u8]>,
+    /// Where a value goes that lies outside of its leaf.
+    pub(crate) long: &'a mut Vec<u8>,
 }
 
 impl Drop for Iter<'_> {
@@ -210,38 +236,69 @@ impl<'t> Iter<'t> {
         }
     }
 
+    /// Returns what is read for the next entry at the end for `direction`.
+    pub(crate) fn read_for(&mut self, direction: Direction) -> ReadFor<'_> {
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &mut self.back),
+            Direction::Backward => (&mut self.back, &mut self.front),
+        };
+        ReadFor {
+            table: &self.table,
+            snapshot: self.snapshot.as_deref(),
+            end,
+            until: other.rest(),
+            long: &mut self.long,
+        }
+    }
+
     /// Returns the next entry at the end for `direction`; None when the range is exhausted.
     #[inline]
     fn step(&mut self, direction: Direction) -> Option<Result<(&[u8], &[u8])>> {
-        let (end, other) = self.ends(direction);
-        let mut position = end.next;
-        if position < end.limit && !end.is_long(position) {
-            debug_assert_eq!(other.limit, 0, "both ends know where the other one is");
-            end.next = position + 1;
-        } else {
-            match self.advance(direction) {
-                Ok(Some(found)) => position = found,
-                Ok(None) => return None,
+        let position = match self.next_in_leaf(direction) {
+            Some(position) => position,
+            None => match self.advance(direction) {
+                Ok(position) => position?,
                 Err(error) => {
                     self.finish();
                     return Some(Err(error));
                 }
-            }
+            },
+        };
+        Some(Ok(self.entry(direction, position)))
+    }
+
+    /// Moves over the next entry at the end for `direction`, if it is in the same leaf with its
+    /// value, and returns its position there.
+    #[inline]
+    pub(crate) fn next_in_leaf(&mut self, direction: Direction) -> Option<usize> {
+        let (end, other) = self.ends(direction);
+        let position = end.next;
+        if position >= end.limit || end.is_long(position) {
+            return None;
         }
+        debug_assert_eq!(other.limit, 0, "both ends know where the other one is");
+        end.next = position + 1;
+        Some(position)
+    }
+
+    /// Returns entry `position` of the leaf at the end for `direction`, with the long value that
+    /// was read for it.
+    #[inline]
+    pub(crate) fn entry(&mut self, direction: Direction, position: usize) -> (&[u8], &[u8]) {
         let end = match direction {
             Direction::Forward => &mut self.front,
             Direction::Backward => &mut self.back,
         };
         debug_assert!(end.is_beyond_bound(position), "a scan that goes back");
         let (key, value) = end.entry(position);
-        Some(Ok(match value {
+        match value {
             ScanValue::Inline(value) => (key, value),
             ScanValue::Long => (key, &self.long),
-        }))
+        }
     }
 
-    /// The range is exhausted.
-    fn finish(&mut self) {
+    /// Nothing more is shown.
+    pub(crate) fn finish(&mut self) {
         self.done = true;
         self.front.limit = 0;
         self.back.limit = 0;
@@ -250,61 +307,105 @@ impl<'t> Iter<'t> {
     /// Moves over the next entry, into another leaf if need be, and reads its value if it is not in
     /// the leaf. Returns its position in its leaf; None when the range is exhausted.
     fn advance(&mut self, direction: Direction) -> Result<Option<usize>> {
+        loop {
+            match self.look(direction)? {
+                NextEntry::None => return Ok(None),
+                NextEntry::Short => return Ok(Some(self.pass(direction))),
+                NextEntry::NotLoaded => self.load(direction)?,
+                NextEntry::Long => {
+                    let found = self.read_long(direction)?;
+                    let position = self.pass(direction);
+                    if found {
+                        return Ok(Some(position));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what the next entry at the end for `direction` is. From then on this end may move, and
+    /// the other one has to look where it is.
+    ///
+    /// # Errors
+    /// Why the iterator fails before it begins.
+    pub(crate) fn look(&mut self, direction: Direction) -> Result<NextEntry> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        while self.find(direction)? {
-            let (end, other) = self.ends(direction);
-            let position = end.next;
-            end.next = position + 1;
-            // From here on this end moves, until the other one looks where it is.
-            other.limit = 0;
-            if !end.is_long(position) || self.read_long(direction, position)? {
-                return Ok(Some(position));
-            }
-            // Skip a long value that was deleted meanwhile.
-        }
-        Ok(None)
-    }
-
-    /// Reads the value of record `position`, which is not in its leaf. Returns whether the key is
-    /// still there.
-    fn read_long(&mut self, direction: Direction, position: usize) -> Result<bool> {
-        let end = match direction {
-            Direction::Forward => &mut self.front,
-            Direction::Backward => &mut self.back,
-        };
-        let (key, _) = end.entry(position);
-        match &self.snapshot {
-            Some(snapshot) => snapshot.get_into(&self.table, key, &mut self.long),
-            None => self.table.get_into(key, &mut self.long),
-        }
-    }
-
-    /// Finds the leaf of the next entry. Returns false when the range is exhausted.
-    fn find(&mut self, direction: Direction) -> Result<bool> {
         while !self.done {
-            let (end, other) = match direction {
-                Direction::Forward => (&mut self.front, &mut self.back),
-                Direction::Backward => (&mut self.back, &mut self.front),
-            };
-            let until = other.rest();
+            let (end, other) = self.ends(direction);
             if !end.is_loaded {
-                load(&self.table, self.snapshot.as_deref(), end, until)?;
+                return Ok(NextEntry::NotLoaded);
             }
+            let until = other.rest();
             end.set_limit(until);
             if end.next < end.limit {
-                return Ok(true);
+                other.limit = 0;
+                return Ok(match end.is_long(end.next) {
+                    true => NextEntry::Long,
+                    false => NextEntry::Short,
+                });
             }
             if end.limit < end.len() || !end.leave(until) {
                 self.finish();
             }
         }
-        Ok(false)
+        Ok(NextEntry::None)
+    }
+
+    /// Moves over the entry that [`Iter::look`] has found, and returns its position in its leaf.
+    pub(crate) fn pass(&mut self, direction: Direction) -> usize {
+        let (end, _) = self.ends(direction);
+        let position = end.next;
+        assert!(position < end.limit, "it was found before");
+        end.next = position + 1;
+        position
+    }
+
+    /// Reads the value of the next entry, which is not in its leaf. Returns whether the key is
+    /// still there.
+    fn read_long(&mut self, direction: Direction) -> Result<bool> {
+        let ReadFor {
+            table,
+            snapshot,
+            end,
+            long,
+            ..
+        } = self.read_for(direction);
+        let (key, _) = end.entry(end.next);
+        match snapshot {
+            Some(snapshot) => snapshot.get_into(table, key, long),
+            None => table.get_into(key, long),
+        }
+    }
+
+    /// Loads the next leaf at the end for `direction`.
+    fn load(&mut self, direction: Direction) -> Result<()> {
+        let ReadFor {
+            table,
+            snapshot,
+            end,
+            until,
+            ..
+        } = self.read_for(direction);
+        let Some(snapshot) = snapshot else {
+            return end.load(table.source(None), until);
+        };
+        if snapshot.settled().is_none() {
+            match end.load(table.source(Some(snapshot.registration())), until) {
+                // It may have been settled meanwhile.
+                Err(Error::SnapshotEnded) => {}
+                loaded => return loaded,
+            }
+        }
+        let settled = snapshot.settled().ok_or(Error::SnapshotEnded)?;
+        let tree = snapshot.tree_of(table)?;
+        end.load_settled(table.db.engine(), (&settled, tree), until)
     }
 }
 
-fn copied(key: &[u8], value: &[u8]) -> Entry {
+/// Returns a copy of an entry.
+pub(crate) fn copied(key: &[u8], value: &[u8]) -> Entry {
     (key.to_vec(), value.to_vec())
 }
 
@@ -323,6 +424,15 @@ impl DoubleEndedIterator for Iter<'_> {
 }
 
 impl Table {
+    /// Returns its entries, as they are or as they were `then`.
+    pub(crate) fn source<'a>(&'a self, then: Option<&'a Registration>) -> Source<'a> {
+        Source {
+            engine: self.db.engine(),
+            table: &self.state,
+            then,
+        }
+    }
+
     /// Returns the entries with keys in `range`, ascending; `rev()` makes it descending. Each entry
     /// is committed, as of some moment between the call and its return. Entries that are put or
     /// deleted during the iteration may or may not be seen; all others are seen exactly once.

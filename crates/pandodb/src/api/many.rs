@@ -15,7 +15,7 @@ use pando_format::cast::u32_of_len;
 use pando_format::{PageId, TreeId};
 use pando_pool::Restart;
 use pando_stats::Ticker;
-use pando_tree::{Fate, GROUP_MAX, Lookup, ValueReader};
+use pando_tree::{Fate, GROUP_MAX, Lookup};
 use pando_versions::Registration;
 
 use crate::api::snapshot::Snapshot;
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::pages::fetcher::Started;
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
-use crate::read::at::{FoundAt, ReadAt};
+use crate::read::at::ReadAt;
 use crate::read::lending::Borrowed;
 use crate::read::point::{Copied, SoFar};
 use crate::state::read_bounds::Debt;
@@ -69,10 +69,8 @@ struct Scratch {
     /// Values of `found`, concatenated.
     values: Vec<u8>,
     /// Buffers of single reads.
-    reader: ValueReader,
+    work: ReadAt,
     value: Vec<u8>,
-    /// The same for reads at a snapshot.
-    then: ReadAt,
     /// The debt of everything that was found.
     debt: Debt,
 }
@@ -127,7 +125,7 @@ impl Scratch {
         self.found.clear();
         self.values.clear();
         self.debt = Debt::NONE;
-        self.then.forget_kept();
+        self.work.forget_kept();
     }
 
     fn is_done(&self) -> bool {
@@ -245,7 +243,7 @@ impl Gathering<'_> {
             }
             Err(Unfinished::Error(error)) => return Err(error),
         };
-        self.scratch.reader.wanted.clear();
+        self.scratch.work.reader.wanted.clear();
         let mut went = Went::On;
         for (key, fate) in group[..count].iter().zip(&fates) {
             if self.end_try(*key, tree, fate)? == Went::Full {
@@ -302,25 +300,9 @@ impl Gathering<'_> {
     /// Makes one attempt to read a single key.
     fn step(&mut self, key: u32) -> Step<(bool, Debt)> {
         let text = self.keys[key as usize];
-        let Scratch {
-            reader,
-            value,
-            then: work,
-            ..
-        } = &mut *self.scratch;
-        let Some(then) = self.then else {
-            return self.engine.try_get(self.table, text, reader, value);
-        };
-        let read = self.engine.try_read_at(then, self.table, text, work, value);
-        reader.wanted.append(&mut work.reader.wanted);
-        let (found, debt) = read?;
-        let found = match found {
-            FoundAt::Nothing => false,
-            FoundAt::Value => true,
-            FoundAt::Chunks(_) => return Err(WaitReason::Chunks.into()),
-        };
-        self.engine.count_get();
-        Ok((found, debt))
+        let Scratch { work, value, .. } = &mut *self.scratch;
+        self.engine
+            .try_read(self.then, self.table, text, work, value)
     }
 
     /// Tries a single key.
@@ -371,9 +353,9 @@ impl Gathering<'_> {
                 self.fetcher.insert(fetcher)
             }
         };
-        if !self.scratch.reader.wanted.is_empty() {
+        if !self.scratch.work.reader.wanted.is_empty() {
             // A long value: its pages are read at the same time, and it is put together later.
-            for page in self.scratch.reader.wanted.drain(..) {
+            for page in self.scratch.work.reader.wanted.drain(..) {
                 if let Started::Crowded | Started::Refused(_) =
                     fetcher.start(&self.engine.store, page)?
                 {
@@ -430,16 +412,11 @@ impl Gathering<'_> {
     fn read_alone(&mut self, key: u32) -> Result<()> {
         let text = self.keys[key as usize];
         let begun = SoFar::with_miss(self.scratch.missed[key as usize]);
-        let Scratch {
-            reader,
-            value,
-            then: work,
-            ..
-        } = &mut *self.scratch;
+        let Scratch { work, value, .. } = &mut *self.scratch;
         let engine = self.engine;
         let found = match self.then {
             Some(then) => engine.read_at(then, self.table, text, work, value)?,
-            None => engine.read_on(self.table, text, reader, value, begun)?,
+            None => engine.read_on(self.table, text, &mut work.reader, value, begun)?,
         };
         self.scratch.keep(key, found);
         Ok(())

@@ -3,19 +3,44 @@
 use std::ops::Bound;
 
 use pando_pool::Restart;
+use pando_stats::Ticker;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
+use pando_versions::Registration;
 
-use crate::api::snapshot::Snapshot;
-use crate::api::table::Table;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kept::pages::{KeptAhead, KeptPosition};
 use crate::kept::settled::Settled;
 use crate::read::ahead::{Position, ReadAhead};
 use crate::read::at::unless_ended;
 use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
+use crate::state::read_bounds::Debt;
+use crate::tables::state::TableState;
 use crate::wait::reason::Step;
+
+/// The entries that an iterator is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) table: &'a TableState,
+    /// The moment that is shown; None: each leaf as it is when it is copied.
+    pub(crate) then: Option<&'a Registration>,
+}
+
+impl Source<'_> {
+    /// Returns the tree that the table has, or had then.
+    fn tree(&self) -> Step<Tree> {
+        let tree = match self.then {
+            Some(then) => {
+                let tables = &self.engine.store.tables;
+                unless_ended(then, Ok(tables.tree_at(self.table, then.lsn())))?
+            }
+            None => self.table.tree(),
+        };
+        tree.ok_or_else(|| no_such_table(self.table))
+    }
+}
 
 /// One end of the range that is left.
 #[derive(Debug)]
@@ -129,6 +154,131 @@ impl RangeEnd {
     pub(crate) fn end(&mut self, engine: &Engine) {
         self.ahead.end(engine);
     }
+
+    /// Returns an end without a leaf that continues where this one does.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            kept_ahead: self.kept_ahead,
+            ..Self::new(self.direction, self.bound.clone())
+        }
+    }
+
+    /// Goes on as `loaded` does, which came from [`RangeEnd::anew`].
+    pub(crate) fn take(&mut self, engine: &Engine, loaded: Self) {
+        debug_assert_eq!(self.bound, loaded.bound, "a leaf of another place");
+        self.end(engine);
+        *self = loaded;
+    }
+
+    /// Copies the leaf where the range continues; `until` is the bound of the other end. Blocks.
+    ///
+    /// # Errors
+    /// [`crate::Error::SnapshotEnded`], also for a snapshot that goes on on disk.
+    pub(crate) fn load(&mut self, from: Source<'_>, until: Bound<&[u8]>) -> Result<()> {
+        let mut missed = false;
+        let debt = from
+            .engine
+            .block(|_| self.try_load(from, until, &mut missed))?;
+        from.engine.pay(debt)?;
+        self.loaded(from, until);
+        Ok(())
+    }
+
+    /// Makes one attempt to copy the leaf; `missed` is false at the first one. Once what it owes is
+    /// paid, [`RangeEnd::loaded`] lets it be shown.
+    pub(crate) fn try_load(
+        &mut self,
+        from: Source<'_>,
+        until: Bound<&[u8]>,
+        missed: &mut bool,
+    ) -> Step<Debt> {
+        let Self {
+            direction,
+            bound,
+            leaf,
+            merged,
+            is_merged,
+            ahead,
+            ..
+        } = self;
+        let Source {
+            engine,
+            table,
+            then,
+        } = from;
+        *is_merged = false;
+        let bound = bound.as_ref().map(|key| &key[..]);
+        let tree = from.tree()?;
+        let step = tree.try_scan_leaf(&engine.store.pool, bound, *direction, leaf);
+        if let Err(Restart::Fault(page)) = step
+            && !std::mem::replace(missed, true)
+        {
+            let position = Position {
+                state: table,
+                from: bound,
+                until,
+                direction: *direction,
+            };
+            ahead.missed(engine, position, page);
+        }
+        let Some(then) = then else {
+            on_tree(table, tree, step)?;
+            return engine.check_marks(leaf.marks(), None);
+        };
+        unless_ended(then, step)?;
+        let lsn = then.lsn();
+        if leaf.lsn_max() > lsn {
+            let versions = &engine.old_versions.versions;
+            let merged = merged.get_or_insert_default();
+            let step = merged.merge(versions, (tree.id, lsn), (bound, *direction), leaf);
+            unless_ended(then, step)?;
+            *is_merged = true;
+        }
+        Ok(engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None)))
+    }
+
+    /// The leaf was copied, and may be shown.
+    pub(crate) fn loaded(&mut self, from: Source<'_>, until: Bound<&[u8]>) {
+        let engine = from.engine;
+        let position = Position {
+            state: from.table,
+            from: self.bound.as_ref().map(|key| &key[..]),
+            until,
+            direction: self.direction,
+        };
+        self.ahead.loaded(engine, position);
+        if from.then.is_none()
+            && self.leaf.is_empty()
+            && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
+                (&self.bound, from.table.tree())
+        {
+            // The leaf may have become empty before a crash, and nobody could remove it then.
+            if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
+                engine.store.space.growth.notify_all();
+            }
+        }
+        engine.store.statistics.tick(Ticker::ScanLeaves, 1);
+        self.is_loaded = true;
+    }
+
+    /// As [`RangeEnd::load`], of `tree` at a settled snapshot.
+    pub(crate) fn load_settled(
+        &mut self,
+        engine: &Engine,
+        (settled, tree): (&Settled, Tree),
+        until: Bound<&[u8]>,
+    ) -> Result<()> {
+        let position = KeptPosition {
+            from: self.bound.as_ref().map(|key| &key[..]),
+            until,
+            direction: self.direction,
+        };
+        let copies = (&mut self.leaf, &mut self.merged);
+        let ahead = &mut self.kept_ahead;
+        self.is_merged = engine.scan_settled(settled, tree, position, copies, ahead)?;
+        self.is_loaded = true;
+        Ok(())
+    }
 }
 
 /// Replaces `bound`, and reuses its memory.
@@ -154,136 +304,4 @@ fn inside(key: &[u8], bound: Bound<&[u8]>, direction: Direction) -> bool {
         (Direction::Forward, Bound::Included(start)) => key >= start,
         (Direction::Forward, Bound::Excluded(start)) => key > start,
     }
-}
-
-/// Returns the tree that `table` has, or had for `snapshot`.
-fn tree_of(table: &Table, snapshot: Option<&Snapshot>) -> Step<Tree> {
-    let tree = match snapshot {
-        Some(snapshot) => {
-            let tables = &table.db.engine().store.tables;
-            let tree = tables.tree_at(&table.state, snapshot.lsn());
-            unless_ended(snapshot.registration(), Ok(tree))?
-        }
-        None => table.state.tree(),
-    };
-    tree.ok_or_else(|| no_such_table(&table.state))
-}
-
-/// Loads into `end` the leaf where its range continues; `until` is the bound of the other end.
-pub(crate) fn load(
-    table: &Table,
-    snapshot: Option<&Snapshot>,
-    end: &mut RangeEnd,
-    until: Bound<&[u8]>,
-) -> Result<()> {
-    let on_disk = || snapshot.and_then(|snapshot| Some((snapshot, snapshot.settled()?)));
-    if on_disk().is_none() {
-        match load_in_memory(table, snapshot, end, until) {
-            // It may have been settled meanwhile.
-            Err(Error::SnapshotEnded) => {}
-            loaded => return loaded,
-        }
-    }
-    let (snapshot, settled) = on_disk().ok_or(Error::SnapshotEnded)?;
-    load_settled(table, (snapshot, &settled), end, until)
-}
-
-/// As [`load`], from the pages of the store and from old versions.
-fn load_in_memory(
-    table: &Table,
-    snapshot: Option<&Snapshot>,
-    end: &mut RangeEnd,
-    until: Bound<&[u8]>,
-) -> Result<()> {
-    let engine = table.db.engine();
-    let RangeEnd {
-        direction,
-        bound,
-        leaf,
-        merged,
-        is_merged,
-        ahead,
-        ..
-    } = end;
-    *is_merged = false;
-    let position = Position {
-        state: &table.state,
-        from: bound.as_ref().map(|key| &key[..]),
-        until,
-        direction: *direction,
-    };
-    let mut missed = false;
-    let debt = engine.block(|_| {
-        let tree = tree_of(table, snapshot)?;
-        let from = position.from;
-        let step = tree.try_scan_leaf(&engine.store.pool, from, *direction, leaf);
-        if let Err(Restart::Fault(page)) = step
-            && !missed
-        {
-            missed = true;
-            ahead.missed(engine, position, page);
-        }
-        let Some(snapshot) = snapshot else {
-            on_tree(&table.state, tree, step)?;
-            return engine.check_marks(leaf.marks(), None);
-        };
-        unless_ended(snapshot.registration(), step)?;
-        let lsn = snapshot.lsn();
-        if leaf.lsn_max() > lsn {
-            let versions = &engine.old_versions.versions;
-            let merged = merged.get_or_insert_default();
-            let step = merged.merge(versions, (tree.id, lsn), (from, *direction), leaf);
-            unless_ended(snapshot.registration(), step)?;
-            *is_merged = true;
-        }
-        Ok(engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None)))
-    })?;
-    engine.pay(debt)?;
-    ahead.loaded(engine, position);
-    if snapshot.is_none()
-        && end.leaf.is_empty()
-        && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
-            (&end.bound, table.state.tree())
-    {
-        // The leaf may have become empty before a crash, and nobody could remove it then.
-        if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
-            engine.store.space.growth.notify_all();
-        }
-    }
-    engine
-        .store
-        .statistics
-        .tick(pando_stats::Ticker::ScanLeaves, 1);
-    end.is_loaded = true;
-    Ok(())
-}
-
-/// As [`load`], for a settled snapshot.
-fn load_settled(
-    table: &Table,
-    (snapshot, settled): (&Snapshot, &Settled),
-    end: &mut RangeEnd,
-    until: Bound<&[u8]>,
-) -> Result<()> {
-    let RangeEnd {
-        direction,
-        bound,
-        leaf,
-        merged,
-        is_merged,
-        is_loaded,
-        kept_ahead,
-        ..
-    } = end;
-    let (engine, tree) = (table.db.engine(), snapshot.tree_of(table)?);
-    let from = bound.as_ref().map(|key| &key[..]);
-    let position = KeptPosition {
-        from,
-        until,
-        direction: *direction,
-    };
-    let copies = (leaf, merged);
-    *is_merged = engine.scan_settled(settled, tree, position, copies, kept_ahead)?;
-    *is_loaded = true;
-    Ok(())
 }

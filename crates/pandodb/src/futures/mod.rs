@@ -12,8 +12,12 @@
 //! helper, an engine thread that runs it as a blocking one, with a pin share. So every operation
 //! ends, and no future ever keeps a pin share.
 
+mod drive;
 mod get;
 mod key;
+mod many;
+mod scan;
+mod snapshot;
 mod transaction;
 mod write;
 

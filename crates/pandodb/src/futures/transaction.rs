@@ -1,155 +1,23 @@
-//! The calls of transactions and snapshots as futures.
+//! The calls of transactions as futures.
 //!
 //! A transaction keeps its store open, and so do its futures. The helper must not be the last to do
 //! so, since it would wait for itself: what it is handed of a transaction has no handle of the
 //! store.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
 use pando_format::{Lsn, PageId};
-use pando_sync::Arc;
 use pando_wal::Acknowledge;
 
 use crate::api::db::Db;
-use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
 use crate::engine::{Engine, Shared};
-use crate::error::{Error, Result};
-use crate::futures::{Next, TURNS_MAX, Waits};
-use crate::read::at::{FoundAt, ReadAt};
-use crate::state::helper::Answer;
+use crate::error::Result;
+use crate::futures::drive::{Driven, answer_of, drive, drive_alone, durable, yield_once};
+use crate::read::at::ReadAt;
 use crate::transaction::commit::{CommitRun, PendingCommit};
 use crate::transaction::handle::Transaction;
 use crate::transaction::options::TransactionOptions;
 use crate::transaction::precedence::Precedence;
-use crate::wait::reason::{Step, Unfinished, WaitReason};
-
-/// How far a step has come without help.
-enum Driven<T> {
-    Ended(T),
-    /// Its pages are evicted again and again, or it has to read chunks.
-    NeedsHelp,
-}
-
-/// Makes attempts at `step` until it ends, and hands it the list of the further pages that it
-/// wants.
-async fn drive<T>(
-    engine: &Engine,
-    mut step: impl FnMut(&mut Vec<PageId>) -> Step<T>,
-) -> Result<Driven<T>> {
-    let mut waits = Waits::default();
-    let mut wanted = Vec::new();
-    poll_fn(move |context| {
-        if let Some(error) = waits.failure(engine) {
-            return Poll::Ready(Err(error));
-        }
-        for _ in 0..TURNS_MAX {
-            match waits.arrange(engine, context.waker())? {
-                Next::Try => {}
-                Next::Wait => return Poll::Pending,
-                Next::AskForHelp => return Poll::Ready(Ok(Driven::NeedsHelp)),
-            }
-            match step(&mut wanted) {
-                Ok(value) => return Poll::Ready(Ok(Driven::Ended(value))),
-                Err(Unfinished::Error(error)) => return Poll::Ready(Err(error)),
-                Err(Unfinished::Wait(reason)) => waits.reason = Some(reason),
-            }
-            for page in wanted.drain(..) {
-                engine.reads.request(page);
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
-}
-
-/// As [`drive`], for a step that reads no pages: it needs no help.
-async fn drive_alone<T>(engine: &Engine, mut step: impl FnMut() -> Step<T>) -> Result<T> {
-    loop {
-        if let Driven::Ended(value) = drive(engine, |_| step()).await? {
-            return Ok(value);
-        }
-    }
-}
-
-async fn answer_of<T>(answer: Arc<Answer<T>>) -> Result<T> {
-    poll_fn(|context| answer.poll(context.waker())).await
-}
-
-/// Waits until the record of `lsn` is durable.
-async fn durable(engine: &Engine, lsn: Lsn) -> Result<()> {
-    poll_fn(|context| match engine.when_durable(lsn, context.waker()) {
-        Ok(true) => Poll::Ready(Ok(())),
-        Ok(false) => Poll::Pending,
-        Err(error) => Poll::Ready(Err(error)),
-    })
-    .await
-}
-
-/// Has the helper read `key` at `snapshot`.
-async fn read_with_help(snapshot: &Snapshot, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    let registration = snapshot.register_again()?.ok_or(Error::SnapshotEnded)?;
-    let (state, key) = (table.state.clone(), key.to_vec());
-    let answer = table.db.engine().helper.ask(move |engine: &Engine| {
-        let (mut work, mut out) = (ReadAt::default(), Vec::new());
-        let found = engine.read_at(&registration, &state, &key, &mut work, &mut out)?;
-        Ok(found.then_some(out))
-    });
-    answer_of(answer).await
-}
-
-impl Snapshot {
-    /// As [`Snapshot::get`]. Never blocks.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub async fn get_async(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        // Checks that the table is of this store.
-        self.tree_of(table)?;
-        if self.settled().is_none() {
-            let read = self.get_async_in_memory(table, key).await;
-            if !matches!(read, Err(Error::SnapshotEnded)) {
-                return read;
-            }
-        }
-        let settled = self.settled().ok_or(Error::SnapshotEnded)?;
-        let (tree, key) = (self.tree_of(table)?, key.to_vec());
-        let answer = table.db.engine().helper.ask(move |engine: &Engine| {
-            let mut out = Vec::new();
-            let found = settled.get(tree, &key, &mut out)?;
-            engine.count_get();
-            Ok(found.then_some(out))
-        });
-        answer_of(answer).await
-    }
-
-    /// As [`Snapshot::get_async`], for one that is not settled.
-    async fn get_async_in_memory(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let engine = table.db.engine();
-        let (mut work, mut out) = (ReadAt::default(), Vec::new());
-        let driven = drive(engine, |wanted| {
-            let read =
-                engine.try_read_at(self.registration(), &table.state, key, &mut work, &mut out);
-            wanted.append(&mut work.reader.wanted);
-            match read? {
-                (FoundAt::Nothing, debt) => Ok((false, debt)),
-                (FoundAt::Value, debt) => Ok((true, debt)),
-                (FoundAt::Chunks(_), _) => Err(WaitReason::Chunks.into()),
-            }
-        });
-        let Driven::Ended((found, debt)) = driven.await? else {
-            return read_with_help(self, table, key).await;
-        };
-        engine.count_get();
-        if let Some(lsn) = debt.lsn() {
-            durable(engine, lsn).await?;
-        }
-        Ok(found.then_some(out))
-    }
-}
 
 impl Transaction {
     /// As [`Transaction::get`]. Blocks for a moment at most, if it is the first read and there was
@@ -363,17 +231,4 @@ impl Db {
             yield_once().await;
         }
     }
-}
-
-/// Lets other tasks run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::read::point::no_such_table;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::{Step, Unfinished};
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// What a key has at a snapshot.
 #[derive(Debug)]
@@ -228,6 +228,35 @@ impl Engine {
             Elsewhere::Overflow => FoundAt::Value,
             Elsewhere::ChunksInOverflow => FoundAt::Chunks(decode_blob_ref(out)?),
         }))
+    }
+
+    /// Makes one attempt to read `key` into `out`, as it was `then` or as it is; true if it exists.
+    /// Never blocks; `work` as for [`Engine::try_read_at`].
+    ///
+    /// # Errors
+    /// [`WaitReason::Chunks`] for a value in chunks.
+    pub(crate) fn try_read(
+        &self,
+        then: Option<&Registration>,
+        table: &TableState,
+        key: &[u8],
+        work: &mut ReadAt,
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Debt)> {
+        let Some(then) = then else {
+            return self.try_get(table, key, &mut work.reader, out);
+        };
+        let (found, debt) = self.try_read_at(then, table, key, work, out)?;
+        let found = match found {
+            FoundAt::Nothing => {
+                out.clear();
+                false
+            }
+            FoundAt::Value => true,
+            FoundAt::Chunks(_) => return Err(WaitReason::Chunks.into()),
+        };
+        self.count_get();
+        Ok((found, debt))
     }
 
     /// Reads `key` at `snapshot` into `out`, which is cleared first; returns true if it exists.

@@ -249,7 +249,9 @@ impl Engine {
             Ok(Some((now.found, debt)))
         })?;
         let Some((found, debt)) = found else {
-            return self.read_whole(table, key, out);
+            let found = self.read_whole(table, key, out)?;
+            self.count_get();
+            return Ok(found);
         };
         self.pay(debt)?;
         Ok(found)

@@ -254,15 +254,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get_into`].
     pub fn get_many(&mut self, table: &Table, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
-        let mut value = Vec::new();
-        let mut others = Vec::new();
-        for (at, key) in keys.iter().enumerate() {
-            match self.get_own(table, key, &mut value)? {
-                Some(found) => values[at] = found.then(|| value.clone()),
-                None => others.push(at),
-            }
-        }
+        let mut values = vec![None; keys.len()];
+        let others = self.get_own_many(table, keys, &mut values)?;
         if others.is_empty() {
             return Ok(values);
         }
@@ -282,6 +275,27 @@ impl Transaction {
             self.note_read(table, key)?;
         }
         Ok(values)
+    }
+
+    /// Puts the values of the keys that the transaction has written itself where their keys are,
+    /// and returns the places of the others.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_own`].
+    pub(crate) fn get_own_many(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        values: &mut [Option<Vec<u8>>],
+    ) -> Result<Vec<usize>> {
+        let (mut others, mut value) = (Vec::new(), Vec::new());
+        for (at, key) in keys.iter().enumerate() {
+            match self.get_own(table, key, &mut value)? {
+                Some(found) => values[at] = found.then(|| value.clone()),
+                None => others.push(at),
+            }
+        }
+        Ok(others)
     }
 
     /// Sets `key` of `table` to `value`.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use crate::api::iter::{Entry, Iter};
 use crate::api::table::Table;
@@ -17,7 +17,7 @@ use crate::writes::set::{Value, WriteSet};
 /// protect a transaction from changes up to the tenth.
 #[derive(Debug)]
 pub struct TransactionIter<'t> {
-    stored: Iter<'t>,
+    pub(crate) stored: Iter<'t>,
     set: &'t WriteSet,
     /// None if the transaction does not remember what it reads.
     reads: Option<&'t mut ReadSet>,
@@ -27,9 +27,9 @@ pub struct TransactionIter<'t> {
     front: Option<Entry>,
     back: Option<Entry>,
     /// Why it fails before it begins.
-    failed: Option<Error>,
+    pub(crate) failed: Option<Error>,
     /// It has come to its end, or failed.
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Transaction {
@@ -183,61 +183,82 @@ impl TransactionIter<'_> {
 
     fn next_entry(&mut self, is_forward: bool) -> Result<Option<Entry>> {
         loop {
-            self.look_ahead(is_forward)?;
-            let (stored, own) = match is_forward {
-                true => (self.front.as_ref(), self.own.front()),
-                false => (self.back.as_ref(), self.own.back()),
-            };
-            let next = self.compare(stored, own.copied(), is_forward);
-            let stored = match (&next, is_forward) {
-                (Foremost::Own | Foremost::None, _) => None,
-                (_, true) => self.front.take(),
-                (_, false) => self.back.take(),
-            };
-            let own = match (&next, is_forward) {
-                (Foremost::Stored | Foremost::None, _) => None,
-                (_, true) => self.own.pop_front(),
-                (_, false) => self.own.pop_back(),
-            };
-            let entry = match own {
-                None => stored,
-                Some(own) => match self.own_at(own) {
-                    (key, Some(Value::Bytes(value))) => Some((key.to_vec(), value.to_vec())),
-                    (_, Some(Value::Chunks(_))) => return Err(Error::InChunks),
-                    (key, None) => {
-                        let key = key.to_vec();
-                        self.note(&key, is_forward);
-                        continue;
-                    }
-                },
-            };
-            match &entry {
-                Some((key, _)) => self.note(key, is_forward),
-                None => {
-                    if let Some(reads) = &mut self.reads {
-                        reads.pass_all();
-                    }
-                }
+            if self.wants_stored(is_forward) {
+                let next = match is_forward {
+                    true => self.stored.next(),
+                    false => self.stored.next_back(),
+                };
+                self.take_stored(is_forward, next)?;
             }
-            return Ok(entry);
+            if let ControlFlow::Break(entry) = self.merge(is_forward)? {
+                return Ok(entry);
+            }
         }
     }
 
-    /// Takes the next stored entry at one end, unless that was done before. The two ends may meet:
-    /// the last entry is then what the other end has taken.
-    fn look_ahead(&mut self, is_forward: bool) -> Result<()> {
+    /// Returns whether the next stored entry at one end has to be taken before the next entry is
+    /// known.
+    pub(crate) fn wants_stored(&self, is_forward: bool) -> bool {
+        match is_forward {
+            true => self.front.is_none(),
+            false => self.back.is_none(),
+        }
+    }
+
+    /// Takes the next stored entry at one end. The two ends may meet: the last entry is then what
+    /// the other end has taken.
+    pub(crate) fn take_stored(
+        &mut self,
+        is_forward: bool,
+        next: Option<Result<Entry>>,
+    ) -> Result<()> {
         let (own, other) = match is_forward {
             true => (&mut self.front, &mut self.back),
             false => (&mut self.back, &mut self.front),
         };
-        if own.is_none() {
-            let next = match is_forward {
-                true => self.stored.next(),
-                false => self.stored.next_back(),
-            };
-            *own = next.transpose()?.or_else(|| other.take());
-        }
+        *own = next.transpose()?.or_else(|| other.take());
         Ok(())
+    }
+
+    /// Moves over the next entry at one end, and returns it, or that there is none; goes on if the
+    /// transaction has deleted it.
+    pub(crate) fn merge(&mut self, is_forward: bool) -> Result<ControlFlow<Option<Entry>>> {
+        let (stored, own) = match is_forward {
+            true => (self.front.as_ref(), self.own.front()),
+            false => (self.back.as_ref(), self.own.back()),
+        };
+        let next = self.compare(stored, own.copied(), is_forward);
+        let stored = match (&next, is_forward) {
+            (Foremost::Own | Foremost::None, _) => None,
+            (_, true) => self.front.take(),
+            (_, false) => self.back.take(),
+        };
+        let own = match (&next, is_forward) {
+            (Foremost::Stored | Foremost::None, _) => None,
+            (_, true) => self.own.pop_front(),
+            (_, false) => self.own.pop_back(),
+        };
+        let entry = match own {
+            None => stored,
+            Some(own) => match self.own_at(own) {
+                (key, Some(Value::Bytes(value))) => Some((key.to_vec(), value.to_vec())),
+                (_, Some(Value::Chunks(_))) => return Err(Error::InChunks),
+                (key, None) => {
+                    let key = key.to_vec();
+                    self.note(&key, is_forward);
+                    return Ok(ControlFlow::Continue(()));
+                }
+            },
+        };
+        match &entry {
+            Some((key, _)) => self.note(key, is_forward),
+            None => {
+                if let Some(reads) = &mut self.reads {
+                    reads.pass_all();
+                }
+            }
+        }
+        Ok(ControlFlow::Break(entry))
     }
 
     fn note(&mut self, key: &[u8], is_forward: bool) {

@@ -7,10 +7,11 @@ use std::ops::Bound;
 use pando_format::Lsn;
 use pando_tree::ScanValue;
 
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::scratch::CommitScratch;
 use crate::error::{Error, Result};
-use crate::read::at::{FoundAt, ReadAt};
+use crate::read::at::ReadAt;
 use crate::state::read_bounds::Debt;
 use crate::transaction::commit::try_commit;
 use crate::transaction::handle::Transaction;
@@ -50,22 +51,13 @@ impl Transaction {
             return Ok((found, Debt::NONE));
         }
         self.try_take_snapshot()?;
-        let Some(snapshot) = &self.snapshot else {
-            let engine = self.db.engine();
-            return engine.try_get(&table.state, key, &mut work.reader, out);
-        };
         let engine = self.db.engine();
-        let read = engine.try_read_at(snapshot.registration(), &table.state, key, work, out);
-        let (found, debt) = read.map_err(|stopped| self.why_not_read(table, stopped))?;
-        let found = match found {
-            FoundAt::Nothing => {
-                out.clear();
-                false
-            }
-            FoundAt::Value => true,
-            FoundAt::Chunks(_) => return Err(WaitReason::Chunks.into()),
+        let then = self.snapshot.as_ref().map(Snapshot::registration);
+        let read = engine.try_read(then, &table.state, key, work, out);
+        let (found, debt) = match self.snapshot {
+            Some(_) => read.map_err(|stopped| self.why_not_read(table, stopped))?,
+            None => return read,
         };
-        engine.count_get();
         self.note_read(table, key)?;
         Ok((found, debt))
     }

@@ -62,10 +62,11 @@ impl Store {
     }
 }
 
+type Read = fn(&Table);
+
 #[test]
 fn a_read_waits_until_what_it_has_found_is_durable() {
-    type Read = fn(&Table);
-    let reads: [(&str, Read); 9] = [
+    let reads: [(&str, Read); 11] = [
         ("get", |table| {
             assert_eq!(table.get(b"new").unwrap().unwrap(), b"2");
         }),
@@ -86,6 +87,15 @@ fn a_read_waits_until_what_it_has_found_is_durable() {
         ("future", |table| {
             let value = block_on(table.get_async(b"new")).unwrap();
             assert_eq!(value.unwrap(), b"2");
+        }),
+        ("future of a range", |table| {
+            let mut entries = table.range(&b"new"[..]..);
+            let (_, value) = block_on(entries.next_async()).unwrap().unwrap();
+            assert_eq!(value, b"2");
+        }),
+        ("future of many", |table| {
+            let values = block_on(table.get_many_async(&[b"old", b"new"])).unwrap();
+            assert!(values[1].is_some());
         }),
         ("future of a delete", |table| {
             assert!(!block_on(table.delete_async(b"gone")).unwrap());
@@ -118,8 +128,7 @@ fn begin(table: &Table, isolation: Isolation) -> Transaction {
 
 #[test]
 fn so_does_a_read_at_a_snapshot_of_a_transaction_and_of_a_part() {
-    type Read = fn(&Table);
-    let reads: [(&str, Read); 10] = [
+    wait_for_what_they_show(&[
         ("snapshot", |table| {
             let snapshot = table.db().snapshot().unwrap();
             assert_eq!(snapshot.get(table, b"new").unwrap().unwrap(), b"2");
@@ -160,7 +169,39 @@ fn so_does_a_read_at_a_snapshot_of_a_transaction_and_of_a_part() {
         ("reader", |table| {
             assert!(table.get_reader(b"new").unwrap().is_some());
         }),
-    ];
+    ]);
+}
+
+#[test]
+fn so_do_ranges_and_reads_of_many_keys_as_futures() {
+    wait_for_what_they_show(&[
+        ("future of a range of a snapshot", |table| {
+            let snapshot = table.db().snapshot().unwrap();
+            let mut entries = snapshot.iter(table);
+            let (key, _) = block_on(entries.next_async()).unwrap().unwrap();
+            assert_eq!(key, b"new");
+        }),
+        ("future of many at a snapshot", |table| {
+            let snapshot = table.db().snapshot().unwrap();
+            let values = block_on(snapshot.get_many_async(table, &[b"old", b"new"]));
+            assert!(values.unwrap()[1].is_some());
+        }),
+        ("future of a range of a transaction", |table| {
+            let mut transaction = begin(table, Isolation::Serializable);
+            let mut entries = block_on(transaction.range_async(table, ..)).unwrap();
+            let (key, _) = block_on(entries.next_async()).unwrap().unwrap();
+            assert_eq!(key, b"new");
+        }),
+        ("future of many of a transaction", |table| {
+            let mut transaction = begin(table, Isolation::ReadCommitted);
+            let values = block_on(transaction.get_many_async(table, &[b"old", b"new"]));
+            assert!(values.unwrap()[1].is_some());
+        }),
+    ]);
+}
+
+/// Makes reads, each of which sees a commit that is not durable yet.
+fn wait_for_what_they_show(reads: &[(&str, Read)]) {
     for (name, read) in reads {
         let mut store = Store::durable();
         let lsn = store.commit(b"new", Some(b"2"));

@@ -48,6 +48,7 @@ mod snapshots;
 mod steps;
 mod stored;
 mod tables;
+mod task_reads;
 mod tasks;
 mod transactions;
 mod twin;

@@ -257,10 +257,34 @@ fn task_goes_on() -> pandodb::Result<()> {
         let read = block_on(transaction.get_async(&busy, &text_key(number)));
         assert!(read.unwrap() == Some(value_of(number, before)), "{number}");
     }
+    let keys: Vec<Vec<u8>> = (0..KEYS).step_by(7).map(text_key).collect();
+    let texts: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let values = block_on(transaction.get_many_async(&busy, &texts)).unwrap();
+    for (number, value) in (0..KEYS).step_by(7).zip(values) {
+        assert!(value == Some(value_of(number, before)), "{number}");
+    }
     transaction.put(&busy, &key, b"new").unwrap();
     let lost = conflict(block_on(transaction.commit_async()));
     assert_eq!(lost, (Some(key), ConflictKind::Written));
     Ok(())
+}
+
+/// A range of a task that is under way when its transaction goes on on disk.
+#[test]
+fn ranges_of_tasks_go_on_on_disk() {
+    let mut place = Place::new();
+    let busy = place.busy.clone();
+    let mut transaction = place.begin(Isolation::Snapshot);
+    let mut entries = block_on(transaction.range_async(&busy, ..)).unwrap();
+    let mut expect = |number: u32| {
+        let (key, value) = block_on(entries.next_async()).unwrap().unwrap();
+        assert_eq!(key, text_key(number));
+        assert!(value == value_of(number, 0), "{number}");
+    };
+    (0..KEYS / 2).for_each(&mut expect);
+    place.crowd_out();
+    (KEYS / 2..KEYS).for_each(expect);
+    assert!(block_on(entries.next_async()).is_none());
 }
 
 /// An event loop waits for answers of the helper: for values of each kind, and for leaves.
