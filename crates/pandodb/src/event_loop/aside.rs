@@ -47,7 +47,7 @@ struct Asked {
 #[derive(Debug)]
 enum Question {
     Value(Vec<u8>, Reply<FoundValue>),
-    Leaf(Bound<Vec<u8>>, Reply<Arc<ScannedLeaf>>),
+    Leaf((Bound<Vec<u8>>, Direction), Reply<Arc<ScannedLeaf>>),
 }
 
 /// What was found of a key, and the value if it is copied.
@@ -155,20 +155,23 @@ impl Aside {
         &mut self,
         engine: &Engine,
         (settled, tree): (Arc<Settled>, Tree),
-        from: Bound<&[u8]>,
+        (from, direction): (Bound<&[u8]>, Direction),
     ) -> Step<Arc<ScannedLeaf>> {
         let is_it = |of: &Question| match of {
-            Question::Leaf(known, _) => known.as_ref().map(|key| &key[..]) == from,
+            Question::Leaf((known, of), _) => {
+                known.as_ref().map(|key| &key[..]) == from && *of == direction
+            }
             Question::Value(..) => false,
         };
         let place = self.place(tree.id, is_it, |own| {
             let begin = from.map(<[u8]>::to_vec);
             let ahead = own.ahead;
             let answer = engine.helper.ask(move |engine: &Engine| {
-                let scanned = scan(engine, (&settled, tree), &begin, ahead)?;
+                let scanned = scan(engine, (&settled, tree), (&begin, direction), ahead)?;
                 Ok(Arc::new(scanned))
             });
-            Question::Leaf(from.map(<[u8]>::to_vec), Reply::Awaited(answer))
+            let asked = (from.map(<[u8]>::to_vec), direction);
+            Question::Leaf(asked, Reply::Awaited(answer))
         });
         let Question::Leaf(_, reply) = &mut self.asked[place].of else {
             unreachable!("it was found as one");
@@ -205,13 +208,13 @@ impl Aside {
 fn scan(
     engine: &Engine,
     (settled, tree): (&Settled, Tree),
-    from: &Bound<Vec<u8>>,
+    (from, direction): (&Bound<Vec<u8>>, Direction),
     mut ahead: KeptAhead,
 ) -> Result<ScannedLeaf> {
     let position = KeptPosition {
         from: from.as_ref().map(|key| &key[..]),
         until: Bound::Unbounded,
-        direction: Direction::Forward,
+        direction,
     };
     let (mut leaf, mut merged) = (LeafCopy::new(), None);
     let copies = (&mut leaf, &mut merged);

@@ -119,8 +119,26 @@ impl<'t> Reads<'t> {
     /// # Errors
     /// As [`Table::get_into`].
     pub fn scan(self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
-        let done = polled(page.scan(self.table, None, from), &mut Vec::new())?;
-        page.find_next();
+        self.scan_in(Direction::Forward, from, page)
+    }
+
+    /// As [`Reads::scan`], of a leaf from `from` backwards, in descending order.
+    ///
+    /// # Errors
+    /// As [`Table::get_into`].
+    pub fn scan_back(self, from: Bound<&[u8]>, page: &mut ScanPage) -> Result<Polled<()>> {
+        self.scan_in(Direction::Backward, from, page)
+    }
+
+    fn scan_in(
+        self,
+        direction: Direction,
+        from: Bound<&[u8]>,
+        page: &mut ScanPage,
+    ) -> Result<Polled<()>> {
+        let step = page.scan(self.table, None, (from, direction));
+        let done = polled(step, &mut Vec::new())?;
+        page.find_next(direction);
         Ok(done)
     }
 }
@@ -137,34 +155,58 @@ impl Transaction {
         from: Bound<&[u8]>,
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
-        let step = self.try_scan(table, from, page);
+        let step = self.try_scan(table, (from, Direction::Forward), page);
         polled(step, &mut Vec::new())
     }
 
-    fn try_scan(&mut self, table: &Table, from: Bound<&[u8]>, page: &mut ScanPage) -> Step<()> {
+    /// As [`Transaction::scan`], of a leaf from `from` backwards, in descending order.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn scan_back(
+        &mut self,
+        table: &Table,
+        from: Bound<&[u8]>,
+        page: &mut ScanPage,
+    ) -> Result<Polled<()>> {
+        let step = self.try_scan(table, (from, Direction::Backward), page);
+        polled(step, &mut Vec::new())
+    }
+
+    fn try_scan(
+        &mut self,
+        table: &Table,
+        at: (ScanBound<'_>, Direction),
+        page: &mut ScanPage,
+    ) -> Step<()> {
         let _own = self.own_reads();
         let inner = &mut self.inner;
         inner.check_store(table)?;
         inner.check_usable()?;
         inner.try_take_snapshot()?;
-        let scanned = page.scan(table, inner.snapshot.as_ref(), from);
+        let scanned = page.scan(table, inner.snapshot.as_ref(), at);
         let scanned = scanned.map_err(|stopped| inner.why_not_read(table, stopped));
         if matches!(scanned, Err(Unfinished::Wait(WaitReason::Settled))) {
             let on_disk = self.on_disk(table)?;
-            let scanned = self.aside.scan(table.db.engine(), on_disk, from)?;
+            let scanned = self.aside.scan(table.db.engine(), on_disk, at)?;
             page.take(scanned);
         } else {
             scanned?;
         }
         let inner = &mut self.inner;
-        page.find_next();
-        let end = match &page.next {
-            Some(next) => Bound::Excluded(next.clone()),
-            None => Bound::Unbounded,
+        let (from, direction) = (at.0.map(<[u8]>::to_vec), at.1);
+        page.find_next(direction);
+        let bounds = match (direction, page.next.clone()) {
+            (Direction::Forward, None) => (from, Bound::Unbounded),
+            (Direction::Forward, Some(next)) => (from, Bound::Excluded(next)),
+            (Direction::Backward, None) => (Bound::Unbounded, from),
+            (Direction::Backward, Some(next)) => (Bound::Included(next), from),
         };
-        let bounds = (from.map(<[u8]>::to_vec), end);
-        let own = inner.own_writes(table, &bounds);
-        page.lay_over(inner.own_at(&own));
+        let mut own = inner.own_writes(table, &bounds);
+        if direction == Direction::Backward {
+            own.make_contiguous().reverse();
+        }
+        page.lay_over(inner.own_at(&own), direction);
         inner.note_range(table, bounds)?;
         Ok(())
     }
@@ -181,15 +223,15 @@ pub struct ScanPage {
     spare: MergedLeaf,
     /// The leaf of a settled snapshot, which counts instead of `leaf` and `merged`.
     kept: Option<Arc<ScannedLeaf>>,
-    /// Where the scan continues (inclusive); None at the end.
+    /// Where the scan continues: from this key on, or, backwards, before it. None at the end.
     pub next: Option<Vec<u8>>,
     /// The LSN that must be durable before the entries may be shown: see [`Reads::get`].
     pub shown_from: Option<Lsn>,
 }
 
 impl ScanPage {
-    /// Returns key and value of entry `index`, in ascending order; None for a value that is too
-    /// long for the leaf.
+    /// Returns key and value of entry `index`, in the order of the scan; None for a value that is
+    /// too long for the leaf.
     ///
     /// # Panics
     /// When `index` is not below [`ScanPage::len`].
@@ -220,18 +262,29 @@ impl ScanPage {
     }
 
     /// Finds out where the scan continues.
-    fn find_next(&mut self) {
+    fn find_next(&mut self, direction: Direction) {
         self.next = match &self.kept {
             Some(kept) => kept.next.clone(),
             None => self.leaf.next_key().map(<[u8]>::to_vec),
         };
-        debug_assert!(self.goes_on(), "a scan goes on behind what it has shown");
+        debug_assert!(
+            self.goes_on(direction),
+            "a scan goes on behind what it has shown"
+        );
     }
 
-    /// Returns whether all entries are before the key where the scan continues.
-    fn goes_on(&mut self) -> bool {
-        let next = self.next.clone();
-        next.is_none_or(|next| (0..self.len()).all(|index| *self.entry(index).0 < next[..]))
+    /// Returns whether no entry lies where the scan continues.
+    fn goes_on(&mut self, direction: Direction) -> bool {
+        let Some(next) = self.next.clone() else {
+            return true;
+        };
+        (0..self.len()).all(|index| {
+            let (key, _) = self.entry(index);
+            match direction {
+                Direction::Forward => *key < next[..],
+                Direction::Backward => *key >= next[..],
+            }
+        })
     }
 
     /// Replaces its entries by those of a leaf of a settled snapshot.
@@ -245,9 +298,9 @@ impl ScanPage {
         &mut self,
         table: &Table,
         snapshot: Option<&Snapshot>,
-        from: ScanBound<'_>,
+        (from, direction): (ScanBound<'_>, Direction),
     ) -> Step<()> {
-        let (engine, forward) = (table.db.engine(), Direction::Forward);
+        let engine = table.db.engine();
         let leaf = &mut self.leaf;
         self.is_merged = false;
         self.kept = None;
@@ -255,20 +308,20 @@ impl ScanPage {
             let Some(tree) = table.state.tree() else {
                 return Err(no_such_table(&table.state));
             };
-            let step = tree.try_scan_leaf(&engine.store.pool, from, forward, leaf);
+            let step = tree.try_scan_leaf(&engine.store.pool, from, direction, leaf);
             on_tree(&table.state, tree, step)?;
             self.shown_from = engine.check_marks(leaf.marks(), None)?.lsn();
             return Ok(());
         };
         let (lsn, registration) = (snapshot.lsn(), snapshot.registration());
         let tree = snapshot.tree_of(table)?;
-        let step = tree.try_scan_leaf(&engine.store.pool, from, forward, leaf);
+        let step = tree.try_scan_leaf(&engine.store.pool, from, direction, leaf);
         unless_ended(registration, step)?;
         if leaf.lsn_max() > lsn {
             let versions = &engine.old_versions.versions;
             let step = self
                 .merged
-                .merge(versions, (tree.id, lsn), (from, forward), leaf);
+                .merge(versions, (tree.id, lsn), (from, direction), leaf);
             unless_ended(registration, step)?;
             self.is_merged = true;
         }
@@ -278,17 +331,20 @@ impl ScanPage {
     }
 
     /// Replaces what `above` has by its values; None for a key that is not there.
-    fn lay_over<'r>(&mut self, above: impl Iterator<Item = (&'r [u8], Option<ScanValue<'r>>)>) {
+    fn lay_over<'r>(
+        &mut self,
+        above: impl Iterator<Item = (&'r [u8], Option<ScanValue<'r>>)>,
+        direction: Direction,
+    ) {
         let mut above = above.peekable();
         if above.peek().is_none() {
             return;
         }
-        let forward = Direction::Forward;
         let mut laid = std::mem::take(&mut self.spare);
         match (&self.kept, self.is_merged) {
-            (Some(kept), _) => laid.fill(&mut &*kept.records, above, forward),
-            (None, true) => laid.fill(&mut &self.merged, above, forward),
-            (None, false) => laid.fill(&mut self.leaf, above, forward),
+            (Some(kept), _) => laid.fill(&mut &*kept.records, above, direction),
+            (None, true) => laid.fill(&mut &self.merged, above, direction),
+            (None, false) => laid.fill(&mut self.leaf, above, direction),
         }
         self.spare = std::mem::replace(&mut self.merged, laid);
         self.is_merged = true;

@@ -1,6 +1,7 @@
 //! Interactive transactions of event loops.
 
 use pando_format::{Lsn, PageId};
+use pando_pool::Restart;
 use pando_sync::{Arc, Mutex};
 use pando_tree::Tree;
 
@@ -44,7 +45,12 @@ pub struct Transaction {
     is_calling: bool,
     /// Number of keys that the pending call has locked.
     locked: usize,
+    /// What the pending call has read: of each key whether it was read, and its value.
+    gathered: Vec<Option<Option<Vec<u8>>>>,
 }
+
+/// Most keys of one call whose pages are read at the same time.
+const TOGETHER_MAX: usize = 64;
 
 impl Transaction {
     /// Begins a transaction for the loop of `reactor`, as [`Db::begin`].
@@ -61,6 +67,7 @@ impl Transaction {
             debt: Debt::NONE,
             is_calling: false,
             locked: 0,
+            gathered: Vec::new(),
         })
     }
 
@@ -117,6 +124,69 @@ impl Transaction {
             found
         });
         polled(step, &mut self.work.reader.wanted)
+    }
+
+    /// Reads `keys` of `table`, and replaces `values` by their values, in their order, once all are
+    /// there. Pages that are not in memory are read at the same time.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_many(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        values: &mut Vec<Option<Vec<u8>>>,
+    ) -> Result<Polled<()>> {
+        let mut wanted = Vec::new();
+        let step = self.try_get_many(table, keys, &mut wanted);
+        if !matches!(step, Err(Unfinished::Wait(_))) {
+            let gathered = std::mem::take(&mut self.gathered);
+            if step.is_ok() {
+                values.clear();
+                values.extend(gathered.into_iter().flatten());
+            }
+        }
+        polled(step, &mut wanted)
+    }
+
+    /// Reads those of `keys` that the attempts before have not read, as far as nothing is in the
+    /// way. Waits for the first that is not read; `wanted` are pages of others.
+    fn try_get_many(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        wanted: &mut Vec<PageId>,
+    ) -> Step<()> {
+        self.gathered.resize(keys.len(), None);
+        let mut stopped = None;
+        let mut out = Vec::new();
+        let mut waiting = 0;
+        for (at, key) in keys.iter().enumerate() {
+            if self.gathered[at].is_some() {
+                continue;
+            }
+            let reason = match self.try_get(table, key, &mut out) {
+                Ok((found, debt)) => {
+                    self.debt.add(debt);
+                    self.gathered[at] = Some(found.then(|| out.clone()));
+                    continue;
+                }
+                Err(Unfinished::Wait(WaitReason::Chunks)) => return Err(WaitReason::Chunks.into()),
+                Err(Unfinished::Wait(reason)) => reason,
+                Err(error) => return Err(error),
+            };
+            wanted.append(&mut self.work.reader.wanted);
+            match (&stopped, &reason) {
+                (None, _) => stopped = Some(reason),
+                (Some(_), WaitReason::Restart(Restart::Fault(page))) => wanted.push(*page),
+                _ => {}
+            }
+            waiting += 1;
+            if waiting == TOGETHER_MAX {
+                break;
+            }
+        }
+        stopped.map_or(Ok(()), |reason| Err(reason.into()))
     }
 
     pub(crate) fn try_get(

@@ -68,6 +68,21 @@ fn cold_reads_and_scans_complete_without_blocking() {
         from = page.next.take();
     }
     assert_eq!(count, 3000);
+    let mut from = Some(Bound::Unbounded);
+    while let Some(bound) = from {
+        let bound = bound.as_ref().map(|key: &Vec<u8>| &key[..]);
+        run(&mut reactor, |_| {
+            Reads::of(&table).scan_back(bound, &mut page).unwrap()
+        });
+        for index in 0..page.len() {
+            count -= 1;
+            let (key, value) = page.entry(index);
+            let expected = u32::try_from(count).unwrap().to_be_bytes();
+            assert_eq!((key, value.is_some()), (&expected[..], true));
+        }
+        from = page.next.take().map(Bound::Excluded);
+    }
+    assert_eq!(count, 0);
     assert_eq!(reactor.in_flight(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pando_sync::thread;
 use pando_sync::time::Duration;
-use pandodb::nonblocking::{self, Opened, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{self, Opened, Reactor, ScanPage, ValidatedBatch};
 use pandodb::{ConflictKind, Db, Error, Isolation, Table, Transaction, TransactionOptions};
 
 use crate::fixture::{fill, text_key};
@@ -295,6 +295,40 @@ fn event_loops_go_on_on_disk() {
     }
 }
 
+/// Scans the busy table in both directions: all values are those of `round`.
+fn scan_all(
+    reactor: &mut Reactor,
+    transaction: &mut nonblocking::Transaction,
+    busy: &Table,
+    round: u32,
+) {
+    for is_forward in [true, false] {
+        let (mut page, mut seen) = (ScanPage::default(), 0);
+        let mut from = Some(Bound::Unbounded);
+        while let Some(bound) = from {
+            let bound = bound.as_ref().map(|key: &Vec<u8>| &key[..]);
+            ended(reactor, || match is_forward {
+                true => transaction.scan(busy, bound, &mut page),
+                false => transaction.scan_back(busy, bound, &mut page),
+            })
+            .unwrap();
+            for index in 0..page.len() {
+                let (key, value) = page.entry(index);
+                let number = if is_forward { seen } else { KEYS - 1 - seen };
+                assert_eq!(key, text_key(number));
+                let expected = value_of(number, round);
+                assert!(value.is_none_or(|value| value == expected), "{number}");
+                seen += 1;
+            }
+            from = page.next.take().map(|key| match is_forward {
+                true => Bound::Included(key),
+                false => Bound::Excluded(key),
+            });
+        }
+        assert_eq!(seen, KEYS);
+    }
+}
+
 fn event_loop_goes_on(isolation: Isolation) -> pandodb::Result<()> {
     let mut place = Place::new();
     let (busy, quiet) = (place.busy.clone(), place.quiet.clone());
@@ -335,20 +369,23 @@ fn event_loop_goes_on(isolation: Isolation) -> pandodb::Result<()> {
     };
     assert!(read_all(stream) == value_of(50, before));
     let mut transaction = *batch.leave().unwrap();
-    let (mut page, mut seen, mut from) = (ScanPage::default(), 0, Some(Vec::new()));
-    while let Some(start) = from {
-        let bound = Bound::Included(&start[..]);
-        ended(&mut reactor, || transaction.scan(&busy, bound, &mut page)).unwrap();
-        for index in 0..page.len() {
-            let (key, value) = page.entry(index);
-            let expected = value_of(seen, before);
-            assert_eq!(key, text_key(seen));
-            assert!(value.is_none_or(|value| value == expected), "{seen}");
-            seen += 1;
-        }
-        from = page.next.take();
+    let keys: Vec<Vec<u8>> = (1..50).map(text_key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut values = Vec::new();
+    let call = || transaction.get_many(&busy, &keys, &mut values);
+    ended(&mut reactor, call).unwrap();
+    for (number, value) in (1..).zip(&values) {
+        assert!(
+            value.as_deref() == Some(&value_of(number, before)[..]),
+            "{number}"
+        );
     }
-    assert_eq!(seen, KEYS);
+    assert_eq!(values.len(), 49);
+    let large = ended(&mut reactor, || {
+        transaction.get_many(&busy, &[&text_key(3), &text_key(50)], &mut values)
+    });
+    assert!(matches!(large, Err(Error::InChunks)), "{large:?}");
+    scan_all(&mut reactor, &mut transaction, &busy, before);
     transaction.put(&quiet, &key, b"new").unwrap();
     let committed = ended(&mut reactor, || transaction.try_commit());
     match isolation {

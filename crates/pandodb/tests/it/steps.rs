@@ -48,13 +48,20 @@ fn commit(reactor: &mut Reactor, of: &mut Transaction) -> pandodb::Result<Option
     ended(reactor, || of.try_commit())
 }
 
-/// All entries from `from` on, as the transaction sees them.
-fn scan(reactor: &mut Reactor, of: &mut Transaction, table: &Table, from: &[u8]) -> Model {
+/// All entries from `from` on, or up to it, as the transaction sees them.
+fn scan(
+    reactor: &mut Reactor,
+    of: &mut Transaction,
+    table: &Table,
+    (from, is_forward): (&[u8], bool),
+) -> Model {
     let (mut page, mut found) = (ScanPage::default(), Model::new());
-    let mut from = Some(from.to_vec());
-    while let Some(start) = from {
-        ended(reactor, || {
-            of.scan(table, Bound::Included(&start), &mut page)
+    let mut next = Some(Bound::Included(from.to_vec()));
+    while let Some(bound) = next {
+        let bound = bound.as_ref().map(|key| &key[..]);
+        ended(reactor, || match is_forward {
+            true => of.scan(table, bound, &mut page),
+            false => of.scan_back(table, bound, &mut page),
         })
         .unwrap();
         for index in 0..page.len() {
@@ -63,11 +70,35 @@ fn scan(reactor: &mut Reactor, of: &mut Transaction, table: &Table, from: &[u8])
                 Some(value) => value.to_vec(),
                 None => get(reactor, of, table, key).unwrap(),
             };
-            assert!(found.insert(key.to_vec(), value).is_none(), "shown twice");
+            let is_behind = match is_forward {
+                true => found
+                    .last_key_value()
+                    .is_none_or(|(last, _)| last[..] < *key),
+                false => found
+                    .first_key_value()
+                    .is_none_or(|(last, _)| last[..] > *key),
+            };
+            assert!(is_behind, "not in the order of the scan");
+            found.insert(key.to_vec(), value);
         }
-        from = page.next.take();
+        next = page.next.take().map(|key| match is_forward {
+            true => Bound::Included(key),
+            false => Bound::Excluded(key),
+        });
     }
     found
+}
+
+fn get_many(
+    reactor: &mut Reactor,
+    of: &mut Transaction,
+    table: &Table,
+    keys: &[[u8; 4]],
+) -> Vec<Option<Vec<u8>>> {
+    let texts: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut values = vec![None];
+    ended(reactor, || of.get_many(table, &texts, &mut values)).unwrap();
+    values
 }
 
 /// A store with few frames, so that much has to be read.
@@ -114,6 +145,26 @@ fn step_by_batch(
     assert_eq!(out, value);
 }
 
+/// Compares scans from a random key, and many keys, with what the transaction is to see.
+fn compare_many(
+    reactor: &mut Reactor,
+    of: &mut Transaction,
+    table: &Table,
+    expected: &Model,
+    random: &mut Rng,
+) {
+    let keys: Vec<_> = (0..random.usize(1..200))
+        .map(|_| random.u32(..2200).to_be_bytes())
+        .collect();
+    let found = scan(reactor, of, table, (&keys[0], true));
+    assert!(found.iter().eq(expected.range(keys[0].to_vec()..)));
+    let found = scan(reactor, of, table, (&keys[0], false));
+    assert!(found.iter().eq(expected.range(..=keys[0].to_vec())));
+    let values = get_many(reactor, of, table, &keys);
+    let expected = keys.iter().map(|key| expected.get(&key[..]));
+    assert!(values.iter().map(Option::as_ref).eq(expected));
+}
+
 /// Each transaction is compared with a map, step by step, while others change the store. Batches
 /// are some of the steps; some are forgotten before they end.
 #[test]
@@ -147,8 +198,7 @@ fn steps_show_and_do_what_a_map_does() {
                     touched.insert(key.to_vec());
                 }
                 6 => {
-                    let found = scan(&mut reactor, &mut transaction, &table, &key);
-                    assert!(found.iter().eq(own.range(key.to_vec()..)));
+                    compare_many(&mut reactor, &mut transaction, &table, &own, &mut random);
                 }
                 7 => points.push((transaction.savepoint(), own.clone(), touched.clone())),
                 8 if points.is_empty() => {}
@@ -189,7 +239,7 @@ fn steps_show_and_do_what_a_map_does() {
         }
     }
     let mut check = Transaction::begin(&db, at(Isolation::Snapshot), &reactor).unwrap();
-    assert_eq!(scan(&mut reactor, &mut check, &table, &[]), stored);
+    assert_eq!(scan(&mut reactor, &mut check, &table, (&[], true)), stored);
 }
 
 /// What each level says of a lost update, a write skew, and a phantom.
@@ -199,10 +249,10 @@ fn steps_conflict_as_their_level_says() {
     let table = db.table("t").unwrap();
     let mut reactor = reactor_of(&db);
     let kinds = [
-        (Isolation::ReadCommitted, [None, None, None]),
+        (Isolation::ReadCommitted, [None; 5]),
         (
             Isolation::Snapshot,
-            [Some(ConflictKind::Written), None, None],
+            [Some(ConflictKind::Written), None, None, None, None],
         ),
         (
             Isolation::Serializable,
@@ -210,6 +260,8 @@ fn steps_conflict_as_their_level_says() {
                 Some(ConflictKind::Read),
                 Some(ConflictKind::Read),
                 Some(ConflictKind::Range),
+                Some(ConflictKind::Range),
+                Some(ConflictKind::Read),
             ],
         ),
     ];
@@ -225,7 +277,16 @@ fn steps_conflict_as_their_level_says() {
                 _ => (other, own),
             };
             match case {
-                2 => drop(scan(&mut reactor, &mut transaction, &table, &[0, 0])),
+                2 | 3 => {
+                    let from: (&[u8], bool) = [(&[0, 0][..], true), (&[1], false)][case - 2];
+                    drop(scan(&mut reactor, &mut transaction, &table, from));
+                }
+                4 => drop(get_many(
+                    &mut reactor,
+                    &mut transaction,
+                    &table,
+                    &[own, reads],
+                )),
                 _ => drop(get(&mut reactor, &mut transaction, &table, &reads)),
             }
             table.put(&reads, b"new").unwrap();
