@@ -16,8 +16,8 @@ const KEYS: u64 = 5_000;
 /// A program starts slowly under valgrind.
 const START: Duration = Duration::from_secs(120);
 
-/// Returns the instructions of a run of `program` in which it answers `command` (`GET`, `SET` or
-/// `INCR`) `operations` times.
+/// Returns the instructions of a run of `program` in which it answers `command` (`GET`, `SET`,
+/// `INCR`, or `MSET` of ten keys) `operations` times.
 pub(super) fn count(
     valgrind: &Valgrind,
     program: &Path,
@@ -123,6 +123,14 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
                 match command {
                     "SET" => vec!["SET".into(), key(number), value.clone()],
                     "INCR" => vec!["INCR".into(), counter(number)],
+                    "MSET" => {
+                        let mut words = vec!["MSET".into()];
+                        for of in 0..10 {
+                            // Keys that lie nowhere near each other.
+                            words.extend([key((number + of * 487) % KEYS), value.clone()]);
+                        }
+                        words
+                    }
                     _ => vec!["GET".into(), key(number)],
                 }
             })

@@ -19,10 +19,12 @@ use crate::event_loop::polled::{Pending, Polled, polled};
 use crate::event_loop::reactor::Reactor;
 use crate::event_loop::transaction::Transaction;
 use crate::pages::fetcher::OwnReads;
+use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
-use crate::writes::read_log::{Played, ReadLog, WHOLE};
+use crate::writes::keys::Mark;
+use crate::writes::read_log::{LogMark, Played, ReadLog, WHOLE};
 use crate::writes::set::{Own, TableChange, WriteSet};
 use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 
@@ -51,6 +53,16 @@ pub struct ValidatedBatch {
     /// After a second look that found a difference: the number of reads that the log has as of that
     /// moment.
     pub(crate) refreshed: Option<usize>,
+}
+
+/// A state of a batch: see [`ValidatedBatch::savepoint`].
+#[derive(Debug, Clone, Copy)]
+pub struct BatchSavepoint {
+    writes: Mark,
+    /// Number of stamps.
+    reads: usize,
+    log: LogMark,
+    debt: Debt,
 }
 
 /// The state of a key when [`ValidatedBatch::watch`] was called.
@@ -194,6 +206,43 @@ impl ValidatedBatch {
     /// [`ValidatedBatch::keep_long_values`].
     pub fn reads_repeated(&self) -> u64 {
         self.log.repeated()
+    }
+
+    /// Returns the present state, to go back to until the batch is reset or run again.
+    pub fn savepoint(&mut self) -> BatchSavepoint {
+        BatchSavepoint {
+            writes: self.set.mark(),
+            reads: self.set.reads.len(),
+            log: self.log.mark(),
+            debt: self.set.debt,
+        }
+    }
+
+    /// Forgets what was written and read since `savepoint`, which must not be later than one that
+    /// it went back to before: the commit does not depend on it. A batch with savepoints changes
+    /// no tables.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction, or if its commit is pending.
+    pub fn rollback_to(&mut self, savepoint: BatchSavepoint) {
+        assert!(self.within.is_none(), "a step is forgotten as a whole");
+        assert!(self.job.is_none(), "a pending commit does not go back");
+        self.set.go_back(savepoint.writes);
+        self.set.reads.truncate(savepoint.reads);
+        self.set.debt = savepoint.debt;
+        self.log.go_back(savepoint.log);
+        self.scratch.reset();
+    }
+
+    /// Bytes that its writes take, about.
+    pub fn written_bytes(&self) -> usize {
+        self.set.memory()
+    }
+
+    /// Returns true if this batch may have read or written something in `table`.
+    pub fn touches(&self, table: &Table) -> bool {
+        let mut tables = self.set.tables.iter();
+        tables.any(|known| Arc::ptr_eq(&known.state, &table.state))
     }
 
     /// Returns true if nothing was written.

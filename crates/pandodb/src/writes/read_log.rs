@@ -75,6 +75,10 @@ impl Default for ReadLog {
     }
 }
 
+/// A state of the log: the number of reads that the current run has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogMark(usize);
+
 /// What the log knows of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Played {
@@ -98,6 +102,18 @@ impl ReadLog {
     /// Starts the next run: entries are played back from the first on.
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
+    }
+
+    /// Returns the state of the log, for [`ReadLog::go_back`].
+    pub(crate) fn mark(&self) -> LogMark {
+        LogMark(self.next)
+    }
+
+    /// Forgets the reads since `mark`, and what further reads would have been answered with.
+    pub(crate) fn go_back(&mut self, mark: LogMark) {
+        assert!(mark.0 <= self.next, "a state of a later read");
+        self.entries.truncate(mark.0);
+        self.next = mark.0;
     }
 
     /// Number of entries.

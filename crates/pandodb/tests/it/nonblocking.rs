@@ -118,6 +118,50 @@ fn transactions_conflict_exactly_when_what_they_read_has_changed() {
     assert_eq!(read, Outcome::Committed(None));
 }
 
+/// What was read and written since the savepoint is neither validated nor committed; what was
+/// before it is.
+#[test]
+fn a_batch_goes_back_to_a_savepoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let table = db.table("t").unwrap();
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    let mut out = Vec::new();
+    for (changed, is_conflict) in [(1, true), (2, false), (3, false)] {
+        let mut batch = ValidatedBatch::new(&db);
+        let mut get = |batch: &mut ValidatedBatch, number| {
+            run(&mut reactor, |_| {
+                batch.get(&table, &key(number), &mut out).unwrap()
+            });
+            out.clone()
+        };
+        get(&mut batch, 1);
+        batch.put(&table, b"replaced", b"first").unwrap();
+        let savepoint = batch.savepoint();
+        get(&mut batch, 2);
+        batch.put(&table, b"replaced", b"second").unwrap();
+        batch.put(&table, b"undone", b"").unwrap();
+        batch.rollback_to(savepoint);
+        get(&mut batch, 3);
+        assert_eq!(batch.reads_done(), 2);
+        let savepoint = batch.savepoint();
+        get(&mut batch, 3);
+        batch.delete(&table, b"replaced");
+        batch.rollback_to(savepoint);
+        assert!(batch.touches(&table) && batch.written_bytes() > 0);
+        if changed < 3 {
+            table.put(&key(changed), b"changed").unwrap();
+        }
+        let outcome = run(&mut reactor, |reactor| batch.try_commit(reactor).unwrap());
+        let expected = Outcome::Conflict { watched: false };
+        assert_eq!(outcome == expected, is_conflict, "{changed}");
+        assert_eq!(table.contains(b"replaced").unwrap(), !is_conflict);
+        assert!(!table.contains(b"undone").unwrap());
+    }
+    assert_eq!(table.get(b"replaced").unwrap().unwrap(), b"first");
+}
+
 #[test]
 fn a_transaction_may_empty_a_table_and_write_to_it() {
     let directory = tempfile::tempdir().unwrap();
