@@ -167,7 +167,7 @@ tickers! {
         ConnectionsReceived "connections_received" "connections" "Connections that clients opened.";
         ConnectionsRejected "connections_rejected" "connections" "Connections refused since there were too many.";
         Commands "commands" "commands" "Commands run, whatever they replied.";
-        CommandsTogether "commands_together" "commands" "GETs and SETs that ran in a pipeline run.";
+        CommandsTogether "commands_together" "commands" "GETs and commands that write that ran in a pipeline run.";
         CommandsSuspended "commands_suspended" "commands" "Times that a command had to wait for the engine.";
         CommandErrors "command_errors" "replies" "Replies that were errors.";
         InputBytes "input_bytes" "bytes" "Bytes received from clients.";

@@ -84,14 +84,17 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
 }
 
 /// Returns the expiry entry of a key that is about to be overwritten without being read. While the
-/// database has no entries, the row need not be read for it: an entry that another command adds in
-/// between becomes garbage, which the cleaner removes. A folded key is always read, since its row
-/// may belong to another key.
+/// database has no entries, nor the batch, the row need not be read for it: an entry that another
+/// client adds in between becomes garbage, which the cleaner removes. A folded key is always read,
+/// since its row may belong to another key.
 pub(crate) fn entry_to_replace(
     context: &mut Context<'_>,
     key: &[u8],
 ) -> Result<Found, Interrupted> {
-    let no_entries = context.database().entries() == 0;
+    let database = context.database();
+    let batch = context.data().batch.as_deref();
+    let may_have_own = batch.is_none_or(|batch| batch.touches(&database.elements));
+    let no_entries = database.entries() == 0 && !may_have_own;
     if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());
     }

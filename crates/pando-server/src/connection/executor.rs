@@ -279,6 +279,7 @@ impl Connection {
             waker: &self.waker,
             now_ms,
             exec_index: None,
+            is_together: false,
         };
         if context.session.profiles.is_none() {
             return (running.command.run)(&mut context);

@@ -93,6 +93,9 @@ impl<'a> Context<'a> {
         offset: u64,
         new: NewString<'_>,
     ) -> Result<LargeValue, Interrupted> {
+        if self.is_together {
+            return Err(Interrupted::Yield);
+        }
         let mut stored = Vec::new();
         self.engine().folder.store(key, &mut stored);
         let source = Source {

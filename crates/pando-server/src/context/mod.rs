@@ -102,6 +102,9 @@ pub(crate) struct Context<'a> {
     pub(crate) now_ms: u64,
     /// Place of the command in its EXEC; `None` outside.
     pub(crate) exec_index: Option<usize>,
+    /// It shares its batch with other commands of a pipeline (decision 076): it yields where it
+    /// meets a string in chunks, and then runs alone.
+    pub(crate) is_together: bool,
 }
 
 impl<'a> Context<'a> {
@@ -136,6 +139,7 @@ impl<'a> Context<'a> {
             waker: self.waker,
             now_ms: self.now_ms,
             exec_index: Some(index),
+            is_together: self.is_together,
         }
     }
 

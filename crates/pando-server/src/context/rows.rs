@@ -56,6 +56,7 @@ impl Context<'_> {
                     return Ok(Found::default());
                 }
             }
+            Err(Error::InChunks) if self.is_together => return Err(Interrupted::Yield),
             Err(Error::InChunks) => match self.open()? {
                 Opened::Absent => return Ok(Found::default()),
                 Opened::Value => {}

@@ -253,6 +253,12 @@ impl Command {
         }
     }
 
+    /// Returns true if it writes strings, and nothing else: the same commit may serve several.
+    #[inline]
+    pub(crate) fn writes_strings(&self) -> bool {
+        self.kind == Kind::Transaction && self.keys != Keys::NONE
+    }
+
     /// Returns true if it can be called with `count` arguments, the name included.
     #[inline]
     pub(crate) fn takes(&self, count: usize) -> bool {

@@ -43,6 +43,8 @@ mod pipeline;
 #[cfg(test)]
 mod pipeline_runs;
 #[cfg(test)]
+mod pipeline_writes;
+#[cfg(test)]
 mod profile;
 #[cfg(test)]
 mod scan;

@@ -19,14 +19,15 @@ impl Random {
 
 /// The naive twin does what Redis does with strings, in the simplest way.
 #[derive(Default)]
-struct Twin(BTreeMap<String, String>);
+pub(crate) struct Twin(BTreeMap<String, String>);
 
 impl Twin {
     fn text(value: Option<&String>) -> String {
         value.map_or_else(|| "nil".to_owned(), |value| format!("\"{value}\""))
     }
 
-    fn run(&mut self, words: &[String]) -> String {
+    /// Returns the reply to a command.
+    pub(crate) fn run(&mut self, words: &[String]) -> String {
         let rows = &mut self.0;
         let word = |index: usize| words[index].clone();
         match words[0].as_str() {

@@ -74,7 +74,7 @@ impl Random {
 
 /// Returns what commands leave in the statistics: calls, refusals and failures of each command,
 /// hits and misses, keys, and deadlines.
-fn figures(client: &mut Client) -> Vec<String> {
+pub(crate) fn figures(client: &mut Client) -> Vec<String> {
     let mut figures = Vec::new();
     for (name, value) in fields(client, "commandstats keyspace stats") {
         let counted = [
@@ -94,7 +94,7 @@ fn figures(client: &mut Client) -> Vec<String> {
 }
 
 /// Returns the number of commands that ran in pipeline runs.
-fn together_count(client: &mut Client) -> u64 {
+pub(crate) fn together_count(client: &mut Client) -> u64 {
     fields(client, "stats")["commands_together"]
         .parse()
         .unwrap()

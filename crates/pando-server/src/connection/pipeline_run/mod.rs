@@ -1,32 +1,34 @@
-//! Pipeline runs: adjacent GETs or SETs of a pipeline, run together (decision 050).
+//! Pipeline runs: adjacent commands of a pipeline, run together: GETs, or commands that write
+//! (decisions 050 and 076).
 //!
 //! ```text
-//!   input   GET a  GET b  GET c  SET d 1  SET e 2  INCR f
-//!           '---- a pipeline run ---'   '-- a pipeline run ---'  alone
+//!   input   GET a  GET b  GET c  SET d 1  INCR f  DEL e  GET d  PING
+//!           '---- a pipeline run ---'   '- a pipeline run -'  alone  alone
 //! ```
 //!
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
 //! that, it leaves the rest, and these commands begin alone, starting with the first one that is
-//! left. GETs descend the tree together ([`gets`]); SETs are one batch ([`sets`]). Only plain
-//! commands are taken ([`run`]): key and value lie in pages, there are no options and no MULTI, and
-//! no reply is an error. A page that is not in memory ends a pipeline run, and the next runs are
-//! kept short ([`quota`]).
+//! left. GETs descend the tree together ([`gets`]); commands that write strings are one batch
+//! ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI only, and
+//! only commands of few arguments ([`run`]). A page that is not in memory ends a pipeline run, and
+//! the next runs are kept short ([`quota`]).
 
 mod gets;
 mod quota;
 mod run;
-mod sets;
+mod writes;
 
 use pandodb::Lsn;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
+use crate::figures::error_codes::code_of;
 use crate::options::Durability;
 use crate::times::nanoseconds;
 
 pub(crate) use quota::PipelineQuota;
 pub(crate) use run::PipelineRun;
-use run::PlainKind;
+use run::RunKind;
 
 /// The commands of a pipeline run that were run.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +40,7 @@ struct Done {
     lsn: Option<Lsn>,
     /// What they have read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
-    /// The next command waits for a page or is no plain one; false if only room ended the run.
+    /// The next command has to run alone; false if only room ended the run.
     cut: bool,
 }
 
@@ -96,7 +98,7 @@ impl Connection {
         turn: &Turn<'_>,
         pipeline_run: &mut PipelineRun,
         most: usize,
-    ) -> Option<PlainKind> {
+    ) -> Option<RunKind> {
         let buffers = self.buffers.as_ref()?;
         let engine = &turn.data.as_ref()?.engine;
         if !buffers.staging.is_empty() {
@@ -104,25 +106,25 @@ impl Connection {
         }
         let rest = &buffers.input[buffers.offset..];
         let most = most.min(self.quota.most());
-        let first = buffers.parser.spans();
-        pipeline_run.gather(rest, first, engine, &self.limits(turn), most)
+        let known = (turn.commands, &engine.folder);
+        pipeline_run.gather(rest, known, &self.limits(turn), most)
     }
 
     fn run_gathered(
         &mut self,
         turn: &mut Turn<'_>,
         pipeline_run: &mut PipelineRun,
-        kind: PlainKind,
+        kind: RunKind,
     ) -> usize {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.hold();
         let done = match kind {
-            PlainKind::Get => self.run_gets(turn, pipeline_run),
-            PlainKind::Set => self.run_sets(turn, pipeline_run),
+            RunKind::Gets => self.run_gets(turn, pipeline_run),
+            RunKind::Writes => self.run_writes(turn, pipeline_run),
         };
         self.quota.note(done.count, done.cut);
         if done.count > 0 {
-            self.end_together(turn, pipeline_run, kind, done);
+            self.end_together(turn, pipeline_run, done);
         } else {
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             buffers.output.take_back();
@@ -134,45 +136,51 @@ impl Connection {
 
     /// Finishes the first commands of a pipeline run: their replies wait for the log together if
     /// they must, and the input advances past them.
-    fn end_together(
-        &mut self,
-        turn: &mut Turn<'_>,
-        pipeline_run: &PipelineRun,
-        kind: PlainKind,
-        done: Done,
-    ) {
+    fn end_together(&mut self, turn: &mut Turn<'_>, pipeline_run: &PipelineRun, done: Done) {
         let began = turn.clock;
         turn.read_clock();
         let (count, consumed) = (done.count as u64, pipeline_run.end(done.count));
-        let (id, command) = kind.of(turn.commands);
         turn.counts.ended(count, done.hits, done.misses);
         turn.counts.ended_together(count);
-        let statistics = &turn.shared.statistics;
         // The time of one command is its share of the whole.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;
-        statistics.commands.called_together(id, ns, count);
-        if ns >= turn.shared.settings.watch_ns() {
-            let buffers = self.buffers.as_ref().expect("a command is in the buffers");
-            let rest = &buffers.input[buffers.offset..];
-            for place in 0..done.count {
-                let arguments = pipeline_run.arguments(rest, place);
-                self.note_slow(turn, (id, command), arguments, (ns, ""));
-            }
-        }
+        self.count_together(turn, pipeline_run, done.count, ns);
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         if self.looked_keys > 0 {
-            self.looked_keys = self.looked_keys.saturating_sub(done.count);
+            let keys = pipeline_run.keys(&buffers.input[buffers.offset..], done.count);
+            self.looked_keys = self.looked_keys.saturating_sub(keys);
         }
-        self.last_command = command.name;
+        self.last_command = pipeline_run.at(done.count - 1).command.name;
         if done.lsn.is_some() {
             self.session.last_write = done.lsn;
         }
         let durable = turn.shared.settings.durability() == Durability::Durable;
-        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let gate = done.lsn.max(done.shown_from);
         buffers.output.release(gate.filter(|_| durable));
         buffers.offset += consumed;
         self.position += consumed as u64;
         buffers.parser.clear();
         buffers.progress.clear();
+    }
+
+    /// Counts the first `count` commands, of `ns` nanoseconds each.
+    fn count_together(&self, turn: &Turn<'_>, pipeline_run: &PipelineRun, count: usize, ns: u64) {
+        let statistics = &turn.shared.statistics;
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        for (id, calls) in pipeline_run.stretches(count) {
+            statistics.commands.called_together(id, ns, calls);
+        }
+        for (place, reply_start) in &pipeline_run.errors {
+            statistics.commands.failed(pipeline_run.at(*place).id);
+            turn.count_error(code_of(&buffers.output.bytes[*reply_start..]));
+        }
+        if ns >= turn.shared.settings.watch_ns() {
+            let rest = &buffers.input[buffers.offset..];
+            for place in 0..count {
+                let arguments = pipeline_run.arguments(rest, place);
+                let of = pipeline_run.at(place);
+                self.note_slow(turn, (of.id, of.command), arguments, (ns, ""));
+            }
+        }
     }
 }

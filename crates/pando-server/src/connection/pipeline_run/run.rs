@@ -5,47 +5,32 @@ use std::ops::Range;
 use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
 
 use crate::context::{Command, CommandIndex};
-use crate::data::engine::Engine;
-use crate::data::keyspace::{KeyFolder, head_bytes};
+use crate::data::keyspace::KeyFolder;
 
 /// Maximum number of bytes of commands in a run, so that what is copied stays in the caches.
 const BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of arguments of one command in a run: others run meanwhile if it is slow.
+const ARGUMENTS_MAX: usize = 128;
 
 /// The kind of the commands in a pipeline run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PlainKind {
+pub(super) enum RunKind {
     /// `GET key`.
-    Get,
-    /// `SET key value`.
-    Set,
+    Gets,
+    /// Commands that write strings.
+    Writes,
 }
 
-impl PlainKind {
-    /// Returns the kind of a command with these arguments.
-    fn of_arguments(arguments: Arguments<'_>) -> Option<Self> {
-        match (arguments.len(), arguments.get(0)?) {
-            (2, name) if name.eq_ignore_ascii_case(b"get") => Some(Self::Get),
-            (3, name) if name.eq_ignore_ascii_case(b"set") => Some(Self::Set),
-            _ => None,
-        }
-    }
-
-    /// Returns its number of arguments, the name included.
-    fn arity(self) -> usize {
-        match self {
-            Self::Get => 2,
-            Self::Set => 3,
-        }
-    }
-
-    /// Returns the index and the entry of the command in the table.
-    pub(super) fn of(self, commands: &CommandIndex) -> (usize, &'static Command) {
-        let name: &[u8] = match self {
-            Self::Get => b"get",
-            Self::Set => b"set",
-        };
-        commands.find(name).expect("the table has both")
-    }
+/// A command of a pipeline run.
+#[derive(Clone, Copy)]
+pub(super) struct Gathered {
+    /// Its number in the index of commands.
+    pub(super) id: usize,
+    pub(super) command: &'static Command,
+    /// End of its arguments in `PipelineRun::spans`.
+    spans_end: usize,
+    /// Its end in the input, relative to the beginning of the first command.
+    end: usize,
 }
 
 /// The commands of a pipeline run, with the buffers to run them; one per loop.
@@ -54,9 +39,9 @@ pub(crate) struct PipelineRun {
     parser: Parser,
     /// Arguments of all commands, relative to the beginning of the first command.
     spans: Vec<Span>,
-    /// End of each command, also relative to it.
-    ends: Vec<usize>,
-    arity: usize,
+    commands: Vec<Gathered>,
+    /// Where the error replies begin, with the place of the command.
+    pub(super) errors: Vec<(usize, usize)>,
     /// Stored keys of a group, concatenated; `stored_ends` has their ends.
     pub(super) stored: Vec<u8>,
     pub(super) stored_ends: Vec<usize>,
@@ -66,67 +51,109 @@ pub(crate) struct PipelineRun {
 }
 
 impl PipelineRun {
-    /// Gathers plain commands from the beginning of `rest`, at most `most`; `first` are the
-    /// arguments of the first one. Returns `None` if there are not at least two plain commands of
-    /// the same kind.
+    /// Gathers commands of one kind from the beginning of `rest`, at most `most`. Returns `None` if
+    /// there are not at least two.
     pub(super) fn gather(
         &mut self,
         rest: &[u8],
-        first: &[Span],
-        engine: &Engine,
+        (index, folder): (&CommandIndex, &KeyFolder),
         limits: &Limits,
         most: usize,
-    ) -> Option<PlainKind> {
-        let kind = PlainKind::of_arguments(Arguments::new(rest, first))?;
-        self.arity = kind.arity();
+    ) -> Option<RunKind> {
         self.spans.clear();
-        self.ends.clear();
-        let mut at = 0;
-        while self.ends.len() < most && at < BYTES_MAX {
+        self.commands.clear();
+        self.errors.clear();
+        let (mut at, mut kind) = (0, None);
+        let mut last = None::<Known<'_>>;
+        while self.commands.len() < most {
             let behind = &rest[at..];
             self.parser.clear();
             let Parsed::Command { consumed } = self.parser.peek(behind, limits) else {
                 break;
             };
+            let Some(name) = self.parser.spans().first().map(|span| span.of(behind)) else {
+                break;
+            };
+            // Pipelines repeat themselves.
+            let known = match last.filter(|last| last.name == name) {
+                Some(last) => Some(last),
+                None => Known::of(name, index),
+            };
             let arguments = self.parser.arguments(behind);
-            if PlainKind::of_arguments(arguments) != Some(kind) || !is_plain(arguments, engine) {
+            let Some(known) = known.filter(|known| known.takes(arguments, folder)) else {
+                break;
+            };
+            if kind.is_some_and(|kind| kind != known.kind) || at + consumed > BYTES_MAX {
                 break;
             }
+            kind = Some(known.kind);
+            last = Some(known);
             let spans = self.parser.spans().iter();
             self.spans.extend(spans.map(|span| span.shifted(at)));
             at += consumed;
-            self.ends.push(at);
+            self.commands.push(Gathered {
+                id: known.id,
+                command: known.command,
+                spans_end: self.spans.len(),
+                end: at,
+            });
         }
-        (self.ends.len() > 1).then_some(kind)
+        kind.filter(|_| self.commands.len() > 1)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.commands.len()
+    }
+
+    pub(super) fn at(&self, place: usize) -> Gathered {
+        self.commands[place]
     }
 
     /// Returns the number of bytes of the first `count` commands.
     pub(super) fn end(&self, count: usize) -> usize {
         match count {
             0 => 0,
-            _ => self.ends[count - 1],
+            _ => self.commands[count - 1].end,
         }
     }
 
     /// Returns the arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
     pub(super) fn arguments<'a>(&'a self, rest: &'a [u8], place: usize) -> Arguments<'a> {
-        let from = place * self.arity;
-        Arguments::new(rest, &self.spans[from..from + self.arity])
+        let from = match place {
+            0 => 0,
+            _ => self.commands[place - 1].spans_end,
+        };
+        Arguments::new(rest, &self.spans[from..self.commands[place].spans_end])
     }
 
-    /// Builds the stored keys of the commands at `places`.
+    /// Iterates over the first `count` commands by what they call: number of the command, the first
+    /// Iterates over the calls of the first `count` commands: number of a command, and how often it
+    /// is called in a row.
+    pub(super) fn stretches(&self, count: usize) -> impl Iterator<Item = (usize, u64)> {
+        let same = |a: &Gathered, b: &Gathered| a.id == b.id;
+        let stretches = self.commands[..count].chunk_by(same);
+        stretches.map(|stretch| (stretch[0].id, stretch.len() as u64))
+    }
+
+    /// Returns the number of keys of the first `count` commands.
+    pub(super) fn keys(&self, rest: &[u8], count: usize) -> usize {
+        let keys = |place: usize| {
+            let command = self.commands[place].command;
+            command.keys.of(self.arguments(rest, place)).count()
+        };
+        (0..count).map(keys).sum()
+    }
+
+    /// Builds the stored keys of the commands at `places`, which have one key each.
     pub(super) fn store_keys(&mut self, rest: &[u8], places: Range<usize>, folder: &KeyFolder) {
-        self.stored.clear();
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.clear();
         self.stored_ends.clear();
         for place in places {
-            let key = self.spans[place * self.arity + 1].of(rest);
-            folder.append(key, &mut self.stored);
-            self.stored_ends.push(self.stored.len());
+            folder.append(self.arguments(rest, place).at(1), &mut stored);
+            self.stored_ends.push(stored.len());
         }
+        self.stored = stored;
     }
 
     /// Returns the stored key at `place` of the group.
@@ -148,11 +175,39 @@ impl PipelineRun {
     }
 }
 
-/// Returns true if the row does not store the whole key, and the value lies in pages.
-fn is_plain(arguments: Arguments<'_>, engine: &Engine) -> bool {
-    let value_bytes = arguments.get(2).map_or(0, <[u8]>::len);
-    let row_bytes = value_bytes + head_bytes(None);
-    !engine.folder.folds(arguments.at(1))
-        && value_bytes as u64 <= engine.string_bytes_max
-        && row_bytes <= engine.row_bytes_max
+/// A command that may run together with others.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// As it was sent.
+    name: &'a [u8],
+    kind: RunKind,
+    id: usize,
+    command: &'static Command,
+}
+
+impl<'a> Known<'a> {
+    /// Returns the command with this name.
+    fn of(name: &'a [u8], index: &CommandIndex) -> Option<Self> {
+        let (id, command) = index.find(name)?;
+        let kind = match command.writes_strings() {
+            true => RunKind::Writes,
+            false if command.name == "get" => RunKind::Gets,
+            false => return None,
+        };
+        Some(Self {
+            name,
+            kind,
+            id,
+            command,
+        })
+    }
+
+    /// Returns true if it can be called with these arguments, and need not be alone.
+    fn takes(&self, arguments: Arguments<'_>, folder: &KeyFolder) -> bool {
+        let count = arguments.len();
+        self.command.takes(count)
+            && count <= ARGUMENTS_MAX
+            // A row that stores the whole key is compared with it: GET itself does that.
+            && (self.kind == RunKind::Writes || !folder.folds(arguments.at(1)))
+    }
 }

@@ -1,0 +1,146 @@
+//! A pipeline run of commands that write strings: each runs as it does alone, but all are in one
+//! batch.
+//!
+//! That takes one log record, one apply section, and one descent to each leaf. Others see what all
+//! of them have written, or nothing: this is one of the orders that single commands may have, as
+//! all that they have read is unchanged when their batch is committed. A command that has to wait,
+//! or that fails, is undone, and those before it are committed.
+
+use pando_stats::Ticker;
+use pandodb::Lsn;
+use pandodb::nonblocking::{Outcome, Polled, ValidatedBatch};
+
+use super::Done;
+use super::run::PipelineRun;
+use crate::connection::loop_data::{LoopData, Turn};
+use crate::connection::{Buffers, Connection};
+use crate::context::{Context, Data, Run};
+
+/// Bytes of writes after which no further command joins.
+const WRITTEN_BYTES_MAX: usize = 256 * 1024;
+
+impl Connection {
+    /// Runs commands and commits them together; does none of them if the commit would have to wait.
+    pub(super) fn run_writes(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &mut PipelineRun,
+    ) -> Done {
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
+        let mut batch = data.batch();
+        let mut done = self.write_together(turn, pipeline_run, &mut batch);
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
+        if done.count > 0 {
+            match commit(data, &mut batch) {
+                Ok(lsn) => (done.lsn, done.shown_from) = (lsn, batch.shown_from()),
+                Err(is_conflict) => {
+                    let conflicts = u64::from(is_conflict);
+                    (turn.shared.statistics).tick(Ticker::TransactionConflicts, conflicts);
+                    done = Done::NONE;
+                }
+            }
+        }
+        data.give_back(batch);
+        done
+    }
+
+    /// Runs commands in `batch` until all are done or one has to run alone.
+    fn write_together(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &mut PipelineRun,
+        batch: &mut ValidatedBatch,
+    ) -> Done {
+        let most = turn.shared.settings.output_bytes_max();
+        let mut done = Done {
+            cut: false,
+            ..Done::NONE
+        };
+        while done.count < pipeline_run.len()
+            && self.owed() < self.output_bytes_max(most)
+            && batch.written_bytes() < WRITTEN_BYTES_MAX
+        {
+            let savepoint = batch.savepoint();
+            let ended = self.run_one(turn, pipeline_run, done.count, batch);
+            let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+            let Buffers {
+                output, progress, ..
+            } = &mut **buffers;
+            let Some(reply_start) = ended else {
+                batch.rollback_to(savepoint);
+                progress.take_back();
+                done.cut = true;
+                break;
+            };
+            if output.bytes[reply_start] == b'-' {
+                pipeline_run.errors.push((done.count, reply_start));
+            }
+            done.count += 1;
+            done.hits += u64::from(std::mem::take(&mut progress.hits));
+            done.misses += u64::from(std::mem::take(&mut progress.misses));
+        }
+        done
+    }
+
+    /// Runs the command at `place` in `batch`. Returns where its reply begins; `None` if it has to
+    /// run alone, and what it has written must be undone.
+    fn run_one(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &PipelineRun,
+        place: usize,
+        batch: &mut ValidatedBatch,
+    ) -> Option<usize> {
+        let data = turn.data.as_mut().expect("pipeline runs have an engine");
+        let Buffers {
+            input,
+            offset,
+            output,
+            progress,
+            ..
+        } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
+        let reply_start = output.bytes.len();
+        let command = pipeline_run.at(place).command;
+        let mut context = Context {
+            arguments: pipeline_run.arguments(&input[*offset..], place),
+            staged: &[],
+            command,
+            session: &mut self.session,
+            out: &mut output.bytes,
+            reply_start,
+            shared: turn.shared,
+            commands: turn.commands,
+            local: turn.handle,
+            record: &self.record,
+            data: Some(Data {
+                engine: &data.engine,
+                batch: Some(batch),
+                scratch: &mut data.scratch,
+                overlay: None,
+            }),
+            progress,
+            waker: &self.waker,
+            now_ms: turn.now_ms,
+            exec_index: None,
+            is_together: true,
+        };
+        let run: Run = (command.run)(&mut context);
+        if run.is_err() {
+            output.bytes.truncate(reply_start);
+            return None;
+        }
+        assert!(reply_start < output.bytes.len(), "each command replies");
+        Some(reply_start)
+    }
+}
+
+/// Commits at once or not at all. A commit that would have to wait is dropped: its commands then
+/// run one by one, and each waits or fails by itself. Returns the LSN, if anything was written;
+/// `Err(true)` after a conflict.
+fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Result<Option<Lsn>, bool> {
+    match batch.try_commit(&mut data.reactor) {
+        Ok(Polled::Ready(Outcome::Committed(lsn))) => Ok(lsn),
+        Ok(Polled::Ready(Outcome::Conflict { .. })) => Err(true),
+        Ok(Polled::Pending(_)) | Err(_) => Err(false),
+    }
+}
