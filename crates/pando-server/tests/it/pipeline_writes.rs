@@ -227,6 +227,12 @@ fn a_command_that_has_to_run_alone_is_undone_first() {
         &["INCR n", "APPEND long yz", "INCR n", "STRLEN long", "GET n"],
     );
     assert_eq!(replies, [":2", ":3000002", ":3", ":3000002", "\"3\""]);
+    let replies = run_all(
+        &mut client,
+        &["INCR n", "GETDEL long", "DEL long", "INCR n"],
+    );
+    assert_eq!(replies[1].len(), 3_000_004, "{:.80}", replies[1]);
+    assert_eq!([&replies[0], &replies[2], &replies[3]], [":4", ":0", ":5"]);
 }
 
 const CLIENTS: usize = 4;
