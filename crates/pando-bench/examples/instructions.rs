@@ -2,10 +2,10 @@
 //! callgrind with two counts and divides the difference.
 //!
 //! `cargo run --release -p pando-bench --example instructions -- CASE COUNT`, CASE = `get`, `put`,
-//! `save` (a put that saves what it replaces for a snapshot), `snapshot` (a get in a snapshot of
-//! its own), `committed` and `serializable` (one of ten gets and a put of a transaction at that
-//! level), `batch` (a row of a batch of 100), `get_many` (a key of 128) or `scan` (an entry of
-//! 100).
+//! `insert` (a put of a key that is not there), `save` (a put that saves what it replaces for a
+//! snapshot), `snapshot` (a get in a snapshot of its own), `committed` and `serializable` (one of
+//! ten gets and a put of a transaction at that level), `batch` (a row of a batch of 100),
+//! `get_many` (a key of 128) or `scan` (an entry of 100).
 
 use std::io::Write;
 
@@ -78,6 +78,18 @@ impl Rig {
     fn puts(&mut self, count: u64) -> Result<()> {
         for number in 0..count {
             let key = self.key();
+            self.table
+                .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
+        }
+        Ok(())
+    }
+
+    /// Puts of keys that are not there.
+    fn inserts(&mut self, count: u64) -> Result<()> {
+        let writer = Keys::new(KeyKind::Random, 16, 1);
+        let mut key = Vec::new();
+        for number in KEYS..KEYS + count {
+            writer.write(number, &mut key);
             self.table
                 .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
         }
@@ -187,7 +199,8 @@ fn main() -> Result<()> {
     let (Some(case), Some(count)) = (words.first(), count) else {
         let _ = writeln!(
             std::io::stderr(),
-            "instructions get|put|save|snapshot|committed|serializable|batch|get_many|scan COUNT"
+            "instructions get|put|insert|save|snapshot|committed|serializable|batch|get_many|scan \
+             COUNT"
         );
         std::process::exit(1);
     };
@@ -195,6 +208,7 @@ fn main() -> Result<()> {
     match &case[..] {
         "get" => rig.gets(count),
         "put" => rig.puts(count),
+        "insert" => rig.inserts(count),
         "save" => rig.saving_puts(count),
         "snapshot" => rig.snapshots(count),
         "committed" => rig.transactions(Isolation::ReadCommitted, count),

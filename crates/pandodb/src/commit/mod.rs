@@ -10,6 +10,7 @@ pub(crate) mod key_locks;
 pub(crate) mod leaf_checks;
 pub(crate) mod leaf_pins;
 pub(crate) mod log_room;
+pub(crate) mod order;
 pub(crate) mod outcome;
 pub(crate) mod page_id_room;
 pub(crate) mod pages;

@@ -6,6 +6,7 @@ use pando_tree::{Place, Scratch};
 use pando_versions::VersionScratch;
 
 use crate::commit::delete_room::DeleteWait;
+use crate::commit::order::WriteOrder;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::writes::set::{Value, WriteSet};
@@ -14,8 +15,7 @@ use crate::writes::stripes::Wanted;
 /// Working memory of one commit over all of its attempts, reused by the next commit.
 #[derive(Debug, Default)]
 pub(crate) struct CommitScratch {
-    /// Positions of the writes in the set, ordered by tree and key.
-    pub(crate) order: Vec<usize>,
+    pub(crate) order: WriteOrder,
     pub(crate) stripes: Vec<Wanted>,
     pub(crate) payload: BatchWriter,
     /// True if `order`, `stripes` and `payload` match the write set.
@@ -52,7 +52,7 @@ impl CommitScratch {
         self.delete_wait = DeleteWait::default();
         self.wanted.clear();
         self.tree.forget_leaf();
-        let of_writes = self.order.capacity() * size_of::<usize>()
+        let of_writes = self.order.capacity()
             + self.stripes.capacity() * size_of::<Wanted>()
             + self.places.capacity() * size_of::<Place>();
         let is_finished = self.tree.is_finished() && self.versions.forget_store();
@@ -80,25 +80,14 @@ impl CommitScratch {
         }
         set.check_tables()?;
         let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
-        let place_of = |at: usize| {
-            let (table, key, _) = set.write_at(at);
-            (tree_of(table), key)
-        };
         self.checked = 0;
-        self.order.clear();
-        self.order.extend(0..set.len());
-        self.order
-            .sort_unstable_by(|a, b| place_of(*a).cmp(&place_of(*b)));
-        // Places, runs and replay proceed from one key to the next; a key that occurred twice
-        // would be applied in an undefined order.
-        let ascends = |a: &usize, b: &usize| place_of(*a) < place_of(*b);
-        debug_assert!(self.order.is_sorted_by(ascends), "keys ascend, each once");
+        self.order.arrange(set, tree_of);
         self.stripes.clear();
         self.payload.clear();
         if set.len() > 1 {
             self.payload.set_multi_leaf();
         }
-        for at in &self.order {
+        for at in self.order.positions() {
             let (table, key, value) = set.write_at(*at);
             engine.check_key(key)?;
             let stripe = engine.stripes.of(tree_of(table), key);

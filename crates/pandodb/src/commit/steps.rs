@@ -166,7 +166,7 @@ impl Engine {
         let guard = entered.open();
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
-        let places = (&scratch.order[..], &scratch.places[..]);
+        let places = (scratch.order.positions(), &scratch.places[..]);
         let (tree, ids) = (&mut scratch.tree, &reserved.ids);
         if saves {
             self.save_replaced(set, places, lsn, (&mut scratch.versions, tree));
@@ -267,7 +267,7 @@ impl Engine {
             true => self.reserve_versions(set, scratch.replaced_bytes, own)?,
             false => None,
         };
-        let frames = scratch.order.len() as u64;
+        let frames = scratch.order.positions().len() as u64;
         let share = self
             .pin_budget
             .try_for_step(lent, frames, &mut scratch.refusals);
@@ -281,6 +281,7 @@ impl Engine {
             wanted,
             ..
         } = scratch;
+        let order = order.positions();
         let most = usize_of(share.frames());
         let pins = self.pin_leaves(set, order, most, places, wanted)?;
         assert!(pins.len() <= most, "more is pinned than the share allows");

@@ -110,6 +110,11 @@ impl KeyWrites {
         &self.writes
     }
 
+    /// Returns true if the writes are in the order of their tables and keys for certain.
+    pub(super) fn is_ascending(&self) -> bool {
+        self.is_ascending
+    }
+
     /// Returns the key of a write.
     pub(super) fn key(&self, write: &Write) -> &[u8] {
         &self.bytes[write.key.clone()]

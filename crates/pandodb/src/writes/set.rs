@@ -295,6 +295,11 @@ impl WriteSet {
         self.keys.writes().len()
     }
 
+    /// Returns true if its writes are in the order of their trees and keys for certain.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.len() <= 1 || self.tables.len() == 1 && self.keys.is_ascending()
+    }
+
     /// Returns table, key and new value (None: deleted) of the write at `position`.
     #[inline]
     pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
