@@ -16,7 +16,7 @@ use crate::node::view::ChildWord;
 use crate::overflow::{OverflowHeader, VALUE_BYTES_MAX, collect_ids, read_index};
 use crate::place::Place;
 use crate::scratch::{Nearby, OldValue, Scratch, Work};
-use crate::split::{LeafSplit, SplitEnd};
+use crate::split::{LeafSplit, ParentStep, SplitEnd};
 use crate::tree::{Tree, counted, damaged};
 
 /// Number of parents that are split for one insertion before its caller starts it again.
@@ -30,11 +30,11 @@ pub struct Inserted {
 }
 
 /// Where a record belongs.
-struct Seat<'p> {
-    leaf: Leaf<'p>,
-    spot: Spot,
+pub(crate) struct Seat<'p> {
+    pub(crate) leaf: Leaf<'p>,
+    pub(crate) spot: Spot,
     /// No leaf lies to the right of this one.
-    is_rightmost: bool,
+    pub(crate) is_rightmost: bool,
     way: LeafFoundBy<'p>,
 }
 
@@ -44,7 +44,7 @@ enum LeafFoundBy<'p> {
     Near,
     /// By a descent: the parent of the leaf and the leaf's index there, None if the leaf is the
     /// root.
-    Down(Option<(Optimistic<'p>, usize)>),
+    Down(Option<ParentStep<'p>>),
 }
 
 /// Result of one round.
@@ -187,76 +187,83 @@ impl Tree {
             Some(seat) => seat,
             None => self.seat(pool, record.key, &mut work.nearby)?,
         };
-        let is_last = is_rightmost && spot.index == leaf.count();
         old.clear();
         if spot.exact {
             self.collect_old(pool, &leaf, spot, old)?;
         }
-        if is_last && leaf.is_full(record) {
-            work.nearby.finger = Finger::default();
-            match way {
-                LeafFoundBy::Near => {
-                    let record = (record, &Place::default());
-                    return self.insert_once(pool, token, marks, record, work, old);
-                }
-                LeafFoundBy::Down(Some(parent)) => {
-                    let seat = (leaf.here, parent);
-                    let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
-                    return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
-                }
-                // The root is a leaf: it is split into two leaves.
-                LeafFoundBy::Down(None) => {}
-            }
+        let seat = (leaf, spot, is_rightmost);
+        if leaf.fits_in_place(spot, record) {
+            return self.put_in_leaf(pool, token, marks, seat, (Fit::InPlace, record), work);
         }
-        match leaf.fit(spot, record, &mut work.list)? {
-            fit @ (Fit::InPlace | Fit::Rebuild) => {
-                let seat = (leaf, is_rightmost);
-                let cut = self.put_in_leaf(token, marks, seat, (fit, spot, record), work)?;
-                if let Some(cut) = cut.filter(|_| !work.is_frugal) {
-                    self.part(pool, token, marks, record.key, cut, work);
-                }
-                Ok(Round::Done {
-                    replaced: spot.exact,
-                })
+        match way {
+            LeafFoundBy::Down(parent) => {
+                self.insert_anew(pool, token, marks, (seat, parent), record, work)
             }
-            fit => {
-                // A torn list would be split at a meaningless place.
-                leaf.here.validate()?;
+            // Begins again with a descent, since a split needs the parent.
+            LeafFoundBy::Near => {
                 work.nearby.finger = Finger::default();
-                let LeafFoundBy::Down(parent) = way else {
-                    // Tries again with a descent, since a split needs the parent.
-                    let record = (record, &Place::default());
-                    return self.insert_once(pool, token, marks, record, work, old);
-                };
-                let course = match spot.exact {
-                    true => None,
-                    false if is_last => Some(Course::Up),
-                    false => course_at(&leaf.node, spot.index),
-                };
-                let split = LeafSplit {
-                    leaf: leaf.here,
-                    parent,
-                    fit,
-                    spot,
-                    record,
-                    course,
-                };
-                self.insert_by_split(pool, token, marks, &split, work)
+                let record = (record, &Place::default());
+                self.insert_once(pool, token, marks, record, work, old)
             }
         }
     }
 
-    /// Puts the record into its leaf. Also returns the entry at which the leaf should be cut if
-    /// writers contend for it.
+    /// Puts a record that does not fit in place: rebuilds its leaf, or splits it.
+    fn insert_anew<'p>(
+        &self,
+        pool: &'p Pool,
+        token: &ApplyToken<'_>,
+        marks: Marks,
+        (seat, parent): ((Leaf<'p>, Spot, bool), Option<ParentStep<'p>>),
+        record: &Record<'_>,
+        work: &mut Work,
+    ) -> Attempt<Round> {
+        let (leaf, spot, is_rightmost) = seat;
+        let is_last = is_rightmost && spot.index == leaf.count();
+        // If the root is a leaf, it is split into two leaves.
+        if let Some(parent) = parent
+            && is_last
+            && leaf.is_full(record)
+        {
+            work.nearby.finger = Finger::default();
+            let seat = (leaf.here, parent);
+            let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
+            return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
+        }
+        let fit = leaf.fit_anew(spot, record, &mut work.list)?;
+        if fit == Fit::Rebuild {
+            return self.put_in_leaf(pool, token, marks, seat, (fit, record), work);
+        }
+        // A torn list would be split at a meaningless place.
+        leaf.here.validate()?;
+        work.nearby.finger = Finger::default();
+        let course = match spot.exact {
+            true => None,
+            false if is_last => Some(Course::Up),
+            false => course_at(&leaf.node, spot.index),
+        };
+        let split = LeafSplit {
+            leaf: leaf.here,
+            parent,
+            fit,
+            spot,
+            record,
+            course,
+        };
+        self.insert_by_split(pool, token, marks, &split, work)
+    }
+
+    /// Puts the record into its leaf, and cuts the leaf if writers contend for it.
     #[inline]
     fn put_in_leaf(
         &self,
+        pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        (leaf, is_rightmost): (Leaf<'_>, bool),
-        (fit, spot, record): (Fit, Spot, &Record<'_>),
+        (leaf, spot, is_rightmost): (Leaf<'_>, Spot, bool),
+        (fit, record): (Fit, &Record<'_>),
         work: &mut Work,
-    ) -> Attempt<Option<usize>> {
+    ) -> Attempt<Round> {
         let mut latch = leaf.latch().inspect_err(|_| {
             work.lost = Some(leaf.here.page());
         })?;
@@ -269,13 +276,18 @@ impl Tree {
         };
         drop(latch);
         work.nearby.finger = Finger::behind(*self, leaf.here, is_rightmost);
-        Ok(cut)
+        if let Some(cut) = cut.filter(|_| !work.is_frugal) {
+            self.part(pool, token, marks, record.key, cut, work);
+        }
+        Ok(Round::Done {
+            replaced: spot.exact,
+        })
     }
 
     /// Returns the seat at the place that is known for the key, or at the leaf of the last change,
     /// if the key belongs there, too.
     #[inline]
-    fn seat_near<'p>(
+    pub(crate) fn seat_near<'p>(
         &self,
         pool: &'p Pool,
         (key, place): (&[u8], &Place),

@@ -60,21 +60,27 @@ impl<'p> Leaf<'p> {
         self.node.count()
     }
 
-    /// How `record` can be put at `spot`. Fills `list` unless it fits in place.
+    /// How `record`, which does not fit in place, can be put at `spot`. Fills `list`.
     ///
     /// # Errors
     /// When the leaf is damaged, or has changed meanwhile.
     #[inline]
-    pub(crate) fn fit(
+    pub(crate) fn fit_anew(
         &self,
         spot: Spot,
         record: &Record<'_>,
         list: &mut RecordList,
     ) -> Attempt<Fit> {
-        match edit::prepare(&self.node, spot, record, list) {
+        match edit::prepare_anew(&self.node, spot, record, list) {
             Fit::Torn => damaged(&self.here, "holds records longer than a page"),
             fit => Ok(fit),
         }
+    }
+
+    /// Whether `record` can be put at `spot` in place.
+    #[inline]
+    pub(crate) fn fits_in_place(&self, spot: Spot, record: &Record<'_>) -> bool {
+        edit::fits_in_place(&self.node, spot, record)
     }
 
     /// Whether `record`, which belongs after the last one, has no room even if the leaf is rebuilt.

@@ -1,9 +1,9 @@
-//! Sorted records that are put into one leaf under one latch.
+//! Sorted records that are put into one leaf under one latch; often it is only one.
 //!
-//! The leaf is that of the last insertion, as its finger remembers it. The latch is taken at the
-//! version that the finger saw, so the leaf still covers the same keys. A record that does not
-//! belong there, or needs more than the free words of the leaf, ends the run, and the caller
-//! inserts it by itself.
+//! The leaf is that of the place at which the first record was found, or that of the last
+//! insertion, as its finger remembers it. The latch is taken at the version that was seen then, so
+//! the leaf still covers the same keys. A record that does not belong there, or needs more than the
+//! free words of the leaf, ends the run, and the caller inserts it by itself.
 
 use pando_pool::{ApplyToken, Marks, Pool};
 
@@ -12,6 +12,7 @@ use crate::leaf::LeafChange;
 use crate::node::cut::is_inline;
 use crate::node::list::Record;
 use crate::node::view::ChildWord;
+use crate::place::Place;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
@@ -22,13 +23,15 @@ pub struct Run {
     pub records: usize,
     /// Number of records whose keys did not exist.
     pub new: usize,
+    /// Bytes of their keys and values.
+    pub bytes: usize,
 }
 
 impl Tree {
-    /// Puts the first of `entries`, whose keys ascend, into the leaf of the last insertion of
-    /// `scratch`, as far as they fit without a split and replace only values that lie in the leaf.
-    /// Puts no record if anything is in the way: then nothing has changed, and the caller uses
-    /// [`Tree::try_insert`].
+    /// Puts the first of `entries`, whose keys ascend, into the leaf of `place`, which is that of
+    /// the first key, or else into that of the last insertion of `scratch`: as far as they fit
+    /// without a split and replace only values that lie in the leaf. Puts no record if anything is
+    /// in the way: then nothing has changed, and the caller uses [`Tree::try_insert_at`].
     ///
     /// Keys and values have lengths that [`Tree::try_insert`] accepts.
     pub fn put_run<'e>(
@@ -36,7 +39,7 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
+        (place, entries): (&Place, impl Iterator<Item = (&'e [u8], &'e [u8])>),
         scratch: &mut Scratch,
     ) -> Run {
         let work = &mut scratch.work;
@@ -44,16 +47,16 @@ impl Tree {
         let mut entries =
             entries.take_while(|(key, value)| is_inline(pool.page_size(), key.len(), value.len()));
         // After contention, single insertions count it and cut the leaf.
-        if !work.nearby.is_likely || work.lost.is_some() {
+        if work.lost.is_some() {
             return run;
         }
         let Some((key, value)) = entries.next() else {
             return run;
         };
-        let finger = work.nearby.finger;
-        let Some((leaf, spot)) = finger.reach(*self, pool, key) else {
+        let Some(seat) = self.seat_near(pool, (key, place), &mut work.nearby) else {
             return run;
         };
+        let (leaf, mut spot) = (seat.leaf, seat.spot);
         let mut record = Record {
             key,
             value,
@@ -64,22 +67,23 @@ impl Tree {
             return run;
         }
         let Ok(mut latch) = leaf.latch() else {
+            work.lost = Some(leaf.here.page());
             return run;
         };
         let Ok(mut change) = LeafChange::begin(&mut latch, token) else {
             return run;
         };
-        let mut spot = spot;
         loop {
             change.put_in_place(spot, &record);
             run.records += 1;
+            run.bytes += record.key.len() + record.value.len();
             run.new += usize::from(!spot.exact);
             let Some((key, value)) = entries.next() else {
                 break;
             };
             debug_assert!(record.key < key, "keys that do not ascend");
             (record.key, record.value) = (key, value);
-            match change.next_spot(spot, &record, finger.is_rightmost()) {
+            match change.next_spot(spot, &record, seat.is_rightmost) {
                 Some(next) => spot = next,
                 None => break,
             }
@@ -87,7 +91,7 @@ impl Tree {
         change.end(marks);
         debug_assert!(run.new <= run.records, "more new keys than records");
         drop(latch);
-        work.nearby.finger = Finger::behind(*self, leaf.here, finger.is_rightmost());
+        work.nearby.finger = Finger::behind(*self, leaf.here, seat.is_rightmost);
         run
     }
 }

@@ -36,9 +36,19 @@ pub fn prepare<W: Word>(
     record: &Record<'_>,
     list: &mut RecordList,
 ) -> Fit {
-    if fits_in_place(node, spot, record) {
-        return Fit::InPlace;
+    match fits_in_place(node, spot, record) {
+        true => Fit::InPlace,
+        false => prepare_anew(node, spot, record, list),
     }
+}
+
+/// As [`prepare`], for a record that does not fit in place: fills `list`.
+pub fn prepare_anew<W: Word>(
+    node: &Node<'_, W>,
+    spot: Spot,
+    record: &Record<'_>,
+    list: &mut RecordList,
+) -> Fit {
     if !list.load(node) || spot.index > list.len() {
         return Fit::Torn;
     }
@@ -66,9 +76,10 @@ pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
 
 /// Returns whether `record` can be put at `spot` within the free words.
 pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
-    // The first key determines the prefix, so it is always put by a rebuild.
+    // The first key determines the prefix, so it is always put by a rebuild. A key that is there
+    // has the prefix.
     node.count() > node.first_key()
-        && node.shares_prefix(record.key)
+        && (spot.exact || node.shares_prefix(record.key))
         && words_needed(node, spot, record) <= node.gap_words()
 }
 

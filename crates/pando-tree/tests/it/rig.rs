@@ -149,7 +149,7 @@ impl Rig {
                 &self.pool,
                 &self.pool.apply_token(&enter(&self.pool)),
                 marks,
-                rest,
+                (&Place::default(), rest),
                 scratch,
             );
             if run.records == 0 {

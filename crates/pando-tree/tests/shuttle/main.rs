@@ -170,13 +170,12 @@ fn put_in_order(rig: &Rig, keys: &[&str]) {
     let places: Vec<_> = keys.iter().map(locate).collect();
     let (mut scratch, mut at) = (Scratch::new(), 0);
     while at < keys.len() {
-        scratch.expect(&rig.pool, &places[at].finger());
         let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
         let run = (rig.tree).put_run(
             &rig.pool,
             &rig.pool.apply_token(&enter(&rig.pool)),
             MARKS,
-            rest,
+            (&places[at], rest),
             &mut scratch,
         );
         assert_eq!(run.new, run.records, "no other thread puts these keys");

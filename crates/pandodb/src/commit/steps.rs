@@ -342,13 +342,15 @@ impl Engine {
         let mut at = 0;
         while at < order.len() {
             let place = places.get(at).copied().unwrap_or_default();
-            if at + 1 < order.len() && lie_together(places, at) {
-                scratch.expect(&self.store.pool, &place.finger());
-                let done = self.apply_run(token, set, &order[at..], marks, scratch);
-                if done > 0 {
-                    at += done;
-                    continue;
-                }
+            let end = if lie_together(places, at) {
+                order.len()
+            } else {
+                at + 1
+            };
+            let done = self.apply_run(token, set, (&order[at..end], &place), marks, scratch);
+            if done > 0 {
+                at += done;
+                continue;
             }
             let (table, key, value) = set.write_at(order[at]);
             let state = &set.tables[table].state;
@@ -359,13 +361,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies the writes of `order` from the first on, for as long as they are puts that go into
-    /// the same leaf. Returns how many it applied.
+    /// Applies the writes of `order` from the first on, which was found at `place`, for as long as
+    /// they are puts that go into the same leaf without a split. Returns how many it applied.
     fn apply_run(
         &self,
         token: &ApplyToken<'_>,
         set: &WriteSet,
-        order: &[usize],
+        (order, place): (&[usize], &Place),
         marks: Marks,
         scratch: &mut Scratch,
     ) -> usize {
@@ -374,20 +376,17 @@ impl Engine {
         let Some(tree) = state.tree() else {
             return 0;
         };
-        let mut bytes = 0;
         let entries = order.iter().map_while(|at| match set.write_at(*at) {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
             _ => None,
         });
-        let run = tree.put_run(&self.store.pool, token, marks, entries.clone(), scratch);
+        let run = tree.put_run(&self.store.pool, token, marks, (place, entries), scratch);
         assert!(run.new <= run.records, "more new keys than keys");
         assert!(run.records <= order.len(), "more was put than there is");
         if run.records > 0 {
-            for (key, value) in entries.take(run.records) {
-                bytes += key.len() + value.len();
-            }
-            self.store.statistics.tick(Ticker::Puts, run.records as u64);
-            self.store.statistics.tick(Ticker::WriteBytes, bytes as u64);
+            let statistics = &self.store.statistics;
+            statistics.tick(Ticker::Puts, run.records as u64);
+            statistics.tick(Ticker::WriteBytes, run.bytes as u64);
             if run.new > 0 {
                 self.store.tables.add(state, i64_of_len(run.new));
             }
