@@ -53,7 +53,11 @@ impl Applied {
     /// When `lsn` was not reserved or is marked already.
     pub(crate) fn mark(&self, lsn: Lsn) {
         let mut queue = self.queue.lock();
-        let place = queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0));
+        // Most batches are applied in the order of their records.
+        let place = match queue.front() {
+            Some(first) if first.lsn == lsn.0 => Ok(0),
+            _ => queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0)),
+        };
         let entry = place.ok().and_then(|place| queue.get_mut(place));
         let entry = entry.expect("only a reserved batch is applied, and once");
         assert!(!entry.marked, "{lsn} is applied twice");

@@ -334,12 +334,15 @@ impl<D: Device> Log<D> {
     }
 
     /// Returns the reason why the log is poisoned, None if it is not.
+    #[inline]
     pub fn poisoned(&self) -> Option<Error> {
-        if !self.group.failed() {
-            return None;
-        }
+        self.group.failed().then(|| self.why_poisoned())
+    }
+
+    #[cold]
+    fn why_poisoned(&self) -> Error {
         let failure = self.failure.lock();
-        Some(failure.clone().unwrap_or(Error::Abandoned))
+        failure.clone().unwrap_or(Error::Abandoned)
     }
 
     fn why(&self, _: Failed) -> Error {
