@@ -15,6 +15,7 @@ use crate::finger::Finger;
 use crate::leaf::{Leaf, Lookup};
 use crate::node::search::Candidate;
 use crate::node::view::Node;
+use crate::place::Place;
 use crate::tree::{FrameNode, Tree, counted, not_of_tree};
 
 /// Maximum number of keys in a group: enough to cover the time of a miss, and few enough for the
@@ -83,21 +84,23 @@ impl Tree {
         }
     }
 
-    /// Finds the leaves of at most [`GROUP_MAX`] keys, in the order of the keys.
+    /// Finds the places of at most [`GROUP_MAX`] keys, in the order of the keys.
     ///
     /// # Panics
     /// When there are more keys.
-    pub fn locate_group(&self, pool: &Pool, keys: &[&[u8]]) -> [Attempt<Finger>; GROUP_MAX] {
-        let mut fingers = [Err(Restart::Conflict); GROUP_MAX];
+    pub fn locate_group(&self, pool: &Pool, keys: &[&[u8]]) -> [Attempt<Place>; GROUP_MAX] {
+        let mut places = [Err(Restart::Conflict); GROUP_MAX];
         let mut ways = [Way::default(); GROUP_MAX];
         self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways);
-        for ((finger, way), _) in fingers.iter_mut().zip(&ways).zip(keys) {
-            let found = way
-                .node
-                .map(|leaf| Finger::at(*self, leaf, way.is_rightmost));
-            *finger = counted(pool, found);
+        for ((place, way), key) in places.iter_mut().zip(&ways).zip(keys) {
+            let found = way.node.map(|leaf| {
+                let finger = Finger::at(*self, leaf, way.is_rightmost);
+                let spot = Leaf::at(leaf).node.find_at(way.candidate, key);
+                Place::at(finger, spot)
+            });
+            *place = counted(pool, found);
         }
-        fingers
+        places
     }
 
     /// Descends to the leaf of each key.

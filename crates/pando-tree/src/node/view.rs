@@ -261,8 +261,11 @@ impl<'a, W: Word> Node<'a, W> {
         let start = out.len();
         // The record begins with the value's length, which the end of the head overwrites.
         let record_start = start + HEAD_BYTES - LENGTH_BYTES;
-        out.resize(record_start, 0);
-        text::append_words(record, 0, 8 * record_words, out);
+        out.resize(record_start + 8 * record_words, 0);
+        let (chunks, _) = out[record_start..].as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(record) {
+            *chunk = word.get().to_le_bytes();
+        }
         out[start..start + HEAD_BYTES].copy_from_slice(&slot.head().to_be_bytes());
         Some(record_start + 8 * (slot.value_start() - slot.offset()))
     }

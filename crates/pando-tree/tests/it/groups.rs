@@ -66,7 +66,7 @@ fn a_group_finds_what_single_reads_find() {
 }
 
 #[test]
-fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
+fn a_group_leads_to_the_places_that_single_descents_lead_to() {
     let (rig, mut session, mut random) =
         (Rig::new(4096, 4096), Session::default(), Rng::with_seed(3));
     for round in 0..40 {
@@ -74,12 +74,12 @@ fn a_group_leads_to_the_leaves_that_single_descents_lead_to() {
             .map(|_| random_bytes(&mut random, 3))
             .collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let fingers = rig
+        let places = rig
             .tree
             .locate_group(&rig.pool, &keys[..round % GROUP_MAX + 1]);
-        for (key, finger) in keys.iter().zip(fingers).take(round % GROUP_MAX + 1) {
+        for (key, place) in keys.iter().zip(places).take(round % GROUP_MAX + 1) {
             let located = retry(|| rig.tree.try_locate(&rig.pool, key));
-            assert_eq!(finger.unwrap(), located.place.finger());
+            assert_eq!(place.unwrap(), located.place);
         }
         for _ in 0..round * 20 {
             let key = random_bytes(&mut random, 3);

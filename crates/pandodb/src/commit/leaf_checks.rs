@@ -53,11 +53,11 @@ impl Engine {
             }
             let found = tree.locate_group(&self.store.pool, &keys[..count]);
             let mut missing = None;
-            for finger in found.into_iter().take(count) {
-                match on_tree(state, tree, finger) {
-                    Ok(finger) if missing.is_none() => {
+            for place in found.into_iter().take(count) {
+                match on_tree(state, tree, place) {
+                    Ok(place) if missing.is_none() => {
                         *checked += 1;
-                        last = finger;
+                        last = place.finger();
                     }
                     Ok(_) => {}
                     Err(Restart::Fault(page)) if missing.is_none() => missing = Some(page),

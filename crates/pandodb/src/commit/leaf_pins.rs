@@ -148,15 +148,15 @@ impl Engine {
         }
         let keys = &keys[..group.len()];
         let mut together = 0;
-        for (key, finger) in keys.iter().zip(tree.locate_group(&self.store.pool, keys)) {
-            let place = match finger {
+        for (key, place) in keys.iter().zip(tree.locate_group(&self.store.pool, keys)) {
+            let place = match place {
                 // It has lost against a writer: `try_locate` falls back to shared latches, so it
                 // gets through.
                 Err(Restart::Conflict) => {
                     let located = tree.try_locate(&self.store.pool, key);
                     located.map(|located| located.place)
                 }
-                finger => finger.map(Place::from),
+                place => place,
             };
             together +=
                 usize::from(self.pin_place(&set.tables[table].state, tree, place, found)?);

@@ -4,19 +4,22 @@
 //! once for each key: the keys themselves lie apart in memory.
 
 use pando_format::TreeId;
+use pando_format::cast::u32_of_len;
 
 use crate::writes::set::WriteSet;
 
 /// Bytes of a key that its rank has.
 const HEAD_BYTES: usize = 8;
+/// Bits of the position of a write in its rank.
+const POSITION_BITS: u32 = 32;
 
 /// The order of the writes of one batch.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder {
     /// Positions of the writes in the set, in order.
     positions: Vec<usize>,
-    /// Memory for sorting: rank and position of each write.
-    ranks: Vec<(u128, usize)>,
+    /// Memory for sorting: tree, head and position of each write, from the highest bit on.
+    ranks: Vec<u128>,
 }
 
 impl WriteOrder {
@@ -27,8 +30,7 @@ impl WriteOrder {
 
     /// Bytes of the memory that it keeps.
     pub(crate) fn capacity(&self) -> usize {
-        self.positions.capacity() * size_of::<usize>()
-            + self.ranks.capacity() * size_of::<(u128, usize)>()
+        self.positions.capacity() * size_of::<usize>() + self.ranks.capacity() * size_of::<u128>()
     }
 
     /// Orders the writes of `set` by tree and key; `tree_of` returns the tree of a table.
@@ -58,15 +60,28 @@ impl WriteOrder {
         self.ranks
             .extend(set.writes().enumerate().map(|(at, write)| {
                 let (table, key, _) = write;
-                let rank = u128::from(tree_of(table).0) << 64 | u128::from(head(&key[shared..]));
-                (rank, at)
+                let place = u128::from(tree_of(table).0) << 64 | u128::from(head(&key[shared..]));
+                place << POSITION_BITS | u128::from(u32_of_len(at))
             }));
-        let key = |at: usize| set.write_at(at).1;
-        self.ranks.sort_unstable_by(|(one, at), (other, other_at)| {
-            one.cmp(other).then_with(|| key(*at).cmp(key(*other_at)))
-        });
-        self.positions.extend(self.ranks.iter().map(|(_, at)| *at));
+        self.ranks.sort_unstable();
+        self.positions.extend(self.ranks.iter().map(position));
+        let mut from = 0;
+        let is_same = |one: &u128, other: &u128| one >> POSITION_BITS == other >> POSITION_BITS;
+        for same in self.ranks.chunk_by(is_same) {
+            let to = from + same.len();
+            if same.len() > 1 {
+                let key = |at: &usize| set.write_at(*at).1;
+                self.positions[from..to].sort_unstable_by(|one, other| key(one).cmp(key(other)));
+            }
+            from = to;
+        }
     }
+}
+
+/// Returns the position in a rank.
+fn position(rank: &u128) -> usize {
+    let [.., a, b, c, d] = rank.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d]) as usize
 }
 
 /// Returns how many bytes all keys of the set begin with.

@@ -133,46 +133,49 @@ impl KeyWrites {
 
     /// Returns the position of the write to a key.
     pub(super) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
-        let is_it = |write: &Write| self.compare(write, table, key).is_eq();
+        self.look_up(table, key).0
+    }
+
+    /// Returns the position of the write to a key, and the hash of the key if the index is in use.
+    fn look_up(&self, table: usize, key: &[u8]) -> (Option<usize>, Option<u64>) {
+        let compare = |write: &Write| self.compare(write, table, key);
         if self.is_ascending {
-            return match self.writes.last() {
-                Some(last) if self.compare(last, table, key).is_lt() => None,
-                _ => {
-                    let compare = |write: &Write| self.compare(write, table, key);
-                    self.writes.binary_search_by(compare).ok()
-                }
+            let found = match self.writes.last() {
+                Some(last) if compare(last).is_lt() => None,
+                _ => self.writes.binary_search_by(compare).ok(),
             };
+            return (found, None);
         }
         if self.writes.len() <= SCANNED_MAX {
-            return self.writes.iter().position(is_it);
+            let is_it = |write: &Write| compare(write).is_eq();
+            return (self.writes.iter().position(is_it), None);
         }
         debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
         let hash = self.hasher.hash_one((table, key));
-        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
-        found.copied()
+        let is_it = |at: &usize| compare(&self.writes[*at]).is_eq();
+        (self.index.find(hash, is_it).copied(), Some(hash))
     }
 
-    /// Adds the writes from position `from` on to the index.
-    fn index_from(&mut self, from: usize) {
-        let Self {
-            writes,
-            bytes,
-            index,
-            hasher,
-            ..
-        } = self;
-        let hash = |write: &Write| hasher.hash_one((write.table, &bytes[write.key.clone()]));
-        for position in from..writes.len() {
-            let own = hash(&writes[position]);
-            index.insert_unique(own, position, |at| hash(&writes[*at]));
-        }
+    /// Adds the write at `position`, whose hash is `own`, to the index.
+    fn index_write(&mut self, position: usize, own: u64) {
+        let (writes, bytes, hasher) = (&self.writes, &self.bytes, &self.hasher);
+        let hash = |at: &usize| {
+            let write = &writes[*at];
+            hasher.hash_one((write.table, &bytes[write.key.clone()]))
+        };
+        self.index.insert_unique(own, position, hash);
     }
 
     /// Rebuilds the index, if it is in use.
     fn index_all(&mut self) {
         self.index.clear();
-        if !self.is_ascending && self.writes.len() > SCANNED_MAX {
-            self.index_from(0);
+        if self.is_ascending || self.writes.len() <= SCANNED_MAX {
+            return;
+        }
+        for position in 0..self.writes.len() {
+            let write = &self.writes[position];
+            let own = self.hasher.hash_one((write.table, self.key(write)));
+            self.index_write(position, own);
         }
     }
 
@@ -219,7 +222,8 @@ impl KeyWrites {
 
     /// Adds a write, or replaces the earlier one to the same key. A value is in `bytes` already.
     pub(super) fn note(&mut self, table: usize, key: &[u8], change: Change) {
-        if let Some(known) = self.find(table, key) {
+        let (known, hash) = self.look_up(table, key);
+        if let Some(known) = known {
             let old = std::mem::replace(&mut self.writes[known].change, change);
             if self.journal.is_kept() {
                 self.journal.replaced(known, old);
@@ -231,7 +235,6 @@ impl KeyWrites {
             }
             return;
         }
-        let was_ascending = self.is_ascending;
         if let Some(last) = self.writes.last() {
             self.is_ascending &= self.compare(last, table, key).is_lt();
         }
@@ -242,10 +245,9 @@ impl KeyWrites {
         if self.is_ascending || count <= SCANNED_MAX {
             return;
         }
-        if was_ascending || count == SCANNED_MAX + 1 {
-            self.index_all();
-        } else {
-            self.index_from(count - 1);
+        match hash {
+            Some(hash) => self.index_write(count - 1, hash),
+            None => self.index_all(),
         }
     }
 
