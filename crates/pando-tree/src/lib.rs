@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
-//! [`remove`], [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`seek`], [`fill`],
+//! [`remove`], [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`ahead`], [`seek`], [`fill`],
 //! [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@
 )]
 
 mod access;
+pub mod ahead;
 mod descent;
 pub mod fill;
 pub mod finger;
@@ -50,6 +51,7 @@ pub mod tree;
 pub mod value;
 pub mod word;
 
+pub use ahead::Ahead;
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use free_tree::FreedStep;
@@ -64,7 +66,6 @@ pub use pack::Packed;
 pub use place::Place;
 pub use remove::{LeafFill, Removed};
 pub use run::Run;
-pub use scan::Ahead;
 pub use scratch::Scratch;
 pub use seek::Sought;
 pub use summary::{NodeSummary, OverflowRef};

@@ -7,7 +7,6 @@
 
 use std::ops::Bound;
 
-use pando_format::PageId;
 use pando_pool::{Attempt, Pool};
 
 use crate::access::{Access, OptimisticAccess, retry_then_latch};
@@ -69,66 +68,7 @@ impl Tree {
     }
 }
 
-/// Selects the leaves that [`Tree::try_list_ahead`] lists.
-#[derive(Debug, Clone, Copy)]
-pub struct Ahead<'a> {
-    /// Where the scan continues. The listed leaves come after the leaf of this bound.
-    pub from: ScanBound<'a>,
-    /// Where the scan ends.
-    pub until: ScanBound<'a>,
-    /// Direction of the scan.
-    pub direction: Direction,
-    /// Number of leaves to skip.
-    pub skip: usize,
-    /// Maximum number of leaves to check after these.
-    pub most: usize,
-}
-
-impl Tree {
-    /// Calls `each` with the leaves that a scan will read next, if they have the same parent, in
-    /// memory or not. Returns their number. They are only a hint.
-    ///
-    /// # Errors
-    /// [`pando_pool::Restart`]; the leaves of which `each` was told have no meaning then.
-    pub fn try_list_ahead(
-        &self,
-        pool: &Pool,
-        ahead: Ahead<'_>,
-        mut each: impl FnMut(PageId),
-    ) -> Attempt<usize> {
-        let Ahead {
-            from,
-            until,
-            direction,
-            skip,
-            most,
-        } = ahead;
-        let parent = self.descend(pool, &mut OptimisticAccess, 1, |_, node| {
-            child_towards(node, from, direction)
-        })?;
-        let node = Node::open(parent.words().slice());
-        if node.level() != 1 {
-            return Ok(0);
-        }
-        let here = child_towards(&node, from, direction);
-        let end = child_towards(&node, until, direction.opposite());
-        let left = match direction {
-            Direction::Forward => end.saturating_sub(here),
-            Direction::Backward => here.saturating_sub(end),
-        };
-        let looked = left.saturating_sub(skip).min(most);
-        for step in skip + 1..=skip + looked {
-            let index = match direction {
-                Direction::Forward => here + step,
-                Direction::Backward => here - step,
-            };
-            each(node.child(index).page());
-        }
-        parent.validate()?;
-        Ok(looked)
-    }
-}
-
+/// Returns the child of `node` that a scan from `bound` reads first.
 pub(crate) fn child_towards(
     node: &FrameNode<'_>,
     bound: ScanBound<'_>,

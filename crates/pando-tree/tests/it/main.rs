@@ -7,6 +7,7 @@
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod ahead;
 mod disk;
 mod finger;
 mod groups;

@@ -189,10 +189,9 @@ impl CutPages {
                     skip: 0,
                     most,
                 };
-                let mut pages = vec![page];
+                let (mut pages, mut bound) = (vec![page], Vec::new());
                 let pool = &self.store.pool;
-                // A parent that is missing as well ends the look: the scan itself will read it.
-                let listed = tree.try_list_ahead(pool, next, |page| pages.push(page));
+                let listed = tree.try_list_ahead(pool, next, &mut bound, |page| pages.push(page));
                 if listed.is_ok() {
                     // Of a page that cannot be read, who comes to it gets the error.
                     let _late = self.fetch(together, &pages);
@@ -320,8 +319,8 @@ mod tests {
                     skip: 0,
                     most: 40,
                 };
-                let mut next = Vec::new();
-                tree.try_list_ahead(&pages.store.pool, ahead, |page| next.push(page))
+                let (mut next, mut bound) = (Vec::new(), Vec::new());
+                tree.try_list_ahead(&pages.store.pool, ahead, &mut bound, |page| next.push(page))
                     .unwrap();
                 let page = next[20];
                 let stored = pages.source.mapping.stored(page)?.unwrap();

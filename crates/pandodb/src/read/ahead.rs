@@ -3,8 +3,8 @@
 //! A scan that faults on two leaves in a row requests the next two, then more and more, up to a
 //! bound; it requests more when half of them are used. It stops when all leaves that it checks are
 //! in memory, so a cached scan does none of this. When the scan ends, its read requests are dropped
-//! unless their reads have begun. Read-ahead looks neither beyond the parent of the leaf, nor
-//! beyond the end of the scan.
+//! unless their reads have begun. Read-ahead does not look beyond the end of the scan. If the next
+//! parent is not in memory, that is requested, and its leaves in a later turn.
 //!
 //! A scan that overtakes the read thread reaches leaves whose reads have not begun, and reads them
 //! itself. Then all its read requests are dropped, and read-ahead starts anew: they would be served
@@ -38,6 +38,7 @@ pub(crate) struct ReadAhead {
     scan: Option<ScanTicket>,
     /// Working memory.
     pages: Vec<PageId>,
+    bound: Vec<u8>,
 }
 
 /// Position of a scan: its table, the bounds of what is left, and its direction.
@@ -90,17 +91,15 @@ impl ReadAhead {
             most: self.window.saturating_sub(self.asked),
         };
         self.pages.clear();
-        // A parent that is missing as well ends the look: the scan itself will read it.
         let pool = &engine.store.pool;
-        let looked = tree.try_list_ahead(pool, ahead, |page| {
+        let looked = tree.try_list_ahead(pool, ahead, &mut self.bound, |page| {
             if pool.is_on_disk(page) {
                 self.pages.push(page);
             }
         });
         let looked = looked.unwrap_or(0);
         if self.pages.is_empty() {
-            // All are in memory; or, if it looked at none, this is the end of the parent, and
-            // beyond it the scan continues with the same window.
+            // All are in memory; or, if it looked at none, this is the end, or a writer interfered.
             if looked > 0 {
                 self.window = 0;
             }
