@@ -139,14 +139,16 @@ impl Transaction {
     ) -> Result<Polled<()>> {
         let mut wanted = Vec::new();
         let step = self.try_get_many(table, keys, &mut wanted);
-        if !matches!(step, Err(Unfinished::Wait(_))) {
+        let polled = polled(step, &mut wanted);
+        if !matches!(polled, Ok(Polled::Pending(_))) {
+            // The call has ended, and the next one may ask for other keys.
             let gathered = std::mem::take(&mut self.gathered);
-            if step.is_ok() {
+            if polled.is_ok() {
                 values.clear();
                 values.extend(gathered.into_iter().flatten());
             }
         }
-        polled(step, &mut wanted)
+        polled
     }
 
     /// Reads those of `keys` that the attempts before have not read, as far as nothing is in the

@@ -242,6 +242,41 @@ fn steps_show_and_do_what_a_map_does() {
     assert_eq!(scan(&mut reactor, &mut check, &table, (&[], true)), stored);
 }
 
+/// A call of many keys that has met a value in chunks has ended: the next one reads what it asks
+/// for.
+#[test]
+fn many_keys_are_read_after_a_call_that_met_chunks() {
+    let options = Db::builder()
+        .max_memory(16 << 20)
+        .chunk_values_over(16 << 10);
+    let db = options.open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..3 {
+        table.put(&key(number), &key(number)).unwrap();
+    }
+    table.put(&key(3), &vec![3; 40_000]).unwrap();
+    let mut reactor = reactor_of(&db);
+    let options = at(Isolation::Serializable);
+    let mut transaction = Transaction::begin(&db, options, &reactor).unwrap();
+    let (zero, large, mut values) = (key(0), key(3), Vec::new());
+    for _ in 0..2 {
+        let both: [&[u8]; 2] = [&zero, &large];
+        let met = ended(&mut reactor, || {
+            transaction.get_many(&table, &both, &mut values)
+        });
+        assert!(matches!(met, Err(Error::InChunks)), "{met:?}");
+        let other = get_many(&mut reactor, &mut transaction, &table, &[key(1)]);
+        assert_eq!(other, [Some(key(1).to_vec())]);
+        transaction.put(&table, &zero, b"own").unwrap();
+        let own = get_many(&mut reactor, &mut transaction, &table, &[zero]);
+        assert_eq!(own, [Some(b"own".to_vec())]);
+    }
+    table.put(&key(1), b"changed").unwrap();
+    let lost = commit(&mut reactor, &mut transaction);
+    assert!(matches!(lost, Err(Error::Conflict { .. })), "{lost:?}");
+}
+
 /// What each level says of a lost update, a write skew, and a phantom.
 #[test]
 fn steps_conflict_as_their_level_says() {
