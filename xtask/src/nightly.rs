@@ -217,7 +217,7 @@ fn loom_models(root: &Path) -> Result<()> {
 fn shuttle_models(root: &Path) -> Result<()> {
     for name in SHUTTLED {
         run(cargo(root, None)
-            .args(["test", "--release", "-p", name, "--test", "shuttle"])
+            .args(["test", "-p", name, "--test", "shuttle"])
             .env("CARGO_TARGET_DIR", target(root, "shuttle"))
             .env("RUSTFLAGS", "--cfg pando_shuttle"))?;
     }

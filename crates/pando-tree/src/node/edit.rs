@@ -77,8 +77,10 @@ pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
 /// Returns whether `record` can be put at `spot` within the free words.
 pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
     // The first key determines the prefix, so it is always put by a rebuild. A key that is there
-    // has the prefix.
+    // has the prefix; but if the leaf has changed since the spot was found, the prefix may even be
+    // longer than the key.
     node.count() > node.first_key()
+        && record.key.len() >= node.prefix_bytes()
         && (spot.exact || node.shares_prefix(record.key))
         && words_needed(node, spot, record) <= node.gap_words()
 }

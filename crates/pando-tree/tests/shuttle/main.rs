@@ -483,3 +483,43 @@ fn two_threads_that_merge_the_same_leaves_leave_one_sound_tree() {
         })]
     });
 }
+
+/// The leaf of a key that was found exactly is split before the key is put; the half that stays has
+/// a prefix that is longer than the key.
+#[test]
+fn a_found_key_is_replaced_while_its_leaf_is_split() {
+    fn threads() -> Threads {
+        let rig = Rig::new();
+        let long = |number: u32| format!("{}{number}", "a".repeat(50));
+        for key in ["c", "c1", "c2", "c3", "b"] {
+            rig.insert(key.as_bytes(), &VALUE);
+        }
+        for number in 0..2 {
+            rig.insert(long(number).as_bytes(), &VALUE);
+        }
+        let (one, other) = (rig.clone(), rig);
+        let place = retry(|| one.tree.try_locate(&one.pool, b"b")).place;
+        vec![
+            Box::new(move || {
+                let mut scratch = Scratch::new();
+                let entries = std::iter::once((&b"b"[..], &VALUE[..100]));
+                let _ = one.tree.put_run(
+                    &one.pool,
+                    &one.pool.apply_token(&enter(&one.pool)),
+                    MARKS,
+                    (&place, entries),
+                    &mut scratch,
+                );
+            }),
+            Box::new(move || other.insert(long(2).as_bytes(), &VALUE)),
+        ]
+    }
+    let run = || {
+        let workers: Vec<_> = threads().into_iter().map(thread::spawn).collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    };
+    shuttle::check_pct(run, 10_000, 3);
+    shuttle::check_random(run, 10_000);
+}
