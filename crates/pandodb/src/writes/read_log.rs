@@ -114,6 +114,17 @@ impl ReadLog {
         assert!(mark.0 <= self.next, "a state of a later read");
         self.entries.truncate(mark.0);
         self.next = mark.0;
+        // A value that was replaced may lie behind those of later reads.
+        let (mut end, mut long) = (0, 0);
+        for entry in &self.entries {
+            end = end.max(entry.key.end);
+            if let ReadValue::Kept { bytes, .. } = &entry.value {
+                end = end.max(bytes.end);
+                long += long_bytes(&self.bytes[bytes.clone()]);
+            }
+        }
+        self.bytes.truncate(end);
+        self.long_bytes = long;
     }
 
     /// Number of entries.
@@ -291,6 +302,35 @@ mod tests {
 
     fn whole(value: &[u8]) -> Head<'_> {
         (value, value.len())
+    }
+
+    /// Long values that were read behind a mark take no room once the log went back to it, and what
+    /// lies before it is answered as before.
+    #[test]
+    fn a_log_that_goes_back_has_room_again() {
+        let long = vec![1; VALUE_BYTES_MAX + 1];
+        let mut log = ReadLog {
+            long_bytes_max: 2 * long.len(),
+            ..ReadLog::default()
+        };
+        log.note(0, 0, b"first", Some(whole(b"1")));
+        log.note(1, 0, b"second", Some(whole(b"2")));
+        log.replace(0, Some(whole(&long)));
+        let mark = log.mark();
+        for _ in 0..5 {
+            assert!(log.keeps(long.len()));
+            log.note(2, 0, b"long", Some(whole(&long)));
+            assert!(!log.keeps(long.len()));
+            log.go_back(mark);
+            assert_eq!(log.len(), 2);
+        }
+        log.rewind();
+        for (key, value) in [(&b"first"[..], &long[..]), (b"second", b"2")] {
+            let mut out = Vec::new();
+            let played = log.play(0, (key, WHOLE), &mut out);
+            assert_eq!(played, Played::Read(Some(value.len())));
+            assert!(out == value);
+        }
     }
 
     /// A repeated run gets the results of its earlier reads, except values that were too long to
