@@ -50,5 +50,6 @@ mod stored;
 mod tables;
 mod task_reads;
 mod tasks;
+mod transaction_memory;
 mod transactions;
 mod twin;
