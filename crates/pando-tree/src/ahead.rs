@@ -8,7 +8,7 @@ use pando_pool::{Attempt, Pool, Restart};
 use crate::access::OptimisticAccess;
 use crate::leaf_copy::{Direction, ScanBound};
 use crate::node::view::Node;
-use crate::scan::child_towards;
+use crate::scan::{bound_behind, child_towards};
 use crate::tree::Tree;
 
 /// Selects the leaves that [`Tree::try_list_ahead`] lists.
@@ -54,10 +54,10 @@ impl Tree {
         // The leaf where the scan is comes first.
         let mut skip = ahead.skip + 1;
         let mut listed = self.list_siblings(pool, Ahead { skip, ..ahead }, bound, &mut each)?;
-        let mut leaves = listed.leaves;
+        let (mut leaves, mut from) = (listed.leaves, Vec::new());
         while listed.goes_on && leaves < ahead.most {
             skip -= listed.skipped;
-            let from = std::mem::take(bound);
+            std::mem::swap(&mut from, bound);
             let next = Ahead {
                 from: match ahead.direction {
                     Direction::Forward => Bound::Included(&from[..]),
@@ -100,11 +100,7 @@ impl Tree {
         let access = &mut OptimisticAccess;
         let (path, parent) = self.descend_with_path_to(pool, access, 1, |node| {
             let index = child_towards(node, from, direction);
-            match direction {
-                Direction::Forward if index + 1 < node.count() => next = Some((*node, index + 1)),
-                Direction::Backward if index > 0 => next = Some((*node, index)),
-                _ => {}
-            }
+            next = bound_behind(node, index, direction).or(next);
             index
         })?;
         bound.clear();

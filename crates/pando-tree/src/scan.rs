@@ -45,11 +45,7 @@ impl Tree {
         let mut next = None;
         let (path, leaf) = self.descend_with_path(pool, access, |node| {
             let index = child_towards(node, bound, direction);
-            match direction {
-                Direction::Forward if index + 1 < node.count() => next = Some((*node, index + 1)),
-                Direction::Backward if index > 0 => next = Some((*node, index)),
-                _ => {}
-            }
+            next = bound_behind(node, index, direction).or(next);
             index
         })?;
         if let Some((node, separator)) = next {
@@ -65,6 +61,19 @@ impl Tree {
         }
         debug_assert!(page.goes_on_from(bound), "a scan that goes back");
         Ok(())
+    }
+}
+
+/// Returns the separator of `node` at which a scan goes on that leaves child `index`, if `node` has
+/// another child there.
+pub(crate) fn bound_behind<'p>(
+    node: &FrameNode<'p>,
+    index: usize,
+    direction: Direction,
+) -> Option<(FrameNode<'p>, usize)> {
+    match direction {
+        Direction::Forward => (index + 1 < node.count()).then_some((*node, index + 1)),
+        Direction::Backward => (index > 0).then_some((*node, index)),
     }
 }
 

@@ -112,8 +112,13 @@ impl ReadLog {
     /// Forgets the reads since `mark`, and what further reads would have been answered with.
     pub(crate) fn go_back(&mut self, mark: LogMark) {
         assert!(mark.0 <= self.next, "a state of a later read");
-        self.entries.truncate(mark.0);
         self.next = mark.0;
+        self.forget_rest();
+    }
+
+    /// Forgets the reads from the next one on, and gives their room back.
+    fn forget_rest(&mut self) {
+        self.entries.truncate(self.next);
         // A value that was replaced may lie behind those of later reads.
         let (mut end, mut long) = (0, 0);
         for entry in &self.entries {
@@ -148,7 +153,7 @@ impl ReadLog {
             return Played::Unknown { is_new: true };
         };
         if entry.table != table || self.bytes[entry.key.clone()] != *key {
-            self.entries.truncate(self.next);
+            self.forget_rest();
             return Played::Unknown { is_new: true };
         }
         match &entry.value {

@@ -126,7 +126,6 @@ impl PipelineRun {
         Arguments::new(rest, &self.spans[from..self.commands[place].spans_end])
     }
 
-    /// Iterates over the first `count` commands by what they call: number of the command, the first
     /// Iterates over the calls of the first `count` commands: number of a command, and how often it
     /// is called in a row.
     pub(super) fn stretches(&self, count: usize) -> impl Iterator<Item = (usize, u64)> {
