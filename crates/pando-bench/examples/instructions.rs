@@ -5,7 +5,8 @@
 //! `insert` (a put of a key that is not there), `save` (a put that saves what it replaces for a
 //! snapshot), `snapshot` (a get in a snapshot of its own), `committed` and `serializable` (one of
 //! ten gets and a put of a transaction at that level), `batch` (a row of a batch of 100),
-//! `get_many` (a key of 128) or `scan` (an entry of 100).
+//! `get_many` (a key of 128), `scan` (an entry of 100); in a counted table `rank`, `key_at` and
+//! `counted` (a put of a key that is not there).
 
 use std::io::Write;
 
@@ -14,7 +15,9 @@ use pando_bench::keys::Keys;
 use pando_bench::options::KeyKind;
 use pando_bench::random::Random;
 use pando_sync::time::Duration;
-use pandodb::{Batch, Db, Durability, Isolation, Table, TransactionOptions, WriteOptions};
+use pandodb::{
+    Batch, Db, Durability, Isolation, Table, TableOptions, TransactionOptions, WriteOptions,
+};
 
 const KEYS: u64 = 20_000;
 const VALUE_BYTES: usize = 100;
@@ -33,14 +36,14 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Result<Self> {
+    fn new(options: TableOptions) -> Result<Self> {
         // Nothing is written back, no checkpoint comes in between, and no snapshot goes on on disk.
         let db = Db::builder()
             .max_memory(256 << 20)
             .settle_snapshots_after(Duration::MAX)
             .checkpoint_interval(Duration::from_secs(24 * 3600))
             .open_in_memory()?;
-        let table = db.table("instructions")?;
+        let table = db.table_with("instructions", options)?;
         let writer = Keys::new(KeyKind::Random, 16, 1);
         let mut text = Vec::new();
         let mut keys = Vec::new();
@@ -92,6 +95,27 @@ impl Rig {
             writer.write(number, &mut key);
             self.table
                 .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of keys that are smaller than one.
+    fn ranks(&mut self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let key = self.key();
+            assert!(
+                self.table.rank(&key)? < KEYS,
+                "a key has too many smaller ones"
+            );
+        }
+        Ok(())
+    }
+
+    /// Keys of random ranks.
+    fn keys_at(&mut self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let rank = self.random.below(KEYS);
+            assert!(self.table.key_at(rank)?.is_some(), "a key is missing");
         }
         Ok(())
     }
@@ -199,16 +223,19 @@ fn main() -> Result<()> {
     let (Some(case), Some(count)) = (words.first(), count) else {
         let _ = writeln!(
             std::io::stderr(),
-            "instructions get|put|insert|save|snapshot|committed|serializable|batch|get_many|scan \
-             COUNT"
+            "instructions get|put|insert|save|snapshot|committed|serializable|batch|get_many|scan|\
+             rank|key_at|counted COUNT"
         );
         std::process::exit(1);
     };
-    let mut rig = Rig::new()?;
+    let is_counted = ["rank", "key_at", "counted"].contains(&&case[..]);
+    let mut rig = Rig::new(TableOptions::new().counted(is_counted))?;
     match &case[..] {
         "get" => rig.gets(count),
         "put" => rig.puts(count),
-        "insert" => rig.inserts(count),
+        "insert" | "counted" => rig.inserts(count),
+        "rank" => rig.ranks(count),
+        "key_at" => rig.keys_at(count),
         "save" => rig.saving_puts(count),
         "snapshot" => rig.snapshots(count),
         "committed" => rig.transactions(Isolation::ReadCommitted, count),

@@ -26,10 +26,23 @@ id!(
     /// Id of a page for its whole life: a dense number, reused after the page is freed.
     PageId, u32, "page"
 );
-id!(
-    /// Id of a B+tree. Never reused in the life of a store.
-    TreeId, u32, "tree"
-);
+/// Id of a B+tree. Never reused in the life of a store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TreeId(pub u32);
+
+impl fmt::Display for TreeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_counted() { "counted " } else { "" };
+        write!(f, "{kind}tree {}", self.number())
+    }
+}
+
+impl fmt::Debug for TreeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 id!(
     /// A frame of the pool. Exists only in memory, also in the hint half of child words there.
     FrameIndex, u32, "frame"
@@ -44,6 +57,30 @@ id!(
     /// share an epoch. Continues across restarts; 0 is never current.
     Epoch, u64, "epoch"
 );
+
+impl TreeId {
+    /// Bit of the id of a counted tree.
+    const COUNTED: u32 = 1 << 31;
+    /// Number of the last id that is given out.
+    pub const NUMBER_MAX: u32 = Self::COUNTED - 1;
+
+    /// Returns the id of a counted tree with the number of this one: see `page`.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self(self.0 | Self::COUNTED)
+    }
+
+    /// Returns whether the tree is counted: its inner entries tell how many records are below.
+    #[inline]
+    pub fn is_counted(self) -> bool {
+        self.0 & Self::COUNTED != 0
+    }
+
+    /// Returns its number, of which no other tree has the same, counted or not.
+    pub fn number(self) -> u32 {
+        self.0 & !Self::COUNTED
+    }
+}
 
 impl PageId {
     /// No page: the largest number is never assigned.

@@ -2,8 +2,9 @@
 //!
 //! This crate defines the layout of all files of a store; `docs/format.md` documents it byte by
 //! byte. Bytes from a disk are untrusted: every decoder returns [`Damage`] for bytes that it cannot
-//! accept, and never panics. The version is [`VERSION`]: a change that older programs would read
-//! wrongly needs a new number, and golden files for it.
+//! accept, and never panics. The newest version is [`VERSION`]: a change that older programs would
+//! read wrongly needs a new number, and golden files for it. A store has the least version that has
+//! all it uses.
 //!
 //! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
 //! [`catalogue`], [`chunks`], [`log`], [`checksum`]; [`cast`] has the conversions between widths of
@@ -40,8 +41,13 @@ pub use page::PageSize;
 #[cfg(target_endian = "big")]
 compile_error!("pages are used in memory as they lie on disk: little-endian");
 
-/// Version of the format that this code reads and writes.
-pub const VERSION: u32 = 1;
+/// The newest version of the format that this code reads and writes.
+pub const VERSION: u32 = 2;
+/// The version of a store that uses nothing newer, as each does at first: programs that know no
+/// later version can open it.
+pub const VERSION_BASE: u32 = 1;
+/// The first version with counted trees.
+pub const VERSION_COUNTED: u32 = 2;
 
 /// An error of a decoder: why bytes were not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,6 +27,9 @@
 //!
 //! A leaf's slot is one word; an inner node's entry is two: slot, then child word.
 //!
+//! Bit 31 of the tree id is set in *counted* trees (format version 2): each inner entry, the first
+//! one too, has a record, and its value is the number of records in the leaves below (u64).
+//!
 //! ```text
 //! slot:  bit 63       32 31     19 18  17  16 15          0
 //!            +-----------+---------+---+---+---+------------+
@@ -151,6 +154,8 @@ impl PageKind {
     }
 }
 
+/// Length in bytes of the value of an inner entry of a counted tree.
+pub const COUNT_BYTES: usize = 8;
 /// Slot flag (reserved): the record is deleted but kept for old readers.
 pub const SLOT_GHOST: u64 = 1 << 16;
 /// Slot flag: the record's value is an overflow header.

@@ -22,7 +22,7 @@
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
-use crate::{Damage, Epoch, Lsn, VERSION};
+use crate::{Damage, Epoch, Lsn, VERSION, VERSION_BASE};
 
 /// Size in bytes of one slot, and distance of the two.
 pub const SLOT_BYTES: usize = 4096;
@@ -32,6 +32,8 @@ pub const MAGIC: [u8; 8] = *b"PANDODB\0";
 /// Content of a superblock slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version of the format: the least one that has all that the store uses.
+    pub version: u32,
     /// The epoch that this checkpoint closed.
     pub generation: Epoch,
     /// Generation of the checkpoint that ended the last recovery. Log records carry it.
@@ -65,7 +67,7 @@ impl Superblock {
     pub fn encode(&self) -> [u8; SLOT_BYTES] {
         let mut slot = [0; SLOT_BYTES];
         slot[..8].copy_from_slice(&MAGIC);
-        put_u32(&mut slot, 8, VERSION);
+        put_u32(&mut slot, 8, self.version);
         put_u64(&mut slot, 16, self.generation.0);
         put_u64(&mut slot, 24, self.incarnation);
         put_u64(&mut slot, 32, self.checkpoint_lsn.0);
@@ -94,6 +96,11 @@ impl Superblock {
         is_whole.then(|| u32_at(slot, 8))
     }
 
+    /// Returns whether this program reads and writes this version.
+    pub fn is_known(version: u32) -> bool {
+        (VERSION_BASE..=VERSION).contains(&version)
+    }
+
     /// Reads one slot.
     ///
     /// # Errors
@@ -115,14 +122,15 @@ impl Superblock {
             )));
         }
         let version = u32_at(slot, 8);
-        if version != VERSION {
+        if !Self::is_known(version) {
             return Err(Damage::new(format!(
-                "format version {version}; this program reads version {VERSION}"
+                "format version {version}; this program reads up to version {VERSION}"
             )));
         }
         let mut identity = [0; 16];
         identity.copy_from_slice(&slot[88..104]);
         Ok(Self {
+            version,
             generation: Epoch(u64_at(slot, 16)),
             incarnation: u64_at(slot, 24),
             checkpoint_lsn: Lsn(u64_at(slot, 32)),

@@ -65,6 +65,11 @@ impl<'p> Path<'p> {
         }
     }
 
+    /// Returns the number of inner nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Returns the inner nodes from the root down.
     pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = Step<'p>> + '_ {
         self.steps[..self.len].iter().copied().flatten()

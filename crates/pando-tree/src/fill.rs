@@ -14,7 +14,7 @@ use crate::access::OptimisticAccess;
 use crate::node::course::Course;
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
-use crate::node::list::{Record, RecordList};
+use crate::node::list::{Count, Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::slot::leaf_record_words;
 use crate::node::text;
@@ -140,7 +140,7 @@ impl LeafFiller {
     }
 
     /// Writes the leaf to `page`, which is all zeros, and begins the next one. `separator` receives
-    /// the key that separates the leaf from the previous one.
+    /// the key that separates the leaf from the previous one. Returns the number of its records.
     ///
     /// # Panics
     /// When the leaf is empty.
@@ -150,7 +150,7 @@ impl LeafFiller {
         id: PageId,
         tree: TreeId,
         separator: &mut Vec<u8>,
-    ) {
+    ) -> u64 {
         let count = self.list.len();
         assert!(count > 0, "an empty leaf");
         debug_assert!(self.words > HEADER_WORDS);
@@ -172,13 +172,15 @@ impl LeafFiller {
             "words that were not counted"
         );
         self.list.begin_leaf(self.page_size.words());
+        count as u64
     }
 }
 
 impl Tree {
-    /// Attaches the leaf `page` to the tree, after all others; its keys begin at `separator`. The
-    /// tree was created empty, all its leaves were attached in this way, and nobody else changes
-    /// it. The caller makes the pool adopt the page in the same apply section.
+    /// Attaches the leaf `page`, which has `records` records, to the tree, after all others; its
+    /// keys begin at `separator`. The tree was created empty, all its leaves were attached in this
+    /// way, and nobody else changes it. The caller makes the pool adopt the page in the same apply
+    /// section.
     ///
     /// # Errors
     /// [`Restart`]; the leaf is not attached then.
@@ -187,10 +189,11 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         separator: &[u8],
-        page: PageId,
+        (page, records): (PageId, u64),
         scratch: &mut Scratch,
     ) -> Attempt<()> {
-        let attempt = self.append_leaf(pool, token, separator, page, &mut scratch.work);
+        let leaf = (page, records);
+        let attempt = self.append_leaf(pool, token, separator, leaf, &mut scratch.work);
         counted(pool, attempt)
     }
 
@@ -199,13 +202,14 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         separator: &[u8],
-        page: PageId,
+        (page, records): (PageId, u64),
         work: &mut Work,
     ) -> Attempt<()> {
         let child = ChildWord::new(page, 0);
+        let count = Count::of(self.id, records);
         for _ in 0..ROUNDS_MAX {
-            let parent =
-                self.descend(pool, &mut OptimisticAccess, 1, |_, node| node.count() - 1)?;
+            let (path, parent) =
+                self.descend_with_path_to(pool, &mut OptimisticAccess, 1, |node| node.count() - 1)?;
             let node = Node::open(parent.words().slice());
             if node.is_leaf() {
                 if node.count() > 0 {
@@ -214,7 +218,7 @@ impl Tree {
                 let mut latch = parent.upgrade()?;
                 let mut root = latch.modify(token)?;
                 view::reset(&mut root, PageKind::Inner, 1);
-                let only = Record::separator(&[], child);
+                let only = Record::separator(&[], child, &count);
                 work.list.load_one(&only, true, pool.page_size().words());
                 work.list.build(&mut root, 0, 1, 0);
                 return Ok(());
@@ -223,16 +227,24 @@ impl Tree {
                 index: node.count(),
                 exact: false,
             };
-            let record = Record::separator(separator, child);
+            let record = Record::separator(separator, child, &count);
             let fit = edit::prepare(&node, spot, &record, &mut work.list);
             match fit {
                 Fit::InPlace | Fit::Rebuild => {
-                    let mut latch = parent.upgrade()?;
-                    let mut page = latch.modify(token)?;
-                    edit::put(&mut page, fit, spot, &record, &work.list);
-                    let last = opened(&latch);
-                    assert_eq!(last.count(), spot.index + 1, "a leaf is lost");
-                    assert_eq!(last.child(spot.index).page(), child.page(), "another leaf");
+                    let add = || {
+                        let mut latch = parent.upgrade()?;
+                        let mut page = latch.modify(token)?;
+                        edit::put(&mut page, fit, spot, &record, &work.list);
+                        let last = opened(&latch);
+                        assert_eq!(last.count(), spot.index + 1, "a leaf is lost");
+                        assert_eq!(last.child(spot.index).page(), child.page(), "another leaf");
+                        Ok(records.cast_signed())
+                    };
+                    if self.id.is_counted() {
+                        path.count_above(0, token, add)?;
+                    } else {
+                        add()?;
+                    }
                     return Ok(());
                 }
                 Fit::Split | Fit::Alone => {

@@ -5,6 +5,7 @@ use pando_format::page::{SLOT_CHUNKED, SLOT_OVERFLOW};
 use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool, Restart};
 
 use crate::access::OptimisticAccess;
+use crate::descent::Path;
 use crate::finger::Finger;
 use crate::leaf::{Leaf, LeafChange};
 use crate::node::course::{Course, course_at};
@@ -47,8 +48,12 @@ enum LeafFoundBy<'p> {
     Down(Option<ParentStep<'p>>),
 }
 
+/// The parent of a leaf and the leaf's index there, None if the leaf is the root; and in a counted
+/// tree, all inner nodes above it.
+pub(crate) type Above<'a, 'p> = (Option<ParentStep<'p>>, Option<&'a Path<'p>>);
+
 /// Result of one round.
-enum Round {
+pub(crate) enum Round {
     Done { replaced: bool },
     ParentSplit,
 }
@@ -178,6 +183,9 @@ impl Tree {
         work: &mut Work,
         old: &mut OldValue,
     ) -> Attempt<Round> {
+        if self.id.is_counted() {
+            return self.insert_counted(pool, token, marks, (record, place), work, old);
+        }
         let Seat {
             leaf,
             spot,
@@ -197,7 +205,7 @@ impl Tree {
         }
         match way {
             LeafFoundBy::Down(parent) => {
-                self.insert_anew(pool, token, marks, (seat, parent), record, work)
+                self.insert_anew(pool, token, marks, (seat, (parent, None)), record, work)
             }
             // Begins again with a descent, since a split needs the parent.
             LeafFoundBy::Near => {
@@ -209,12 +217,12 @@ impl Tree {
     }
 
     /// Puts a record that does not fit in place: rebuilds its leaf, or splits it.
-    fn insert_anew<'p>(
+    pub(crate) fn insert_anew<'p>(
         &self,
         pool: &'p Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        (seat, parent): ((Leaf<'p>, Spot, bool), Option<ParentStep<'p>>),
+        (seat, (parent, path)): ((Leaf<'p>, Spot, bool), Above<'_, 'p>),
         record: &Record<'_>,
         work: &mut Work,
     ) -> Attempt<Round> {
@@ -226,13 +234,17 @@ impl Tree {
             && leaf.is_full(record)
         {
             work.nearby.finger = Finger::default();
-            let seat = (leaf.here, parent);
+            let seat = (leaf.here, parent, path);
             let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
             return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
         }
         let fit = leaf.fit_anew(spot, record, &mut work.list)?;
         if fit == Fit::Rebuild {
-            return self.put_in_leaf(pool, token, marks, seat, (fit, record), work);
+            let change = (fit, record);
+            return match path {
+                Some(path) => self.put_counted(pool, token, marks, (seat, path), change, work),
+                None => self.put_in_leaf(pool, token, marks, seat, change, work),
+            };
         }
         // A torn list would be split at a meaningless place.
         leaf.here.validate()?;
@@ -245,6 +257,7 @@ impl Tree {
         let split = LeafSplit {
             leaf: leaf.here,
             parent,
+            path,
             fit,
             spot,
             record,
@@ -255,7 +268,7 @@ impl Tree {
 
     /// Puts the record into its leaf, and cuts the leaf if writers contend for it.
     #[inline]
-    fn put_in_leaf(
+    pub(crate) fn put_in_leaf(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
@@ -276,7 +289,8 @@ impl Tree {
         };
         drop(latch);
         work.nearby.finger = Finger::behind(*self, leaf.here, is_rightmost);
-        if let Some(cut) = cut.filter(|_| !work.is_frugal) {
+        // Writers of a counted tree contend for its root anyway.
+        if let Some(cut) = cut.filter(|_| !work.is_frugal && !self.id.is_counted()) {
             self.part(pool, token, marks, record.key, cut, work);
         }
         Ok(Round::Done {

@@ -8,8 +8,8 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
-//! [`remove`], [`remove_empty`], [`merge`], [`leaf_copy`], [`scan`], [`ahead`], [`seek`], [`fill`],
-//! [`free_tree`], [`summary`].
+//! [`remove`], [`remove_empty`], [`merge`], [`counted`], [`leaf_copy`], [`scan`], [`ahead`],
+//! [`seek`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -22,6 +22,7 @@
 
 mod access;
 pub mod ahead;
+pub mod counted;
 mod descent;
 pub mod fill;
 pub mod finger;
@@ -52,6 +53,7 @@ pub mod value;
 pub mod word;
 
 pub use ahead::Ahead;
+pub use counted::Ranked;
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use free_tree::FreedStep;

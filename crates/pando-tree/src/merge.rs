@@ -188,6 +188,13 @@ impl Pair<'_> {
             }
         }
         edit::remove(&mut parent_page, self.index);
+        if opened(&left).is_counted() {
+            view::set_records_below(
+                &mut parent_page,
+                self.index - 1,
+                list.records(0, list.len()),
+            );
+        }
         assert_whole(&opened(&left));
         assert_eq!(
             opened(&left).count(),

@@ -20,12 +20,12 @@ use pando_stats::Ticker;
 
 use crate::access::OptimisticAccess;
 use crate::merge::Pair;
-use crate::node::list::{Record, RecordList};
+use crate::node::list::{Count, Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::{self, Node};
 use crate::postcondition::{assert_apart, assert_inherits, assert_parent};
 use crate::scratch::{Scratch, Work};
-use crate::tree::{Tree, counted, damaged, marks_of, opened, stamp};
+use crate::tree::{FrameNode, Tree, counted, damaged, marks_of, opened, stamp};
 
 /// A packed node keeps one in this many parts of its page free, so that a record that becomes a
 /// little longer does not split it.
@@ -223,7 +223,6 @@ impl Pair<'_> {
             return Ok(false);
         };
         list.copy_separator(cut, separator);
-        let child = parent.child(self.index);
         let behind = Spot {
             index: self.index + 1,
             exact: false,
@@ -235,17 +234,9 @@ impl Pair<'_> {
                 "has a child whose keys are not between its own",
             );
         }
-        if !parent_list.load(&parent) {
-            return damaged(&self.parent, "holds records longer than a page");
-        }
-        let spot = Spot {
-            index: self.index,
-            exact: true,
-        };
-        let fits = parent_list.put(spot, &Record::separator(separator, child));
-        let parent_prefix = fits
-            .then(|| parent_list.prefix_to_fit(0, parent_list.len()))
-            .flatten();
+        let counts = [(0, cut), (cut, list.len())]
+            .map(|(from, to)| Count::of(parent.tree(), list.records(from, to)));
+        let parent_prefix = self.replace_separator(&parent, parent_list, separator, &counts)?;
         let Some(parent_prefix) = parent_prefix else {
             // The new separator is too long for its parent.
             self.validate()?;
@@ -277,6 +268,30 @@ impl Pair<'_> {
         );
         pool.statistics().tick(Ticker::PagesPacked, 1);
         Ok(true)
+    }
+
+    /// Puts the entries of the parent into `list`, with another separator of the two children, and
+    /// with what is counted below them. Returns the length of the prefix with which they fit.
+    fn replace_separator(
+        &self,
+        parent: &FrameNode<'_>,
+        list: &mut RecordList,
+        separator: &[u8],
+        [left, right]: &[Count; 2],
+    ) -> Attempt<Option<usize>> {
+        if !list.load(parent) {
+            return damaged(&self.parent, "holds records longer than a page");
+        }
+        let spot = Spot {
+            index: self.index,
+            exact: true,
+        };
+        let child = parent.child(self.index);
+        if !list.put(spot, &Record::separator(separator, child, right)) {
+            return Ok(None);
+        }
+        list.set_count(self.index - 1, left);
+        Ok(list.prefix_to_fit(0, list.len()))
     }
 
     /// Checks what [`Pair::fill_left`] has written.

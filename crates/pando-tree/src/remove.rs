@@ -4,6 +4,7 @@ use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::access::OptimisticAccess;
 use crate::leaf::{Leaf, LeafChange};
+use crate::node::search::Spot;
 use crate::place::Place;
 use crate::scratch::Scratch;
 use crate::tree::{FrameNode, Tree, counted};
@@ -72,6 +73,9 @@ impl Tree {
         (key, place): (&[u8], &Place),
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
+        if self.id.is_counted() {
+            return self.remove_counted(pool, token, marks, key, scratch);
+        }
         let (leaf, spot) = match place.reach(*self, pool, key) {
             Some(found) => found,
             None => {
@@ -82,6 +86,18 @@ impl Tree {
                 (leaf, leaf.find(key))
             }
         };
+        self.remove_at(pool, token, marks, (leaf, spot, key), scratch)
+    }
+
+    /// Removes the record at `spot`, if it is that of `key`.
+    pub(crate) fn remove_at(
+        &self,
+        pool: &Pool,
+        token: &ApplyToken<'_>,
+        marks: Marks,
+        (leaf, spot, key): (Leaf<'_>, Spot, &[u8]),
+        scratch: &mut Scratch,
+    ) -> Attempt<Removed> {
         if !spot.exact {
             leaf.here.validate()?;
             scratch.old.clear();

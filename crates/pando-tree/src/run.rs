@@ -11,6 +11,7 @@ use crate::finger::Finger;
 use crate::leaf::LeafChange;
 use crate::node::cut::is_inline;
 use crate::node::list::Record;
+use crate::node::search::Spot;
 use crate::node::view::ChildWord;
 use crate::place::Place;
 use crate::scratch::Scratch;
@@ -63,7 +64,9 @@ impl Tree {
             flags: 0,
             child: ChildWord(0),
         };
-        if !leaf.is_put_here(spot, &record) {
+        // A new record of a counted tree is counted in the nodes above, too.
+        let is_put = |spot: Spot| spot.exact || !self.id.is_counted();
+        if !is_put(spot) || !leaf.is_put_here(spot, &record) {
             return run;
         }
         let Ok(mut latch) = leaf.latch() else {
@@ -84,8 +87,8 @@ impl Tree {
             debug_assert!(record.key < key, "keys that do not ascend");
             (record.key, record.value) = (key, value);
             match change.next_spot(spot, &record, seat.is_rightmost) {
-                Some(next) => spot = next,
-                None => break,
+                Some(next) if is_put(next) => spot = next,
+                _ => break,
             }
         }
         change.end(marks);

@@ -10,9 +10,10 @@ use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restar
 use pando_stats::Ticker;
 
 use crate::access::OptimisticAccess;
+use crate::descent::Path;
 use crate::node::course::Course;
 use crate::node::edit::{self, Fit};
-use crate::node::list::{Record, RecordList};
+use crate::node::list::{Count, Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::{self, ChildWord, LEVEL_MAX, Node};
 use crate::node::{cut, text};
@@ -31,6 +32,8 @@ pub(crate) struct LeafSplit<'a, 'p> {
     pub(crate) leaf: Optimistic<'p>,
     /// None for a leaf that is the root.
     pub(crate) parent: Option<ParentStep<'p>>,
+    /// In a counted tree, all inner nodes above the leaf.
+    pub(crate) path: Option<&'a Path<'p>>,
     /// [`Fit::Split`] or [`Fit::Alone`].
     pub(crate) fit: Fit,
     /// Where the record belongs in the leaf as it is now.
@@ -76,6 +79,11 @@ impl<'a> Side<'a> {
         (left, right)
     }
 
+    /// Number of records in, or below, the entries of a counted tree.
+    fn records(self) -> u64 {
+        self.list.records(self.from, self.to)
+    }
+
     fn build<P: Store + ?Sized>(self, page: &mut P) {
         let prefix_bytes = self
             .list
@@ -91,6 +99,8 @@ impl<'a> Side<'a> {
 struct Plan<'a, 'p> {
     node: Optimistic<'p>,
     parent: Option<ParentStep<'p>>,
+    /// In a counted tree, if the change adds a record: all inner nodes above the leaf.
+    path: Option<&'a Path<'p>>,
     /// None if the left side stays as it is.
     left: Option<Side<'a>>,
     right: Side<'a>,
@@ -149,6 +159,7 @@ impl Tree {
         let plan = Plan {
             node: split.leaf,
             parent: split.parent,
+            path: split.path.filter(|_| !split.spot.exact),
             left: Some(sides.0),
             right: sides.1,
             entries: list.len() + usize::from(split.fit == Fit::Alone),
@@ -165,7 +176,7 @@ impl Tree {
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        (leaf, parent): (Optimistic<'_>, ParentStep<'_>),
+        (leaf, parent, path): (Optimistic<'_>, ParentStep<'_>, Option<&Path<'_>>),
         record: &Record<'_>,
         work: &mut Work,
     ) -> Attempt<SplitEnd> {
@@ -182,6 +193,7 @@ impl Tree {
         let plan = Plan {
             node: leaf,
             parent: Some(parent),
+            path,
             left: None,
             right,
             entries: node.count() + 1,
@@ -233,6 +245,7 @@ impl Tree {
         let plan = Plan {
             node: leaf,
             parent,
+            path: None,
             left: Some(left),
             right,
             entries: list.len(),
@@ -302,6 +315,7 @@ impl Tree {
         let plan = Plan {
             node: here,
             parent,
+            path: None,
             left: Some(left),
             right,
             entries: list.len(),
@@ -311,6 +325,8 @@ impl Tree {
         self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
+    /// Carries a plan out. In a counted tree, the record that it adds is counted on the way from
+    /// the root.
     fn carry_out(
         &self,
         pool: &Pool,
@@ -321,12 +337,33 @@ impl Tree {
         let Some((parent, index)) = plan.parent else {
             return self.split_root(pool, token, plan, parent_list);
         };
+        let parent = (parent, index);
+        let Some(path) = plan.path else {
+            return self.split_below(pool, token, plan, parent, parent_list);
+        };
+        let mut end = SplitEnd::ParentFull;
+        path.count_above(1, token, || {
+            end = self.split_below(pool, token, plan, parent, parent_list)?;
+            Ok(i64::from(end == SplitEnd::Done))
+        })?;
+        Ok(end)
+    }
+
+    fn split_below(
+        &self,
+        pool: &Pool,
+        token: &ApplyToken<'_>,
+        plan: &Plan<'_, '_>,
+        (parent, index): ParentStep<'_>,
+        parent_list: &mut RecordList,
+    ) -> Attempt<SplitEnd> {
         let parent_node = Node::open(parent.words().slice());
         let spot = Spot {
             index: index + 1,
             exact: false,
         };
-        let unknown = Record::separator(plan.separator, ChildWord(0));
+        let (left_count, right_count) = self.counts(plan);
+        let unknown = Record::separator(plan.separator, ChildWord(0), &right_count);
         let fit = edit::prepare(&parent_node, spot, &unknown, parent_list);
         if parent_node.find(plan.separator) != spot {
             plan.node.validate()?;
@@ -363,8 +400,11 @@ impl Tree {
         if fit == Fit::Rebuild {
             parent_list.set_child(spot.index, child);
         }
-        let record = Record::separator(plan.separator, child);
+        let record = Record::separator(plan.separator, child, &right_count);
         edit::put(&mut parent_page, fit, spot, &record, parent_list);
+        if let Some(records) = left_count.records() {
+            view::set_records_below(&mut parent_page, index, records);
+        }
         let (left, right_node) = (opened(&node_latch), opened(&right));
         assert_apart(&left, &right_node, plan.separator, plan.entries);
         let children = (node_latch.page(), right.page());
@@ -376,6 +416,18 @@ impl Tree {
         }
         pool.statistics().tick(Ticker::Splits, 1);
         Ok(SplitEnd::Done)
+    }
+
+    /// Returns what the parent will tell of both sides.
+    fn counts(&self, plan: &Plan<'_, '_>) -> (Count, Count) {
+        let left = match plan.left {
+            Some(side) => side.records(),
+            None => Node::open(plan.node.words().slice()).records(),
+        };
+        (
+            Count::of(self.id, left),
+            Count::of(self.id, plan.right.records()),
+        )
     }
 
     fn split_root(
@@ -402,18 +454,15 @@ impl Tree {
                 return Err(restart);
             }
         };
+        let (left_count, right_count) = self.counts(plan);
         let left_child = ChildWord::new(left.page(), left.hint());
         let right_child = ChildWord::new(right.page(), right.hint());
         write_side(&mut left, token, plan, left_side)?;
         write_side(&mut right, token, plan, right_side)?;
         view::reset(&mut root_page, PageKind::Inner, level + 1);
-        edit::build_root(
-            &mut root_page,
-            left_child,
-            plan.separator,
-            right_child,
-            list,
-        );
+        let left_entry = Record::separator(&[], left_child, &left_count);
+        let right_entry = Record::separator(plan.separator, right_child, &right_count);
+        edit::build_root(&mut root_page, &left_entry, &right_entry, list);
         let (left_node, right_node, root_node) = (opened(&left), opened(&right), opened(&root));
         assert_apart(&left_node, &right_node, plan.separator, plan.entries);
         let children = (left.page(), right.page());

@@ -38,6 +38,8 @@ pub struct NodeSummary {
     pub prefix_saved_bytes: usize,
     /// LSN of the newest batch that changed the page.
     pub lsn_max: Lsn,
+    /// In an inner node of a counted tree: the number of records below each child; else empty.
+    pub counts: Vec<u64>,
     /// LSN of the newest batch of two or more writes that changed it.
     pub multi_lsn: Lsn,
 }
@@ -100,6 +102,7 @@ impl Tree {
                 node.prefix_bytes() * keys.saturating_sub(1)
             },
             lsn_max: node.lsn_max(),
+            counts: Vec::new(),
             multi_lsn: node.multi_lsn(),
         };
         for index in 0..node.count() {
@@ -108,6 +111,9 @@ impl Tree {
             summary.keys.push(key);
             if !inner && node.slot(index).is_chunked() {
                 summary.chunked.push(index);
+            }
+            if inner && node.is_counted() {
+                summary.counts.push(node.records_below(index));
             }
             if inner {
                 summary.children.push(node.child(index).page());

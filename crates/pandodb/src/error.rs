@@ -100,6 +100,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The table does not count its entries: it was not created by [`crate::Db::table_with`] with
+    /// [`crate::TableOptions::counted`].
+    NotCounted {
+        /// Its name.
+        name: String,
+    },
     /// The store has ended the snapshot, because the memory for values that only snapshots read
     /// was needed for newer ones. Begin another one.
     SnapshotEnded,
@@ -307,6 +313,9 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::NotCounted { name } => {
+                write!(f, "table '{name}' was not created as a counted one")
+            }
             Self::SnapshotEnded => f.write_str(
                 "the snapshot was ended: commits needed the memory for what it reads; \
                  begin another one, or raise max_memory",

@@ -98,6 +98,7 @@ pub use api::db::Db;
 pub use api::iter::{Entry, Iter};
 pub use api::snapshot::Snapshot;
 pub use api::table::Table;
+pub use api::table_options::TableOptions;
 pub use blobs::value::LargeValue;
 pub use commit::outcome::Outcome;
 pub use compact::{CompactPhase, CompactProgress, CompactReport};

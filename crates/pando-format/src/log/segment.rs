@@ -14,7 +14,7 @@
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
-use crate::{Damage, VERSION};
+use crate::{Damage, VERSION_BASE};
 
 /// Length of a segment's header in bytes.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
@@ -47,7 +47,7 @@ impl SegmentHeader {
         let header = &mut bytes[..SEGMENT_HEADER_BYTES];
         header.fill(0);
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
-        put_u32(header, 8, VERSION);
+        put_u32(header, 8, VERSION_BASE);
         put_u64(header, 16, self.segment.unwrap_or(NO_SEGMENT));
         put_u64(header, 24, self.incarnation);
         header[32..48].copy_from_slice(&self.identity);
@@ -78,9 +78,9 @@ impl SegmentHeader {
             )));
         }
         let version = u32_at(header, 8);
-        if version != VERSION {
+        if version != VERSION_BASE {
             return Err(Damage::new(format!(
-                "log segment of format version {version}; this program reads version {VERSION}"
+                "log segment of format version {version}; this program reads version {VERSION_BASE}"
             )));
         }
         let mut identity = [0; 16];

@@ -3,8 +3,8 @@
 
 use pando_format::chunks::BlobRef;
 use pando_format::page::{
-    HEADER_BYTES, HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW, WORD_KIND,
-    WORD_PAYLOAD,
+    COUNT_BYTES, HEADER_BYTES, HEADER_WORDS, PageKind, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW,
+    WORD_KIND, WORD_PAYLOAD,
 };
 use pando_format::{PageId, PageSize};
 use pando_pool::ImageFacts;
@@ -81,7 +81,12 @@ fn check_first_entry<W: Word>(node: &Node<'_, W>) -> Result<(), &'static str> {
     if node.count() == 0 {
         return Err("is an inner node without children");
     }
-    if node.slot(0).0 != 0 {
+    let slot = node.slot(0);
+    let has_key = match node.is_counted() {
+        true => slot != Slot::new(&[], slot.offset(), 0),
+        false => slot.0 != 0,
+    };
+    if has_key {
         return Err("is an inner node whose first entry has a key");
     }
     Ok(())
@@ -97,10 +102,14 @@ fn check_entries<W: Word>(
         if node.is_inner() && [node.page(), PageId::NONE].contains(&node.child(index).page()) {
             return Err("is an inner node with an impossible child");
         }
+        let slot = node.slot(index);
+        if node.is_inner() && node.is_counted() && node.value_bytes(slot) != COUNT_BYTES {
+            return Err("has an entry that does not count its records");
+        }
         if index < node.first_key() {
+            heap.take(slot.offset(), node.record_words(slot))?;
             continue;
         }
-        let slot = node.slot(index);
         if node.prefix_bytes() + slot.suffix_bytes() > page_size.key_bytes_max() {
             return Err("has a key that is too long");
         }

@@ -6,11 +6,11 @@
 
 use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 
-use super::list::{Record, RecordList};
+use super::list::{Count, Record, RecordList};
 use super::search::{Spot, compare_slots};
 use super::slot::{Slot, write_record};
-use super::view::{ChildWord, HeapWord, Node, clear};
-use crate::word::{Store, Word, load};
+use super::view::{HeapWord, Node, clear};
+use crate::word::{Store, Word};
 
 /// How an entry can be put into a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,9 +205,15 @@ pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
         heap.dead_words += words;
     }
     let (from, slots_end, stride) = (node.slot_word(index), node.slots_end(), 1 << shift);
+    let first = node.slot(0);
+    let below = (keyless && node.is_counted()).then(|| node.records_below(key_index));
     page.move_down(from + stride..slots_end, stride);
     if keyless {
-        page.store(from, Slot::new(&[], 0, 0).0);
+        // In a counted tree it keeps the record of the entry that goes, with its own count.
+        page.store(from, first.0);
+        if let Some(records) = below {
+            page.store(first.value_start(), records);
+        }
     }
     debug_assert!(
         heap.dead_words <= page.words().len() - heap.heap_start,
@@ -223,19 +229,26 @@ pub fn remove<P: Store + ?Sized>(page: &mut P, index: usize) {
 /// Removes the last key: a leaf has no entries then, an inner node one entry without a key, or
 /// none.
 fn remove_last_key<P: Store + ?Sized>(page: &mut P, index: usize, count: usize, inner: bool) {
+    let node = Node::open(page.words());
     let survivor = (inner && count == 2).then(|| {
-        let word = HEADER_WORDS + ((1 - index) << 1) + 1;
-        ChildWord(load(page.words(), word))
+        let count = Count::of(node.tree(), node.records_below(1 - index));
+        (node.child(1 - index), count)
     });
     clear(page);
-    if let Some(child) = survivor {
-        page.store(HEADER_WORDS, Slot::new(&[], 0, 0).0);
-        page.store(HEADER_WORDS + 1, child.0);
+    if let Some((child, count)) = survivor {
+        let only = Record::separator(&[], child, &count);
+        let words = only.record_words(inner, 0);
         let heap = HeapWord {
             count: 1,
-            heap_start: page.words().len(),
+            heap_start: page.words().len() - words,
             dead_words: 0,
         };
+        let offset = if words == 0 { 0 } else { heap.heap_start };
+        if words > 0 {
+            write_record(page, offset, &[], only.value);
+        }
+        page.store(HEADER_WORDS, Slot::new(&[], offset, 0).0);
+        page.store(HEADER_WORDS + 1, child.0);
         page.store(WORD_HEAP, heap.pack());
     }
 }
@@ -243,18 +256,18 @@ fn remove_last_key<P: Store + ?Sized>(page: &mut P, index: usize, count: usize, 
 /// Puts two children into an inner node that was just reset.
 pub fn build_root<P: Store + ?Sized>(
     page: &mut P,
-    left: ChildWord,
-    separator: &[u8],
-    right: ChildWord,
+    left: &Record<'_>,
+    right: &Record<'_>,
     list: &mut RecordList,
 ) {
+    debug_assert!(left.key.is_empty(), "the first entry has no key");
     let page_words = page.words().len();
-    list.load_one(&Record::separator(&[], left), true, page_words);
+    list.load_one(left, true, page_words);
     let spot = Spot {
         index: 1,
         exact: false,
     };
-    let fits = list.put(spot, &Record::separator(separator, right));
+    let fits = list.put(spot, right);
     assert!(fits, "a root has room for one separator");
     let prefix_bytes = list
         .prefix_to_fit(0, 2)

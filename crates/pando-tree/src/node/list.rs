@@ -3,7 +3,8 @@
 //! Keys are stored as one common prefix and a suffix each, so that a list is never much longer than
 //! its page, however long the prefix is. The first entry of an inner node has no key.
 
-use pando_format::page::{HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
+use pando_format::TreeId;
+use pando_format::page::{COUNT_BYTES, HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
 
 use super::search::Spot;
 use super::slot::{Slot, inner_record_words, leaf_record_words, write_record};
@@ -16,7 +17,7 @@ use crate::word::{Store, Word};
 pub struct Record<'a> {
     /// Its whole key.
     pub key: &'a [u8],
-    /// Its value, blob reference or overflow header; empty in inner nodes.
+    /// Its value, blob reference or overflow header; in inner nodes the [`Count`].
     pub value: &'a [u8],
     /// Flags of the slot.
     pub flags: u64,
@@ -26,10 +27,10 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Makes the record of a separator and the child to its right.
-    pub fn separator(key: &'a [u8], child: ChildWord) -> Self {
+    pub fn separator(key: &'a [u8], child: ChildWord, count: &'a Count) -> Self {
         Self {
             key,
-            value: &[],
+            value: count.bytes(),
             flags: 0,
             child,
         }
@@ -39,11 +40,42 @@ impl<'a> Record<'a> {
     /// prefix.
     pub fn record_words(&self, inner: bool, prefix_bytes: usize) -> usize {
         let suffix_bytes = self.key.len() - prefix_bytes;
-        if inner {
-            inner_record_words(suffix_bytes)
-        } else {
-            leaf_record_words(suffix_bytes, self.value.len())
-        }
+        record_words(inner, suffix_bytes, self.value.len())
+    }
+}
+
+/// Returns the number of words of a record; that of an inner node has a value in counted trees.
+#[inline]
+fn record_words(inner: bool, suffix_bytes: usize, value_bytes: usize) -> usize {
+    if inner && value_bytes == 0 {
+        inner_record_words(suffix_bytes)
+    } else {
+        leaf_record_words(suffix_bytes, value_bytes)
+    }
+}
+
+/// What an inner entry tells of the number of records below it: in a tree that is not counted,
+/// nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count(Option<[u8; COUNT_BYTES]>);
+
+impl Count {
+    /// The entry of a tree that is not counted.
+    pub const NONE: Self = Self(None);
+
+    /// Counts `records` if `tree` is counted.
+    pub fn of(tree: TreeId, records: u64) -> Self {
+        Self(tree.is_counted().then(|| records.to_le_bytes()))
+    }
+
+    /// Returns the number of records, if they are counted.
+    pub fn records(&self) -> Option<u64> {
+        self.0.map(u64::from_le_bytes)
+    }
+
+    /// Returns the value of the entry.
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |bytes| &bytes[..])
     }
 }
 
@@ -111,11 +143,15 @@ impl RecordList {
         let suffix_start = self.bytes.len();
         node.append_suffix(slot, &mut self.bytes);
         let value_start = self.bytes.len();
+        if node.is_counted() {
+            self.bytes
+                .extend_from_slice(&node.records_below(index).to_le_bytes());
+        }
         Item {
             suffix_start,
             suffix_bytes: value_start - suffix_start,
             value_start,
-            value_bytes: 0,
+            value_bytes: self.bytes.len() - value_start,
             flags: slot.flags(),
             child: node.child(index),
         }
@@ -292,11 +328,31 @@ impl RecordList {
     }
 
     fn entry_words(&self, item: &Item, suffix_bytes: usize) -> usize {
-        if self.inner {
-            2 + inner_record_words(suffix_bytes)
-        } else {
-            1 + leaf_record_words(suffix_bytes, item.value_bytes)
+        let stride = 1 << u32::from(self.inner);
+        stride + record_words(self.inner, suffix_bytes, item.value_bytes)
+    }
+
+    /// Returns the number of records in, or below, the entries `from .. to` of a counted tree.
+    pub fn records(&self, from: usize, to: usize) -> u64 {
+        if !self.inner {
+            return (to - from) as u64;
         }
+        let counts = self.items[from..to].iter().map(|item| {
+            let count = self.bytes[item.value_start..].first_chunk();
+            count.map_or(0, |count| u64::from_le_bytes(*count))
+        });
+        counts.fold(0, u64::wrapping_add)
+    }
+
+    /// Sets what entry `index` tells of the number of records below it.
+    pub fn set_count(&mut self, index: usize, count: &Count) {
+        let Item {
+            value_start,
+            value_bytes,
+            ..
+        } = self.items[index];
+        debug_assert!(self.inner, "leaves count themselves");
+        self.bytes[value_start..value_start + value_bytes].copy_from_slice(count.bytes());
     }
 
     /// Returns the number of words of entry `index`, slot and record.

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use fastrand::Rng;
-use pando_format::page::{HEADER_WORDS, PageKind, SLOT_OVERFLOW, WORD_ID};
-use pando_format::{PageId, PageSize};
+use pando_format::page::{HEADER_WORDS, PageKind, SLOT_OVERFLOW, WORD_ID, WORD_KIND};
+use pando_format::{PageId, PageSize, TreeId};
 
 use super::check::{check_node, check_page, prepare_image};
 use super::cut;
 use super::edit::{self, Fit};
-use super::list::{Record, RecordList};
+use super::list::{Count, Record, RecordList};
 use super::search::{Spot, compare_slots};
 use super::view::{self, ChildWord, Node};
 use crate::overflow::OverflowHeader;
@@ -61,8 +61,13 @@ fn key(random: &mut Rng, style: usize, key_bytes_max: usize) -> Vec<u8> {
 }
 
 fn new_page(page_size: PageSize, kind: PageKind, level: u8) -> Vec<u64> {
+    new_page_of(page_size, kind, level, TreeId(0))
+}
+
+fn new_page_of(page_size: PageSize, kind: PageKind, level: u8, tree: TreeId) -> Vec<u64> {
     let mut page = vec![0u64; page_size.words()];
     page[WORD_ID] = 77 << 32;
+    page[WORD_KIND] = u64::from(tree.0);
     view::reset(&mut page[..], kind, level);
     page
 }
@@ -203,14 +208,26 @@ fn a_leaf_holds_what_a_map_holds() {
     }
 }
 
+/// Checks that each child of a counted tree has as many records as its page id tells.
+fn check_counts(node: &Node<'_, u64>) {
+    for index in (0..node.count()).filter(|_| node.is_counted()) {
+        let child = node.child(index);
+        assert_eq!(node.records_below(index), child.page().0.into());
+    }
+}
+
 #[test]
 fn an_inner_node_leads_to_the_child_that_covers_a_key() {
-    for style in 0..6 {
+    for (style, tree) in (0..6).flat_map(|style| [(style, TreeId(9)), (style, TreeId(9).counted())])
+    {
         let page_size = PageSize::new(4096).unwrap();
         let mut random = Rng::with_seed(style as u64);
         let mut list = RecordList::default();
-        let mut page = new_page(page_size, PageKind::Inner, 1);
-        let first = Record::separator(&[], ChildWord::new(PageId(1), 9));
+        let mut page = new_page_of(page_size, PageKind::Inner, 1, tree);
+        let count_of = |child: ChildWord| Count::of(tree, child.page().0.into());
+        let child = ChildWord::new(PageId(1), 9);
+        let count = count_of(child);
+        let first = Record::separator(&[], child, &count);
         let mut model = BTreeMap::from([(Vec::new(), first.child)]);
         list.load_one(&first, true, page.len());
         list.build(&mut page[..], 0, 1, 0);
@@ -237,7 +254,8 @@ fn an_inner_node_leads_to_the_child_that_covers_a_key() {
                 edit::remove(&mut page[..], index);
             } else if !key.is_empty() && !node.find(&key).exact {
                 let child = ChildWord::new(PageId(step + 100), step);
-                let (spot, record) = (node.find(&key), Record::separator(&key, child));
+                let count = count_of(child);
+                let (spot, record) = (node.find(&key), Record::separator(&key, child, &count));
                 let fit = edit::prepare(&node, spot, &record, &mut list);
                 match fit {
                     Fit::InPlace | Fit::Rebuild => {
@@ -264,6 +282,7 @@ fn an_inner_node_leads_to_the_child_that_covers_a_key() {
                     .map(|r| (&r.0, r.2))
                     .eq(model.iter().map(|(k, c)| (k, c.0)))
             );
+            check_counts(&Node::open(&page));
         }
     }
 }
@@ -451,13 +470,8 @@ fn images_hold_no_hints_and_tell_what_they_name() {
     let page_size = PageSize::new(4096).unwrap();
     let mut list = RecordList::default();
     let mut inner = new_page(page_size, PageKind::Inner, 1);
-    edit::build_root(
-        &mut inner[..],
-        ChildWord::new(PageId(3), 4),
-        b"separator",
-        ChildWord::new(PageId(5), 6),
-        &mut list,
-    );
+    let children = [ChildWord::new(PageId(3), 4), ChildWord::new(PageId(5), 6)];
+    build_root(&mut inner, children, &mut list);
     let mut bytes = image(&inner);
     assert!(!prepare_image(&mut bytes).names_pages);
     let words = bytes.as_chunks::<8>().0;
@@ -564,14 +578,8 @@ fn every_kind_of_damage_is_refused() {
 fn damaged_inner_nodes_are_refused() {
     let page_size = PageSize::new(4096).unwrap();
     let mut sound = new_page(page_size, PageKind::Inner, 1);
-    let (left, right) = (ChildWord::new(PageId(3), 0), ChildWord::new(PageId(5), 0));
-    edit::build_root(
-        &mut sound[..],
-        left,
-        b"separator",
-        right,
-        &mut RecordList::default(),
-    );
+    let children = [ChildWord::new(PageId(3), 0), ChildWord::new(PageId(5), 0)];
+    build_root(&mut sound, children, &mut RecordList::default());
     assert_eq!(check_page(&image(&sound)), Ok(()));
     let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
         let mut page = sound.clone();
@@ -592,14 +600,48 @@ fn damaged_inner_nodes_are_refused() {
     });
 }
 
+/// Makes the page a root with two children.
+fn build_root(page: &mut [u64], [left, right]: [ChildWord; 2], list: &mut RecordList) {
+    let count = Count::of(Node::open(&*page).tree(), 3);
+    let left = Record::separator(&[], left, &count);
+    let right = Record::separator(b"separator", right, &count);
+    edit::build_root(page, &left, &right, list);
+}
+
+#[test]
+fn damaged_inner_nodes_of_counted_trees_are_refused() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut sound = new_page_of(page_size, PageKind::Inner, 1, TreeId(9).counted());
+    let children = [ChildWord::new(PageId(3), 0), ChildWord::new(PageId(5), 0)];
+    build_root(&mut sound, children, &mut RecordList::default());
+    assert_eq!(check_page(&image(&sound)), Ok(()));
+    let record = |page: &[u64], index| Node::open(page).slot(index).offset();
+    let refuse = |expected: &str, damage: &dyn Fn(&mut [u64])| {
+        let mut page = sound.clone();
+        damage(&mut page);
+        let what = check_page(&image(&page)).expect_err(expected);
+        assert!(what.contains(expected), "{what}, not {expected}");
+    };
+    refuse("first entry has a key", &|page| page[HEADER_WORDS] |= 1);
+    refuse("does not count", &|page| page[HEADER_WORDS] = 0);
+    refuse("does not count", &|page| page[record(page, 0)] += 1);
+    refuse("does not count", &|page| page[record(page, 1)] &= !0xFFFF);
+    refuse("overlap", &|page| {
+        page[HEADER_WORDS] = page[HEADER_WORDS + 2] & 0xFFF8_0000
+    });
+    // Without the bit of the tree's id, the records are none that an inner node may have.
+    refuse("", &|page| page[1] &= !(1 << 31));
+}
+
 /// Returns an inner node with the children 10 and up, separated by `keys`.
 fn inner_page(keys: &[&[u8]]) -> Vec<u64> {
     let mut page = new_page(PageSize::new(4096).unwrap(), PageKind::Inner, 1);
     let mut list = RecordList::default();
-    list.load_one(&Record::separator(&[], ChildWord(10)), true, page.len());
+    let first = Record::separator(&[], ChildWord(10), &Count::NONE);
+    list.load_one(&first, true, page.len());
     for (index, key) in (1..).zip(keys) {
         let exact = false;
-        let record = Record::separator(key, ChildWord(10 + index as u64));
+        let record = Record::separator(key, ChildWord(10 + index as u64), &Count::NONE);
         assert!(list.put(Spot { index, exact }, &record));
     }
     let prefix_bytes = list.prefix_to_fit(0, list.len()).unwrap();

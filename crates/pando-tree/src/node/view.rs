@@ -6,8 +6,8 @@
 
 use pando_format::cast::{low_u8, low_u32};
 use pando_format::page::{
-    HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX, WORD_MULTI_LSN,
-    WORD_PREFIX,
+    COUNT_BYTES, HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX,
+    WORD_MULTI_LSN, WORD_PREFIX,
 };
 use pando_format::{Lsn, PageId, PageSize, TreeId};
 
@@ -100,6 +100,12 @@ impl<'a, W: Word> Node<'a, W> {
     #[inline]
     pub fn tree(&self) -> TreeId {
         TreeId(low_u32(self.tags))
+    }
+
+    /// Returns whether the node belongs to a counted tree.
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        self.tree().is_counted()
     }
 
     /// Returns the kind of the page, None if it is unknown.
@@ -226,11 +232,32 @@ impl<'a, W: Word> Node<'a, W> {
         HEADER_WORDS + 2 * index + 1
     }
 
+    /// Returns the number of records below entry `index` of an inner node of a counted tree.
+    #[inline]
+    pub fn records_below(&self, index: usize) -> u64 {
+        load(self.words, self.slot(index).value_start())
+    }
+
+    /// Returns the number of records in, or below, the first `entries` entries of a node of a
+    /// counted tree.
+    pub fn records_before(&self, entries: usize) -> u64 {
+        match self.is_inner() {
+            true => (0..entries.min(self.count))
+                .fold(0, |sum, index| sum.wrapping_add(self.records_below(index))),
+            false => entries as u64,
+        }
+    }
+
+    /// Returns the number of all records in, or below, a node of a counted tree.
+    pub fn records(&self) -> u64 {
+        self.records_before(self.count)
+    }
+
     /// Returns the length in bytes of the value of `slot` (of its overflow header, if it
     /// overflows).
     #[inline]
     pub fn value_bytes(&self, slot: Slot) -> usize {
-        if self.is_inner() {
+        if self.is_inner() && !self.is_counted() {
             return 0;
         }
         (load(self.words, slot.offset()) & 0xFFFF) as usize
@@ -238,7 +265,7 @@ impl<'a, W: Word> Node<'a, W> {
 
     /// Returns the number of words of the record of `slot`.
     pub fn record_words(&self, slot: Slot) -> usize {
-        if self.is_inner() {
+        if self.is_inner() && !self.is_counted() {
             inner_record_words(slot.suffix_bytes())
         } else {
             leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot))
@@ -442,6 +469,23 @@ pub fn clear<P: Store + ?Sized>(page: &mut P) {
     };
     page.store(WORD_HEAP, empty.pack());
     page.store(WORD_PREFIX, 0);
+}
+
+/// Sets the number of records below entry `index` of an inner node of a counted tree.
+pub fn set_records_below<P: Store + ?Sized>(page: &mut P, index: usize, records: u64) {
+    let node = Node::open(page.words());
+    debug_assert!(
+        node.is_inner() && node.is_counted(),
+        "nothing is counted here"
+    );
+    let slot = node.slot(index);
+    assert_eq!(
+        node.value_bytes(slot),
+        COUNT_BYTES,
+        "an entry without a count"
+    );
+    let word = slot.value_start();
+    page.store(word, records);
 }
 
 /// Raises the marks of a leaf to at least `lsn_max` and `multi_lsn`.

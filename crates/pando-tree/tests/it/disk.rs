@@ -13,8 +13,8 @@ use pando_pool::{
 use pando_stats::{Statistics, Ticker};
 use pando_sync::{Arc, Mutex, Rank, thread};
 use pando_tree::{
-    Direction, Filling, LeafCopy, LeafFill, LeafFiller, ScanValue, Tree, check_page, overflow,
-    prepare_image,
+    Direction, Filling, LeafCopy, LeafFill, LeafFiller, Ranked, ScanValue, Tree, check_page,
+    overflow, prepare_image,
 };
 
 use crate::rig::{Session, enter, random_bytes};
@@ -35,6 +35,10 @@ struct DiskRig {
 
 impl DiskRig {
     fn new(frames: usize) -> Self {
+        Self::of_tree(frames, TreeId(7))
+    }
+
+    fn of_tree(frames: usize, id: TreeId) -> Self {
         let pool = Pool::new(PoolOptions {
             page_size: PageSize::new(4096).unwrap(),
             frames,
@@ -49,7 +53,7 @@ impl DiskRig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), id).unwrap();
         Self {
             pool,
             tree,
@@ -486,7 +490,24 @@ fn the_beginning_of_a_long_value_takes_one_page() {
 
 /// Fills a tree with `entries` without the pool, checks it, and removes everything again.
 fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
-    let rig = DiskRig::new(64);
+    for id in [TreeId(7), TreeId(7).counted()] {
+        fill_tree(&DiskRig::of_tree(64, id), entries);
+    }
+}
+
+fn check_ranks(rig: &DiskRig, entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    if !rig.tree.id.is_counted() {
+        return;
+    }
+    for (number, key) in entries.keys().enumerate().step_by(97) {
+        let rank = rig.drive(|| rig.tree.try_rank(&rig.pool, Ranked::Below(key)));
+        assert_eq!(rank, number as u64);
+    }
+    let all = rig.drive(|| rig.tree.try_rank(&rig.pool, Ranked::All));
+    assert_eq!(all, entries.len() as u64);
+}
+
+fn fill_tree(rig: &DiskRig, entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut filler = LeafFiller::new(rig.pool.page_size());
     let mut session = Session::default();
     let mut ids = Vec::new();
@@ -494,13 +515,15 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut end_leaf = |filler: &mut LeafFiller, session: &mut Session, ids: &mut Vec<PageId>| {
         let mut bytes = vec![0; 4096];
         let mut separator = Vec::new();
+        let mut records = 0;
         let page = rig.write_outside(ids, &mut bytes, |bytes, page| {
-            filler.finish(bytes, page, rig.tree.id, &mut separator);
+            records = filler.finish(bytes, page, rig.tree.id, &mut separator);
         });
         let scratch = &mut session.scratch;
         let inside = enter(&rig.pool);
         let token = rig.pool.apply_token(&inside);
-        rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &token, &separator, page, scratch));
+        let leaf = (page, records);
+        rig.drive(|| (rig.tree).try_append_leaf(&rig.pool, &token, &separator, leaf, scratch));
         let written = std::mem::take(&mut rig.disk.lock().outside);
         for (page, stored) in ids.drain(..).zip(written) {
             rig.pool.adopt(&token, page, stored);
@@ -542,6 +565,7 @@ fn fill(entries: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let (found, scanned) = rig.keys_and_leaves();
     assert!(found.iter().eq(entries.keys()), "{} keys", found.len());
     assert_eq!(scanned, leaves);
+    check_ranks(rig, entries);
     let inside = enter(&rig.pool);
     let token = rig.pool.apply_token(&inside);
     loop {

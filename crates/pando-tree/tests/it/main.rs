@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod ahead;
+mod counted;
 mod disk;
 mod finger;
 mod groups;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use fastrand::Rng;
-use pando_tree::{Direction, Sought};
+use pando_tree::{Direction, Ranked, Sought};
 
 use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
@@ -103,8 +103,36 @@ fn compare_seek(rig: &Rig, model: &Model, random: &mut Rng, session: &mut Sessio
     }
 }
 
+/// Asks a counted tree for the number of keys below one, and for the key of a number.
+fn compare_ranks(rig: &Rig, model: &Model, random: &mut Rng, key: &[u8]) {
+    let rank = |ranked| retry(|| rig.tree.try_rank(&rig.pool, ranked));
+    let below = model.range(..key.to_vec()).count() as u64;
+    assert_eq!(rank(Ranked::Below(key)), below);
+    let itself = u64::from(model.contains_key(key));
+    assert_eq!(rank(Ranked::UpTo(key)), below + itself);
+    assert_eq!(rank(Ranked::All), model.len() as u64);
+    for number in [below, random.u64(..model.len() as u64 + 2), u64::MAX] {
+        let mut found = b"not empty".to_vec();
+        let exists = retry(|| rig.tree.try_select(&rig.pool, number, &mut found));
+        let number = usize::try_from(number).unwrap();
+        let expected = model.keys().nth(number);
+        assert_eq!(exists.then_some(&found), expected, "number {number}");
+    }
+}
+
 fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
-    let rig = Rig::new(page_bytes, (32 << 20) / page_bytes);
+    for counted in [false, true] {
+        let frames = (32 << 20) / page_bytes;
+        let rig = match counted {
+            true => Rig::counted(page_bytes, frames),
+            false => Rig::new(page_bytes, frames),
+        };
+        run_on(&rig, seed, style, steps);
+    }
+}
+
+fn run_on(rig: &Rig, seed: u64, style: usize, steps: usize) {
+    let page_bytes = rig.pool.page_size().bytes();
     let key_bytes_max = page_bytes / 4;
     let mut random = Rng::with_seed(seed);
     let (mut session, mut model) = (Session::default(), Model::new());
@@ -128,13 +156,16 @@ fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
             model.get(&key).map(Vec::as_slice)
         );
         if step % 10 == 0 {
-            compare_seek(&rig, &model, &mut random, &mut session, key.clone());
+            compare_seek(rig, &model, &mut random, &mut session, key.clone());
         }
         if step % 100 == 0 {
-            compare_scan(&rig, &model, &mut random, key);
+            compare_scan(rig, &model, &mut random, key.clone());
+        }
+        if step % 20 == 0 && rig.tree.id.is_counted() {
+            compare_ranks(rig, &model, &mut random, &key);
         }
         if step % 500 == 0 {
-            assert_eq!(check_tree(&rig).records, model.len());
+            assert_eq!(check_tree(rig).records, model.len());
         }
     }
     for (key, value) in &model {
@@ -150,7 +181,7 @@ fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
     for key in model.keys() {
         assert!(rig.remove(&mut session, key));
     }
-    let facts = check_tree(&rig);
+    let facts = check_tree(rig);
     assert_eq!((facts.leaves, facts.inner, facts.records), (1, 0, 0));
 }
 

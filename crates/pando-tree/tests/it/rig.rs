@@ -68,9 +68,24 @@ impl Rig {
         Self::checking(page_bytes, frames, check_page, CheckImages::All)
     }
 
+    /// Makes a rig whose tree is counted.
+    pub(crate) fn counted(page_bytes: usize, frames: usize) -> Self {
+        let id = TreeId(7).counted();
+        Self::of_tree(id, (page_bytes, frames), check_page, CheckImages::All)
+    }
+
     pub(crate) fn checking(
         page_bytes: usize,
         frames: usize,
+        check_page: fn(&[u8]) -> Result<(), &'static str>,
+        check_images: CheckImages,
+    ) -> Self {
+        Self::of_tree(TreeId(7), (page_bytes, frames), check_page, check_images)
+    }
+
+    fn of_tree(
+        id: TreeId,
+        (page_bytes, frames): (usize, usize),
         check_page: fn(&[u8]) -> Result<(), &'static str>,
         check_images: CheckImages,
     ) -> Self {
@@ -88,7 +103,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), id).unwrap();
         Self { pool, tree }
     }
 
@@ -287,6 +302,11 @@ fn check_node(
     for (index, child) in node.children.iter().enumerate() {
         let low = if index == 0 { low } else { &node.keys[index] };
         let high = node.keys.get(index + 1).map(Vec::as_slice).or(high);
+        let before = facts.records;
         check_node(rig, *child, level - 1, low, high, facts);
+        if rig.tree.id.is_counted() {
+            let below = (facts.records - before) as u64;
+            assert_eq!(node.counts[index], below, "below {child}, level {level}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
-    Direction, Fate, GROUP_MAX, LeafCopy, LeafFill, Scratch, Tree, ValueReader, check_page,
+    Direction, Fate, GROUP_MAX, LeafCopy, LeafFill, Ranked, Scratch, Tree, ValueReader, check_page,
     prepare_image,
 };
 
@@ -52,6 +52,10 @@ fn retry<T>(mut attempt: impl FnMut() -> Attempt<T>) -> T {
 
 impl Rig {
     fn new() -> Arc<Self> {
+        Self::of_tree(TreeId(7))
+    }
+
+    fn of_tree(id: TreeId) -> Arc<Self> {
         let pool = Pool::new(PoolOptions {
             page_size: PageSize::new(4096).unwrap(),
             frames: 40,
@@ -66,7 +70,7 @@ impl Rig {
             statistics: Arc::new(Statistics::new()),
         })
         .unwrap();
-        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), TreeId(7)).unwrap();
+        let tree = Tree::create(&pool, &pool.apply_token(&enter(&pool)), id).unwrap();
         Arc::new(Self { pool, tree })
     }
 
@@ -224,7 +228,10 @@ fn check(threads: fn() -> Threads) {
 /// Returns a tree with three leaves, of the keys `a`, `b` and `c`. The keys of the leaf of `b` are
 /// removed and inserted again.
 fn three_leaves() -> Arc<Rig> {
-    let rig = Rig::new();
+    with_three_leaves(Rig::new())
+}
+
+fn with_three_leaves(rig: Arc<Rig>) -> Arc<Rig> {
     for key in ["a", "a1", "c", "c1", "b", "b1", "b2"] {
         rig.insert(key.as_bytes(), &[1; 1200]);
     }
@@ -247,6 +254,42 @@ fn runs_of_two_writers_behind_the_last_key_lose_nothing() {
                     assert!(keys.iter().any(|key| key == b"c1"));
                 }
             }),
+        ]
+    });
+}
+
+/// A record is added on the left before one on the right is removed. So whoever counts without the
+/// first counts the second.
+#[test]
+fn a_rank_counts_what_was_added_before_it_misses_what_was_removed_after() {
+    check(|| {
+        let rig = with_three_leaves(Rig::of_tree(TreeId(7).counted()));
+        let (writer, splitter, reader) = (rig.clone(), rig.clone(), rig.clone());
+        let ranks = move || {
+            for _ in 0..3 {
+                let count = |ranked| retry(|| reader.tree.try_rank(&reader.pool, ranked));
+                let up_to = count(Ranked::UpTo(b"z"));
+                assert!((7..=8).contains(&up_to), "{up_to}");
+                let all = count(Ranked::All);
+                assert!((7..=8).contains(&all), "{all}");
+                let (mut key, pool) = (Vec::new(), &reader.pool);
+                assert!(retry(|| reader.tree.try_select(pool, 6, &mut key)));
+                assert!([&b"b2"[..], b"c", b"c1"].contains(&&key[..]), "{key:?}");
+            }
+        };
+        vec![
+            Box::new(move || {
+                for (new, old) in [("a0", "c"), ("a2", "b")] {
+                    writer.insert(new.as_bytes(), &VALUE);
+                    writer.remove(old.as_bytes());
+                }
+            }),
+            Box::new(move || {
+                splitter.insert(b"b1", &[2; 1700]);
+                splitter.insert(b"b2", &[2; 1700]);
+                splitter.insert(b"b1", b"short");
+            }),
+            Box::new(ranks),
         ]
     });
 }

@@ -1,9 +1,34 @@
 //! Tables by name: creating, finding, dropping and emptying them.
 
+use pando_format::VERSION_COUNTED;
+
 use crate::api::db::Db;
 use crate::api::table::Table;
+use crate::api::table_options::TableOptions;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::writes::set::{TableChange, WriteSet};
+use crate::read::counted::not_counted;
+use crate::writes::set::{Counted, TableChange, WriteSet};
+
+impl Engine {
+    /// Makes sure that the store is of this version of the format, so that what the version has may
+    /// be used. Blocks for a checkpoint the first time.
+    fn use_version(&self, version: u32) -> Result<()> {
+        if self.store.format.has(version) {
+            return Ok(());
+        }
+        self.check_writable()?;
+        self.store.format.want(version);
+        if !self.checkpoint_if_room()? {
+            return Err(self.store.shortage_error());
+        }
+        assert!(
+            self.store.format.has(version),
+            "the checkpoint has written it"
+        );
+        Ok(())
+    }
+}
 
 impl Db {
     /// Returns the table called `name`, and creates it if it does not exist. Blocks.
@@ -12,6 +37,35 @@ impl Db {
     /// [`Error::InvalidTableName`]; [`Error::Full`] if tables take a 64th of `max_memory` already
     /// (half a KiB each, or a whole one on many cores); or the reason why it cannot be created.
     pub fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.existing_table(name) {
+            return Ok(table);
+        }
+        self.create_table(name, TableOptions::new())
+    }
+
+    /// As [`Db::table`], and creates the table as `options` say. The first counted table of a store
+    /// waits for a checkpoint. Blocks.
+    ///
+    /// # Errors
+    /// As [`Db::table`]; [`Error::NotCounted`] if the table exists and is none that `options` want,
+    /// [`Error::Full`] if the disk has no room for the checkpoint.
+    pub fn table_with(&self, name: &str, options: TableOptions) -> Result<Table> {
+        let table = match self.existing_table(name) {
+            Some(table) => table,
+            None => self.create_table(name, options)?,
+        };
+        if options.counted && !table.is_counted() {
+            return Err(not_counted(&table.state));
+        }
+        Ok(table)
+    }
+
+    fn create_table(&self, name: &str, options: TableOptions) -> Result<Table> {
+        let mut counted = Counted::No;
+        if options.counted {
+            self.engine().use_version(VERSION_COUNTED)?;
+            counted = Counted::Yes;
+        }
         loop {
             if let Some(table) = self.existing_table(name) {
                 return Ok(table);
@@ -24,7 +78,7 @@ impl Db {
             let mut set = WriteSet::default();
             let state = self.engine().store.tables.absent(name);
             let index = set.table(&state);
-            set.change_table(index, TableChange::Create);
+            set.change_table(index, TableChange::Create(counted));
             // A conflict means that somebody else has created the table, and may have dropped it
             // again.
             let _committed = self.run_job(set)?;

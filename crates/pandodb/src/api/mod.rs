@@ -2,9 +2,11 @@
 
 pub(crate) mod batch;
 pub(crate) mod catalogue;
+pub(crate) mod counted;
 pub(crate) mod db;
 pub(crate) mod iter;
 pub(crate) mod many;
 pub(crate) mod range_end;
 pub(crate) mod snapshot;
 pub(crate) mod table;
+pub(crate) mod table_options;

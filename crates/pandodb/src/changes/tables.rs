@@ -111,7 +111,7 @@ impl Store {
             }
         };
         self.next_tree
-            .fetch_max(u64::from(new.0) + 1, Ordering::Relaxed);
+            .fetch_max(u64::from(new.number()) + 1, Ordering::Relaxed);
         let row = TreeRow {
             tree: new,
             root: tree.root,

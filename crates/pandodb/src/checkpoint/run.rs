@@ -289,6 +289,7 @@ impl crate::pages::store::Store {
         // It is greater, and counts on, when all ids were used.
         let next_tree = self.next_tree.load(Ordering::Relaxed);
         let superblock = Superblock {
+            version: self.format.for_superblock(),
             generation: cut.epoch,
             incarnation: incarnation.unwrap_or(files.superblock.incarnation),
             checkpoint_lsn: cut.lsn,
@@ -304,7 +305,7 @@ impl crate::pages::store::Store {
         self.when_not_full(waits_for_space, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
-        files.superblock = superblock;
+        files.superblock = self.format.written(superblock);
         self.count_mapping_bytes(files, 2 * SLOT_BYTES as u64);
         // The room of the files that are removed is not for the data file.
         self.space.without_growth(|| {
@@ -366,6 +367,7 @@ mod tests {
     use crate::tables::state::GARBAGE;
     use pando_device::AnyDevice;
     use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::TreeId;
     use pando_pool::Marks;
     use pando_tree::Scratch;
 
@@ -392,7 +394,7 @@ mod tests {
         let device = FaultyDevice::new(1);
         let options = || Db::builder().max_memory(16 << 20);
         let db = Db::open_device(options(), AnyDevice::from(device.clone())).unwrap();
-        let last = u64::from(u32::MAX) - 1;
+        let last = u64::from(TreeId::NUMBER_MAX);
         db.engine().store.next_tree.store(last, Ordering::Relaxed);
         db.table("last").unwrap().put(b"key", b"value").unwrap();
         let refused = |db: &Db| {

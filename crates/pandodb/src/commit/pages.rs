@@ -6,6 +6,8 @@
 //! split itself when it is full. After a load all nodes are full: a batch whose keys lie apart may
 //! split one node on each level per write, as long as the level has that many nodes.
 
+use pando_tree::Tree;
+
 use crate::engine::Engine;
 use crate::writes::set::WriteSet;
 
@@ -32,10 +34,24 @@ impl Engine {
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
         let of_writes = match set.only_deletes() {
-            true => PAGES_PER_DELETE * set.len() as u64,
+            true => PAGES_PER_DELETE * set.len() as u64 + self.counting_pages(set),
             false => PAGES_PER_WRITE * set.len() as u64 + self.inner_pages(set),
         };
         of_writes + PAGES_PER_BATCH + overflow as u64 + garbage
+    }
+
+    /// Returns how many inner nodes a batch that only deletes changes, at most: those above its
+    /// leaves in counted trees. A single one changes no more than there are levels.
+    fn counting_pages(&self, set: &WriteSet) -> u64 {
+        let is_counted = |tree: Tree| tree.id.is_counted();
+        match set
+            .tables
+            .iter()
+            .any(|table| table.tree.is_some_and(is_counted))
+        {
+            true => self.inner_pages(set),
+            false => 0,
+        }
     }
 
     /// Returns how many inner nodes the batch changes or makes by splits, at most: on each level no

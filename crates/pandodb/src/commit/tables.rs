@@ -29,7 +29,7 @@ use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch};
 use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd, JobWake, JobWork};
-use crate::writes::set::{TableChange, Value, WriteSet};
+use crate::writes::set::{Counted, TableChange, Value, WriteSet};
 
 /// Most pages that a change of one table dirties.
 const PAGES_PER_CHANGE: u64 = 16;
@@ -131,7 +131,7 @@ impl Engine {
         }
         set.check_tables()?;
         let changes = set.table_changes.iter();
-        let creates = changes.filter(|(_, how)| *how == TableChange::Create);
+        let creates = changes.filter(|(_, how)| matches!(how, TableChange::Create(_)));
         let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
         if names
             .clone()
@@ -244,30 +244,37 @@ impl Engine {
     /// Returns a new tree id for each table change that needs one.
     fn new_trees(&self, set: &WriteSet) -> Result<Vec<Option<TreeId>>> {
         let mut trees = Vec::new();
-        for (_, change) in &set.table_changes {
+        for (table, change) in &set.table_changes {
             trees.push(match change {
                 TableChange::Drop => None,
-                TableChange::Create | TableChange::Clear => Some(self.new_tree()?),
+                TableChange::Create(counted) => Some(self.new_tree(*counted)?),
+                TableChange::Clear => {
+                    let tree = set.tables[*table].tree;
+                    Some(self.new_tree(Counted::of(tree))?)
+                }
                 TableChange::Take(filled) => Some(filled.tree.id),
             });
         }
         Ok(trees)
     }
 
-    /// Returns a tree id that was never used.
-    pub(crate) fn new_tree(&self) -> Result<TreeId> {
+    /// Returns a tree id whose number was never used.
+    pub(crate) fn new_tree(&self, counted: Counted) -> Result<TreeId> {
         let next = self.store.next_tree.fetch_add(1, Ordering::Relaxed);
         assert!(
             next >= u64::from(FIRST_USER_TREE.0),
             "the id of a system tree"
         );
-        // The last id is not given out, so that the next one has 32 bits in a superblock, too.
-        let Some(id) = u32::try_from(next).ok().filter(|id| *id < u32::MAX) else {
+        let number = u32::try_from(next).ok();
+        let Some(number) = number.filter(|number| *number <= TreeId::NUMBER_MAX) else {
             return Err(Error::Full {
                 what: "all tree ids were used".into(),
             });
         };
-        Ok(TreeId(id))
+        Ok(match counted {
+            Counted::Yes => TreeId(number).counted(),
+            Counted::No => TreeId(number),
+        })
     }
 
     /// Reads the leaves that the batch changes, and pins those of the system trees, so that damage
@@ -282,7 +289,8 @@ impl Engine {
                 pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
             }
         }
-        let makes_only = |(_, change): &(usize, TableChange)| *change == TableChange::Create;
+        let makes_only =
+            |(_, change): &(usize, TableChange)| matches!(change, TableChange::Create(_));
         if !set.table_changes.iter().all(makes_only) || set.len() > 0 {
             // The place for the rows of trees and chunks that nothing names any longer: after all
             // other rows.
@@ -332,7 +340,7 @@ impl Engine {
         for ((table, change), new) in set.table_changes.iter().zip(new_trees) {
             let name = set.tables[*table].state.name.as_bytes();
             match (change, tree_of[*table], new) {
-                (TableChange::Create, None, Some(tree)) => {
+                (TableChange::Create(_), None, Some(tree)) => {
                     record.push(Operation::CreateTable { name, tree: *tree });
                 }
                 (TableChange::Drop, Some(tree), _) => {
@@ -345,7 +353,9 @@ impl Engine {
                         new_tree: *new_tree,
                     });
                 }
-                (TableChange::Take(filled), Some(old_tree), _) => {
+                (TableChange::Take(filled), Some(old_tree), _)
+                    if filled.tree.id.is_counted() == old_tree.is_counted() =>
+                {
                     record.push(Operation::TakeTree {
                         name,
                         old_tree,
@@ -424,14 +434,14 @@ impl Engine {
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
             let old = match change {
-                TableChange::Create => None,
+                TableChange::Create(_) => None,
                 TableChange::Drop | TableChange::Clear | TableChange::Take(_) => {
                     table.tree.map(|tree| tree.id)
                 }
             };
             let filled = match change {
                 TableChange::Take(filled) => Some(*filled),
-                TableChange::Create | TableChange::Drop | TableChange::Clear => None,
+                TableChange::Create(_) | TableChange::Drop | TableChange::Clear => None,
             };
             let change = LoggedTableChange {
                 name: &table.state.name,

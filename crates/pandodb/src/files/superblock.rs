@@ -34,7 +34,7 @@ pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
 
 /// Returns the version of a valid slot if this program does not read that version.
 fn other_version(slot: &[u8]) -> Option<u32> {
-    Superblock::version_of(slot).filter(|version| *version != VERSION)
+    Superblock::version_of(slot).filter(|version| !Superblock::is_known(*version))
 }
 
 /// Writes both slots, one after the other: the first is durable before the second is written.
@@ -61,6 +61,7 @@ pub(crate) mod tests {
 
     pub(crate) fn superblock(generation: u64) -> Superblock {
         Superblock {
+            version: pando_format::VERSION_BASE,
             generation: Epoch(generation),
             incarnation: 1,
             checkpoint_lsn: Lsn(0),

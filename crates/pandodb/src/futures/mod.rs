@@ -12,6 +12,7 @@
 //! helper, an engine thread that runs it as a blocking one, with a pin share. So every operation
 //! ends, and no future ever keeps a pin share.
 
+mod counted;
 mod drive;
 mod get;
 mod key;

@@ -103,7 +103,7 @@ impl CutPages {
         // Its allocator allocates nothing.
         let space = space_keeper(data, 1, *layout, device.statistics());
         let pool = pool_of(&budget, *layout, Compression::default(), device)?;
-        let store = Store::new(device.clone(), data.clone(), pool, space, 0, 0);
+        let store = Store::new(device.clone(), data.clone(), pool, space, (0, 0), 0);
         Ok(Self {
             store,
             source,

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::load::stream::PageStream;
 use crate::load::tree::{HiddenTree, Leaf, NewChunks};
 use crate::streams::writer::ValueWriter;
+use crate::writes::set::Counted;
 
 /// Pages and chunks that a leaf may name before it counts as full: this limits how much one apply
 /// section attaches.
@@ -230,7 +231,10 @@ impl Loader<'_> {
     fn tree(&mut self) -> Result<&mut HiddenTree> {
         let tree = match self.tree.take() {
             Some(tree) => tree,
-            None => HiddenTree::begin(self.table.db().engine())?,
+            None => {
+                let counted = Counted::of(self.table.state.tree());
+                HiddenTree::begin(self.table.db().engine(), counted)?
+            }
         };
         Ok(self.tree.insert(tree))
     }
@@ -243,9 +247,10 @@ impl Loader<'_> {
         let tree = self.tree()?.id();
         let mut separator = Vec::new();
         let filler = &mut self.filler;
-        let page = self
-            .stream
-            .push(|page, id| filler.finish(page, id, tree, &mut separator))?;
+        let mut records = 0;
+        let page = self.stream.push(|page, id| {
+            records = filler.finish(page, id, tree, &mut separator);
+        })?;
         let last = self.leaves.back().map(|leaf| &leaf.separator[..]);
         assert!(
             last.is_none_or(|last| last < &separator[..]),
@@ -254,6 +259,7 @@ impl Loader<'_> {
         self.leaves.push_back(Leaf {
             separator,
             page,
+            records,
             pages: std::mem::take(&mut self.pages) + 1,
             lost: std::mem::take(&mut self.lost),
             chunks: std::mem::take(&mut self.chunks),

@@ -23,7 +23,7 @@ use crate::state::loads::Filled;
 use crate::tables::state::{GARBAGE, TableState};
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::JobEnd;
-use crate::writes::set::{TableChange, WriteSet};
+use crate::writes::set::{Counted, TableChange, WriteSet};
 
 /// Most leaves that one apply section attaches.
 const LEAVES_PER_SECTION: usize = 32;
@@ -69,6 +69,8 @@ pub(super) struct Leaf {
     pub(super) separator: Vec<u8>,
     /// Its page, the last one of its pages in the stream.
     pub(super) page: PageId,
+    /// Number of its records.
+    pub(super) records: u64,
     /// Number of its pages, including those of long values.
     pub(super) pages: usize,
     /// Some of these pages that nothing names.
@@ -87,8 +89,8 @@ pub(super) struct HiddenTree {
 
 impl HiddenTree {
     /// Creates an empty tree with its row in the garbage table. Blocks.
-    pub(super) fn begin(engine: &Shared) -> Result<Self> {
-        let id = engine.new_tree()?;
+    pub(super) fn begin(engine: &Shared, counted: Counted) -> Result<Self> {
+        let id = engine.new_tree(counted)?;
         assert!(
             engine.loads.is_of_this_life(id),
             "its row would be taken for one of an earlier life"
@@ -150,7 +152,7 @@ impl HiddenTree {
             engine.in_open_gate(|engine, token| {
                 while room > 0 && adopted < ADOPTED_PER_SECTION {
                     let leaf = &leaves[0];
-                    let (separator, page) = (&leaf.separator, leaf.page);
+                    let (separator, page) = (&leaf.separator, (leaf.page, leaf.records));
                     tree.try_append_leaf(&engine.store.pool, token, separator, page, scratch)?;
                     // Nothing can fail from here to the end of the leaf.
                     let leaf = leaves.pop_front().expect("it was read above");

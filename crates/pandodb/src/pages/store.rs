@@ -12,6 +12,7 @@ use pando_sync::{Arc, Mutex, Rank, WaitList, thread};
 
 use crate::blobs::readers::Registry;
 use crate::error::{Error, Result};
+use crate::files::format_version::FormatVersion;
 use crate::files::reserve::{MappingReserve, MappingSize};
 use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
@@ -54,8 +55,9 @@ pub(crate) struct Store {
     pub(crate) aside_number: AtomicU32,
     /// Errors for threads that waited for a read of another thread.
     pub(crate) failed_reads: FailedReads,
-    /// The lowest tree id that was never used.
+    /// The lowest number of a tree that was never used.
     pub(crate) next_tree: AtomicU64,
+    pub(crate) format: FormatVersion,
     /// Waiters for a checkpoint, or for the room that it makes in the log; woken when a checkpoint
     /// or a write of pages begins or stops waiting for room, and at the end of each checkpoint.
     pub(crate) room_waiters: WaitList,
@@ -86,7 +88,7 @@ impl Store {
         data: AnyFile,
         pool: Pool,
         space: SpaceKeeper,
-        next_tree: u32,
+        (version, next_tree): (u32, u32),
         tables_bytes: u64,
     ) -> Self {
         let statistics = pool.options().statistics.clone();
@@ -106,6 +108,7 @@ impl Store {
             aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),
             next_tree: AtomicU64::new(u64::from(next_tree)),
+            format: FormatVersion::new(version),
             room_waiters: WaitList::new(),
             handed_over: HandedOver::new(),
             life: Lifecycle::default(),

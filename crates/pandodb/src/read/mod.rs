@@ -13,6 +13,7 @@
 pub(crate) mod ahead;
 pub(crate) mod at;
 pub(crate) mod buffers;
+pub(crate) mod counted;
 pub(crate) mod debts;
 pub(crate) mod kept_leaf;
 pub(crate) mod lending;

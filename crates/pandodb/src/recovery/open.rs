@@ -15,7 +15,7 @@ use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::SIGNATURE_BITS;
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{Compression, Epoch, Lsn, PageSize};
+use pando_format::{Compression, Epoch, Lsn, PageSize, VERSION_BASE, VERSION_COUNTED};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
@@ -153,13 +153,14 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         data,
         pool,
         space,
-        FIRST_USER_TREE.0,
+        (VERSION_BASE, FIRST_USER_TREE.0),
         budget.tables_bytes,
     );
     create_system_trees(&store)?;
     let (mapping, superblock_file) = create_files(&device)?;
     store.mapping_reserve.begin(FIRST_MAPPING)?;
     let superblock = Superblock {
+        version: VERSION_BASE,
         generation: Epoch(0),
         incarnation: 0,
         checkpoint_lsn: Lsn(0),
@@ -383,7 +384,7 @@ pub(crate) fn load(
         data,
         pool,
         space,
-        superblock.next_tree,
+        (superblock.version, superblock.next_tree),
         budget.tables_bytes,
     );
     load_tables(&store, &mapping)?;
@@ -439,8 +440,10 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
                 return Err(damaged("a row that is too long".into()));
             };
             let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
-            let ids = u64::from(FIRST_USER_TREE.0)..next_tree;
-            if !ids.contains(&u64::from(row.tree.0)) || !trees.insert(row.tree) {
+            let numbers = u64::from(FIRST_USER_TREE.0)..next_tree;
+            let number = row.tree.number();
+            let is_known = !row.tree.is_counted() || store.format.has(VERSION_COUNTED);
+            if !is_known || !numbers.contains(&number.into()) || !trees.insert(number) {
                 let name = name.escape_ascii();
                 return Err(damaged(format!("{} of '{name}' is not its own", row.tree)));
             }

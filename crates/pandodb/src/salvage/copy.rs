@@ -10,6 +10,7 @@ use pando_tree::Tree;
 use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::table::Table;
+use crate::api::table_options::TableOptions;
 use crate::error::Result;
 use crate::options::{Durability, WriteOptions};
 use crate::pages::store::Store;
@@ -56,14 +57,20 @@ impl<'a> Copier<'a> {
 
     /// Sends the rows of `tree` to the table called `name` from here on.
     pub(super) fn begin(&mut self, tree: TreeId, name: &str) -> Result<()> {
-        let table = self.db.table(name)?;
+        let table = match self.db.existing_table(name) {
+            Some(table) => table,
+            None => {
+                let options = TableOptions::new().counted(tree.is_counted());
+                self.db.table_with(name, options)?
+            }
+        };
         self.tables.insert(tree, table);
         Ok(())
     }
 
     /// Sends the rows of a tree without a name to a table that is named after its number.
     pub(super) fn begin_nameless(&mut self, tree: TreeId) -> Result<()> {
-        let mut name = format!("lost/{}", tree.0);
+        let mut name = format!("lost/{}", tree.number());
         while self.db.existing_table(&name).is_some() {
             name.push('+');
         }

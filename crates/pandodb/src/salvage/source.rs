@@ -51,7 +51,7 @@ impl DamagedStore {
             data,
             pool,
             space,
-            superblock.next_tree,
+            (superblock.version, superblock.next_tree),
             u64::MAX,
         );
         Ok(Self { store, superblock })

@@ -65,6 +65,6 @@ impl Loads {
 
     /// True if this life created `tree`.
     pub(crate) fn is_of_this_life(&self, tree: TreeId) -> bool {
-        u64::from(tree.0) >= self.first
+        u64::from(tree.number()) >= self.first
     }
 }

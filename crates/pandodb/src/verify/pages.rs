@@ -258,6 +258,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         }
         if level.is_none_or(|level| summary.level == level) && summary.level > 0 {
             for (index, child) in summary.children.iter().enumerate() {
+                let before = stat.entries;
                 let low = if index == 0 {
                     limits.low.clone()
                 } else {
@@ -270,6 +271,13 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                     .or_else(|| limits.high.clone());
                 let below = Some(summary.level - 1);
                 self.node(name, tree, *child, below, &KeyBounds { low, high }, stat);
+                let found = stat.entries - before;
+                if let Some(counted) = summary.counts.get(index)
+                    && *counted != found
+                {
+                    let what = format!("counts {counted} entries below {child}, which has {found}");
+                    self.damage(page.to_string(), what);
+                }
             }
         }
     }

@@ -80,6 +80,7 @@ mod tests {
             used_bytes,
             prefix_saved_bytes: 5,
             lsn_max: Lsn(0),
+            counts: Vec::new(),
             multi_lsn: Lsn(0),
         }
     }

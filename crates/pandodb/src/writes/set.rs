@@ -31,10 +31,27 @@ impl Value<'_> {
     }
 }
 
+/// Whether the tree of a table is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Yes,
+    No,
+}
+
+impl Counted {
+    /// Returns which of them `tree` is.
+    pub(crate) fn of(tree: Option<Tree>) -> Self {
+        match tree.is_some_and(|tree| tree.id.is_counted()) {
+            true => Self::Yes,
+            false => Self::No,
+        }
+    }
+}
+
 /// A change of a whole table, made before the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableChange {
-    Create,
+    Create(Counted),
     Drop,
     Clear,
     /// An empty table gets a tree that was filled beside the log (decision 051).
@@ -346,7 +363,7 @@ impl WriteSet {
             && self
                 .table_changes
                 .iter()
-                .all(|(_, change)| *change != TableChange::Create)
+                .all(|(_, change)| !matches!(change, TableChange::Create(_)))
     }
 
     /// Notes the current trees of all tables, for another attempt.
@@ -383,7 +400,7 @@ impl WriteSet {
             }
             let table = &self.tables[write.table];
             let created = self.table_changes.iter().any(|(known, change)| {
-                *change == TableChange::Create
+                matches!(change, TableChange::Create(_))
                     && Arc::ptr_eq(&self.tables[*known].state, &table.state)
             });
             if table.tree.is_none() && !created {

@@ -10,21 +10,30 @@ use std::{fs, str};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::device::faulty::CrashMode;
 use pandodb::device::{AnyDevice, Create, Device, FaultyDevice, File, IoBuf, OpenOptions};
-use pandodb::{Batch, Builder, Compression, Db, Error, RecoveryProgress, VerifyReport};
+use pandodb::{
+    Batch, Builder, Compression, Db, Error, RecoveryProgress, Table, TableOptions, VerifyReport,
+};
 
 use crate::fixture::NONE;
 
-/// The version that this program writes.
-const VERSION: u32 = 1;
+/// The newest version that this program writes. A store has the least one that has what it uses.
+const VERSION: u32 = 2;
 /// Limit for all files of a version together, so that the repository stays small.
 const GOLDEN_BYTES_MAX: u64 = 200 << 10;
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
 
 /// The names of the stores, each with another layout of pages on disk.
-const SHAPES: [&str; 5] = ["plain", "lz4", "snappy", "zstd", LOADED];
+const SHAPES: [&str; 6] = ["plain", "lz4", "snappy", "zstd", LOADED, COUNTED];
 /// The pages are those of "plain", and the log contains a load.
 const LOADED: &str = "loaded";
+/// As "plain" and a load, with counted tables: all that came with version 2.
+const COUNTED: &str = "counted";
+
+/// Returns the version of the stores of a shape.
+fn version_of(shape: &str) -> u32 {
+    if shape == COUNTED { 2 } else { 1 }
+}
 
 fn options(shape: &str) -> Builder {
     let options = Db::builder()
@@ -38,7 +47,7 @@ fn options(shape: &str) -> Builder {
         options.compression(compression)
     };
     match shape {
-        "plain" | LOADED => pages(4096, 4096, Compression::None),
+        "plain" | LOADED | COUNTED => pages(4096, 4096, Compression::None),
         "lz4" => pages(16384, 4096, Compression::Lz4),
         "snappy" => pages(16384, 512, Compression::Snappy),
         _ => pages(8192, 512, Compression::Zstd(3)),
@@ -67,25 +76,31 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
 /// The content of a store, and the writes that produce it.
 struct Content<'a> {
     db: &'a Db,
+    counted: bool,
     model: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Content<'_> {
+    fn table(&self, name: &str) -> Table {
+        let options = TableOptions::new().counted(self.counted);
+        self.db.table_with(name, options).unwrap()
+    }
+
     fn put(&mut self, table: &str, key: &str, value: Vec<u8>) {
-        let handle = self.db.table(table).unwrap();
+        let handle = self.table(table);
         handle.put_with(key.as_bytes(), &value, NONE).unwrap();
         let rows = self.model.entry(table.into()).or_default();
         rows.insert(key.into(), value);
     }
 
     fn delete(&mut self, table: &str, key: &str) {
-        let handle = self.db.table(table).unwrap();
+        let handle = self.table(table);
         assert!(handle.delete_with(key.as_bytes(), NONE).unwrap());
         self.model.get_mut(table).unwrap().remove(key.as_bytes());
     }
 
     fn edit(&mut self, table: &str, key: &str, offset: usize, bytes: &[u8]) {
-        let handle = self.db.table(table).unwrap();
+        let handle = self.table(table);
         handle
             .put_range(key.as_bytes(), offset as u64, bytes)
             .unwrap();
@@ -127,7 +142,7 @@ impl Content<'_> {
         };
         let rows = (0..200).map(row);
         let rows: BTreeMap<_, _> = rows.map(|(key, value)| (key.into_bytes(), value)).collect();
-        let table = self.db.table("loaded").unwrap();
+        let table = self.table("loaded");
         assert_eq!(table.load_sorted(&rows).unwrap(), 200);
         self.model.insert("loaded".into(), rows);
         for number in (0..330).step_by(3) {
@@ -157,10 +172,10 @@ impl Content<'_> {
         self.put("new", "chunks", value(9, 121_000));
         self.db.drop_table("gone").unwrap();
         self.model.remove("gone");
-        let beta = self.db.table("beta").unwrap();
+        let beta = self.table("beta");
         self.db.clear_tables(&[&beta]).unwrap();
         self.model.get_mut("beta").unwrap().clear();
-        let new = self.db.table("new").unwrap();
+        let new = self.table("new");
         let mut batch = Batch::new();
         for number in 0..50 {
             let key = format!("batch{number}");
@@ -173,6 +188,9 @@ impl Content<'_> {
             }
         }
         self.db.write(&mut batch, NONE).unwrap();
+        if shape == COUNTED {
+            self.load();
+        }
     }
 
     fn check(&self) {
@@ -186,13 +204,19 @@ impl Content<'_> {
             for (key, value) in rows {
                 assert_eq!(table.get(key).unwrap().as_ref(), Some(value));
             }
+            assert_eq!(table.is_counted(), self.counted);
+            for (rank, key) in (0..).zip(rows.keys()).filter(|_| self.counted) {
+                assert_eq!(table.rank(key).unwrap(), rank);
+                assert_eq!(table.key_at(rank).unwrap().as_ref(), Some(key));
+            }
         }
     }
 }
 
-fn content(db: &Db) -> Content<'_> {
+fn content<'a>(db: &'a Db, shape: &str) -> Content<'a> {
     Content {
         db,
+        counted: shape == COUNTED,
         model: BTreeMap::new(),
     }
 }
@@ -201,7 +225,7 @@ fn content(db: &Db) -> Content<'_> {
 fn make(shape: &str) -> FaultyDevice {
     let device = FaultyDevice::new(1);
     let db = open(&device, options(shape)).unwrap();
-    let mut content = content(&db);
+    let mut content = content(&db, shape);
     content.before(shape);
     db.checkpoint().unwrap();
     content.behind(shape);
@@ -213,7 +237,7 @@ fn make(shape: &str) -> FaultyDevice {
 /// Returns the final content of the tables, from the same writes made to another store.
 fn expected(shape: &str) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
     let db = open(&FaultyDevice::new(2), options("plain")).unwrap();
-    let mut content = content(&db);
+    let mut content = content(&db, shape);
     content.before(shape);
     content.behind(shape);
     content.model
@@ -236,8 +260,8 @@ fn check(device: &FaultyDevice, shape: &str) {
             assert_eq!(db.report().recovery_batches, report.stat.log_batches);
         }
         let mut content = Content {
-            db: &db,
             model: model.clone(),
+            ..content(&db, shape)
         };
         content.check();
         content.put("alpha", "chunks/1", value(life, 123_456));
@@ -300,16 +324,18 @@ fn unpack(packed: &[u8]) -> FaultyDevice {
     device
 }
 
-fn folder(version: u32) -> PathBuf {
+/// Returns the file of a shape.
+fn path_of(shape: &str) -> PathBuf {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    golden.join(format!("v{version}"))
+    let version = version_of(shape);
+    golden.join(format!("v{version}/{shape}.zst"))
 }
 
 /// Writes the files that are missing, if the environment asks for that.
 fn write_missing(shape: &str) {
-    let path = folder(VERSION).join(format!("{shape}.zst"));
+    let path = path_of(shape);
     if std::env::var_os("PANDO_WRITE_GOLDEN").is_some() && !path.exists() {
-        fs::create_dir_all(folder(VERSION)).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, pack(&make(shape))).unwrap();
     }
 }
@@ -319,12 +345,12 @@ fn a_store_of_each_version_opens_verifies_replays_and_holds_all() {
     let mut bytes = 0;
     for shape in SHAPES {
         write_missing(shape);
-        for version in 1..=VERSION {
-            let path = folder(version).join(format!("{shape}.zst"));
-            let packed = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-            bytes += packed.len() as u64;
-            check(&unpack(&packed), shape);
-        }
+        let path = path_of(shape);
+        let packed = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        bytes += packed.len() as u64;
+        let device = unpack(&packed);
+        assert_eq!(versions(&device), [version_of(shape); 2]);
+        check(&device, shape);
     }
     let limit = GOLDEN_BYTES_MAX * u64::from(VERSION);
     assert!(bytes <= limit, "{bytes} bytes of golden files");
@@ -353,6 +379,12 @@ fn who_opens_a_store_is_told_how_far_the_replay_of_its_log_is() {
     assert!(steps.is_sorted_by_key(|step| step.replayed_bytes));
 }
 
+/// Returns the versions of both slots.
+fn versions(device: &FaultyDevice) -> [u32; 2] {
+    let bytes = device.snapshot_file("superblock");
+    [8, 4096 + 8].map(|at| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap()))
+}
+
 /// Sets the version of these slots. The checksum does not cover it.
 fn set_version(device: &FaultyDevice, slots: &[u64], version: u32) {
     for slot in slots {
@@ -378,7 +410,7 @@ fn a_store_of_another_version_is_refused_by_name_and_left_alone() {
             assert!(both == [true, true] && !error.is_corruption(), "{text}");
         }
         assert!(pack(&device) == before, "a refused store was changed");
-        set_version(&device, &[0, 1], VERSION);
+        set_version(&device, &[0, 1], version_of("plain"));
         check(&device, "plain");
     }
 }

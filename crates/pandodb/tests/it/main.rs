@@ -12,6 +12,7 @@ mod basics;
 mod chunks;
 mod compact;
 mod concurrency;
+mod counted;
 mod crowds;
 mod damage;
 mod devices;

@@ -1,0 +1,166 @@
+//! Counted trees under several threads. That they count what a map counts is in `model`, after
+//! merges and packing in `merge` and `pack`, after loads in `disk`.
+
+use fastrand::Rng;
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_tree::Ranked;
+
+use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
+
+const MIDDLE: u32 = 2000;
+
+fn low(n: u32) -> Vec<u8> {
+    format!("a{n:06}").into_bytes()
+}
+
+fn middle(n: u32) -> Vec<u8> {
+    format!("m{n:06}").into_bytes()
+}
+
+fn high(n: u32) -> Vec<u8> {
+    format!("n{n:06}").into_bytes()
+}
+
+/// Adds a record on the left before it takes one away on the right, and takes it away after it has
+/// put that one back: so there is never one too few.
+fn exchange(rig: &Rig, rounds: u32) {
+    let mut session = Session::default();
+    let mut random = Rng::with_seed(3);
+    for _ in 0..rounds {
+        let (left, right) = (low(random.u32(500_000..)), high(random.u32(..500)));
+        let len = random.usize(..900);
+        rig.insert(&mut session, &left, &random_bytes(&mut random, len));
+        assert!(rig.remove(&mut session, &right));
+        let len = random.usize(..900);
+        rig.insert(&mut session, &right, &random_bytes(&mut random, len));
+        assert!(rig.remove(&mut session, &left));
+    }
+}
+
+/// Splits and merges nodes in the middle, and makes the tree taller and lower on the right.
+fn churn(rig: &Rig, seed: u64, stop: &AtomicBool) {
+    let mut session = Session::default();
+    let mut random = Rng::with_seed(seed);
+    let key = |n: u32| format!("z{seed}{n:06}").into_bytes();
+    let mut turn = 0;
+    // Relaxed: the flag orders nothing.
+    while !stop.load(Ordering::Relaxed) {
+        let len = random.usize(..1200);
+        let value = random_bytes(&mut random, len);
+        assert!(rig.insert(&mut session, &middle(random.u32(..MIDDLE)), &value));
+        turn += 1;
+        match turn / 2000 % 2 {
+            0 => drop(rig.insert(&mut session, &key(random.u32(..5000)), &value)),
+            _ => drop(rig.remove(&mut session, &key(random.u32(..5000)))),
+        }
+    }
+}
+
+fn observe(rig: &Rig, seed: u64, before: u64, stop: &AtomicBool) {
+    let mut random = Rng::with_seed(seed);
+    let mut key = Vec::new();
+    // Relaxed: the flag orders nothing.
+    while !stop.load(Ordering::Relaxed) {
+        let up_to = retry(|| rig.tree.try_rank(&rig.pool, Ranked::UpTo(b"x")));
+        let all = before + u64::from(MIDDLE) + 500;
+        assert!((all..=all + 1).contains(&up_to), "{up_to} of {all}");
+        let number = random.u32(..MIDDLE);
+        let rank = retry(|| (rig.tree).try_rank(&rig.pool, Ranked::Below(&middle(number))));
+        let expected = before + u64::from(number);
+        assert!((expected..=expected + 1).contains(&rank), "{rank}");
+        assert!(retry(|| rig.tree.try_select(&rig.pool, expected, &mut key)));
+        let near = [number.wrapping_sub(1), number].map(middle);
+        assert!(number == 0 || near.contains(&key), "{key:?}");
+    }
+}
+
+#[test]
+fn a_rank_shows_changes_in_the_order_in_which_they_were_made() {
+    let rig = Rig::counted(4096, 16384);
+    let mut session = Session::default();
+    for n in 0..MIDDLE {
+        rig.insert(&mut session, &low(n), b"low");
+        rig.insert(&mut session, &middle(n), b"middle");
+    }
+    for n in 0..500 {
+        rig.insert(&mut session, &high(n), b"high");
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (rig, stop) = (&rig, &stop);
+        let exchanger = scope.spawn(|| exchange(rig, 8000));
+        for seed in 0..2 {
+            scope.spawn(move || churn(rig, seed, stop));
+            scope.spawn(move || observe(rig, seed, u64::from(MIDDLE), stop));
+        }
+        let end = exchanger.join();
+        stop.store(true, Ordering::Relaxed);
+        end.unwrap();
+    });
+    check_tree(&rig);
+}
+
+/// A record moves from one range to the other and back. So a range around both has one more, or
+/// not.
+#[test]
+fn a_range_is_counted_at_one_moment() {
+    let rig = Rig::counted(4096, 16384);
+    let mut session = Session::default();
+    for n in 0..MIDDLE {
+        rig.insert(&mut session, &low(n), &[1; 300]);
+        rig.insert(&mut session, &middle(n), &[1; 300]);
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (rig, stop) = (&rig, &stop);
+        let mover = scope.spawn(move || {
+            let mut session = Session::default();
+            for n in 0..20_000 {
+                // Before the range, then in it: both ends of it count each.
+                let (before, within) = (low(n % MIDDLE), [&middle(n % MIDDLE)[..], b"+"].concat());
+                rig.remove(&mut session, &before);
+                rig.insert(&mut session, &within, b"moved");
+                rig.remove(&mut session, &within);
+                rig.insert(&mut session, &before, b"is back");
+            }
+        });
+        scope.spawn(move || {
+            let all = u64::from(MIDDLE);
+            // Relaxed: the flag orders nothing.
+            while !stop.load(Ordering::Relaxed) {
+                let range = (Some(Ranked::Below(b"m")), Ranked::UpTo(b"z"));
+                let counted = retry(|| rig.tree.try_count(&rig.pool, range.0, range.1));
+                assert!((all..=all + 1).contains(&counted), "{counted} of {all}");
+            }
+        });
+        let end = mover.join();
+        stop.store(true, Ordering::Relaxed);
+        end.unwrap();
+    });
+    check_tree(&rig);
+}
+
+#[test]
+fn threads_with_keys_of_their_own_lose_no_count() {
+    for threads in [4, 16] {
+        let rig = Rig::counted(4096, 16384);
+        thread::scope(|scope| {
+            for worker in 0..threads {
+                let rig = &rig;
+                scope.spawn(move || {
+                    let (mut session, mut random) = (Session::default(), Rng::with_seed(worker));
+                    for _ in 0..20_000 / threads {
+                        let key = format!("{:06}-{worker}", random.u32(..2000)).into_bytes();
+                        match random.usize(..5) {
+                            0..2 => drop(rig.remove(&mut session, &key)),
+                            _ => drop(rig.insert(&mut session, &key, &[7; 300])),
+                        }
+                    }
+                });
+            }
+        });
+        let records = check_tree(&rig).records as u64;
+        assert_eq!(retry(|| rig.tree.try_rank(&rig.pool, Ranked::All)), records);
+    }
+}

@@ -1,0 +1,43 @@
+//! Ranks of counted tables for event loops.
+
+use std::ops::Bound;
+
+use pando_tree::Ranked;
+
+use crate::api::counted::ends;
+use crate::error::Result;
+use crate::event_loop::polled::{Polled, polled};
+use crate::event_loop::table::Reads;
+
+impl Reads<'_> {
+    /// As [`crate::Table::rank`].
+    ///
+    /// # Errors
+    /// As [`crate::Table::rank`].
+    pub fn rank(self, key: &[u8]) -> Result<Polled<u64>> {
+        let engine = self.table.db.engine();
+        let step = engine.try_rank(&self.table.state, Ranked::Below(key));
+        polled(step, &mut Vec::new())
+    }
+
+    /// As [`crate::Table::count`].
+    ///
+    /// # Errors
+    /// As [`crate::Table::rank`].
+    pub fn count(self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Polled<u64>> {
+        let engine = self.table.db.engine();
+        let (from, to) = ends(start, end).unwrap_or((None, Ranked::Below(&[])));
+        let step = engine.try_count(&self.table.state, from, to);
+        polled(step, &mut Vec::new())
+    }
+
+    /// As [`crate::Table::key_at`], into `key`; true if there is one.
+    ///
+    /// # Errors
+    /// As [`crate::Table::rank`].
+    pub fn key_at(self, rank: u64, key: &mut Vec<u8>) -> Result<Polled<bool>> {
+        let engine = self.table.db.engine();
+        let step = engine.try_key_at(&self.table.state, rank, key);
+        polled(step, &mut Vec::new())
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads of counted tables that take numbers of entries: ranks, and keys of given ranks.
+
+use pando_tree::{Ranked, Tree};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::read::point::{no_such_table, on_tree};
+use crate::tables::state::TableState;
+use crate::wait::reason::Step;
+
+/// Returns the error for a table whose tree is not counted.
+#[cold]
+pub(crate) fn not_counted(table: &TableState) -> Error {
+    Error::NotCounted {
+        name: table.name.to_string(),
+    }
+}
+
+/// Returns the tree of a counted table.
+fn counted_tree(table: &TableState) -> Step<Tree> {
+    let Some(tree) = table.tree() else {
+        return Err(no_such_table(table));
+    };
+    match tree.id.is_counted() {
+        true => Ok(tree),
+        false => Err(not_counted(table).into()),
+    }
+}
+
+impl Engine {
+    /// Makes one attempt to count the entries of `ranked`. Never blocks.
+    pub(crate) fn try_rank(&self, table: &TableState, ranked: Ranked<'_>) -> Step<u64> {
+        let tree = counted_tree(table)?;
+        Ok(on_tree(
+            table,
+            tree,
+            tree.try_rank(&self.store.pool, ranked),
+        )?)
+    }
+
+    /// Makes one attempt to count the entries that are among `to` and not among `from`. Never
+    /// blocks.
+    pub(crate) fn try_count(
+        &self,
+        table: &TableState,
+        from: Option<Ranked<'_>>,
+        to: Ranked<'_>,
+    ) -> Step<u64> {
+        let tree = counted_tree(table)?;
+        let counted = tree.try_count(&self.store.pool, from, to);
+        Ok(on_tree(table, tree, counted)?)
+    }
+
+    /// Makes one attempt to find the key that has `rank` smaller ones. Never blocks.
+    pub(crate) fn try_key_at(
+        &self,
+        table: &TableState,
+        rank: u64,
+        key: &mut Vec<u8>,
+    ) -> Step<bool> {
+        let tree = counted_tree(table)?;
+        let found = tree.try_select(&self.store.pool, rank, key);
+        Ok(on_tree(table, tree, found)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_device::AnyDevice;
+    use pando_device::faulty::FaultyDevice;
+    use pando_format::page::HEADER_WORDS;
+
+    use crate::{Db, TableOptions, VerifyReport};
+
+    /// The page is sound by itself, and so are the pages below it.
+    #[test]
+    fn a_wrong_count_is_found_by_verify() {
+        let device = FaultyDevice::new(1);
+        let any = || AnyDevice::from(device.clone());
+        let options = Db::builder().max_memory(8 << 20);
+        let db = Db::open_device(options, any()).unwrap();
+        let table = db
+            .table_with("t", TableOptions::new().counted(true))
+            .unwrap();
+        for number in 0..1000_u32 {
+            table.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        assert_eq!(VerifyReport::of_device(&any()).unwrap().damages, []);
+        let engine = db.engine();
+        let pool = &engine.store.pool;
+        let root = table.state.tree().unwrap().root;
+        {
+            let closed = pool.gate().close();
+            let token = pool.apply_token(&closed);
+            let mut latch = pool.exclusive(root).unwrap();
+            let mut page = latch.modify(&token).unwrap();
+            // The record of the first entry: the length of its value, and the value.
+            let record = page.words().load(HEADER_WORDS) >> 19 & 0x1FFF;
+            let count = record as usize + 1;
+            let one_more = page.words().load(count) + 1;
+            page.store(count, one_more);
+        }
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+        let report = VerifyReport::of_device(&any()).unwrap();
+        let [damage] = &report.damages[..] else {
+            panic!("{:?}", report.damages);
+        };
+        assert!(damage.what.contains("entries below"), "{damage:?}");
+    }
+}

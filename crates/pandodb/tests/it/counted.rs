@@ -1,0 +1,373 @@
+//! Counted tables: ranks and keys of ranks agree with a map, through every way in which a table
+//! changes, and through crashes; and an older program never sees one.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use fastrand::Rng;
+use pando_sync::thread;
+use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
+use pandodb::nonblocking::Reads;
+use pandodb::{
+    Batch, Builder, Db, Error, Isolation, Table, TableOptions, TransactionOptions, VerifyReport,
+};
+
+use crate::fixture::{NONE, fill, open_on, scattered_key, text_key};
+use crate::futures::block_on;
+use crate::steps::{ended, reactor_of};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Builder {
+    Db::builder()
+        .max_memory(4 << 20)
+        .frames(128)
+        .log_bytes(1 << 20)
+}
+
+fn counted(db: &Db, name: &str) -> Table {
+    let options = TableOptions::new().counted(true);
+    db.table_with(name, options).unwrap()
+}
+
+/// Compares some ranks, keys and counts with the model.
+#[track_caller]
+fn compare(table: &Table, model: &Model, random: &mut Rng) {
+    let number = model.len() as u64;
+    assert_eq!(table.count(..).unwrap(), number);
+    assert_eq!(table.key_at(number).unwrap(), None);
+    for _ in 0..8 {
+        let rank = random.u64(..number.max(1));
+        let at = model.keys().nth(rank as usize);
+        assert_eq!(table.key_at(rank).unwrap().as_ref(), at);
+        let Some(key) = at else { continue };
+        assert_eq!(table.rank(key).unwrap(), rank);
+        let other = scattered_key(random.u32(..)).to_vec();
+        let below = model.range(..other.clone()).count() as u64;
+        assert_eq!(table.rank(&other).unwrap(), below);
+        for range in [
+            (Bound::Included(&key[..]), Bound::Excluded(&other[..])),
+            (Bound::Excluded(&key[..]), Bound::Included(&other[..])),
+            (Bound::Included(&key[..]), Bound::Included(&key[..])),
+            (Bound::Excluded(&key[..]), Bound::Excluded(&key[..])),
+            (Bound::Unbounded, Bound::Included(&key[..])),
+            (Bound::Excluded(&key[..]), Bound::Unbounded),
+        ] {
+            let keys = model.keys().map(Vec::as_slice);
+            let inside = keys.filter(|key| std::ops::RangeBounds::contains(&range, key));
+            assert_eq!(
+                table.count(range).unwrap(),
+                inside.count() as u64,
+                "{range:?}"
+            );
+        }
+    }
+}
+
+/// Changes the table by a call of some kind.
+fn change(db: &Db, table: &Table, model: &mut Model, random: &mut Rng) {
+    let some_key = |random: &mut Rng| scattered_key(random.u32(..3000)).to_vec();
+    let some_value = |random: &mut Rng| {
+        let len = match random.u32(..60) {
+            0 => 20_000,
+            1..5 => 1500,
+            _ => random.usize(..100),
+        };
+        vec![random.u8(..); len]
+    };
+    match random.u32(..6) {
+        0 => {
+            let mut batch = Batch::new();
+            for _ in 0..random.usize(1..80) {
+                let key = some_key(random);
+                if random.u32(..3) == 0 {
+                    batch.delete(table, &key);
+                    model.remove(&key);
+                } else {
+                    let value = some_value(random);
+                    batch.put(table, &key, &value);
+                    model.insert(key, value);
+                }
+            }
+            db.write(&mut batch, NONE).unwrap();
+        }
+        1 => {
+            let options = TransactionOptions::default().isolation(Isolation::Snapshot);
+            let mut transaction = db.begin(options).unwrap();
+            for _ in 0..10 {
+                let (key, value) = (some_key(random), some_value(random));
+                transaction.put(table, &key, &value).unwrap();
+                model.insert(key, value);
+            }
+            transaction.commit().unwrap();
+        }
+        2 => {
+            // A run of keys that go away: leaves become empty, and are merged.
+            let from = some_key(random);
+            let gone: Vec<_> = model
+                .range(from..)
+                .take(100)
+                .map(|(key, _)| key.clone())
+                .collect();
+            let mut batch = Batch::new();
+            for key in &gone {
+                batch.delete(table, key);
+                model.remove(key);
+            }
+            db.write(&mut batch, NONE).unwrap();
+        }
+        3 => {
+            let key = some_key(random);
+            let existed = table.delete_with(&key, NONE).unwrap();
+            assert_eq!(existed, model.remove(&key).is_some());
+        }
+        _ => {
+            let (key, value) = (some_key(random), some_value(random));
+            table.put_with(&key, &value, NONE).unwrap();
+            model.insert(key, value);
+        }
+    }
+}
+
+#[track_caller]
+fn verify(device: &FaultyDevice) {
+    let report = VerifyReport::of_device(&device.clone().into()).unwrap();
+    assert_eq!(report.damages, []);
+}
+
+#[test]
+fn a_counted_table_counts_what_a_map_holds_in_every_life() {
+    let device = FaultyDevice::new(1);
+    let (mut model, mut random) = (Model::new(), Rng::with_seed(4));
+    for life in 0..6 {
+        let db = open_on(&device, options());
+        let table = counted(&db, "t");
+        assert_eq!(table.len(), model.len() as u64);
+        compare(&table, &model, &mut random);
+        for step in 0..400 {
+            change(&db, &table, &mut model, &mut random);
+            if step % 20 == 0 {
+                compare(&table, &model, &mut random);
+            }
+            if step % 150 == 0 {
+                db.checkpoint().unwrap();
+            }
+        }
+        if life == 3 {
+            db.compact(|_| ControlFlow::Continue(())).unwrap();
+            compare(&table, &model, &mut random);
+        }
+        match life % 2 {
+            0 => db.close().unwrap(),
+            _ => {
+                db.flush().unwrap();
+                drop((table, db));
+            }
+        }
+        verify(&device);
+    }
+}
+
+#[test]
+fn a_log_that_is_replayed_counts_again() {
+    for seed in 0..8 {
+        let device = FaultyDevice::new(seed);
+        let (mut model, mut random) = (Model::new(), Rng::with_seed(seed));
+        let db = open_on(&device, options());
+        let table = counted(&db, "t");
+        for _ in 0..300 {
+            change(&db, &table, &mut model, &mut random);
+        }
+        db.flush().unwrap();
+        let crashed = device.after_crash(seed, CrashMode::AllLost);
+        let db = open_on(&crashed, options());
+        let table = counted(&db, "t");
+        compare(&table, &model, &mut random);
+        db.clear_tables(&[&table]).unwrap();
+        assert!(table.is_counted());
+        assert_eq!(
+            (table.count(..).unwrap(), table.key_at(0).unwrap()),
+            (0, None)
+        );
+        table.put(b"again", b"").unwrap();
+        assert_eq!(table.rank(b"b").unwrap(), 1);
+        db.close().unwrap();
+        verify(&crashed);
+    }
+}
+
+#[test]
+fn a_load_counts_what_it_puts() {
+    let device = FaultyDevice::new(1);
+    let db = open_on(&device, options());
+    let table = counted(&db, "t");
+    let value = |number| match number % 500 {
+        0 => vec![1; 9000],
+        _ => vec![2; 20],
+    };
+    let mut model: Model = (0..30_000).map(|n| (text_key(n), value(n))).collect();
+    assert_eq!(table.load_sorted(&model).unwrap(), 30_000);
+    let mut random = Rng::with_seed(1);
+    compare(&table, &model, &mut random);
+    for _ in 0..100 {
+        change(&db, &table, &mut model, &mut random);
+    }
+    compare(&table, &model, &mut random);
+    db.close().unwrap();
+    verify(&device);
+}
+
+#[test]
+fn a_salvaged_table_is_counted_again() {
+    let source = tempfile::tempdir().unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let db = options().open(source.path()).unwrap();
+    let table = counted(&db, "t");
+    fill(&table, 0..5000, |n| (scattered_key(n), b"value"));
+    db.close().unwrap();
+    drop(table);
+    let into = target.path().join("new");
+    let report = pandodb::salvage(source.path(), &into, options(), |_, _| ()).unwrap();
+    assert_eq!(report.lost.len(), 0);
+    let db = options().open(&into).unwrap();
+    let table = db.existing_table("t").unwrap();
+    assert!(table.is_counted());
+    assert_eq!(table.count(..).unwrap(), 5000);
+}
+
+#[test]
+fn a_table_that_does_not_count_says_so() {
+    let db = options().open_in_memory().unwrap();
+    let plain = db.table("plain").unwrap();
+    let refused = |error: Error| {
+        assert!(
+            matches!(&error, Error::NotCounted { name } if name == "plain"),
+            "{error}"
+        );
+    };
+    refused(plain.rank(b"k").unwrap_err());
+    refused(plain.count(..).unwrap_err());
+    refused(plain.key_at(0).unwrap_err());
+    let options = TableOptions::new().counted(true);
+    refused(db.table_with("plain", options).unwrap_err());
+    // Who does not ask for counts gets the table as it is.
+    let table = counted(&db, "counted");
+    assert!(db.table("counted").unwrap().is_counted());
+    assert!(
+        db.table_with("counted", TableOptions::new())
+            .unwrap()
+            .is_counted()
+    );
+    db.drop_table("counted").unwrap();
+    assert!(matches!(table.rank(b"k"), Err(Error::NoSuchTable { .. })));
+    let again = db.table("counted").unwrap();
+    assert!(!again.is_counted() && !table.is_counted());
+}
+
+/// Ranks of futures and of event loops, of pages that are not in memory.
+#[test]
+fn every_form_of_call_counts_the_same() {
+    let device = FaultyDevice::new(1);
+    let db = open_on(&device, options());
+    let table = counted(&db, "t");
+    fill(&table, 0..60_000, |n| (scattered_key(n), [7; 60]));
+    let mut random = Rng::with_seed(3);
+    let mut reactor = reactor_of(&db);
+    let reads = Reads::of(&table);
+    let mut out = Vec::new();
+    for _ in 0..300 {
+        let rank = random.u64(..61_000);
+        let key = table.key_at(rank).unwrap();
+        assert_eq!(block_on(table.key_at_async(rank)).unwrap(), key);
+        let found = ended(&mut reactor, || reads.key_at(rank, &mut out)).unwrap();
+        assert_eq!(found.then_some(&out), key.as_ref());
+        let probe = scattered_key(random.u32(..));
+        let rank = table.rank(&probe).unwrap();
+        assert_eq!(block_on(table.rank_async(&probe)).unwrap(), rank);
+        assert_eq!(ended(&mut reactor, || reads.rank(&probe)).unwrap(), rank);
+        let (start, end) = (Bound::Included(&probe[..]), Bound::Unbounded);
+        assert_eq!(table.count((start, end)).unwrap(), 60_000 - rank);
+        assert_eq!(
+            block_on(table.count_async((start, end))).unwrap(),
+            60_000 - rank
+        );
+        assert_eq!(
+            ended(&mut reactor, || reads.count(start, end)).unwrap(),
+            60_000 - rank
+        );
+    }
+}
+
+/// A thousand threads, half of which add and remove entries.
+#[test]
+fn a_thousand_threads_lose_no_count() {
+    let db = options().open_in_memory().unwrap();
+    let table = counted(&db, "t");
+    fill(&table, 0..2000, |n| (text_key(n), b"stays"));
+    thread::scope(|scope| {
+        for worker in 0..1000_u32 {
+            let table = &table;
+            scope.spawn(move || {
+                let mut random = Rng::with_seed(worker.into());
+                if worker % 2 == 0 {
+                    for _ in 0..4 {
+                        let key =
+                            [&text_key(random.u32(..2000))[..], &worker.to_be_bytes()].concat();
+                        table.put_with(&key, &[1; 200], NONE).unwrap();
+                        assert!(table.delete_with(&key, NONE).unwrap());
+                    }
+                    table
+                        .put_with(&[b"z", &worker.to_be_bytes()[..]].concat(), b"", NONE)
+                        .unwrap();
+                    return;
+                }
+                let number = random.u32(..2000);
+                let rank = table.rank(&text_key(number)).unwrap();
+                assert!(
+                    (u64::from(number)..=u64::from(number) + 500).contains(&rank),
+                    "{rank}"
+                );
+            });
+        }
+    });
+    assert_eq!(table.count(..).unwrap(), 2500);
+    assert_eq!(table.len(), 2500);
+}
+
+/// Wherever the creation of the first counted table ends, a store whose superblock has the old
+/// version has nothing of it.
+#[test]
+fn an_older_program_never_sees_a_counted_table() {
+    for nth in 1..12 {
+        for operation in [Operation::Write, Operation::Sync] {
+            let device = FaultyDevice::new(nth);
+            let db = open_on(&device, options());
+            db.table("old").unwrap().put(b"key", b"value").unwrap();
+            db.close().unwrap();
+            assert_eq!(versions(&device), [1, 1]);
+            let db = open_on(&device, options());
+            device.fail(FaultPlan::once(operation, "superblock", nth, Fault::Crash));
+            let made = db.table_with("new", TableOptions::new().counted(true));
+            let is_made = made.is_ok();
+            drop((made, db));
+            let crashed = device.after_crash(nth, CrashMode::AllLost);
+            let versions = versions(&crashed);
+            let db = open_on(&crashed, options());
+            let exists = db.existing_table("new").is_some();
+            assert!(!is_made || exists, "a table that was made is lost");
+            assert!(
+                !exists || versions == [2, 2],
+                "{versions:?} has a counted table"
+            );
+            let value = db.existing_table("old").unwrap().get(b"key").unwrap();
+            assert_eq!(value.as_deref(), Some(&b"value"[..]));
+            assert_eq!(counted(&db, "new").count(..).unwrap(), 0);
+        }
+    }
+}
+
+/// Returns the versions of both slots of the superblock.
+fn versions(device: &FaultyDevice) -> [u32; 2] {
+    let bytes = device.snapshot_file("superblock");
+    [8, 4096 + 8].map(|at| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap()))
+}
