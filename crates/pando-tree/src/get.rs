@@ -82,6 +82,29 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::try_get`], for a change of `key` that follows: also returns where it is, or
+    /// belongs.
+    ///
+    /// # Errors
+    /// As [`Tree::try_get`].
+    pub fn try_get_placed(
+        &self,
+        pool: &Pool,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<(Lookup, Place)> {
+        retry_then_latch(pool, |latched| {
+            reader.wanted.clear();
+            out.clear();
+            let copy = Some((&mut *reader, &mut *out));
+            match latched {
+                None => self.get_placed(pool, &mut OptimisticAccess, key, copy),
+                Some(latched) => self.get_placed(pool, latched, key, copy),
+            }
+        })
+    }
+
     /// As [`Tree::try_get`], but if the value does not lie in the leaf, no more than its first
     /// `bytes_max` bytes are read, from as few pages. Also returns the length of the whole value,
     /// or of what describes one in chunks, which is always read as a whole.
@@ -170,9 +193,19 @@ impl Tree {
     /// # Errors
     /// [`pando_pool::Restart`].
     pub fn try_contains(&self, pool: &Pool, key: &[u8]) -> Attempt<Lookup> {
+        let placed = self.try_contains_placed(pool, key);
+        placed.map(|(lookup, _)| lookup)
+    }
+
+    /// As [`Tree::try_contains`], for a change of `key` that follows: also returns where it is, or
+    /// belongs.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_contains_placed(&self, pool: &Pool, key: &[u8]) -> Attempt<(Lookup, Place)> {
         retry_then_latch(pool, |latched| match latched {
-            None => self.get(pool, &mut OptimisticAccess, key, None),
-            Some(latched) => self.get_latched(pool, latched, key, None),
+            None => self.get_placed(pool, &mut OptimisticAccess, key, None),
+            Some(latched) => self.get_placed(pool, latched, key, None),
         })
     }
 
@@ -198,7 +231,33 @@ impl Tree {
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<Lookup> {
         let (here, node, spot) = self.find(pool, access, key)?;
-        let leaf = Leaf { here, node };
+        self.read_at(pool, Leaf { here, node }, spot, copy)
+    }
+
+    /// As [`Tree::get`], and returns where `key` is, or belongs.
+    #[inline]
+    fn get_placed<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        key: &[u8],
+        copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
+    ) -> Attempt<(Lookup, Place)> {
+        let end = self.arrive_at(pool, access, key)?;
+        let (here, node) = (end.leaf, end.node);
+        let lookup = self.read_at(pool, Leaf { here, node }, end.spot, copy)?;
+        Ok((lookup, end.place(*self)))
+    }
+
+    /// Ends a lookup in its leaf.
+    #[inline]
+    fn read_at(
+        &self,
+        pool: &Pool,
+        leaf: Leaf<'_>,
+        spot: Spot,
+        copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
+    ) -> Attempt<Lookup> {
         let Some((reader, out)) = copy else {
             return leaf.contains(spot);
         };

@@ -40,6 +40,12 @@ impl Place {
         self.finger.is_known()
     }
 
+    /// Returns whether it is a place of `tree` whose leaf has not changed since it was seen.
+    #[inline]
+    pub fn is_current(&self, tree: Tree, pool: &Pool) -> bool {
+        self.finger.leaf(tree, pool).is_some()
+    }
+
     /// Returns the leaf, and the spot where `key` is or would be in it, if the leaf has not changed
     /// and is certain to cover `key`. `key` is that for which this was made. The caller validates
     /// the leaf as after a descent.

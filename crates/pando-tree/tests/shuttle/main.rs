@@ -294,6 +294,30 @@ fn a_rank_counts_what_was_added_before_it_misses_what_was_removed_after() {
     });
 }
 
+/// A record moves from before the range into it, and back.
+#[test]
+fn a_range_is_counted_at_one_moment() {
+    check(|| {
+        let rig = with_three_leaves(Rig::of_tree(TreeId(7).counted()));
+        let writer = rig.clone();
+        vec![
+            Box::new(move || {
+                for (old, new) in [("a1", "c2"), ("c2", "a1")] {
+                    writer.remove(old.as_bytes());
+                    writer.insert(new.as_bytes(), &VALUE);
+                }
+            }),
+            Box::new(move || {
+                for _ in 0..3 {
+                    let ends = (Some(Ranked::Below(b"b")), Ranked::UpTo(b"z"));
+                    let count = retry(|| rig.tree.try_count(&rig.pool, ends.0, ends.1));
+                    assert!((5..=6).contains(&count), "{count}");
+                }
+            }),
+        ]
+    });
+}
+
 #[test]
 fn a_scan_sees_each_key_once_while_a_leaf_is_taken_out_and_its_range_used_again() {
     check(|| {

@@ -2,7 +2,8 @@
 //!
 //! Keys are processed in order. Where they lie apart, groups of them descend together, so that
 //! their cache misses overlap. Where they lie close together, the leaf of the previous key is first
-//! asked whether it covers the next one too: each leaf is pinned once.
+//! asked whether it covers the next one too: each leaf is pinned once. Keys that the batch has
+//! read before are where they were then, if their leaves have not changed since.
 
 use pando_format::PageId;
 use pando_pool::{Attempt, PagePin, Restart};
@@ -78,6 +79,8 @@ impl Engine {
             missing: None,
             wanted,
         };
+        let seen = set.places();
+        let is_new = |at: &&usize| seen.get(**at).is_none_or(|place| !place.is_known());
         let (mut at, mut alone) = (0, APART);
         while at < order.len() {
             debug_assert_eq!(found.places.len(), at, "each key has its place");
@@ -86,6 +89,13 @@ impl Engine {
             if set.tables[table].state.tree() != Some(tree) {
                 // The check inside the gate finds this again, and reports it.
                 break;
+            }
+            if let Some(place) = seen.get(order[at])
+                && place.is_current(tree, &self.store.pool)
+            {
+                self.pin_place(&set.tables[table].state, tree, Ok(*place), &mut found)?;
+                (at, alone) = (at + 1, alone.saturating_add(1));
+                continue;
             }
             if alone < APART {
                 let covered = match found.last.cover(tree, &self.store.pool, key) {
@@ -119,7 +129,10 @@ impl Engine {
                 .iter()
                 .take(GROUP_MAX)
                 .take_while(|at| set.write_at(**at).0 == table)
-                .count();
+                .take_while(is_new)
+                .count()
+                // The first is one whose leaf has changed since it was read.
+                .max(1);
             let together = self.pin_group(set, tree, &order[at..at + count], &mut found)?;
             alone = if 2 * together > count { 0 } else { APART };
             at += count;

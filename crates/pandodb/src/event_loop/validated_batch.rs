@@ -311,7 +311,7 @@ impl ValidatedBatch {
                     found.then_some(len)
                 })
             }
-            None => self.read(&table.state, (key, bytes_max), out),
+            None => self.read((index, &table.state), (key, bytes_max), out),
         };
         if let Ok(found) = step {
             let (read, value) = (self.last_read(), found.map(|len| (&out[..], len)));
@@ -335,7 +335,7 @@ impl ValidatedBatch {
     /// Reads the first `bytes_max` bytes of `key` from the tree, and notes its stamp.
     fn read(
         &mut self,
-        state: &TableState,
+        (index, state): (usize, &TableState),
         (key, bytes_max): (&[u8], usize),
         out: &mut Vec<u8>,
     ) -> Step<Option<usize>> {
@@ -344,7 +344,8 @@ impl ValidatedBatch {
         let (found, debt) = match bytes_max {
             // A head without bound, in fewer instructions: most reads are of this kind.
             WHOLE => {
-                let (found, debt) = engine.try_get(state, key, reader, out)?;
+                let (found, debt, place) = engine.try_get_placed(state, key, reader, out)?;
+                self.set.note_read(index, key, place);
                 (found.then_some(out.len()), debt)
             }
             _ => engine.try_get_head(state, (key, bytes_max), reader, out)?,

@@ -4,7 +4,7 @@ use pando_format::TreeId;
 use pando_pool::{Attempt, Marks, Restart};
 use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::{Arc, time};
-use pando_tree::{Fate, GROUP_MAX, Lookup, Tree, ValueReader};
+use pando_tree::{Fate, GROUP_MAX, Lookup, Place, Tree, ValueReader};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -90,6 +90,28 @@ impl Engine {
         let debt = self.check_copied(copied, key)?;
         self.count_get();
         Ok((copied.found.then_some(len), debt))
+    }
+
+    /// As [`Engine::try_get`], for a change of `key` that follows: also returns where it is, or
+    /// belongs.
+    pub(crate) fn try_get_placed(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Step<(bool, Debt, Place)> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let lookup = tree.try_get_placed(&self.store.pool, key, reader, out);
+        let (lookup, place) = on_tree(table, tree, lookup)?;
+        if lookup.chunked {
+            return Err(WaitReason::Chunks.into());
+        }
+        let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
+        self.store.statistics.tick(Ticker::Gets, 1);
+        Ok((lookup.found, debt, place))
     }
 
     /// Returns the debt of a copy of the value of `key`, once its mark is applied.
@@ -271,8 +293,9 @@ impl Engine {
         }
     }
 
-    /// Reads `key` for a change that depends on its value. Afterwards `set` has the stamp and
-    /// nothing else, so that its commit notices changes in between.
+    /// Reads `key` for a change that depends on its value. Afterwards `set` has the stamp and the
+    /// place, and nothing else, so that its commit notices changes in between, and need not look
+    /// for the key again.
     pub(crate) fn try_read_stamped(
         &self,
         state: &Arc<TableState>,
@@ -282,10 +305,11 @@ impl Engine {
         set: &mut WriteSet,
     ) -> Step<bool> {
         set.clear();
-        set.table(state);
+        let table = set.table(state);
         let (_, stamp) = self.stamp_of(state, key)?;
-        let (found, debt) = self.try_get(state, key, reader, out)?;
+        let (found, debt, place) = self.try_get_placed(state, key, reader, out)?;
         set.reads.push(stamp);
+        set.note_read(table, key, place);
         set.debt.add(debt);
         Ok(found)
     }
@@ -299,12 +323,14 @@ impl Engine {
         set: &mut WriteSet,
     ) -> Step<bool> {
         set.clear();
-        set.table(state);
+        let table = set.table(state);
         let (tree, stamp) = self.stamp_of(state, key)?;
-        let lookup = on_tree(state, tree, tree.try_contains(&self.store.pool, key))?;
+        let looked_up = tree.try_contains_placed(&self.store.pool, key);
+        let (lookup, place) = on_tree(state, tree, looked_up)?;
         let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
         self.store.statistics.tick(Ticker::Gets, 1);
         set.reads.push(stamp);
+        set.note_read(table, key, place);
         set.debt.add(debt);
         Ok(lookup.found)
     }

@@ -7,6 +7,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 
 use hashbrown::HashTable;
+use pando_tree::Place;
 
 use crate::blobs::value::LargeValue;
 use crate::writes::journal::{Journal, Undo};
@@ -44,6 +45,9 @@ pub(super) struct Write {
 #[derive(Debug)]
 pub(super) struct KeyWrites {
     writes: Vec<Write>,
+    /// Where the keys of the first writes are, as far as a read of them has told;
+    /// [`Place::default`] for those that were not read.
+    places: Vec<Place>,
     /// KeyWrites and values of `writes`.
     bytes: Vec<u8>,
     /// Bytes of values in `bytes` that later writes have replaced, and no savepoint needs.
@@ -70,6 +74,7 @@ impl Default for KeyWrites {
     fn default() -> Self {
         Self {
             writes: Vec::new(),
+            places: Vec::new(),
             bytes: Vec::new(),
             replaced_bytes: 0,
             is_ascending: true,
@@ -84,6 +89,7 @@ impl KeyWrites {
     /// Forgets everything but the memory.
     pub(super) fn clear(&mut self) {
         self.writes.clear();
+        self.places.clear();
         self.bytes.clear();
         self.replaced_bytes = 0;
         self.is_ascending = true;
@@ -95,6 +101,7 @@ impl KeyWrites {
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
             + self.writes.capacity() * size_of::<Write>()
+            + self.places.capacity() * size_of::<Place>()
             + self.index.capacity() * size_of::<usize>()
             + self.journal.capacity()
     }
@@ -102,7 +109,8 @@ impl KeyWrites {
     /// Bytes that the writes take, and what savepoints need to go back, about.
     pub(super) fn memory(&self) -> usize {
         let places = size_of::<Write>() + 2 * size_of::<usize>();
-        self.bytes.len() + self.writes.len() * places + self.journal.memory()
+        let seen = self.places.len() * size_of::<Place>();
+        self.bytes.len() + self.writes.len() * places + seen + self.journal.memory()
     }
 
     /// Returns the writes.
@@ -113,6 +121,21 @@ impl KeyWrites {
     /// Returns true if the writes are in the order of their tables and keys for certain.
     pub(super) fn is_ascending(&self) -> bool {
         self.is_ascending
+    }
+
+    /// Returns where the keys of the first writes are; [`Place::default`] for those that were not
+    /// read.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Notes where the key of the write at `position` is.
+    pub(super) fn set_place(&mut self, position: usize, place: Place) {
+        debug_assert!(position < self.writes.len(), "the place of no write");
+        if self.places.len() <= position {
+            self.places.resize(position + 1, Place::default());
+        }
+        self.places[position] = place;
     }
 
     /// Returns the key of a write.
@@ -186,10 +209,10 @@ impl KeyWrites {
         start..self.bytes.len()
     }
 
-    /// Puts `value`. Replaces an earlier write to the key.
-    pub(super) fn put(&mut self, table: usize, key: &[u8], value: &[u8]) {
+    /// Puts `value`. Replaces an earlier write to the key. Returns the position of the write.
+    pub(super) fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> usize {
         let value = self.append(value);
-        self.note(table, key, Change::Put { value });
+        self.note(table, key, Change::Put { value })
     }
 
     /// Drops the values that later writes have replaced. Not while there is a savepoint.
@@ -221,7 +244,8 @@ impl KeyWrites {
     }
 
     /// Adds a write, or replaces the earlier one to the same key. A value is in `bytes` already.
-    pub(super) fn note(&mut self, table: usize, key: &[u8], change: Change) {
+    /// Returns the position of the write.
+    pub(super) fn note(&mut self, table: usize, key: &[u8], change: Change) -> usize {
         let (known, hash) = self.look_up(table, key);
         if let Some(known) = known {
             let old = std::mem::replace(&mut self.writes[known].change, change);
@@ -233,7 +257,7 @@ impl KeyWrites {
                     self.drop_replaced();
                 }
             }
-            return;
+            return known;
         }
         if let Some(last) = self.writes.last() {
             self.is_ascending &= self.compare(last, table, key).is_lt();
@@ -241,20 +265,22 @@ impl KeyWrites {
         let key = self.append(key);
         self.writes.push(Write { table, key, change });
         self.journal.added();
-        let count = self.writes.len();
-        if self.is_ascending || count <= SCANNED_MAX {
-            return;
+        let position = self.writes.len() - 1;
+        if self.is_ascending || position < SCANNED_MAX {
+            return position;
         }
         match hash {
-            Some(hash) => self.index_write(count - 1, hash),
+            Some(hash) => self.index_write(position, hash),
             None => self.index_all(),
         }
+        position
     }
 
     /// Forgets the writes to a table, which is changed as a whole.
     pub(super) fn forget_table(&mut self, table: usize) {
         assert!(!self.journal.is_kept(), "a transaction changes no tables");
         self.writes.retain(|write| write.table != table);
+        self.places.clear();
         self.index_all();
     }
 
@@ -276,6 +302,7 @@ impl KeyWrites {
             }
         }
         self.bytes.truncate(mark.bytes);
+        self.places.truncate(self.writes.len());
         self.index_all();
     }
 }

@@ -2,7 +2,7 @@
 //! writes.
 
 use pando_sync::Arc;
-use pando_tree::Tree;
+use pando_tree::{Place, Tree};
 
 use crate::blobs::value::LargeValue;
 use crate::error::{Error, Result};
@@ -68,6 +68,8 @@ pub(crate) struct WriteSet {
     last_table: Option<Arc<TableState>>,
     /// The writes.
     keys: KeyWrites,
+    /// Where the key that was read last is: most keys that are read are written next.
+    read: ReadPlace,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
     /// True if some values are, or were, in chunks.
@@ -84,6 +86,15 @@ pub(crate) struct WriteSet {
     pub(crate) debt: Debt,
     /// The durability that the caller asks for; None for that of the store.
     pub(crate) durability: Option<Durability>,
+}
+
+/// Where a key is, as a read of it has told. It need not be looked for again to be written.
+#[derive(Debug, Default)]
+struct ReadPlace {
+    /// [`Place::default`] if the last read told nothing.
+    place: Place,
+    table: usize,
+    key: Vec<u8>,
 }
 
 /// A table that a batch touches, and the tree that it had at that moment.
@@ -108,6 +119,7 @@ impl Default for WriteSet {
             tables: Vec::new(),
             last_table: None,
             keys: KeyWrites::default(),
+            read: ReadPlace::default(),
             stored_bytes_max: 0,
             has_large: false,
             table_changes: Vec::new(),
@@ -144,6 +156,7 @@ impl WriteSet {
     /// Forgets writes, table changes and watches; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.keys.clear();
+        self.read.place = Place::default();
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
@@ -186,19 +199,37 @@ impl WriteSet {
 
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
-        match value {
+        let position = match value {
             Some(value) => {
                 self.stored_bytes_max = self.stored_bytes_max.max(value.len());
-                self.keys.put(table, key, value);
+                self.keys.put(table, key, value)
             }
             None => self.keys.note(table, key, Change::Delete),
+        };
+        if self.read.place.is_known() && self.read.table == table && self.read.key == key {
+            let place = std::mem::take(&mut self.read.place);
+            self.keys.set_place(position, place);
         }
+    }
+
+    /// Notes where a key is that was just read.
+    pub(crate) fn note_read(&mut self, table: usize, key: &[u8], place: Place) {
+        let read = &mut self.read;
+        (read.place, read.table) = (place, table);
+        read.key.clear();
+        read.key.extend_from_slice(key);
+    }
+
+    /// Returns where the keys of the first writes are, as far as reads of them have told;
+    /// [`Place::default`] for the others.
+    pub(crate) fn places(&self) -> &[Place] {
+        self.keys.places()
     }
 
     /// Sets a key to a value in chunks. Replaces an earlier write to the key.
     pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
         self.measure_large(&value);
-        self.keys.note(table, key, Change::PutLarge(value));
+        let _position = self.keys.note(table, key, Change::PutLarge(value));
     }
 
     /// Returns the position of the first value of more than `limit` bytes that is not in chunks.

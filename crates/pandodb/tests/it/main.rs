@@ -36,6 +36,7 @@ mod poisoned;
 mod profile;
 mod progress;
 mod queue;
+mod read_places;
 mod reads;
 mod restart;
 mod salvage;

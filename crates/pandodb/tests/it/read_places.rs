@@ -1,0 +1,116 @@
+//! A commit puts a key where a read of the same batch has found it: batches read and write at
+//! random, go back and are used again, in two tables, and somebody else changes leaves meanwhile.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use pandodb::nonblocking::{BatchSavepoint, Outcome, Reactor, ValidatedBatch};
+use pandodb::{Db, Table, verify};
+
+use crate::fixture::scattered_key;
+use crate::nonblocking::run;
+
+/// What two tables hold.
+type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
+
+struct Rig {
+    tables: [Table; 2],
+    reactor: Reactor,
+    batch: ValidatedBatch,
+    random: Rng,
+    out: Vec<u8>,
+}
+
+impl Rig {
+    /// Makes the batch do one thing. `own` is what the tables hold for it.
+    fn step(&mut self, own: &mut Model, points: &mut Vec<(BatchSavepoint, Model)>) {
+        let at = self.random.usize(..2);
+        let key = scattered_key(self.random.u32(..2000)).to_vec();
+        match self.random.u32(..12) {
+            0 => points.push((self.batch.savepoint(), own.clone())),
+            1 if !points.is_empty() => {
+                points.truncate(self.random.usize(..points.len()) + 1);
+                let (point, then) = &points[points.len() - 1];
+                self.batch.rollback_to(*point);
+                own.clone_from(then);
+            }
+            2 => self.put(at, key, own),
+            choice => {
+                let (batch, table, out) = (&mut self.batch, &self.tables[at], &mut self.out);
+                let found = run(&mut self.reactor, |_| batch.get(table, &key, out).unwrap());
+                assert_eq!(found.then_some(&self.out), own[at].get(&key));
+                match choice {
+                    3 => {}
+                    4 => {
+                        let other = scattered_key(self.random.u32(..2000)).to_vec();
+                        self.put(at, other, own);
+                    }
+                    5 => {
+                        self.batch.delete(&self.tables[at], &key);
+                        own[at].remove(&key);
+                    }
+                    _ => self.put(at, key, own),
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, at: usize, key: Vec<u8>, own: &mut Model) {
+        let value = vec![self.random.u8(..); self.random.usize(..300)];
+        self.batch.put(&self.tables[at], &key, &value).unwrap();
+        own[at].insert(key, value);
+    }
+
+    /// Has somebody else change a leaf, and no key of the batch.
+    fn interfere(&mut self, models: [&mut Model; 2]) {
+        let at = self.random.usize(..2);
+        let key = [&scattered_key(self.random.u32(..2000))[..], b"+"].concat();
+        let value = vec![8; self.random.usize(..300)];
+        self.tables[at].put(&key, &value).unwrap();
+        for model in models {
+            model[at].insert(key.clone(), value.clone());
+        }
+    }
+}
+
+#[test]
+fn what_was_read_is_written_where_it_was_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder().open(directory.path()).unwrap();
+    let mut rig = Rig {
+        tables: ["one", "other"].map(|name| db.table(name).unwrap()),
+        reactor: Reactor::new(&db, pando_sync::thread_waker()).unwrap(),
+        batch: ValidatedBatch::new(&db),
+        random: Rng::with_seed(11),
+        out: Vec::new(),
+    };
+    let mut model = Model::default();
+    let mut conflicts = 0;
+    for round in 0..600 {
+        let mut own = model.clone();
+        let mut points = Vec::new();
+        for _ in 0..rig.random.usize(1..40) {
+            rig.step(&mut own, &mut points);
+        }
+        if round % 3 == 0 {
+            rig.interfere([&mut model, &mut own]);
+        }
+        let batch = &mut rig.batch;
+        match run(&mut rig.reactor, |reactor| {
+            batch.try_commit(reactor).unwrap()
+        }) {
+            Outcome::Committed(_) => model = own,
+            Outcome::Conflict { .. } => conflicts += 1,
+        }
+        for (table, model) in rig.tables.iter().zip(&model) {
+            let entries: BTreeMap<_, _> = table.iter().map(Result::unwrap).collect();
+            assert_eq!(entries, *model, "round {round}");
+        }
+        rig.batch.reset();
+    }
+    assert!(conflicts < 20, "of keys that share a stripe: {conflicts}");
+    db.close().unwrap();
+    drop(rig);
+    let report = verify(directory.path(), |_, _| ()).unwrap();
+    assert_eq!(report.damages, []);
+}
