@@ -17,7 +17,7 @@ use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
-use crate::wait::reason::Step;
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 
 /// The entries that an iterator is over.
 #[derive(Debug, Clone, Copy)]
@@ -176,9 +176,21 @@ impl RangeEnd {
     /// [`crate::Error::SnapshotEnded`], also for a snapshot that goes on on disk.
     pub(crate) fn load(&mut self, from: Source<'_>, until: Bound<&[u8]>) -> Result<()> {
         let mut missed = false;
-        let debt = from
-            .engine
-            .block(|_| self.try_load(from, until, &mut missed))?;
+        let debt = from.engine.block(|_| {
+            let step = self.try_load(from, until, &mut true);
+            if let Err(Unfinished::Wait(WaitReason::Restart(Restart::Fault(page)))) = &step
+                && !std::mem::replace(&mut missed, true)
+            {
+                let position = Position {
+                    state: from.table,
+                    from: self.bound.as_ref().map(|key| &key[..]),
+                    until,
+                    direction: self.direction,
+                };
+                self.ahead.read_on(from.engine, position, *page);
+            }
+            step
+        })?;
         from.engine.pay(debt)?;
         self.loaded(from, until);
         Ok(())

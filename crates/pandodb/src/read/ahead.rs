@@ -6,10 +6,11 @@
 //! unless their reads have begun. Read-ahead does not look beyond the end of the scan. If the next
 //! parent is not in memory, that is requested, and its leaves in a later turn.
 //!
-//! A scan that overtakes the read thread reaches leaves whose reads have not begun, and reads them
-//! itself. Then all its read requests are dropped, and read-ahead starts anew: they would be served
-//! long after the scan has passed, and would evict pages of others from the frames that the scan
-//! has released.
+//! A scan that overtakes the read thread reaches leaves whose reads have not begun. Their requests
+//! are dropped: they would be served long after the scan has passed, and would evict pages of
+//! others from the frames that the scan has released. A scan that may block reads such leaves at
+//! the same time, itself, while the read thread reads those behind them: so it sleeps once for many
+//! leaves. For others, read-ahead starts anew.
 
 use std::ops::Bound;
 
@@ -22,8 +23,11 @@ use crate::tables::state::TableState;
 
 /// Number of leaves that are requested first.
 const WINDOW_MIN: usize = 2;
-/// Most leaves that are requested and not used yet.
-const WINDOW_MAX: usize = 32;
+/// Most scans are short: before this many leaves, nobody waits for a leaf that may not be needed.
+const LEAVES_OF_SHORT: usize = 8;
+/// Most leaves that are requested and not used yet, of those that the scan reads itself, and as
+/// many behind them.
+const WINDOW_MAX: usize = 64;
 
 /// The read-ahead of one end of an iterator.
 #[derive(Debug, Default)]
@@ -32,8 +36,8 @@ pub(crate) struct ReadAhead {
     window: usize,
     /// Leaves that were requested and not reached yet.
     asked: usize,
-    /// The scan has used the previous leaf, too.
-    is_under_way: bool,
+    /// Leaves that the scan has used.
+    used: usize,
     /// Names the scan in its read requests.
     scan: Option<ScanTicket>,
     /// Working memory.
@@ -58,46 +62,89 @@ impl ReadAhead {
     pub(crate) fn missed(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
         if self.asked > 0 && engine.store.pool.is_on_disk(page) {
             self.drop_requests(engine);
-        } else if self.is_under_way && self.asked == 0 {
+        } else if self.used > 0 && self.asked == 0 {
             self.grow(engine, at);
             // [`ReadAhead::loaded`] will subtract the leaf itself.
             self.asked += 1;
         }
     }
 
+    /// As [`ReadAhead::missed`], for a scan that may block: once it is under way, reads the page,
+    /// and the next leaves at the same time. What fails is met again when the scan comes there.
+    pub(crate) fn read_on(&mut self, engine: &Engine, at: Position<'_>, page: PageId) {
+        if self.asked == 0 || self.used < LEAVES_OF_SHORT {
+            self.missed(engine, at, page);
+            return;
+        }
+        if let Some(scan) = self.scan.take() {
+            engine.reads.end_scan(scan);
+        }
+        // What it reads in vain is at most half of what it has used.
+        let most = self.window.min(self.used / 2);
+        self.asked = self.list(engine, at, (0, most));
+        let mut pages = std::mem::take(&mut self.pages);
+        pages.insert(0, page);
+        self.widen(engine);
+        if self.asked > WINDOW_MIN {
+            let behind = (self.asked, self.window);
+            self.request(engine, at, behind);
+        }
+        engine.fetch_some(&pages);
+        self.pages = pages;
+        // [`ReadAhead::loaded`] will subtract the leaf itself.
+        self.asked += 1;
+    }
+
     /// The leaf at the position was loaded.
     pub(crate) fn loaded(&mut self, engine: &Engine, at: Position<'_>) {
-        self.is_under_way = true;
+        self.used += 1;
         self.asked = self.asked.saturating_sub(1);
         if self.window > 0 && self.asked <= self.window / 2 {
             self.grow(engine, at);
         }
     }
 
-    /// Requests further leaves, with a window twice as large.
-    fn grow(&mut self, engine: &Engine, at: Position<'_>) {
+    /// Makes the window twice as large.
+    fn widen(&mut self, engine: &Engine) {
         let most = WINDOW_MAX
-            .min(engine.store.pool.frames() / 16)
+            .min(engine.store.pool.frames() / 32)
             .max(WINDOW_MIN);
         self.window = (self.window * 2).clamp(WINDOW_MIN, most);
+    }
+
+    /// Requests further leaves, with a window twice as large.
+    fn grow(&mut self, engine: &Engine, at: Position<'_>) {
+        self.widen(engine);
+        let most = self.window.saturating_sub(self.asked);
+        self.request(engine, at, (self.asked, most));
+    }
+
+    /// Finds the next leaves after the position, `most` of them after `skip`, and puts those that
+    /// are not in memory into `pages`. Returns how many it has found.
+    fn list(&mut self, engine: &Engine, at: Position<'_>, (skip, most): (usize, usize)) -> usize {
+        self.pages.clear();
         let Some(tree) = at.state.tree() else {
-            return;
+            return 0;
         };
         let ahead = Ahead {
             from: at.from,
             until: at.until,
             direction: at.direction,
-            skip: self.asked,
-            most: self.window.saturating_sub(self.asked),
+            skip,
+            most,
         };
-        self.pages.clear();
         let pool = &engine.store.pool;
         let looked = tree.try_list_ahead(pool, ahead, &mut self.bound, |page| {
             if pool.is_on_disk(page) {
                 self.pages.push(page);
             }
         });
-        let looked = looked.unwrap_or(0);
+        looked.unwrap_or(0)
+    }
+
+    /// Requests the leaves that [`ReadAhead::list`] finds.
+    fn request(&mut self, engine: &Engine, at: Position<'_>, which: (usize, usize)) {
+        let looked = self.list(engine, at, which);
         if self.pages.is_empty() {
             // All are in memory; or, if it looked at none, this is the end, or a writer interfered.
             if looked > 0 {

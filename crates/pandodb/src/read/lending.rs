@@ -52,6 +52,22 @@ impl Engine {
         self.fetch_many_of(&self.store, pages)
     }
 
+    /// As [`Engine::fetch_many`], for pages that may not be needed: whoever needs one that could
+    /// not be read meets the error then. Blocks.
+    pub(crate) fn fetch_some(&self, pages: &[PageId]) {
+        let Ok(mut fetcher) = self.borrow_fetcher() else {
+            return;
+        };
+        let store = &self.store;
+        for page in pages {
+            if fetcher.room() == 0 || matches!(fetcher.start(store, *page), Ok(Started::Refused(_)))
+            {
+                break;
+            }
+        }
+        fetcher.drain(store, |_, _, _| ());
+    }
+
     /// As [`Engine::fetch_many`], for pages of `store`, which is on the device of this one.
     pub(crate) fn fetch_many_of(&self, store: &Store, pages: &[PageId]) -> Result<()> {
         let Ok(mut fetcher) = self.borrow_fetcher() else {

@@ -320,6 +320,27 @@ fn a_damaged_leaf_takes_nothing_else_along() {
     goes_on(&device, ROWS, |row| rows.contains(&row));
 }
 
+/// The damaged leaf is read ahead, long before the scan comes there.
+#[test]
+fn a_scan_shows_all_that_lies_before_a_damaged_leaf() {
+    let device = filled(7, 20_000);
+    rot(&device, PageKind::Leaf, &key(15_000));
+    let db = open_on(&device, options().frames(1024));
+    let table = db.table("t").unwrap();
+    let mut entries = table.iter();
+    let mut shown = 0;
+    let error = loop {
+        match entries.next().expect("the scan does not end before") {
+            Ok((found, _)) => assert_eq!(found, key(shown)),
+            Err(error) => break error,
+        }
+        shown += 1;
+    };
+    assert!(is_damage(&error), "{error}");
+    assert!((14_900..=15_000).contains(&shown), "{shown} rows");
+    assert!(table.get(&key(shown)).is_err_and(|error| is_damage(&error)));
+}
+
 /// Only calls that add a row of garbage need the damaged page.
 #[test]
 fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {

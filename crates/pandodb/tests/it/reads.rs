@@ -179,6 +179,16 @@ fn a_scan_that_ends_early_has_read_little_ahead() {
         });
         let reads = reads.get(Ticker::PageReads);
         assert!(reads <= 16, "{reads} pages");
+        let start = padded_key(turn * 577 + 300);
+        let reads = counted(&db, || {
+            // Twelve leaves and more: it waits for half as many that it does not use, at most.
+            assert_eq!(table.range(&start[..]..).take(36).count(), 36);
+            while db.occupancy() != Occupancy::default() {
+                thread::yield_now();
+            }
+        });
+        let reads = reads.get(Ticker::PageReads);
+        assert!(reads <= 45, "{reads} pages");
         // The end of the range is known, so nothing after it is read.
         let (start, end) = (padded_key(turn * 577 + 200), padded_key(turn * 577 + 212));
         let reads = counted(&db, || {
