@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pandodb::{CompactPhase, CompactReport, Db, Error};
+use pandodb::{CompactPhase, CompactProgress, CompactReport, Db, Error};
 use serde_json::json;
 
 use crate::command_line::CompactFlags;
@@ -31,7 +31,10 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     };
     let dir = &flags.target.dir;
     let before = disk_bytes(dir);
-    let options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);
+    let mut options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);
+    if let Some(compression) = flags.compression {
+        options = options.compression(compression);
+    }
     let db = options.open_existing(dir).map_err(|error| match error {
         Error::InvalidOption {
             option: "dir",
@@ -40,10 +43,14 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
         other => other.into(),
     })?;
     let mut progress = Progress::new();
-    let compacted = db.compact(|now| {
+    let show = |now: CompactProgress| {
         progress.update(doing(now.phase), now.share);
         ControlFlow::Continue(())
-    });
+    };
+    let compacted = match flags.compression {
+        Some(_) => db.rewrite(show),
+        None => db.compact(show),
+    };
     let closed = db.close();
     progress.finish();
     let report = compacted?;
@@ -67,6 +74,7 @@ fn doing(phase: CompactPhase) -> &'static str {
     match phase {
         CompactPhase::Garbage => "freeing what is gone",
         CompactPhase::Pack => "packing leaves",
+        CompactPhase::Rewrite => "writing pages again",
         CompactPhase::Move => "moving pages",
         CompactPhase::Cut => "cutting files",
     }

@@ -70,8 +70,9 @@ pub struct Builder {
     pub(crate) page_size: usize,
     /// In bytes. Opening replaces it by the size that the store was created with.
     pub(crate) block_size: usize,
-    /// Of pages that are written; those on disk may have others.
-    pub(crate) compression: Compression,
+    /// Of pages that are written; those on disk may have others. None: that of the store, or none
+    /// for a new one. Opening replaces it by what is used.
+    pub(crate) compression: Option<Compression>,
     /// Of commits that do not choose themselves.
     pub(crate) durability: Durability,
     /// If true, reads wait until what they found is durable (decision 060).
@@ -116,7 +117,7 @@ impl Default for Builder {
             max_memory: MAX_MEMORY_DEFAULT,
             page_size: 4096,
             block_size: 4096,
-            compression: Compression::None,
+            compression: None,
             durability: Durability::Durable,
             durable_reads: true,
             keep_settled_snapshots: false,
@@ -164,12 +165,14 @@ impl Builder {
         self
     }
 
-    /// Compression of pages that are written: default [`Compression::None`]. It saves space only if
-    /// a page has several blocks: combine it with larger pages or smaller blocks. Each opening may
-    /// choose another one; pages on disk stay as they are until they are written again.
+    /// Compression of pages that are written: by default that of the store, which remembers the one
+    /// that was chosen last, and [`Compression::None`] for a new one. It saves space only if a page
+    /// has several blocks: combine it with larger pages or smaller blocks. Each opening may choose
+    /// another one; pages on disk stay as they are until they are written again, all of them with
+    /// [`Db::rewrite`](crate::Db::rewrite).
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
+        self.compression = Some(compression);
         self
     }
 
@@ -324,20 +327,8 @@ impl Builder {
                 ),
             );
         }
-        if let Err(level) = self.compression.check() {
-            return invalid(
-                "compression",
-                format!(
-                    "zstd:{level}: levels are 1 to {}",
-                    Compression::ZSTD_LEVEL_MAX
-                ),
-            );
-        }
-        if !self.compression.is_built_in() {
-            return invalid(
-                "compression",
-                format!("{}: this program was built without it", self.compression),
-            );
+        if let Some(compression) = self.compression {
+            check_compression(compression)?;
         }
         if self.max_memory < MAX_MEMORY_MIN {
             return invalid(
@@ -368,6 +359,26 @@ impl Builder {
         }
         Ok(page_size)
     }
+}
+
+/// Checks that this program can write pages with `compression`.
+pub(crate) fn check_compression(compression: Compression) -> Result<()> {
+    let invalid = |what: String| {
+        Err(Error::InvalidOption {
+            option: "compression",
+            what,
+        })
+    };
+    if let Err(level) = compression.check() {
+        let levels = Compression::ZSTD_LEVEL_MAX;
+        return invalid(format!("zstd:{level}: levels are 1 to {levels}"));
+    }
+    if !compression.is_built_in() {
+        return invalid(format!(
+            "{compression}: this program was built without it; another one may be chosen"
+        ));
+    }
+    Ok(())
 }
 
 /// True for a block size that a store may have.

@@ -70,9 +70,10 @@ pub(crate) struct KvFlags {
     /// Form of the keys.
     #[arg(long, value_enum, default_value = "decimal")]
     key_kind: Kind,
-    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy.
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = Compression::parse)]
-    compression: Compression,
+    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy [default: that of the
+    /// store, none of a new one].
+    #[arg(long, value_name = "NAME", value_parser = Compression::parse)]
+    compression: Option<Compression>,
     /// Bytes of a block: 512 to 4k [default: 4k].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,

@@ -89,19 +89,37 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 chunks: goal,
                 pages,
             };
-            without_run = self.move_behind(limits, part)?;
+            without_run = self.move_behind(CompactPhase::Move, limits, part)?;
         }
         Ok(())
     }
 
+    /// Writes every page again, however far at the front it is.
+    pub(super) fn write_all_again(&mut self, part: (f64, f64)) -> Part<()> {
+        self.go_on(CompactPhase::Rewrite, part.0)?;
+        let limits = MoveLimits {
+            chunks: u64::MAX,
+            pages: 0,
+        };
+        let without_run = self.move_behind(CompactPhase::Rewrite, limits, part)?;
+        assert_eq!(without_run, 0, "no chunk is moved");
+        Ok(())
+    }
+
     /// Moves everything beyond the limits. Returns the number of chunks for which there was no run.
-    fn move_behind(&mut self, limits: MoveLimits, part: (f64, f64)) -> Part<u64> {
+    fn move_behind(
+        &mut self,
+        phase: CompactPhase,
+        limits: MoveLimits,
+        part: (f64, f64),
+    ) -> Part<u64> {
         let high_water = self.engine.store.pool.page_ids().high_water();
         let mut without_run = 0;
         let mut buffer = IoBuf::default();
         for start in (0..high_water).step_by(GROUP as usize) {
             let share = f64::from(start) / f64::from(high_water);
-            self.step(CompactPhase::Move, part, share)?;
+            // A group may be 64 reads and writes.
+            self.go_on(phase, part.0 + (part.1 - part.0) * share)?;
             let mut group = Vec::new();
             for page in (start..high_water.min(start + GROUP)).map(PageId) {
                 let Some(extent) = self.engine.store.pool.stored_extent(page) else {

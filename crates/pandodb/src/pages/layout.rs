@@ -42,7 +42,7 @@ impl Layout {
     }
 
     /// Blocks of an uncompressed page.
-    fn page_blocks(self) -> u32 {
+    pub(crate) fn page_blocks(self) -> u32 {
         u32_of(self.page_size.bytes() as u64 / self.block_bytes)
     }
 }

@@ -1,6 +1,6 @@
 //! Figures of a store on disk.
 
-use pando_format::Codec;
+use pando_format::{Codec, Compression};
 
 use crate::verify::tree_stat::LevelStat;
 
@@ -61,6 +61,8 @@ pub struct StoreStat {
     pub page_size: u32,
     /// Bytes of a block.
     pub block_size: u32,
+    /// Compression of new pages; None: written by a program that did not record it.
+    pub compression: Option<Compression>,
     /// Pages by the way they are stored; ways without a page are left out.
     pub stored: Vec<StoredStat>,
     /// Bytes of the data file.
