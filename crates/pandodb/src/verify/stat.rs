@@ -73,7 +73,8 @@ pub struct StoreStat {
     pub free_runs: u64,
     /// Bytes of the longest free run.
     pub free_run_bytes_max: u64,
-    /// Percentage of the free space that is in runs shorter than the longest extent.
+    /// Percentage of the data file that is free in runs shorter than the longest extent, without
+    /// the run at its end: what a compaction can win by moving pages together.
     pub fragmentation_percent: u64,
     /// Number of chunks, including those of deleted values that have not been freed.
     pub chunks: u64,
