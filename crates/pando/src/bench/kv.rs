@@ -74,7 +74,8 @@ pub(crate) struct KvFlags {
     /// store, none of a new one].
     #[arg(long, value_name = "NAME", value_parser = Compression::parse)]
     compression: Option<Compression>,
-    /// Bytes of a block: 512 to 4k [default: 4k].
+    /// Bytes of a block: 512 to 4k [default: 4k, or the least that the device allows if pages are
+    /// compressed].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,
     /// Keys per second of an open loop; latencies count from the time when a call was due.

@@ -133,17 +133,15 @@ fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
 
 fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
     let began = time::now();
-    let page_size = options.check()?;
     begin_creation(&device, leftovers)?;
     let mut options = options;
-    limit_log(&device, &mut options)?;
-    let budget = Budget::new(&options, page_size);
-    let block_bytes = options.block_size as u64;
-    let layout = Layout {
+    let (data, layout) = create_data(&device, &mut options)?;
+    let Layout {
         page_size,
         block_bytes,
-    };
-    let data = create_data(&device, block_bytes)?;
+    } = layout;
+    limit_log(&device, &mut options)?;
+    let budget = Budget::new(&options, page_size);
     data.allocate(0, DATA_BYTES_FIRST)
         .map_err(Error::io("allocating the data file"))?;
     let blocks = DATA_BYTES_FIRST / block_bytes;
@@ -522,8 +520,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     } = load(&device, frames_of, Access::Write(options.compression))?;
     options.compression = Some(compression);
     let page_size = store.pool.page_size();
-    options.page_size = page_size.bytes();
-    options.block_size = superblock.block_bytes as usize;
+    options.page_size = Some(page_size.bytes());
+    options.block_size = Some(superblock.block_bytes as usize);
     let mut budget = Budget::new(&options, page_size);
     let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);

@@ -97,6 +97,47 @@ fn set_compression(device: &FaultyDevice, bytes: [u8; 2]) {
     file.sync().unwrap();
 }
 
+/// A new store has pages of several blocks if it has a compression, whatever the device's
+/// alignment, unless its sizes are given.
+#[test]
+fn a_new_store_has_sizes_with_which_its_compression_works() {
+    let none_given = || Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
+    let lz4 = || none_given().compression(Compression::Lz4);
+    for (alignment, options, sizes) in [
+        (512, none_given(), (4096, 4096)),
+        (
+            512,
+            none_given().compression(Compression::None),
+            (4096, 4096),
+        ),
+        (512, lz4(), (4096, 512)),
+        (1024, lz4(), (4096, 1024)),
+        (2048, lz4(), (8192, 2048)),
+        (4096, lz4(), (16384, 4096)),
+        (512, lz4().page_size(8192), (8192, 512)),
+        (512, lz4().block_size(4096), (16384, 4096)),
+        (512, lz4().page_size(4096).block_size(4096), (4096, 4096)),
+    ] {
+        let device = FaultyDevice::new(1);
+        device.set_direct_alignment(alignment);
+        let db = open_on(&device, options);
+        let report = db.report();
+        let what = format!("alignment {alignment}, {:?}", report.compression);
+        assert_eq!((report.page_size, report.block_size), sizes, "{what}");
+        let table = db.table("t").unwrap();
+        for number in 0..4000 {
+            let (key, value) = (scattered_key(number), value(number));
+            table.put_with(&key, &value, NONE).unwrap();
+        }
+        drop(table);
+        db.close().unwrap();
+        let after = stat(&device);
+        let page_bytes: u64 = after.stored.iter().map(|one| one.page_bytes).sum();
+        let saves = report.compression != Compression::None && sizes.0 > sizes.1;
+        assert_eq!(after.used_bytes * 3 < page_bytes * 2, saves, "{what}");
+    }
+}
+
 #[test]
 fn a_compaction_keeps_the_compression_of_the_store() {
     let device = sparse(Compression::Lz4);
