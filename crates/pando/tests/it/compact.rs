@@ -186,6 +186,33 @@ fn the_compression_is_kept_unless_another_one_is_asked_for() {
     );
     let (code, out, _) = run(here, &["stat", "store"]);
     assert!(code == 0 && out.contains("new ones zstd:7"), "{out}");
+    let (code, _, err) = run(here, &["compact", "absent", "--compression=lz4"]);
+    assert_eq!(code, 1, "{err}");
     let (code, _, err) = run(here, &["compact", "store", "--compression", "zip"]);
     assert!(code == 1 && err.contains("'zip': there are none"), "{err}");
+}
+
+/// Pages of one block cannot become smaller: that is said before all of them are written again.
+#[test]
+fn a_compression_without_effect_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let make = [
+        "bench",
+        "kv",
+        "--dir=store",
+        "--max-memory=64m",
+        "--num=1000",
+    ];
+    let (code, _, err) = run(here, &[&make[..], &["--workloads=fillrandom"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = run(here, &["compact", "store", "--compression", "lz4"]);
+    assert!(
+        code == 1 && err.contains("are one block of 4096 bytes"),
+        "{err}"
+    );
+    assert_eq!(stored(here).2, "none", "the store goes on as before");
+    let (code, _, err) = run(here, &["compact", "store", "--compression", "none"]);
+    assert_eq!(code, 0, "{err}");
+    assert_sound(here);
 }
