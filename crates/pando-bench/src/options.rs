@@ -69,7 +69,7 @@ pub struct KvOptions {
     /// Bytes of the log on disk; `None`: the engine's default.
     pub log_bytes: Option<u64>,
     /// Compression of pages.
-    pub compression: Compression,
+    pub compression: Option<Compression>,
     /// Length of the steps of the series over time.
     pub interval: Option<Duration>,
     /// Maximum time between two checkpoints; if given, times with and without a running checkpoint
@@ -112,7 +112,7 @@ impl Default for KvOptions {
             page_bytes: None,
             block_bytes: None,
             log_bytes: None,
-            compression: Compression::None,
+            compression: None,
             interval: None,
             checkpoint_interval: None,
             settle_snapshots_after: None,

@@ -135,7 +135,10 @@ fn builder(options: &KvOptions) -> Builder {
     if let Some(age) = options.settle_snapshots_after {
         builder = builder.settle_snapshots_after(age);
     }
-    builder.compression(options.compression)
+    if let Some(compression) = options.compression {
+        builder = builder.compression(compression);
+    }
+    builder
 }
 
 /// Refuses a directory with a store unless that is wanted, and one without a store if one is

@@ -80,6 +80,8 @@ impl Codec {
 }
 
 impl Compression {
+    /// Zstandard with its default level.
+    pub const ZSTD: Self = Self::Zstd(3);
     /// Highest level of [`Compression::Zstd`].
     pub const ZSTD_LEVEL_MAX: u8 = 22;
 
@@ -96,7 +98,7 @@ impl Compression {
             "none" => Self::None,
             "lz4" => Self::Lz4,
             "snappy" => Self::Snappy,
-            "zstd" => Self::Zstd(3),
+            "zstd" => Self::ZSTD,
             other => {
                 let level = other.strip_prefix("zstd:").and_then(|n| n.parse().ok());
                 Self::Zstd(level.ok_or_else(wrong)?)

@@ -17,11 +17,14 @@
 //!  80..88   blocks of the data file at this checkpoint
 //!  88..104  identity of the store, random
 //! 104..112  key of folded long keys, random  112..120 second half
-//! 120..4096 zero
+//! 120       compression of new images: 0 not recorded, else 1 + codec
+//! 121       level of that compression, 0 if it has none
+//! 122..4096 zero
 //! ```
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
+use crate::compression::{Codec, Compression};
 use crate::{Damage, Epoch, Lsn, VERSION, VERSION_BASE};
 
 /// Size in bytes of one slot, and distance of the two.
@@ -60,6 +63,50 @@ pub struct Superblock {
     pub identity: [u8; 16],
     /// Random key for stored hashes.
     pub hash_key: [u64; 2],
+    /// How new images are stored.
+    pub compression: StoredCompression,
+}
+
+/// The compression of new images as a slot names it. A code that this program does not know leaves
+/// the slot valid: otherwise an older checkpoint would be taken for the newest one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoredCompression {
+    code: u8,
+    level: u8,
+}
+
+impl StoredCompression {
+    /// Returns the code of `compression`.
+    pub fn of(compression: Compression) -> Self {
+        Self {
+            code: 1 + compression.codec().encode(),
+            level: match compression {
+                Compression::Zstd(level) => level,
+                _ => 0,
+            },
+        }
+    }
+
+    /// Returns the compression; `None` if an older program wrote the slot, which records none.
+    ///
+    /// # Errors
+    /// [`Damage`] for a codec or level that this program does not know.
+    pub fn get(self) -> Result<Option<Compression>, Damage> {
+        let Self { code, level } = self;
+        let codec = code.checked_sub(1).map(Codec::decode);
+        let known = match (codec, level) {
+            (None, 0) => return Ok(None),
+            (Some(Some(Codec::Plain)), 0) => Compression::None,
+            (Some(Some(Codec::Lz4)), 0) => Compression::Lz4,
+            (Some(Some(Codec::Snappy)), 0) => Compression::Snappy,
+            (Some(Some(Codec::Zstd)), 1..=Compression::ZSTD_LEVEL_MAX) => Compression::Zstd(level),
+            _ => {
+                let what = format!("compression {code} of level {level} is unknown");
+                return Err(Damage::new(what));
+            }
+        };
+        Ok(Some(known))
+    }
 }
 
 impl Superblock {
@@ -82,6 +129,8 @@ impl Superblock {
         slot[88..104].copy_from_slice(&self.identity);
         put_u64(&mut slot, 104, self.hash_key[0]);
         put_u64(&mut slot, 112, self.hash_key[1]);
+        slot[120] = self.compression.code;
+        slot[121] = self.compression.level;
         let crc = crc32c(&slot[16..]);
         put_u32(&mut slot, 12, crc);
         slot
@@ -144,6 +193,85 @@ impl Superblock {
             data_blocks: u64_at(slot, 80),
             identity,
             hash_key: [u64_at(slot, 104), u64_at(slot, 112)],
+            compression: StoredCompression {
+                code: slot[120],
+                level: slot[121],
+            },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: Superblock = Superblock {
+        version: VERSION_BASE,
+        generation: Epoch(7),
+        incarnation: 3,
+        checkpoint_lsn: Lsn(99),
+        page_bytes: 8192,
+        block_bytes: 512,
+        segment_bytes: 1 << 16,
+        next_tree: 16,
+        mapping: 4,
+        base_pages: 5,
+        journal_bytes: 6,
+        data_blocks: 8,
+        identity: [9; 16],
+        hash_key: [10, 11],
+        compression: StoredCompression { code: 0, level: 0 },
+    };
+
+    #[test]
+    fn the_compression_comes_back() {
+        for how in [
+            Compression::None,
+            Compression::Lz4,
+            Compression::Snappy,
+            Compression::Zstd(1),
+            Compression::Zstd(Compression::ZSTD_LEVEL_MAX),
+        ] {
+            let written = Superblock {
+                compression: StoredCompression::of(how),
+                ..NEW
+            };
+            let read = Superblock::decode(&written.encode()).unwrap();
+            assert_eq!(read, written);
+            assert_eq!(read.compression.get(), Ok(Some(how)));
+        }
+    }
+
+    /// Earlier programs leave zeros there.
+    #[test]
+    fn a_slot_without_a_compression_is_one_of_an_earlier_program() {
+        let read = Superblock::decode(&NEW.encode()).unwrap();
+        assert_eq!(read.compression.get(), Ok(None));
+    }
+
+    /// The slot counts: it may be the newest one.
+    #[test]
+    fn an_unknown_compression_leaves_the_slot_valid_and_is_named() {
+        for (code, level) in [
+            (5, 0),
+            (255, 0),
+            (0, 1),
+            (1, 1),
+            (2, 3),
+            (3, 0),
+            (3, 23),
+            (4, 1),
+        ] {
+            let written = Superblock {
+                compression: StoredCompression { code, level },
+                ..NEW
+            };
+            let read = Superblock::decode(&written.encode()).unwrap();
+            let error = read.compression.get().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("compression {code} of level {level}")),
+                "{error}"
+            );
+        }
     }
 }

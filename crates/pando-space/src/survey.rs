@@ -14,18 +14,24 @@ pub struct Survey {
     pub runs: u64,
     /// Length of the longest run in blocks.
     pub largest_run: u64,
-    /// Number of free blocks in runs that are too short for the longest extent.
+    /// Number of free blocks in runs that are too short for the longest extent, but for the run at
+    /// the end: a longer file would make it longer, and a cut removes it.
     pub scattered: u64,
+    /// Number of all blocks, free or not.
+    pub blocks: u64,
 }
 
 impl Survey {
-    /// Returns the fragmentation, from 0 (every free block can be part of an extent of the maximum
-    /// length) to 1 (none can).
+    /// Returns the fragmentation: the share of all blocks that are free and [scattered]. It is what
+    /// a compaction can win, as far as it moves things together: 0 in a space whose used blocks lie
+    /// together at the front, however short the rest is.
+    ///
+    /// [scattered]: Survey::scattered
     pub fn fragmentation(&self) -> f64 {
-        if self.free == 0 {
+        if self.blocks == 0 {
             return 0.0;
         }
-        self.scattered as f64 / self.free as f64
+        self.scattered as f64 / self.blocks as f64
     }
 
     /// Returns [`Survey::fragmentation`] in percent.
@@ -38,14 +44,14 @@ impl Survey {
         (self.fragmentation() * 100.0).round() as u64
     }
 
-    fn add_run(&mut self, blocks: u64) {
+    fn add_run(&mut self, blocks: u64, is_tail: bool) {
         if blocks == 0 {
             return;
         }
         self.free += blocks;
         self.runs += 1;
         self.largest_run = self.largest_run.max(blocks);
-        if blocks < u64::from(EXTENT_BLOCKS_MAX) {
+        if blocks < u64::from(EXTENT_BLOCKS_MAX) && !is_tail {
             self.scattered += blocks;
         }
     }
@@ -80,10 +86,13 @@ impl Space {
     }
 
     fn survey_bits(&self) -> Survey {
-        let mut survey = Survey::default();
+        let mut survey = Survey {
+            blocks: self.blocks(),
+            ..Survey::default()
+        };
         // Length of a run that continues across the border of two regions.
         let mut open = 0;
-        for region in 0..self.blocks().div_ceil(u64::from(REGION_BLOCKS)) {
+        for region in 0..survey.blocks.div_ceil(u64::from(REGION_BLOCKS)) {
             let (group, index) = self.place(region);
             self.with(group, |group| {
                 let Some(bits) = group.regions.get(index) else {
@@ -92,17 +101,17 @@ impl Space {
                 let mut end = 0;
                 for run in bits.runs() {
                     if run.start > 0 {
-                        survey.add_run(std::mem::take(&mut open));
+                        survey.add_run(std::mem::take(&mut open), false);
                     }
                     open += u64::from(run.end - run.start);
                     end = run.end;
                 }
-                if end < REGION_BLOCKS {
-                    survey.add_run(std::mem::take(&mut open));
+                if end < bits.blocks() {
+                    survey.add_run(std::mem::take(&mut open), false);
                 }
             });
         }
-        survey.add_run(open);
+        survey.add_run(open, true);
         survey
     }
 

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use pandodb::Compression;
 
 use crate::bench::Layer;
 
@@ -102,6 +103,10 @@ pub(crate) struct CompactFlags {
     /// Memory budget [default: 1g, or half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_memory: Option<String>,
+    /// Write every page again, with this compression, which the store keeps: none, lz4, zstd:N or
+    /// snappy [default: only pages that move are written, with the compression of the store].
+    #[arg(long, value_name = "NAME", value_parser = Compression::parse)]
+    pub(crate) compression: Option<Compression>,
 }
 
 #[derive(Debug, Args)]
@@ -136,13 +141,16 @@ pub(crate) struct ServeFlags {
     /// Interval of periodic, in milliseconds [default: 1000].
     #[arg(long, value_name = "N")]
     periodic_ms: Option<String>,
-    /// Bytes of a page, when the store is created [default: 4k].
+    /// Bytes of a page, when the store is created [default: 4k, or four blocks if that is more and
+    /// pages are compressed].
     #[arg(long, value_name = "SIZE")]
     page_size: Option<String>,
-    /// Bytes of a block, when the store is created: 512 to 4k [default: 4k].
+    /// Bytes of a block, when the store is created: 512 to 4k [default: 4k, or the least that the
+    /// device allows if pages are compressed].
     #[arg(long, value_name = "SIZE")]
     block_size: Option<String>,
-    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy [default: none].
+    /// Compression of pages: none, lz4, zstd:N or snappy [default: that of the store, none for a
+    /// new one].
     #[arg(long, value_name = "NAME")]
     compression: Option<String>,
     /// I/O back end: auto, uring, libaio or pread; with a !: fail rather than fall back [default:

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pandodb::{CompactPhase, CompactReport, Db, Error};
+use pandodb::{Builder, CompactPhase, CompactProgress, CompactReport, Compression, Db, Error};
 use serde_json::json;
 
 use crate::command_line::CompactFlags;
@@ -31,19 +31,21 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     };
     let dir = &flags.target.dir;
     let before = disk_bytes(dir);
-    let options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);
-    let db = options.open_existing(dir).map_err(|error| match error {
-        Error::InvalidOption {
-            option: "dir",
-            what,
-        } => Failure::usage(format!("{}: {what}", dir.display())),
-        other => other.into(),
-    })?;
+    let mut options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);
+    if let Some(compression) = flags.compression {
+        check_effect(options.clone(), dir, compression)?;
+        options = options.compression(compression);
+    }
+    let db = open(options, dir)?;
     let mut progress = Progress::new();
-    let compacted = db.compact(|now| {
+    let show = |now: CompactProgress| {
         progress.update(doing(now.phase), now.share);
         ControlFlow::Continue(())
-    });
+    };
+    let compacted = match flags.compression {
+        Some(_) => db.rewrite(show),
+        None => db.compact(show),
+    };
     let closed = db.close();
     progress.finish();
     let report = compacted?;
@@ -63,10 +65,42 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     Ok(())
 }
 
+fn open(options: Builder, dir: &Path) -> Result<Db, Failure> {
+    options.open_existing(dir).map_err(|error| match error {
+        Error::InvalidOption {
+            option: "dir",
+            what,
+        } => Failure::usage(format!("{}: {what}", dir.display())),
+        other => other.into(),
+    })
+}
+
+/// Refuses a compression that would have every page written again and none become smaller. The
+/// store is opened without it, which leaves the one that it has.
+fn check_effect(options: Builder, dir: &Path, compression: Compression) -> Result<(), Failure> {
+    if compression == Compression::None {
+        return Ok(());
+    }
+    let db = open(options, dir)?;
+    let report = db.report();
+    db.close()?;
+    if report.page_size > report.block_size {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--compression {compression}: the pages of {} are one block of {} bytes, so none would become \
+         smaller; only a store that is created with a compression, or with smaller blocks, has pages \
+         of several",
+        dir.display(),
+        report.block_size
+    )))
+}
+
 fn doing(phase: CompactPhase) -> &'static str {
     match phase {
         CompactPhase::Garbage => "freeing what is gone",
         CompactPhase::Pack => "packing leaves",
+        CompactPhase::Rewrite => "writing pages again",
         CompactPhase::Move => "moving pages",
         CompactPhase::Cut => "cutting files",
     }

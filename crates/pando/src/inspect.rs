@@ -1,6 +1,8 @@
 //! `pando stat` and `pando verify`: read a store that no process has open, and change nothing.
 
-use pandodb::{Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport};
+use pandodb::{
+    Compression, Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport,
+};
 use serde_json::{Value, json};
 
 use crate::command_line::{StatFlags, StoreArgs};
@@ -135,6 +137,7 @@ fn stat_json(stat: &StoreStat, tree: bool) -> Value {
         "checkpoint_lsn": stat.checkpoint_lsn,
         "page_size": stat.page_size,
         "block_size": stat.block_size,
+        "compression": stat.compression.map(|how| how.to_string()),
         "stored": stat.stored.iter().map(stored_json).collect::<Vec<_>>(),
         "data_bytes": stat.data_bytes,
         "used_bytes": stat.used_bytes,
@@ -161,17 +164,25 @@ fn verify_json(report: &VerifyReport) -> Value {
     })
 }
 
+fn of_new_pages(stat: &StoreStat) -> String {
+    match stat.compression {
+        Some(how) if how != Compression::None => format!("; new ones {how}"),
+        _ => String::new(),
+    }
+}
+
 fn print_stat(stat: &StoreStat) {
     output::line(format_args!(
         "checkpoint  generation {}, LSN {}; entries below are as of it",
         stat.generation, stat.checkpoint_lsn
     ));
     output::line(format_args!(
-        "data        {}, of which pages use {}; pages of {} bytes, blocks of {}",
+        "data        {}, of which pages use {}; pages of {} bytes, blocks of {}{}",
         show_size(stat.data_bytes),
         show_size(stat.used_bytes),
         stat.page_size,
-        stat.block_size
+        stat.block_size,
+        of_new_pages(stat)
     ));
     for stored in stat.stored.iter().filter(|one| one.compression != "none") {
         output::line(format_args!(

@@ -216,7 +216,7 @@ fn compression_line(engine: &Report) -> String {
     } = engine;
     let effect = match page_size > block_size {
         true => "",
-        false => ", without effect: a page is one block; create the store with larger pages",
+        false => ", without effect: a page is one block, which the creation of a store decides",
     };
     format!("{compression}, in blocks of {block_size} bytes{effect}")
 }

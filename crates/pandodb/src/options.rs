@@ -42,6 +42,8 @@ impl WriteOptions {
 const BLOCK_BYTES_MIN: usize = 512;
 /// Bytes of the largest block: the smallest page.
 const BLOCK_BYTES_MAX: usize = PageSize::MIN;
+/// Blocks of a page of a new store with a compression, at least.
+const COMPRESSED_BLOCKS_MIN: usize = 4;
 /// Bytes of the smallest memory budget.
 pub const MAX_MEMORY_MIN: u64 = 2 << 20;
 /// Bytes of the largest log: the number of its segments has 32 bits.
@@ -67,11 +69,12 @@ pub struct Builder {
     /// In bytes; at least [`MAX_MEMORY_MIN`].
     pub(crate) max_memory: u64,
     /// In bytes. Opening replaces it by the size that the store was created with.
-    pub(crate) page_size: usize,
+    pub(crate) page_size: Option<usize>,
     /// In bytes. Opening replaces it by the size that the store was created with.
-    pub(crate) block_size: usize,
-    /// Of pages that are written; those on disk may have others.
-    pub(crate) compression: Compression,
+    pub(crate) block_size: Option<usize>,
+    /// Of pages that are written; those on disk may have others. None: that of the store, or none
+    /// for a new one. Opening replaces it by what is used.
+    pub(crate) compression: Option<Compression>,
     /// Of commits that do not choose themselves.
     pub(crate) durability: Durability,
     /// If true, reads wait until what they found is durable (decision 060).
@@ -114,9 +117,9 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             max_memory: MAX_MEMORY_DEFAULT,
-            page_size: 4096,
-            block_size: 4096,
-            compression: Compression::None,
+            page_size: None,
+            block_size: None,
+            compression: None,
             durability: Durability::Durable,
             durable_reads: true,
             keep_settled_snapshots: false,
@@ -148,28 +151,32 @@ impl Builder {
         self
     }
 
-    /// Bytes of a page, a power of two from 4 KiB (the default) to 64 KiB. Only used at creation.
+    /// Bytes of a page, a power of two from 4 KiB to 64 KiB: default 4 KiB, or four blocks if that
+    /// is more and a compression was chosen. Only used at creation.
     #[must_use]
     pub fn page_size(mut self, bytes: usize) -> Self {
-        self.page_size = bytes;
+        self.page_size = Some(bytes);
         self
     }
 
-    /// Bytes of a block, the unit of free space: a power of two from 512 to 4096 (the default), and
-    /// a multiple of the device's alignment for direct I/O. Block numbers have 32 bits: blocks of
-    /// 512 bytes allow 2 TiB of data, blocks of 4096 bytes 16 TiB. Only used at creation.
+    /// Bytes of a block, the unit of free space: a power of two from 512 to 4096, and a multiple of
+    /// the device's alignment for direct I/O. The default is 4096; if a compression was chosen, the
+    /// smallest of these. Block numbers have 32 bits: blocks of 512 bytes allow 2 TiB of data,
+    /// blocks of 4096 bytes 16 TiB. Only used at creation.
     #[must_use]
     pub fn block_size(mut self, bytes: usize) -> Self {
-        self.block_size = bytes;
+        self.block_size = Some(bytes);
         self
     }
 
-    /// Compression of pages that are written: default [`Compression::None`]. It saves space only if
-    /// a page has several blocks: combine it with larger pages or smaller blocks. Each opening may
-    /// choose another one; pages on disk stay as they are until they are written again.
+    /// Compression of pages that are written: by default that of the store, which remembers the one
+    /// that was chosen last, and [`Compression::None`] for a new one. It saves space only if a page
+    /// has several blocks, so a new store with a compression has smaller blocks or larger pages,
+    /// unless these are given. Each opening may choose another one; pages on disk stay as they are
+    /// until they are written again, all of them with [`Db::rewrite`](crate::Db::rewrite).
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
+        self.compression = Some(compression);
         self
     }
 
@@ -303,41 +310,45 @@ impl Builder {
         self
     }
 
+    /// Sets the sizes of page and block of a new store where none are given, for a device whose
+    /// direct I/O is aligned to `alignment` bytes. A compression saves whole blocks only
+    /// (decision 080).
+    pub(crate) fn choose_sizes(&mut self, alignment: usize) {
+        let compresses = self.compression.unwrap_or_default() != Compression::None;
+        let block = *self.block_size.get_or_insert_with(|| match compresses {
+            true => alignment
+                .next_power_of_two()
+                .clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX),
+            false => BLOCK_BYTES_MAX,
+        });
+        self.page_size.get_or_insert_with(|| match compresses {
+            true => PageSize::MIN.max(COMPRESSED_BLOCKS_MIN * block),
+            false => PageSize::MIN,
+        });
+    }
+
     /// Checks all options; returns the page size.
     pub(crate) fn check(&self) -> Result<PageSize> {
         let invalid = |option, what: String| Err(Error::InvalidOption { option, what });
-        let Some(page_size) = PageSize::new(self.page_size) else {
+        let page_bytes = self.page_size.unwrap_or(PageSize::MIN);
+        let Some(page_size) = PageSize::new(page_bytes) else {
             return invalid(
                 "page_size",
-                format!(
-                    "{}: a power of two from 4096 to 65536 is needed",
-                    self.page_size
-                ),
+                format!("{page_bytes}: a power of two from 4096 to 65536 is needed"),
             );
         };
-        if !is_block_size(self.block_size) {
+        if let Some(bytes) = self.block_size
+            && !is_block_size(bytes)
+        {
             return invalid(
                 "block_size",
                 format!(
-                    "{}: a power of two from {BLOCK_BYTES_MIN} to {BLOCK_BYTES_MAX} is needed",
-                    self.block_size
+                    "{bytes}: a power of two from {BLOCK_BYTES_MIN} to {BLOCK_BYTES_MAX} is needed"
                 ),
             );
         }
-        if let Err(level) = self.compression.check() {
-            return invalid(
-                "compression",
-                format!(
-                    "zstd:{level}: levels are 1 to {}",
-                    Compression::ZSTD_LEVEL_MAX
-                ),
-            );
-        }
-        if !self.compression.is_built_in() {
-            return invalid(
-                "compression",
-                format!("{}: this program was built without it", self.compression),
-            );
+        if let Some(compression) = self.compression {
+            check_compression(compression)?;
         }
         if self.max_memory < MAX_MEMORY_MIN {
             return invalid(
@@ -368,6 +379,26 @@ impl Builder {
         }
         Ok(page_size)
     }
+}
+
+/// Checks that this program can write pages with `compression`.
+pub(crate) fn check_compression(compression: Compression) -> Result<()> {
+    let invalid = |what: String| {
+        Err(Error::InvalidOption {
+            option: "compression",
+            what,
+        })
+    };
+    if let Err(level) = compression.check() {
+        let levels = Compression::ZSTD_LEVEL_MAX;
+        return invalid(format!("zstd:{level}: levels are 1 to {levels}"));
+    }
+    if !compression.is_built_in() {
+        return invalid(format!(
+            "{compression}: this program was built without it; another one may be chosen"
+        ));
+    }
+    Ok(())
 }
 
 /// True for a block size that a store may have.

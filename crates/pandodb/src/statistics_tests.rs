@@ -591,7 +591,8 @@ const BY_THEMSELVES: [&str; 9] = [
 ];
 
 fn squeezing() -> Builder {
-    options().page_size(16 << 10).compression(Compression::Lz4)
+    let options = options().page_size(16 << 10).block_size(4 << 10);
+    options.compression(Compression::Lz4)
 }
 
 fn compressed() -> Place {

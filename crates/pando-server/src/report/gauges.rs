@@ -130,7 +130,7 @@ fn of_space(report: &Report) -> impl Iterator<Item = (&'static str, &'static str
         ),
         (
             "fragmentation_percent",
-            "Share of the free bytes that lie in pieces shorter than the longest extent, as of then.",
+            "Share of the data file that is free in pieces shorter than the longest extent, but for its end.",
             report.fragmentation_percent,
         ),
         (

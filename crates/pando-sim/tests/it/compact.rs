@@ -1,4 +1,5 @@
-//! Crashes in the middle of a compaction that moves most of a store.
+//! Crashes in the middle of a compaction that moves most of a store, and of one that writes all of
+//! it again with another compression.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +8,9 @@ use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
 use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pando_sync::thread;
-use pandodb::{Batch, Builder, CompactReport, Db, Durability, VerifyReport, WriteOptions};
+use pandodb::{
+    Batch, Builder, CompactReport, Compression, Db, Durability, VerifyReport, WriteOptions,
+};
 
 use crate::number;
 
@@ -24,8 +27,63 @@ fn options() -> Builder {
         .chunk_values_over(8 << 10)
 }
 
-fn open(device: &FaultyDevice) -> pandodb::Result<Db> {
-    Db::open_device(options(), AnyDevice::from(device.clone()))
+/// What is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// A compaction of pages of one block.
+    Pack,
+    /// A rewriting of compressed pages with another compression.
+    Rewrite,
+}
+
+impl Work {
+    fn options(self) -> Builder {
+        match self {
+            Self::Pack => options(),
+            Self::Rewrite => options().block_size(512),
+        }
+    }
+
+    /// Opens a store that is to be filled, or looked at.
+    fn open(self, device: &FaultyDevice) -> pandodb::Result<Db> {
+        Db::open_device(self.options(), AnyDevice::from(device.clone()))
+    }
+
+    fn create(self, device: &FaultyDevice) -> pandodb::Result<Db> {
+        let options = match self {
+            Self::Pack => self.options(),
+            Self::Rewrite => self.options().compression(Compression::Lz4),
+        };
+        Db::open_device(options, AnyDevice::from(device.clone()))
+    }
+
+    /// Opens a store to work on it.
+    fn begin(self, device: &FaultyDevice) -> pandodb::Result<Db> {
+        let options = match self {
+            Self::Pack => self.options(),
+            Self::Rewrite => self.options().compression(Compression::Snappy),
+        };
+        Db::open_device(options, AnyDevice::from(device.clone()))
+    }
+
+    /// Checks that all pages that are compressed have the compression of the rewriting.
+    fn assert_done(self, device: &FaultyDevice) {
+        let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
+        let stored = report.stat.stored.iter().map(|one| one.compression);
+        let codecs: Vec<_> = stored.filter(|codec| *codec != "none").collect();
+        let expected: &[&str] = match self {
+            Self::Pack => &[],
+            Self::Rewrite => &["snappy"],
+        };
+        assert_eq!(codecs, expected);
+    }
+
+    fn run(self, db: &Db) -> pandodb::Result<CompactReport> {
+        match self {
+            Self::Pack => db.compact(|_| ControlFlow::Continue(())),
+            Self::Rewrite => db.rewrite(|_| ControlFlow::Continue(())),
+        }
+    }
 }
 
 fn key(number: u32) -> [u8; 8] {
@@ -58,9 +116,9 @@ fn none() -> WriteOptions {
 }
 
 /// Returns a store whose pages and chunks are scattered over a file that is several times too long.
-fn scattered() -> FaultyDevice {
+fn scattered(work: Work) -> FaultyDevice {
     let device = FaultyDevice::new(1);
-    let db = open(&device).unwrap();
+    let db = work.create(&device).unwrap();
     let (table, long) = (db.table("t").unwrap(), db.table("long").unwrap());
     for number in 0..KEYS {
         table
@@ -97,10 +155,6 @@ fn scattered() -> FaultyDevice {
     device
 }
 
-fn compact(db: &Db) -> pandodb::Result<CompactReport> {
-    db.compact(|_| ControlFlow::Continue(()))
-}
-
 /// Checks that the old entries exist, and no others, and that all acknowledged writes of the writer
 /// exist.
 fn check(db: &Db, written: u32) {
@@ -134,11 +188,11 @@ fn verify(device: &FaultyDevice, what: &str) {
     assert!(report.damages.is_empty(), "{what}: {:?}", report.damages);
 }
 
-/// Compacts until the device crashes, with a concurrent writer if `writes`. Returns the number of
+/// Works until the device crashes, with a concurrent writer if `writes`. Returns the number of
 /// acknowledged puts.
-fn compact_and_write(device: &FaultyDevice, writes: bool) -> u32 {
+fn work_and_write(work: Work, device: &FaultyDevice, writes: bool) -> u32 {
     let (stop, written) = (AtomicBool::new(false), AtomicU32::new(0));
-    let Ok(db) = open(device) else {
+    let Ok(db) = work.begin(device) else {
         return 0;
     };
     thread::scope(|scope| {
@@ -155,44 +209,56 @@ fn compact_and_write(device: &FaultyDevice, writes: bool) -> u32 {
                 written.store(number + 1, Ordering::Relaxed);
             }
         });
-        let _report = compact(&db);
+        let _report = work.run(&db);
         stop.store(true, Ordering::Relaxed);
     });
     device.crash_now();
     written.into_inner()
 }
 
-/// Crashes `original` during a compaction, at the point that `arm` sets. Checks what is left, and
-/// compacts it to the end.
-fn crash(original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDevice)) {
+/// Crashes `original` during `work`, at the point that `arm` sets. Checks what is left, and does
+/// the work to the end.
+fn crash(work: Work, original: &FaultyDevice, seed: u64, what: &str, arm: impl Fn(&FaultyDevice)) {
     // Without a writer the operations are the same as when they were counted.
     let writes = seed % 2 == 1;
     let device = original.after_crash(seed, CrashMode::AllSurvive);
     arm(&device);
-    let written = compact_and_write(&device, writes);
+    let written = work_and_write(work, &device, writes);
     for mode in MODES {
         let after = device.after_crash(seed, mode);
         let what = format!("{what}, {mode:?}, {written} writes");
         verify(&after, &what);
-        let db = open(&after).unwrap();
+        let db = work.open(&after).unwrap();
         check(&db, written);
-        // The compaction continues from where it was.
-        let report = compact(&db).unwrap();
+        drop(db);
+        // A compaction continues from where it was.
+        let db = work.begin(&after).unwrap();
+        let report = work.run(&db).unwrap();
         assert!(report.finished);
         check(&db, written);
         db.close().unwrap();
         verify(&after, &what);
+        work.assert_done(&after);
     }
 }
 
 #[test]
 fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
-    let original = scattered();
+    cut_off(Work::Pack);
+}
+
+#[test]
+fn a_rewriting_may_be_cut_off_at_any_sync_or_write() {
+    cut_off(Work::Rewrite);
+}
+
+fn cut_off(work: Work) {
+    let original = scattered(work);
     let whole = original.after_crash(1, CrashMode::AllSurvive);
     let (syncs, writes) = {
-        let db = open(&whole).unwrap();
+        let db = work.begin(&whole).unwrap();
         check(&db, 0);
-        let report = compact(&db).unwrap();
+        let report = work.run(&db).unwrap();
         check(&db, 0);
         // How many depends on where the store has put them while it was filled.
         assert!(
@@ -206,23 +272,30 @@ fn a_compaction_may_be_cut_off_at_any_sync_or_write() {
         let counts = (whole.sync_points(), whole.writes());
         db.close().unwrap();
         verify(&whole, "whole");
+        work.assert_done(&whole);
         counts
     };
     let points = number("PANDO_COMPACT_POINTS", 8);
     // These syncs are those of the checkpoint that names the shorter file, and of the cut.
     for sync in syncs.saturating_sub(7)..=syncs {
-        crash(&original, 0, &format!("sync {sync}"), |device| {
+        crash(work, &original, 0, &format!("sync {sync}"), |device| {
             device.crash_at_sync(sync);
         });
     }
     for point in 0..points {
         let sync = 1 + point * syncs / points;
-        crash(&original, point, &format!("sync {sync}"), |device| {
+        crash(work, &original, point, &format!("sync {sync}"), |device| {
             device.crash_at_sync(sync);
         });
         let write = 1 + point * writes / points;
-        crash(&original, point, &format!("write {write}"), |device| {
-            device.crash_after_writes(write);
-        });
+        crash(
+            work,
+            &original,
+            point,
+            &format!("write {write}"),
+            |device| {
+                device.crash_after_writes(write);
+            },
+        );
     }
 }

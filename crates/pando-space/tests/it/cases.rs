@@ -242,6 +242,31 @@ fn a_run_over_the_border_of_regions_is_found() {
     }
 }
 
+/// What lies together at the front is not fragmented, however short the free rest is, and a few
+/// free blocks in a full space are not much.
+#[test]
+fn fragmentation_is_the_share_of_the_space_that_is_free_and_scattered() {
+    for blocks in [1000, REGION_BLOCKS, REGION_BLOCKS + 100, 3 * REGION_BLOCKS] {
+        let space = space(u64::from(blocks), 2);
+        space.mark_allocated(extent(0, blocks - 90)).unwrap();
+        let survey = space.survey();
+        assert_eq!((survey.runs, survey.free), (1, 90));
+        assert_eq!((survey.scattered, survey.fragmentation()), (0, 0.0));
+        space.free(extent(10, 30));
+        let survey = space.survey();
+        assert_eq!((survey.runs, survey.free), (2, 120));
+        assert_eq!(survey.fragmentation(), 30.0 / f64::from(blocks));
+        space.free(extent(100, 256));
+        assert_eq!(
+            space.survey().scattered,
+            30,
+            "the longest extent fits there"
+        );
+        space.mark_allocated(extent(blocks - 1, 1)).unwrap();
+        assert_eq!(space.survey().scattered, 30 + 89, "not the end any more");
+    }
+}
+
 #[test]
 fn every_second_block_free_gives_single_blocks_to_the_last() {
     let blocks = 4 * REGION_BLOCKS + 77;
@@ -251,7 +276,9 @@ fn every_second_block_free_gives_single_blocks_to_the_last() {
     singles
         .iter()
         .for_each(|block| space.free(extent(*block, 1)));
-    assert_eq!(space.survey().fragmentation(), 1.0);
+    // The last block is free, too: it is the end, which a cut removes.
+    let scattered = (singles.len() - 1) as f64 / f64::from(blocks);
+    assert_eq!(space.survey().fragmentation(), scattered);
     assert_eq!(space.allocate(2, None), None);
     let mut found: Vec<u32> = (0..singles.len())
         .map(|_| space.allocate(1, None).unwrap().block)
@@ -345,6 +372,7 @@ fn an_empty_space_has_nothing() {
     assert_eq!(space.free_tail(), 0);
     assert_eq!(space.largest_run(), 0);
     assert_eq!(space.survey().fragmentation(), 0.0);
+    assert_eq!(space.survey().fragmentation_percent(), 0);
     space.grow(10);
     assert_eq!(space.allocate(10, None), Some(extent(0, 10)));
 }

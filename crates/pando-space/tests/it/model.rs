@@ -314,8 +314,13 @@ impl Run {
         assert_eq!(survey.runs, runs.len() as u64);
         assert_eq!(survey.largest_run, runs.iter().copied().max().unwrap_or(0));
         assert_eq!(survey.largest_run, self.space.largest_run());
-        let scattered: u64 = runs.iter().filter(|run| **run < 256).sum();
+        let inner = match self.twin.free_tail() {
+            0 => &runs[..],
+            _ => &runs[..runs.len() - 1],
+        };
+        let scattered: u64 = inner.iter().filter(|run| **run < 256).sum();
         assert_eq!(survey.scattered, scattered);
+        assert_eq!(survey.blocks, self.space.blocks());
     }
 }
 

@@ -70,10 +70,12 @@ pub(crate) struct KvFlags {
     /// Form of the keys.
     #[arg(long, value_enum, default_value = "decimal")]
     key_kind: Kind,
-    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy.
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = Compression::parse)]
-    compression: Compression,
-    /// Bytes of a block: 512 to 4k [default: 4k].
+    /// Compression of pages of several blocks: none, lz4, zstd:N or snappy [default: that of the
+    /// store, none of a new one].
+    #[arg(long, value_name = "NAME", value_parser = Compression::parse)]
+    compression: Option<Compression>,
+    /// Bytes of a block: 512 to 4k [default: 4k, or the least that the device allows if pages are
+    /// compressed].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,
     /// Keys per second of an open loop; latencies count from the time when a call was due.

@@ -116,3 +116,103 @@ fn what_is_no_store_or_in_use_is_refused() {
     assert_eq!(code, 2, "{err}");
     drop(running);
 }
+
+/// Returns the bytes that are used, the number of pages by how they are stored, and how new ones
+/// are.
+fn stored(directory: &Path) -> (u64, Vec<(String, u64)>, String) {
+    let (code, out, err) = run(directory, &["stat", "store", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let stat: Value = serde_json::from_str(&out).unwrap();
+    let ways = stat["stored"].as_array().unwrap().iter();
+    let way = |one: &Value| {
+        let name = one["compression"].as_str().unwrap().to_owned();
+        (name, one["pages"].as_u64().unwrap())
+    };
+    let new = stat["compression"].as_str().unwrap().to_owned();
+    let used = stat["used_bytes"].as_u64().unwrap();
+    (used, ways.map(way).collect(), new)
+}
+
+#[test]
+fn the_compression_is_kept_unless_another_one_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let bench = |more: &[&str]| {
+        let flags = [
+            "bench",
+            "kv",
+            "--dir=store",
+            "--max-memory=64m",
+            "--num=40000",
+            "--value-compress=0.2",
+        ];
+        let (code, _, err) = run(here, &[&flags[..], more].concat());
+        assert_eq!(code, 0, "{err}");
+    };
+    bench(&[
+        "--workloads=fillrandom",
+        "--compression=lz4",
+        "--page-size=8k",
+        "--block-size=512",
+    ]);
+    bench(&["--workloads=deleterandom", "--use-existing-db"]);
+    let left = entries(here);
+    let compact = |more: &[&str]| {
+        let (code, _, err) = run(here, &[&["compact", "store"], more].concat());
+        assert_eq!(code, 0, "{err}");
+        assert_sound(here);
+        assert_eq!(entries(here), left);
+        stored(here)
+    };
+    let most = |ways: &[(String, u64)], name: &str| {
+        let all: u64 = ways.iter().map(|(_, pages)| pages).sum();
+        let own = ways.iter().find(|(way, _)| way == name);
+        assert!(
+            own.is_some_and(|(_, pages)| pages * 10 > all * 9),
+            "{ways:?}"
+        );
+    };
+    let (packed, ways, new) = compact(&[]);
+    most(&ways, "lz4");
+    assert_eq!(new, "lz4");
+    let (plain, ways, new) = compact(&["--compression", "none"]);
+    assert_eq!((ways.len(), &*ways[0].0, &*new), (1, "none", "none"));
+    let (denser, ways, new) = compact(&["--compression", "zstd:7"]);
+    most(&ways, "zstd");
+    assert_eq!(new, "zstd:7");
+    assert!(
+        denser <= packed && packed < plain,
+        "{denser} {packed} {plain}"
+    );
+    let (code, out, _) = run(here, &["stat", "store"]);
+    assert!(code == 0 && out.contains("new ones zstd:7"), "{out}");
+    let (code, _, err) = run(here, &["compact", "absent", "--compression=lz4"]);
+    assert_eq!(code, 1, "{err}");
+    let (code, _, err) = run(here, &["compact", "store", "--compression", "zip"]);
+    assert!(code == 1 && err.contains("'zip': there are none"), "{err}");
+}
+
+/// Pages of one block cannot become smaller: that is said before all of them are written again.
+#[test]
+fn a_compression_without_effect_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let make = [
+        "bench",
+        "kv",
+        "--dir=store",
+        "--max-memory=64m",
+        "--num=1000",
+    ];
+    let (code, _, err) = run(here, &[&make[..], &["--workloads=fillrandom"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = run(here, &["compact", "store", "--compression", "lz4"]);
+    assert!(
+        code == 1 && err.contains("are one block of 4096 bytes"),
+        "{err}"
+    );
+    assert_eq!(stored(here).2, "none", "the store goes on as before");
+    let (code, _, err) = run(here, &["compact", "store", "--compression", "none"]);
+    assert_eq!(code, 0, "{err}");
+    assert_sound(here);
+}

@@ -4,6 +4,8 @@
 //! garbage is freed -> leaves are packed -> the end of the file moves to its front
 //! -> checkpoint -> the file is cut; the log frees what it does not use
 //! ```
+//! A rewriting (`Db::rewrite`, decision 080) writes every page again between packing and moving.
+//!
 //! No step is logged, and each is an ordinary change of pages or of their places: either the next
 //! checkpoint contains it, or it has never happened. So a compaction may be killed at any moment,
 //! and continues from there when it is started again. Recovery never reads beyond the end of the

@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 
 /// Largest number of rounds: writers may fill the end as fast as it is emptied.
 const ROUNDS_MAX: u32 = 8;
-/// A file is short enough if it exceeds its goal by less than one part in this many.
-const GOAL_SHARE: u64 = 64;
+/// What is used lies together if the holes in it are less than one part in this many.
+const USED_SHARE: u64 = 128;
 /// Number of pages that are checked, and read, together.
 const GROUP: u32 = 64;
 /// Number of blocks that are counted together when the place for pages is chosen.
@@ -54,12 +54,12 @@ fn end_of(extent: Extent) -> u64 {
 }
 
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
-    /// Moves pages and chunks, and removes free blocks at the end from the allocator, until only
-    /// about as many blocks are left as are used. The length of the file itself does not change
-    /// yet.
+    /// Moves pages and chunks until what is used lies together at the front, and removes free
+    /// blocks behind it from the allocator, but for those that would be added again at once. The
+    /// length of the file itself does not change yet.
     pub(super) fn move_to_front(&mut self) -> Part<()> {
         let engine = self.engine;
-        let first = engine.store.space.blocks();
+        let (_, first) = engine.store.space.used_and_end();
         let mut without_run = 0;
         let mut before = u64::MAX;
         for _ in 0..ROUNDS_MAX {
@@ -69,39 +69,61 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 .store
                 .space
                 .cut_tail(goal, || engine.store.committed_blocks());
-            let blocks = engine.store.space.blocks();
-            let excess = blocks.saturating_sub(goal);
-            let no_gain = blocks >= before && without_run == 0;
-            if excess <= goal / GOAL_SHARE || no_gain {
+            let (used, end) = engine.store.space.used_and_end();
+            let excess = end.saturating_sub(used);
+            let no_gain = end >= before && without_run == 0;
+            if excess <= used / USED_SHARE || no_gain {
                 break;
             }
-            before = blocks;
-            let all = first.saturating_sub(goal).max(1);
+            before = end;
+            let all = first.saturating_sub(used).max(1);
             let done = 1.0 - excess as f64 / all as f64;
             let from = MOVE_FROM + (CUT_FROM - MOVE_FROM) * done.clamp(0.0, 1.0);
             let part = (from, from.midpoint(CUT_FROM));
             let pages = match without_run {
-                0 => goal,
-                _ => self.pages_end(goal)?,
+                0 => used,
+                _ => self.pages_end(used)?,
             };
-            assert!(pages <= goal, "pages beyond the goal would stay there");
+            assert!(
+                pages <= used,
+                "pages beyond all that is used would stay there"
+            );
             let limits = MoveLimits {
-                chunks: goal,
+                // A hole that is shorter than a chunk may stay between two of them.
+                chunks: used + u64::from(EXTENT_BLOCKS_MAX),
                 pages,
             };
-            without_run = self.move_behind(limits, part)?;
+            without_run = self.move_behind(CompactPhase::Move, limits, part)?;
         }
         Ok(())
     }
 
+    /// Writes every page again, however far at the front it is.
+    pub(super) fn write_all_again(&mut self, part: (f64, f64)) -> Part<()> {
+        self.go_on(CompactPhase::Rewrite, part.0)?;
+        let limits = MoveLimits {
+            chunks: u64::MAX,
+            pages: 0,
+        };
+        let without_run = self.move_behind(CompactPhase::Rewrite, limits, part)?;
+        assert_eq!(without_run, 0, "no chunk is moved");
+        Ok(())
+    }
+
     /// Moves everything beyond the limits. Returns the number of chunks for which there was no run.
-    fn move_behind(&mut self, limits: MoveLimits, part: (f64, f64)) -> Part<u64> {
+    fn move_behind(
+        &mut self,
+        phase: CompactPhase,
+        limits: MoveLimits,
+        part: (f64, f64),
+    ) -> Part<u64> {
         let high_water = self.engine.store.pool.page_ids().high_water();
         let mut without_run = 0;
         let mut buffer = IoBuf::default();
         for start in (0..high_water).step_by(GROUP as usize) {
             let share = f64::from(start) / f64::from(high_water);
-            self.step(CompactPhase::Move, part, share)?;
+            // A group may be 64 reads and writes.
+            self.go_on(phase, part.0 + (part.1 - part.0) * share)?;
             let mut group = Vec::new();
             for page in (start..high_water.min(start + GROUP)).map(PageId) {
                 let Some(extent) = self.engine.store.pool.stored_extent(page) else {
@@ -145,7 +167,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 
     /// Returns where the pages would end if they were moved together at the front, between the
     /// chunks that are there.
-    fn pages_end(&mut self, goal: u64) -> Part<u64> {
+    fn pages_end(&mut self, used: u64) -> Part<u64> {
         let engine = self.engine;
         let windows = usize_of(engine.store.space.blocks().div_ceil(WINDOW_BLOCKS));
         let mut chunks = vec![0_u64; windows];
@@ -172,7 +194,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             end += WINDOW_BLOCKS.min(count + pages);
             pages = pages.saturating_sub(room);
         }
-        Ok(end.min(goal))
+        Ok(end.min(used))
     }
 }
 

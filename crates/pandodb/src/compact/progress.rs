@@ -9,6 +9,8 @@ pub enum CompactPhase {
     Garbage,
     /// Records of underfull leaves move to neighbours.
     Pack,
+    /// All pages are written again, with the compression of this opening.
+    Rewrite,
     /// Pages and chunks at the end of the data file move to its front.
     Move,
     /// Checkpoints are written, and the files are cut.
@@ -21,6 +23,7 @@ impl CompactPhase {
         match self {
             Self::Garbage => "garbage",
             Self::Pack => "pack",
+            Self::Rewrite => "rewrite",
             Self::Move => "move",
             Self::Cut => "cut",
         }
@@ -51,7 +54,7 @@ pub struct CompactReport {
     pub pages_merged: u64,
     /// Leaves and inner nodes that took records of a neighbour that still exists.
     pub pages_packed: u64,
-    /// Pages that were written again nearer to the front.
+    /// Pages that were written again, nearer to the front or with another compression.
     pub pages_moved: u64,
     /// Chunks of large values that were copied nearer to the front.
     pub chunks_moved: u64,

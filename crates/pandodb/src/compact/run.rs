@@ -17,12 +17,23 @@ const GARBAGE_PAUSE: Duration = Duration::from_millis(1);
 const STEPS_PER_CALL: u64 = 64;
 /// The progress at which each phase begins.
 const PACK_FROM: f64 = 0.05;
+const REWRITE_FROM: f64 = 0.2;
 pub(super) const MOVE_FROM: f64 = 0.5;
 pub(super) const CUT_FROM: f64 = 0.95;
+
+/// Which pages a compaction writes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    /// Those that are packed or moved.
+    Packed,
+    /// All.
+    All,
+}
 
 /// A running compaction.
 pub(crate) struct Compaction<'a, P> {
     pub(super) engine: &'a Engine,
+    pages: Pages,
     progress: P,
     /// The highest progress reported so far.
     share: f64,
@@ -63,6 +74,27 @@ impl Db {
         &self,
         progress: impl FnMut(CompactProgress) -> ControlFlow<()>,
     ) -> Result<CompactReport> {
+        self.compact_pages(Pages::Packed, progress)
+    }
+
+    /// As [`Db::compact`], but writes every page again, so that all of them have the compression
+    /// that this opening has chosen ([`Builder::compression`](crate::Builder::compression)). Large
+    /// values are not compressed, and stay as they are. When it has ended early, only some pages
+    /// have the new compression; another call writes all of them again.
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn rewrite(
+        &self,
+        progress: impl FnMut(CompactProgress) -> ControlFlow<()>,
+    ) -> Result<CompactReport> {
+        self.compact_pages(Pages::All, progress)
+    }
+
+    fn compact_pages(
+        &self,
+        pages: Pages,
+        progress: impl FnMut(CompactProgress) -> ControlFlow<()>,
+    ) -> Result<CompactReport> {
         let engine = self.engine();
         engine.check_writable()?;
         let Some(_only) = engine.compacting.try_lock() else {
@@ -72,6 +104,7 @@ impl Db {
         };
         let mut compaction = Compaction {
             engine,
+            pages,
             progress,
             share: 0.0,
             steps: 0,
@@ -137,7 +170,13 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         report.reclaimed = self.reclaim_leaks()?;
         self.go_on(CompactPhase::Pack, PACK_FROM)?;
         let _low = self.engine.store.space.begin_low();
-        self.pack_trees(PACK_FROM, MOVE_FROM)?;
+        match self.pages {
+            Pages::Packed => self.pack_trees(PACK_FROM, MOVE_FROM)?,
+            Pages::All => {
+                self.pack_trees(PACK_FROM, REWRITE_FROM)?;
+                self.write_all_again((REWRITE_FROM, MOVE_FROM))?;
+            }
+        }
         self.move_to_front()?;
         self.go_on(CompactPhase::Cut, CUT_FROM)?;
         report.log_bytes_given_back = self.cut_files()?;

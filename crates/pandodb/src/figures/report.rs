@@ -56,7 +56,8 @@ pub struct Report {
     pub data_reserved_bytes: u64,
     /// Bytes of the longest free run as of the last checkpoint.
     pub free_run_bytes_max: u64,
-    /// Percentage of the free space at that time that was in runs shorter than the longest extent.
+    /// Percentage of the data file that was free at that time in runs shorter than the longest
+    /// extent, without the run at its end.
     pub fragmentation_percent: u64,
     /// Whether a checkpoint is running, and how far it is.
     pub checkpoint: CheckpointProgress,

@@ -57,7 +57,8 @@ pub(crate) mod tests {
     use super::*;
     use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
     use pando_device::{AnyDevice, Create, Device, OpenOptions};
-    use pando_format::{Epoch, Lsn};
+    use pando_format::superblock::StoredCompression;
+    use pando_format::{Compression, Epoch, Lsn};
 
     pub(crate) fn superblock(generation: u64) -> Superblock {
         Superblock {
@@ -75,6 +76,7 @@ pub(crate) mod tests {
             data_blocks: 0,
             identity: [1; 16],
             hash_key: [1, 2],
+            compression: StoredCompression::of(Compression::Lz4),
         }
     }
 

@@ -13,7 +13,7 @@ use pando_sync::Arc;
 use crate::error::{Error, Result};
 use crate::files::names::DATA;
 use crate::files::superblock::SUPERBLOCK;
-use crate::options::{Budget, is_block_size};
+use crate::options::{Budget, Builder, is_block_size};
 use crate::space::keeper::SpaceKeeper;
 
 /// Sizes of pages and blocks on disk.
@@ -42,7 +42,7 @@ impl Layout {
     }
 
     /// Blocks of an uncompressed page.
-    fn page_blocks(self) -> u32 {
+    pub(crate) fn page_blocks(self) -> u32 {
         u32_of(self.page_size.bytes() as u64 / self.block_bytes)
     }
 }
@@ -76,15 +76,19 @@ pub(crate) fn pool_of(
     })
 }
 
-/// Creates the data file, with direct I/O if possible.
+/// Creates the data file, with direct I/O if possible, and chooses the sizes that `options` leave
+/// open.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] if direct I/O needs larger blocks.
-pub(crate) fn create_data(device: &AnyDevice, block_bytes: u64) -> Result<AnyFile> {
+/// [`Error::InvalidOption`] if direct I/O needs larger blocks than those that are given.
+pub(crate) fn create_data(device: &AnyDevice, options: &mut Builder) -> Result<(AnyFile, Layout)> {
     let data = device
         .open(DATA, OpenOptions::create(Create::New).direct())
         .map_err(Error::io("opening the data file"))?;
     let alignment = data.alignment();
+    options.choose_sizes(alignment);
+    let page_size = options.check()?;
+    let block_bytes = options.block_size.unwrap_or(PageSize::MIN) as u64;
     if !block_bytes.is_multiple_of(alignment as u64) {
         return Err(Error::InvalidOption {
             option: "block_size",
@@ -94,7 +98,11 @@ pub(crate) fn create_data(device: &AnyDevice, block_bytes: u64) -> Result<AnyFil
             ),
         });
     }
-    Ok(data)
+    let layout = Layout {
+        page_size,
+        block_bytes,
+    };
+    Ok((data, layout))
 }
 
 /// Opens the data file, with direct I/O if its blocks allow that: the file may have been copied

@@ -1,5 +1,6 @@
 //! Pages in memory and on disk: the store, the phases of its life, reads and writes of pages.
 
+pub(crate) mod codec_sample;
 pub(crate) mod data_sync;
 pub(crate) mod failures;
 pub(crate) mod fetch;

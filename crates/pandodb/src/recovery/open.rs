@@ -14,7 +14,7 @@ use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::SIGNATURE_BITS;
-use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_format::superblock::{SLOT_BYTES, StoredCompression, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize, VERSION_BASE, VERSION_COUNTED};
 use pando_stats::Statistics;
 use pando_sync::Arc;
@@ -30,6 +30,7 @@ use crate::files::mapping::{Mapping, MappingFiles, remove_stray};
 use crate::files::names::{CREATING, DATA, base_name, journal_name};
 use crate::files::superblock::{SUPERBLOCK, read_superblock, write_superblock};
 use crate::options::{Budget, Builder};
+use crate::pages::codec_sample::{compression_of, known_compression};
 use crate::pages::layout::{Layout, create_data, open_data, pool_of, space_keeper};
 use crate::pages::store::Store;
 use crate::recovery::replay::{Replay, Replayed};
@@ -132,22 +133,22 @@ fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
 
 fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<Engine> {
     let began = time::now();
-    let page_size = options.check()?;
     begin_creation(&device, leftovers)?;
     let mut options = options;
-    limit_log(&device, &mut options)?;
-    let budget = Budget::new(&options, page_size);
-    let block_bytes = options.block_size as u64;
-    let layout = Layout {
+    let (data, layout) = create_data(&device, &mut options)?;
+    let Layout {
         page_size,
         block_bytes,
-    };
-    let data = create_data(&device, block_bytes)?;
+    } = layout;
+    limit_log(&device, &mut options)?;
+    let budget = Budget::new(&options, page_size);
     data.allocate(0, DATA_BYTES_FIRST)
         .map_err(Error::io("allocating the data file"))?;
     let blocks = DATA_BYTES_FIRST / block_bytes;
     let space = space_keeper(&data, blocks, layout, device.statistics());
-    let pool = pool_of(&budget, layout, options.compression, &device)?;
+    let compression = options.compression.unwrap_or_default();
+    options.compression = Some(compression);
+    let pool = pool_of(&budget, layout, compression, &device)?;
     let store = Store::new(
         device.clone(),
         data,
@@ -174,6 +175,7 @@ fn create(device: AnyDevice, options: Builder, leftovers: &[String]) -> Result<E
         data_blocks: store.space.blocks(),
         identity: identity(),
         hash_key: options.hash_key.unwrap_or_else(hash_key),
+        compression: StoredCompression::of(compression),
     };
     let files = Files {
         superblock_file,
@@ -325,21 +327,30 @@ pub(crate) struct Loaded {
     pub(crate) store: Store,
     /// As of the newest valid slot.
     pub(crate) superblock: Superblock,
+    /// How new images are stored.
+    pub(crate) compression: Compression,
     /// Opened for writing only if the store will be written.
     pub(crate) superblock_file: AnyFile,
 }
 
-/// Loads the newest checkpoint. Writes nothing. `write` is the compression of pages if the store
-/// will be written, None if it is read only.
+/// What a store is loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing is written.
+    Read,
+    /// Pages are written with this compression; None: with that of the store.
+    Write(Option<Compression>),
+}
+
+/// Loads the newest checkpoint. Writes nothing.
 pub(crate) fn load(
     device: &AnyDevice,
     budget_of: impl FnOnce(PageSize) -> Budget,
-    write: Option<Compression>,
+    access: Access,
 ) -> Result<Loaded> {
-    let how = if write.is_some() {
-        OpenOptions::write()
-    } else {
-        OpenOptions::read()
+    let how = match access {
+        Access::Write(_) => OpenOptions::write(),
+        Access::Read => OpenOptions::read(),
     };
     let opening = Error::io("opening the superblock");
     let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
@@ -376,7 +387,12 @@ pub(crate) fn load(
     }
     let space = space_keeper(&data, blocks, layout, device.statistics());
     mark_allocated(&space, &mapping)?;
-    let pool = pool_of(&budget, layout, write.unwrap_or_default(), device)?;
+    let compression = match access {
+        Access::Read => Compression::None,
+        Access::Write(Some(chosen)) => chosen,
+        Access::Write(None) => compression_of(&superblock, &data, layout, mapping.pages())?,
+    };
+    let pool = pool_of(&budget, layout, compression, device)?;
     let next = Epoch(superblock.generation.0 + 1);
     pool.restore(mapping.pages(), next, superblock.checkpoint_lsn);
     let store = Store::new(
@@ -391,6 +407,7 @@ pub(crate) fn load(
     Ok(Loaded {
         store,
         superblock,
+        compression,
         superblock_file,
     })
 }
@@ -407,7 +424,7 @@ fn check_superblock(superblock: &Superblock) -> Result<()> {
         let what = format!("{generation} of life {incarnation}, next tree {next_tree}");
         return Err(Error::corrupt(SUPERBLOCK, what));
     }
-    Ok(())
+    known_compression(superblock).map(drop)
 }
 
 /// Marks everything that the mapping names as allocated.
@@ -500,12 +517,14 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let frames_of = |page_size| Budget::new(&options, page_size);
     let Loaded {
         store,
-        superblock,
+        mut superblock,
+        compression,
         superblock_file,
-    } = load(&device, frames_of, Some(options.compression))?;
+    } = load(&device, frames_of, Access::Write(options.compression))?;
+    options.compression = Some(compression);
     let page_size = store.pool.page_size();
-    options.page_size = page_size.bytes();
-    options.block_size = superblock.block_bytes as usize;
+    options.page_size = Some(page_size.bytes());
+    options.block_size = Some(superblock.block_bytes as usize);
     let mut budget = Budget::new(&options, page_size);
     let allowed_bytes = budget.segment_bytes * u64::from(budget.segments);
     budget.segment_bytes = u64::from(superblock.segment_bytes);
@@ -555,6 +574,8 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     replayed.log_bytes = meter.log_bytes();
     let mapping = MappingFiles::reopen(&device, &superblock)?;
     store.mapping_reserve.begin(superblock.mapping)?;
+    // The checkpoint that ends the recovery records it.
+    superblock.compression = StoredCompression::of(compression);
     let files = Files {
         superblock_file,
         superblock,

@@ -86,9 +86,12 @@ fn salvage_devices(
         "salvage begins"
     );
     let mut options = options.durability(Durability::None);
-    options.page_size = source.superblock.page_bytes as usize;
-    options.block_size = source.superblock.block_bytes as usize;
+    options.page_size = Some(source.superblock.page_bytes as usize);
+    options.block_size = Some(source.superblock.block_bytes as usize);
     options.hash_key = Some(source.superblock.hash_key);
+    if options.compression.is_none() && source.compression.is_built_in() {
+        options.compression = Some(source.compression);
+    }
     let db = Db::open_device(options, into)?;
     let salvaged = run(&source, &db, &mut report, progress);
     let closed = db.close();

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::files::names::CREATING;
 use crate::files::superblock::{SUPERBLOCK, read_superblock};
 use crate::options::{Budget, Builder};
+use crate::pages::codec_sample::compression_of_sample;
 use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
 use crate::pages::store::Store;
 use crate::salvage::mapping;
@@ -18,6 +19,8 @@ use crate::verify::walk::Damage;
 pub(super) struct DamagedStore {
     pub(super) store: Store,
     pub(super) superblock: Superblock,
+    /// How its pages are stored, as far as this program can write that.
+    pub(super) compression: Compression,
 }
 
 impl DamagedStore {
@@ -43,7 +46,10 @@ impl DamagedStore {
         // Nothing is ever allocated there, and pages beyond the end of the file cannot be read.
         let blocks = superblock.data_blocks.max(1);
         let space = space_keeper(&data, blocks, layout, device.statistics());
-        let pool = pool_of(&budget, layout, Compression::default(), device)?;
+        let recorded = superblock.compression.get().ok().flatten();
+        let compression =
+            recorded.unwrap_or_else(|| compression_of_sample(&data, layout, words.pages()));
+        let pool = pool_of(&budget, layout, Compression::None, device)?;
         let next = Epoch(superblock.generation.0 + 1);
         pool.restore(words.pages(), next, superblock.checkpoint_lsn);
         let store = Store::new(
@@ -54,7 +60,11 @@ impl DamagedStore {
             (superblock.version, superblock.next_tree),
             u64::MAX,
         );
-        Ok(Self { store, superblock })
+        Ok(Self {
+            store,
+            superblock,
+            compression,
+        })
     }
 }
 

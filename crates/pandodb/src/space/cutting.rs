@@ -76,6 +76,16 @@ impl SpaceKeeper {
         needed + self.kept_free(needed)
     }
 
+    /// Returns how many blocks are in use, and how many there are up to the last of these. They are
+    /// equal when everything lies together at the front.
+    pub(crate) fn used_and_end(&self) -> (u64, u64) {
+        let _sizing = self.sizing.lock();
+        // The end first: what is freed meanwhile makes the number of used blocks smaller.
+        let end = self.blocks() - self.space().free_tail();
+        let used = self.blocks().saturating_sub(self.space().free_blocks());
+        (used, end)
+    }
+
     /// Blocks that stay free besides the reserve when a file is cut to `blocks`.
     fn kept_free(&self, blocks: u64) -> u64 {
         self.low_water_of(blocks) + GROWTH_MIN_BYTES / self.block_bytes()

@@ -12,7 +12,8 @@ use pando_device::{AnyDevice, DirectoryDevice};
 
 use crate::error::{Error, Result};
 use crate::options::{Budget, Builder};
-use crate::recovery::open::{Loaded, load};
+use crate::pages::codec_sample::known_compression;
+use crate::recovery::open::{Access, Loaded, load};
 use crate::verify::stat::StoreStat;
 
 use crate::verify::walk::{Damage, Walk};
@@ -80,7 +81,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
     };
     let Loaded {
         store, superblock, ..
-    } = load(device, budget, None)?;
+    } = load(device, budget, Access::Read)?;
     let mut walk = Walk {
         store: &store,
         superblock,
@@ -109,6 +110,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         checkpoint_lsn: superblock.checkpoint_lsn.0,
         page_size: superblock.page_bytes,
         block_size: superblock.block_bytes,
+        compression: known_compression(&superblock)?,
         stored,
         data_bytes: store.space.blocks() * store.space.block_bytes(),
         used_bytes: used * store.space.block_bytes(),

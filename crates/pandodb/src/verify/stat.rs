@@ -1,6 +1,6 @@
 //! Figures of a store on disk.
 
-use pando_format::Codec;
+use pando_format::{Codec, Compression};
 
 use crate::verify::tree_stat::LevelStat;
 
@@ -61,6 +61,8 @@ pub struct StoreStat {
     pub page_size: u32,
     /// Bytes of a block.
     pub block_size: u32,
+    /// Compression of new pages; None: written by a program that did not record it.
+    pub compression: Option<Compression>,
     /// Pages by the way they are stored; ways without a page are left out.
     pub stored: Vec<StoredStat>,
     /// Bytes of the data file.
@@ -71,7 +73,8 @@ pub struct StoreStat {
     pub free_runs: u64,
     /// Bytes of the longest free run.
     pub free_run_bytes_max: u64,
-    /// Percentage of the free space that is in runs shorter than the longest extent.
+    /// Percentage of the data file that is free in runs shorter than the longest extent, without
+    /// the run at its end: what a compaction can win by moving pages together.
     pub fragmentation_percent: u64,
     /// Number of chunks, including those of deleted values that have not been freed.
     pub chunks: u64,

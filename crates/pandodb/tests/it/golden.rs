@@ -24,9 +24,11 @@ const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
 
 /// The names of the stores, each with another layout of pages on disk.
-const SHAPES: [&str; 6] = ["plain", "lz4", "snappy", "zstd", LOADED, COUNTED];
+const SHAPES: [&str; 7] = ["plain", "lz4", "snappy", "zstd", LOADED, RECORDED, COUNTED];
 /// The pages are those of "plain", and the log contains a load.
 const LOADED: &str = "loaded";
+/// As "loaded", and the superblock names the compression.
+const RECORDED: &str = "recorded";
 /// As "plain" and a load, with counted tables: all that came with version 2.
 const COUNTED: &str = "counted";
 
@@ -49,6 +51,7 @@ fn options(shape: &str) -> Builder {
     match shape {
         "plain" | LOADED | COUNTED => pages(4096, 4096, Compression::None),
         "lz4" => pages(16384, 4096, Compression::Lz4),
+        RECORDED => pages(8192, 512, Compression::Lz4),
         "snappy" => pages(16384, 512, Compression::Snappy),
         _ => pages(8192, 512, Compression::Zstd(3)),
     }
@@ -112,7 +115,7 @@ impl Content<'_> {
 
     /// Makes the writes that are in the checkpoint.
     fn before(&mut self, shape: &str) {
-        if shape == LOADED {
+        if [LOADED, RECORDED].contains(&shape) {
             self.put("alpha", "chunks/1", value(3, 130_000));
             return self.put("new", "key", value(4, 40));
         }
@@ -153,7 +156,7 @@ impl Content<'_> {
 
     /// Makes the writes that are in the log after the checkpoint, with every kind of operation.
     fn behind(&mut self, shape: &str) {
-        if shape == LOADED {
+        if [LOADED, RECORDED].contains(&shape) {
             return self.load();
         }
         for number in (0..600_u64).step_by(9) {
@@ -247,6 +250,22 @@ fn verify(device: &FaultyDevice) -> VerifyReport {
     let report = VerifyReport::of_device(&AnyDevice::from(device.clone())).unwrap();
     assert!(report.damages.is_empty(), "{:?}", report.damages);
     report
+}
+
+/// Opens a copy of the store without a choice of compression: it has that of its pages.
+fn check_compression(device: &FaultyDevice, shape: &str) {
+    let recorded = verify(device).stat.compression;
+    assert_eq!(recorded, (shape == RECORDED).then_some(Compression::Lz4));
+    let none_chosen = Db::builder().max_memory(2 << 20).frames(64);
+    let copy = device.after_crash(1, CrashMode::AllSurvive);
+    let db = open(&copy, none_chosen).unwrap();
+    let expected = match shape {
+        "plain" | LOADED => Compression::None,
+        "lz4" | RECORDED => Compression::Lz4,
+        "snappy" => Compression::Snappy,
+        _ => Compression::Zstd(3),
+    };
+    assert_eq!(db.report().compression, expected, "{shape}");
 }
 
 /// Opens the store, reads everything, writes to it, and opens it again.
@@ -350,6 +369,7 @@ fn a_store_of_each_version_opens_verifies_replays_and_holds_all() {
         bytes += packed.len() as u64;
         let device = unpack(&packed);
         assert_eq!(versions(&device), [version_of(shape); 2]);
+        check_compression(&device, shape);
         check(&device, shape);
     }
     let limit = GOLDEN_BYTES_MAX * u64::from(VERSION);

@@ -11,6 +11,7 @@
 mod basics;
 mod chunks;
 mod compact;
+mod compression;
 mod concurrency;
 mod counted;
 mod crowds;
