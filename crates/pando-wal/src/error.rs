@@ -34,6 +34,8 @@ pub enum Error {
         /// Which options, and why.
         what: String,
     },
+    /// The log has ended, and its files were given back.
+    Closed,
     /// A thread panicked while it wrote the log, or the engine gave the log up.
     Abandoned,
 }
@@ -67,6 +69,7 @@ impl fmt::Display for Error {
             ),
             Self::Full => f.write_str("no space is left on the device of the log"),
             Self::Options { what } => write!(f, "log options: {what}"),
+            Self::Closed => f.write_str("the log is closed"),
             Self::Abandoned => f.write_str("the log was given up"),
         }
     }

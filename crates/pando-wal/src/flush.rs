@@ -52,11 +52,13 @@ impl<D: Device> Log<D> {
         Lsn(self.requested.load(Ordering::Relaxed)).min(self.reserved_end())
     }
 
-    /// Makes [`Log::run_flusher`] return. Does not flush: see [`Log::flush_now`].
+    /// Makes [`Log::run_flusher`] and [`Log::run_files`] return. Does not flush: see
+    /// [`Log::flush_now`].
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in run_flusher and write_run.
+        // Release: pairs with the Acquire in run_flusher, run_files and write_run.
         self.stopping.store(true, Ordering::Release);
         self.flusher.notify_all();
+        self.growth.wake();
     }
 
     /// Does one flush and returns the LSN that is durable then, `None` if the log is poisoned. Only

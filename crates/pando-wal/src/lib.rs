@@ -14,8 +14,8 @@
 //! Lock order: tail, then applied queue; the wait lists and the table of files are leaves.
 //!
 //! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`reservation`], `group`,
-//! `sleepers`, `parking`, `applied`, `segments`, `unused`, `trim`, `probe`, [`mod@replay`],
-//! [`error`].
+//! `sleepers`, `parking`, `applied`, `segments`, `wanted`, [`growth`], `unused`, `trim`, `probe`,
+//! [`mod@replay`], [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -39,6 +39,8 @@ pub mod error;
 #[cfg(not(pando_loom))]
 mod flush;
 #[cfg(not(pando_loom))]
+pub mod growth;
+#[cfg(not(pando_loom))]
 pub mod log;
 #[cfg(not(pando_loom))]
 pub mod options;
@@ -56,9 +58,13 @@ mod tail;
 mod trim;
 #[cfg(not(pando_loom))]
 mod unused;
+#[cfg(not(pando_loom))]
+mod wanted;
 
 #[cfg(not(pando_loom))]
 pub use error::{Error, Result};
+#[cfg(not(pando_loom))]
+pub use growth::Surroundings;
 #[cfg(not(pando_loom))]
 pub use log::{Acknowledge, Log, Position};
 #[cfg(not(pando_loom))]

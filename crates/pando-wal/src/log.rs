@@ -20,6 +20,7 @@ use crate::options::LogOptions;
 use crate::reservation::{LogReservation, SharedTail};
 use crate::segments::Segments;
 use crate::tail::{NoRoom, Tail};
+use crate::wanted::Growth;
 
 /// The log of one store.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Log<D: Device> {
     pub(crate) flusher: WaitList,
     /// Set by [`Log::stop`] and never cleared.
     pub(crate) stopping: AtomicBool,
+    /// What the thread that makes and removes files is asked for.
+    pub(crate) growth: Growth,
     /// A write is waiting for space on the device. Written by the leader.
     pub(crate) full: AtomicBool,
     /// Time at which such a write stops waiting, in milliseconds since 1970; 0 for never.
@@ -93,8 +96,9 @@ struct Order {
 
 impl<D: Device> Log<D> {
     /// Opens the log for a new life that begins at `options.start`. Everything before is dead,
-    /// because the checkpoint of generation `options.incarnation` is durable. Blocks until two
-    /// segments are ready; [`Log::prepare_segments`] makes the others.
+    /// because the checkpoint of generation `options.incarnation` is durable. Two files of the
+    /// least length are ready on return, made of those of an earlier life if there are any;
+    /// [`Log::run_files`] makes more when they are needed.
     ///
     /// # Errors
     /// [`Error::Options`], or errors of the device. The log on the device is still usable then.
@@ -103,6 +107,7 @@ impl<D: Device> Log<D> {
         let segments = Segments::open(device, options)?;
         let tail = Tail::new(options, segments.sector()?, &segments.ready());
         Ok(Self {
+            growth: Growth::new(&options),
             options,
             segments,
             shared: CachePadded(SharedTail {
@@ -133,21 +138,6 @@ impl<D: Device> Log<D> {
     /// Returns whether flushes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.segments.is_direct()
-    }
-
-    /// Makes all missing segment files, and blocks for as long as that takes. A background thread
-    /// calls it after open, and again after an error. Returns the number of files that it made.
-    ///
-    /// # Errors
-    /// Errors of the device. They do not poison the log: its budget stays as it is.
-    pub fn prepare_segments(&self) -> Result<usize> {
-        let mut made = 0;
-        while let Some(slot) = self.segments.prepare_next()? {
-            self.shared.tail.lock().add_slot(slot);
-            self.shared.space.notify_all();
-            made += 1;
-        }
-        Ok(made)
     }
 
     /// Returns the maximum length of a payload in bytes.
@@ -182,6 +172,7 @@ impl<D: Device> Log<D> {
         match reserved {
             Ok(()) => Ok(Some(LogReservation::new(&self.shared, record))),
             Err(NoRoom::File) => Ok(None),
+            Err(NoRoom::Closed) => Err(Error::Closed),
             Err(NoRoom::Buffer) => {
                 self.request_flush(self.reserved_end());
                 Ok(None)
@@ -224,7 +215,9 @@ impl<D: Device> Log<D> {
         let payload_crc = crc32c(payload);
         let mut tail = self.shared.tail.lock();
         tail.release(reservation.spend());
+        let segment_end = tail.segment_end();
         let lsn = tail.append(kind, 0, payload, payload_crc);
+        let is_low = segment_end != tail.segment_end() && self.growth.note_segment(&tail);
         self.order.applied.reserve_in_order(lsn);
         if acknowledge == Acknowledge::WhenDurable {
             // Relaxed: a thread that sees the store below, or a change of the batch, sees this one,
@@ -244,6 +237,9 @@ impl<D: Device> Log<D> {
         self.shared.space.notify_all();
         if half_full {
             self.request_flush(lsn);
+        }
+        if is_low {
+            self.growth.want(1);
         }
         lsn
     }
@@ -356,6 +352,7 @@ impl<D: Device> Log<D> {
         self.group.fail();
         self.wake_waiters();
         self.flusher.notify_all();
+        self.growth.wake();
     }
 
     /// Wakes all waiters for space, or for batches to be applied. An owner that has failed for a
@@ -374,8 +371,12 @@ impl<D: Device> Log<D> {
     /// Recycles segments below `lsn`. The checkpoint that makes them unnecessary is durable.
     pub fn truncate_below(&self, lsn: Lsn) {
         assert!(lsn <= self.reserved_end(), "{lsn} was not appended");
-        self.shared.tail.lock().truncate_below(lsn);
+        let mut tail = self.shared.tail.lock();
+        tail.truncate_below(lsn);
+        self.growth.note_base(&tail);
+        drop(tail);
         self.shared.space.notify_all();
+        self.growth.look_for_spare();
     }
 
     /// Returns the number of bytes of the log that a checkpoint would free.
@@ -383,9 +384,9 @@ impl<D: Device> Log<D> {
         self.shared.tail.lock().used_bytes()
     }
 
-    /// Returns the number of bytes of all segments that are ready.
+    /// Returns the number of bytes of all files that are ready.
     pub fn capacity_bytes(&self) -> u64 {
-        self.segments.ready().len() as u64 * u64::from(self.options.segment_bytes)
+        self.segments.ready().iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Returns the number of bytes that are reserved and not appended: 0 when the store is idle.

@@ -3,7 +3,8 @@
 //! | size            | meaning                                                                   |
 //! |-----------------|---------------------------------------------------------------------------|
 //! | segment bytes   | of a file, its header included                                            |
-//! | segments        | most files; the budget of the log is their sum                            |
+//! | segments        | the budget of the log in segments of full size                            |
+//! | file bytes      | of the smallest files; the log is made of two of them at first            |
 //! | buffer bytes    | most bytes of records that wait for a flush; there are two buffers        |
 
 use pando_format::Lsn;
@@ -17,6 +18,9 @@ pub(crate) const SEGMENTS_MIN: usize = 2;
 pub const BUFFER_BYTES_MIN: usize = 16 << 10;
 /// Bytes of a buffer that a payload cannot use: the record's header, and padding to a sector.
 const BUFFER_OVERHEAD: usize = 8192;
+/// Records of up to a quarter of the smallest file are small: the usual ones, which are promised
+/// room without a look at how large the files are.
+const SMALL_SHARE: usize = 4;
 /// Bytes of a segment that two records of the largest size cannot use.
 const SEGMENT_OVERHEAD: usize = 3 * SEGMENT_HEADER_BYTES;
 
@@ -37,8 +41,12 @@ pub enum FlushMethod {
 pub struct LogOptions {
     /// Size of a segment in bytes: a power of two, at least [`SEGMENT_BYTES_MIN`].
     pub segment_bytes: u32,
-    /// Maximum number of segments, at least 2.
+    /// Maximum number of segments of full size, at least 2: the files have no more bytes than these
+    /// together, but for one more that the largest batch may need.
     pub segments: u32,
+    /// Size of the smallest files in bytes: a power of two from [`SEGMENT_BYTES_MIN`] to the size
+    /// of a segment.
+    pub file_bytes: u32,
     /// Maximum number of bytes of records that wait for a flush, at least [`BUFFER_BYTES_MIN`].
     pub buffer_bytes: usize,
     /// Identity of the store.
@@ -65,6 +73,17 @@ impl LogOptions {
         of_buffer.min(of_segment)
     }
 
+    /// Returns the maximum number of bytes of the files of the log.
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_bytes)
+    }
+
+    /// Returns the maximum length of a small payload in bytes.
+    pub(crate) fn small_batch_bytes(&self) -> usize {
+        let of_file = self.file_bytes as usize / SMALL_SHARE;
+        self.max_batch_bytes().min(of_file)
+    }
+
     /// Refuses sizes and a start that no log can have.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Options { what });
@@ -72,6 +91,13 @@ impl LogOptions {
             return refuse(format!(
                 "segments of {} bytes: a power of two from {SEGMENT_BYTES_MIN} is needed",
                 self.segment_bytes
+            ));
+        }
+        let files = SEGMENT_BYTES_MIN..=self.segment_bytes;
+        if !self.file_bytes.is_power_of_two() || !files.contains(&self.file_bytes) {
+            return refuse(format!(
+                "files of {} bytes: a power of two from {SEGMENT_BYTES_MIN} to {} is needed",
+                self.file_bytes, self.segment_bytes
             ));
         }
         if (self.segments as usize) < SEGMENTS_MIN {

@@ -53,6 +53,8 @@ pub struct ReplayEnd {
     pub records: u64,
     /// Sum of their payloads in bytes.
     pub bytes: u64,
+    /// Number of positions between `from` and `end` that were left out at the ends of segments.
+    pub skipped: u64,
 }
 
 /// Calls `apply` with LSN and payload of each batch after `options.from`, in order. Writes nothing.
@@ -71,7 +73,9 @@ pub fn replay<D: Device, E: From<Error>>(
         restart: options.from,
         records: 0,
         bytes: 0,
+        skipped: 0,
     };
+    let mut skipped = 0;
     let mut position = options.from.0;
     loop {
         position = directory.record_place(position);
@@ -84,13 +88,14 @@ pub fn replay<D: Device, E: From<Error>>(
         );
         match header.kind {
             RecordKind::Batch => {
+                found.skipped = skipped;
                 apply(header.lsn, payload)?;
                 found.records += 1;
                 found.bytes += payload.len() as u64;
                 found.end = header.lsn;
             }
             RecordKind::Void => found.end = header.lsn,
-            RecordKind::Padding => {}
+            RecordKind::Padding => skipped += directory.left_out(position, header.lsn.0),
         }
         assert!(header.lsn.0 > position, "each record ends behind its place");
         position = header.lsn.0;
@@ -260,6 +265,16 @@ impl<F: File> Directory<F> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the number of positions of a padding record from `begin` to `end` if it ends its
+    /// segment; other ones belong to flushes.
+    fn left_out(&self, begin: u64, end: u64) -> u64 {
+        if end.is_multiple_of(self.segment_bytes()) {
+            end - begin
+        } else {
+            0
+        }
     }
 
     fn restart(&self, end: Lsn) -> Result<Lsn, Error> {

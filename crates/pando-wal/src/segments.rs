@@ -1,12 +1,18 @@
-//! The files of the log: opening, preparing, look-up by slot. Only this module knows their names.
+//! The files of the log: opening, preparing, removing, look-up by slot. Only this module knows
+//! their names.
 //!
 //! A file is prepared before its first use: allocated, written with real bytes and synced, so that
 //! a flush overwrites bytes and changes no metadata. Its header is written last, so that a file
 //! whose preparation was interrupted is prepared again.
+//!
+//! Files are as long as a segment or shorter (decision 077). At least two are ready at any moment,
+//! on the device, too, so that a log opens on a full disk. A removal, or a cut, that a crash undoes
+//! brings back a file without a record that is needed.
 
 use pando_device::{Create, Device, File, IoBuf, OpenOptions};
+use pando_format::cast::usize_of;
 use pando_format::log::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use pando_sync::{Mutex, Rank};
+use pando_sync::{Mutex, MutexGuard, Rank};
 
 use crate::error::{Error, Result};
 use crate::options::{FlushMethod, LogOptions, SEGMENTS_MIN};
@@ -16,6 +22,9 @@ const DIRECTORY: &str = "log/";
 const PREPARE_CHUNK_BYTES: usize = 1 << 20;
 /// Minimum sector size in bytes: every flush is a multiple of it.
 pub(crate) const SECTOR_BYTES_MIN: usize = 512;
+
+/// Calls its argument, which allocates a file, while nobody else takes room that is promised.
+pub(crate) type Alone<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
 
 /// Returns the name of the file in `slot`.
 fn name_of(slot: usize) -> String {
@@ -51,35 +60,44 @@ pub(crate) fn read_header<F: File>(file: &F) -> Result<Option<SegmentHeader>> {
 pub(crate) struct Segments<D: Device> {
     device: D,
     options: LogOptions,
-    /// Files by slot, `None` for a file that is not prepared.
-    files: Mutex<Vec<Option<D::File>>>,
-    /// Held while a file is made. Appends and flushes never take it.
-    preparing: Mutex<()>,
+    /// Files by slot, `None` where no file is ready.
+    files: Mutex<Vec<Option<Ready<D::File>>>>,
+    /// Held while files are made, cut or removed, or holes are made in them. Appends and flushes
+    /// never take it.
+    changing: Mutex<()>,
+}
+
+/// A prepared file.
+#[derive(Debug)]
+struct Ready<F> {
+    file: F,
+    bytes: u64,
 }
 
 impl<D: Device> Segments<D> {
-    /// Opens the files that are ready, and tries to remove files beyond `options.segments`. At
+    /// Opens files that are ready, no record of which is needed, and keeps the two shortest. At
     /// least [`SEGMENTS_MIN`] files are ready on return.
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
-        let mut files: Vec<Option<D::File>> = Vec::new();
-        files.resize_with(options.segments as usize, || None);
         let mut segments = Self {
             device,
             options,
-            files: Mutex::new(Rank::Leaf, files),
-            preparing: Mutex::new(Rank::LogPreparation, ()),
+            files: Mutex::new(Rank::Leaf, Vec::new()),
+            changing: Mutex::new(Rank::LogPreparation, ()),
         };
+        let mut unusable = Vec::new();
         for (slot, name) in list(&segments.device)? {
-            if slot >= options.segments as usize {
-                // A file that stays, or comes back after a crash, has only dead records. The next
-                // opening tries again.
-                let _ = segments.device.remove(&name);
-            } else if let Some(file) = segments.open_ready(&name)? {
-                segments.files.lock()[slot] = Some(file);
+            match segments.open_ready(&name)? {
+                Some(ready) => segments.put(slot, ready),
+                None => unusable.push(name),
             }
         }
+        segments.keep_least();
+        for name in unusable {
+            // A file that stays has no record of this life. The next opening tries again.
+            let _ = segments.device.remove(&name);
+        }
         while segments.ready().len() < SEGMENTS_MIN {
-            segments.prepare_next()?;
+            segments.make(u64::from(options.file_bytes), &|allocate| allocate())?;
         }
         if segments.options.flush_method == FlushMethod::Auto {
             segments.choose_method()?;
@@ -91,14 +109,14 @@ impl<D: Device> Segments<D> {
     fn choose_method(&mut self) -> Result<()> {
         let ready = self.ready();
         let first = ready.first().expect("some segments are ready");
-        let method = probe::quicker(&self.device, &name_of(*first))?;
+        let method = probe::quicker(&self.device, &name_of(first.0))?;
         assert_ne!(method, FlushMethod::Auto, "the probe decides");
         self.options.flush_method = method;
         if method == FlushMethod::Buffered {
-            for slot in ready {
+            for (slot, bytes) in ready {
                 let file = self.device.open(&name_of(slot), self.open_options())?;
                 // The old file is closed after the lock is released.
-                let _before = self.files.lock()[slot].replace(file);
+                let _before = self.files.lock()[slot].replace(Ready { file, bytes });
             }
         }
         Ok(())
@@ -111,39 +129,62 @@ impl<D: Device> Segments<D> {
         }
     }
 
-    fn open_ready(&self, name: &str) -> Result<Option<D::File>> {
+    fn open_ready(&self, name: &str) -> Result<Option<Ready<D::File>>> {
         let file = self.device.open(name, self.open_options())?;
-        let whole = file.len()? == u64::from(self.options.segment_bytes);
+        let bytes = file.len()?;
+        let least = u64::from(self.options.file_bytes);
+        let segment = u64::from(self.options.segment_bytes);
+        let fits = (least..=segment).contains(&bytes) && bytes.is_multiple_of(least);
         let ours = read_header(&file)?.is_some_and(|header| {
             header.identity == self.options.identity
                 && header.segment_bytes == self.options.segment_bytes
         });
-        Ok((whole && ours).then_some(file))
+        Ok((fits && ours).then_some(Ready { file, bytes }))
     }
 
-    /// Returns the slots whose files are prepared.
-    pub(crate) fn ready(&self) -> Vec<usize> {
+    /// Returns slots and lengths of the prepared files, the shortest first.
+    pub(crate) fn ready(&self) -> Vec<(usize, u64)> {
         let files = self.files.lock();
         let ready = files.iter().enumerate();
+        let mut ready: Vec<_> = ready
+            .filter_map(|(slot, file)| file.as_ref().map(|ready| (slot, ready.bytes)))
+            .collect();
+        drop(files);
+        ready.sort_by_key(|(_, bytes)| *bytes);
         ready
-            .filter_map(|(slot, file)| file.as_ref().map(|_| slot))
-            .collect()
     }
 
-    /// Makes the file of the first slot without one, and returns the slot; `None` when all have
-    /// one. Blocks for as long as writing a segment takes.
-    pub(crate) fn prepare_next(&self) -> Result<Option<usize>> {
-        let _one_at_a_time = self.preparing.lock();
-        let missing = self.files.lock().iter().position(Option::is_none);
-        let Some(slot) = missing else {
-            return Ok(None);
+    /// Keeps others from making, cutting and removing files, and from making holes in them.
+    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    fn put(&self, slot: usize, ready: Ready<D::File>) {
+        let mut files = self.files.lock();
+        if files.len() <= slot {
+            files.resize_with(slot + 1, || None);
+        }
+        let before = files[slot].replace(ready);
+        assert!(before.is_none(), "a file in use is never prepared again");
+    }
+
+    /// Makes a file of `bytes` bytes, and returns its slot. `alone` calls its argument, which
+    /// allocates the file, when nobody else counts on the room. Blocks for as long as writing the
+    /// file takes.
+    pub(crate) fn make(&self, bytes: u64, alone: &Alone<'_>) -> Result<usize> {
+        let _one_at_a_time = self.begin_change();
+        let slot = {
+            let files = self.files.lock();
+            files
+                .iter()
+                .position(Option::is_none)
+                .unwrap_or(files.len())
         };
         let name = name_of(slot);
-        match self.prepare(&name) {
+        match self.prepare(&name, bytes, alone) {
             Ok(file) => {
-                let before = self.files.lock()[slot].replace(file);
-                assert!(before.is_none(), "a file in use is never prepared again");
-                Ok(Some(slot))
+                self.put(slot, Ready { file, bytes });
+                Ok(slot)
             }
             Err(error) => {
                 // Gives back the allocated space. Only the first error matters.
@@ -153,7 +194,42 @@ impl<D: Device> Segments<D> {
         }
     }
 
-    fn prepare(&self, name: &str) -> Result<D::File> {
+    /// Cuts the file in `slot`, whose records are dead and which nobody writes to, to `keeps`
+    /// bytes, or removes it if that is 0. Returns its length if it is ready for further use. The
+    /// caller has begun the change.
+    pub(crate) fn shorten(&self, slot: usize, keeps: u64) -> Option<u64> {
+        let taken = self.files.lock().get_mut(slot).and_then(Option::take);
+        let mut ready = taken?;
+        if keeps == 0 {
+            drop(ready);
+            // A file that stays has dead records only, and is found by the next opening.
+            let _ = self.device.remove(&name_of(slot));
+            return None;
+        }
+        // Not synced: a file that is longer again after a crash has dead records behind its end.
+        if ready.file.set_len(keeps).is_ok() {
+            ready.bytes = keeps;
+        }
+        let bytes = ready.bytes;
+        self.put(slot, ready);
+        Some(bytes)
+    }
+
+    /// Keeps the two shortest files, cut to the least length, and tries to remove the others. No
+    /// record of any is needed.
+    pub(crate) fn keep_least(&self) {
+        let _change = self.begin_change();
+        let least = u64::from(self.options.file_bytes);
+        for (place, (slot, bytes)) in self.ready().into_iter().enumerate() {
+            if place >= SEGMENTS_MIN {
+                self.shorten(slot, 0);
+            } else if bytes > least {
+                self.shorten(slot, least);
+            }
+        }
+    }
+
+    fn prepare(&self, name: &str, bytes: u64, alone: &Alone<'_>) -> Result<D::File> {
         match self.device.remove(name) {
             Ok(()) => {}
             Err(error) if error.is_not_found() => {}
@@ -164,11 +240,13 @@ impl<D: Device> Segments<D> {
             ..self.open_options()
         };
         let file = self.device.open(name, options)?;
-        let bytes = u64::from(self.options.segment_bytes);
-        file.allocate(0, bytes)?;
-        let zeros = IoBuf::new(PREPARE_CHUNK_BYTES.min(self.options.segment_bytes as usize));
+        let mut allocated = Ok(());
+        alone(&mut || allocated = file.allocate(0, bytes));
+        allocated?;
+        let zeros = IoBuf::new(PREPARE_CHUNK_BYTES.min(usize_of(bytes)));
         for offset in (0..bytes).step_by(zeros.len()) {
-            file.write_at(&zeros, offset)?;
+            let rest = zeros.len().min(usize_of(bytes - offset));
+            file.write_at(&zeros[..rest], offset)?;
         }
         file.sync()?;
         let mut header = IoBuf::new(SEGMENT_HEADER_BYTES);
@@ -188,13 +266,14 @@ impl<D: Device> Segments<D> {
     /// Returns the prepared file in `slot`.
     pub(crate) fn file(&self, slot: usize) -> D::File {
         let files = self.files.lock();
-        let file = files.get(slot).and_then(Clone::clone);
+        let ready = files.get(slot).and_then(Option::as_ref);
+        let file = ready.map(|ready| ready.file.clone());
         file.expect("a slot is used after its file is prepared")
     }
 
     /// Returns the size in bytes that each flush must be a multiple of.
     pub(crate) fn sector(&self) -> Result<u64> {
-        let slot = *self.ready().first().expect("some segments are ready");
+        let (slot, _) = *self.ready().first().expect("some segments are ready");
         let alignment = self.file(slot).alignment().max(SECTOR_BYTES_MIN);
         if !alignment.is_power_of_two() || alignment > SEGMENT_HEADER_BYTES {
             return Err(Error::Options {
@@ -208,6 +287,6 @@ impl<D: Device> Segments<D> {
     pub(crate) fn is_direct(&self) -> bool {
         self.ready()
             .first()
-            .is_some_and(|slot| self.file(*slot).is_direct())
+            .is_some_and(|(slot, _)| self.file(*slot).is_direct())
     }
 }

@@ -8,12 +8,26 @@
 //! *Buffer*: records in the active buffer and reservations together stay within `buffer_bytes`. The
 //! buffer itself is larger, by the share of [`buffer_capacity`] for headers and padding.
 //!
-//! *File*: a reservation is charged its record and the padding of a flush of its own. The log
-//! leaves a segment when the next record does not fit, so it wastes less than the largest charge.
-//! Records that did not fit in the current and `n` free segments would have left `n` of them and
-//! overflowed the last. So they do fit while the sum of their charges is at most the room in all of
-//! them, less `n` times the largest charge, less one flush's padding for what is already in the
-//! buffer.
+//! *File*: a reservation is charged its record and the padding of a flush of its own. Let W be at
+//! least the largest charge. The log leaves a file when the next record does not fit, so it wastes
+//! less than W; then it takes a free file in which the record fits. Call a free file large if it
+//! holds more than W: a record finds a place as long as one of these is left. If the last of them,
+//! of u bytes, overflowed, then the current file and all other large ones would have been left,
+//! each with less than W to spare. So it does not overflow while the sum of all charges is at most
+//! the rest of the current file, plus what each large file holds beyond W, less one flush's padding
+//! for what is already in the buffer. (Without a large file: at most the rest of the current one.)
+//! Smaller files only help. This is checked when a reservation is made and when a free file is
+//! taken away; in between, what fits in any order goes on fitting.
+//!
+//! W is the charge of the largest small record, unless a larger one is reserved: then it is that of
+//! the largest batch, so that files which could hold it are needed. A record that is alone fits
+//! where any file holds it.
+//!
+//! # Files shorter than a segment
+//!
+//! A file may be shorter than a segment. Positions of the segment behind its end exist, but no
+//! record lies there: the log leaves such a file early, with a padding record that reaches to the
+//! end of the segment, and whose header is always within the file.
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -27,22 +41,32 @@ use pando_format::log::{
 };
 
 use crate::buffer::LogBuffer;
-use crate::options::LogOptions;
+use crate::options::{LogOptions, SEGMENTS_MIN};
 use crate::unused::{Unused, outside};
 
 const HEADER: u64 = RECORD_HEADER_BYTES as u64;
+/// A new file has this fraction of the log.
+const GROWTH_SHARE: u64 = 4;
+/// A file is made ahead when less than this fraction of the log has room.
+const AHEAD_SHARE: u64 = 8;
 
 /// A segment that is in use.
 #[derive(Debug, Clone, Copy)]
 struct LiveSegment {
     number: u64,
     slot: usize,
+    /// Length of the file.
+    bytes: u64,
+    /// Position behind the last byte that was written, once the log has left it.
+    end: u64,
 }
 
 /// A prepared file that no record needs.
 #[derive(Debug, Clone, Copy)]
 struct FreeSegment {
     slot: usize,
+    /// Length of the file.
+    bytes: u64,
     /// Position at which the segment that it held ended, 0 when this life has not used the file.
     held_until: u64,
 }
@@ -52,8 +76,21 @@ struct FreeSegment {
 pub(crate) enum NoRoom {
     /// A flush makes room.
     Buffer,
-    /// A checkpoint, or a prepared segment, makes room.
+    /// A checkpoint, or a new file, makes room.
     File,
+    /// The log has ended.
+    Closed,
+}
+
+/// What is done with a free file that is longer than needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spare {
+    /// Slot of the file. It belongs to the caller now.
+    pub(crate) slot: usize,
+    /// The length to which it is cut; 0 if it is removed.
+    pub(crate) keeps: u64,
+    /// Its length before.
+    pub(crate) bytes: u64,
 }
 
 /// See the module. Guarded by `SharedTail::tail`. The fields that each append writes come right
@@ -77,30 +114,42 @@ pub(crate) struct Tail {
     spare: Option<LogBuffer>,
     /// End of the current segment. Equal to `position` when there is none.
     segment_end: u64,
+    /// End of the records in the current file: behind it a short file has room for padding only.
+    record_end: u64,
     current_slot: usize,
     /// Segments in use, oldest first.
     live: VecDeque<LiveSegment>,
     free: VecDeque<FreeSegment>,
     durable_position: u64,
     truncated_below: u64,
+    /// Number of reservations that are not small.
+    large_reserved: usize,
+    /// Position up to which reservations may claim: for small records, and if there are large ones.
+    claim_end: [u64; 2],
+    /// Bytes that the log needed between checkpoints lately.
+    need: u64,
+    /// Nothing is appended any more.
+    closed: bool,
 }
 
 /// The lock's word takes eight bytes of the line.
 const _: () = assert!(8 + offset_of!(Tail, active) + LogBuffer::WRITTEN_BYTES <= 64);
 
-/// Returns the size of a buffer for `options.buffer_bytes` bytes of records: leaving a segment
-/// costs its padding, the next one costs its header, and between two such switches lies at least
-/// half a segment of records.
+/// Returns the size of a buffer for `options.buffer_bytes` bytes of records: leaving a file costs
+/// its padding, the next one costs its header, and two files that follow each other hold more
+/// records than fit into the smallest.
 pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
-    let switches = options.buffer_bytes / (options.segment_bytes as usize / 2) + 2;
+    let least = options.file_bytes as usize / 2 - 2 * SEGMENT_HEADER_BYTES;
+    let switches = options.buffer_bytes / least + 2;
     let padding = 2 * (usize_of(sector) + RECORD_HEADER_BYTES);
     options.buffer_bytes + switches * (SEGMENT_HEADER_BYTES + padding) + padding
 }
 
 impl FreeSegment {
-    fn unused(slot: usize) -> Self {
+    fn unused((slot, bytes): (usize, u64)) -> Self {
         Self {
             slot,
+            bytes,
             held_until: 0,
         }
     }
@@ -108,30 +157,34 @@ impl FreeSegment {
 
 impl Tail {
     /// Returns the tail of a log without records. `sector` is the size to which flushes are padded,
-    /// in bytes; `ready` are the slots of prepared files.
-    pub(crate) fn new(options: LogOptions, sector: u64, ready: &[usize]) -> Self {
+    /// in bytes; `ready` are slots and lengths of prepared files.
+    pub(crate) fn new(options: LogOptions, sector: u64, ready: &[(usize, u64)]) -> Self {
         assert!(sector.is_power_of_two());
         assert!(sector <= SEGMENT_HEADER_BYTES as u64);
         let buffer = || LogBuffer::new(buffer_capacity(&options, sector));
-        Self {
+        let mut tail = Self {
             options,
             sector,
             active: buffer(),
             spare: Some(buffer()),
             position: options.start.0,
             segment_end: options.start.0,
+            record_end: options.start.0,
             current_slot: 0,
             live: VecDeque::new(),
-            free: ready
-                .iter()
-                .map(|slot| FreeSegment::unused(*slot))
-                .collect(),
+            free: ready.iter().copied().map(FreeSegment::unused).collect(),
             reserved_bytes: 0,
             reserved_charge: 0,
             newest: options.start,
             durable_position: options.start.0,
             truncated_below: options.start.0,
-        }
+            large_reserved: 0,
+            claim_end: [options.start.0; 2],
+            need: 0,
+            closed: false,
+        };
+        tail.note_files();
+        tail
     }
 
     fn segment_bytes(&self) -> u64 {
@@ -147,12 +200,45 @@ impl Tail {
         record + self.padding_max()
     }
 
-    /// Returns the number of bytes of files that all reservations together may claim.
-    fn claimable(&self) -> u64 {
-        let largest = self.charge(record_bytes(self.options.max_batch_bytes()));
-        let of_current = self.segment_end - self.position;
-        let of_free = self.segment_bytes() - SEGMENT_HEADER_BYTES as u64 - largest;
-        (of_current + self.free.len() as u64 * of_free).saturating_sub(self.padding_max())
+    /// Returns the charge of the largest record: of small ones, or of all.
+    fn charge_max(&self, is_large: bool) -> u64 {
+        let payload = match is_large {
+            true => self.options.max_batch_bytes(),
+            false => self.options.small_batch_bytes(),
+        };
+        self.charge(record_bytes(payload))
+    }
+
+    fn is_large(&self, record: u64) -> bool {
+        record > record_bytes(self.options.small_batch_bytes())
+    }
+
+    /// Returns the length of the part of a file of `bytes` bytes where records may lie, its header
+    /// included. A short file has two sectors behind it: the last flush may pad into the first, and
+    /// the header of the padding that reaches to the end of the segment lies in the second at the
+    /// latest.
+    fn record_part(&self, bytes: u64) -> u64 {
+        if bytes == self.segment_bytes() {
+            bytes
+        } else {
+            bytes - 2 * self.sector
+        }
+    }
+
+    /// Returns the number of bytes of records that a file of `bytes` bytes holds.
+    fn holds(&self, bytes: u64) -> u64 {
+        self.record_part(bytes) - SEGMENT_HEADER_BYTES as u64
+    }
+
+    /// Computes anew what reservations may claim. Called when files have changed.
+    fn note_files(&mut self) {
+        for is_large in [false, true] {
+            let largest = self.charge_max(is_large);
+            let of_file = |free: &FreeSegment| self.holds(free.bytes).saturating_sub(largest);
+            let of_free: u64 = self.free.iter().map(of_file).sum();
+            let end = self.record_end + of_free;
+            self.claim_end[usize::from(is_large)] = end.saturating_sub(self.padding_max());
+        }
     }
 
     /// Reserves room for a record of `record` bytes, header included.
@@ -162,7 +248,13 @@ impl Tail {
             return Err(NoRoom::Buffer);
         }
         if !self.file_has_room(record) {
-            return Err(NoRoom::File);
+            return Err(match self.closed {
+                true => NoRoom::Closed,
+                false => NoRoom::File,
+            });
+        }
+        if self.is_large(record) {
+            self.large_reserved += 1;
         }
         self.reserved_bytes += record;
         self.reserved_charge += self.charge(record);
@@ -172,7 +264,28 @@ impl Tail {
     /// Returns whether the files have room for a record of `record` bytes, independently of the
     /// buffer.
     pub(crate) fn file_has_room(&self, record: u64) -> bool {
-        self.reserved_charge + self.charge(record) <= self.claimable()
+        let is_large = self.large_reserved > 0 || self.is_large(record);
+        let end = self.position + self.reserved_charge + self.charge(record);
+        end <= self.claim_end[usize::from(is_large)]
+            || is_large && self.reserved_charge == 0 && self.fits_alone(record, true)
+    }
+
+    /// Returns whether a record that is alone fits into a free file, or into the current one if
+    /// `is_free`; otherwise into any file that is free after the next checkpoint.
+    fn fits_alone(&self, record: u64, is_free: bool) -> bool {
+        let charge = self.charge(record) + self.padding_max();
+        if self.position + charge <= self.record_end {
+            return true;
+        }
+        let live = self.live.iter().rev().skip(1).map(|live| live.bytes);
+        let live = live.filter(|_| !is_free);
+        let mut files = self.free.iter().map(|free| free.bytes).chain(live);
+        files.any(|bytes| self.holds(bytes) >= charge)
+    }
+
+    /// Returns whether a record of `record` bytes fits once a checkpoint has freed what it can.
+    pub(crate) fn fits_after_checkpoint(&self, record: u64) -> bool {
+        self.fits_alone(record, false)
     }
 
     /// Takes back a reservation of `record` bytes.
@@ -182,9 +295,13 @@ impl Tail {
         assert!(self.reserved_charge >= charge, "charges sum up");
         self.reserved_bytes -= record;
         self.reserved_charge -= charge;
+        if self.is_large(record) {
+            assert!(self.large_reserved > 0, "large reservations sum up");
+            self.large_reserved -= 1;
+        }
     }
 
-    /// Copies a record into the buffer, against a reservation of at least `record` bytes.
+    /// Copies a record into the buffer, against a reservation of at least its bytes.
     pub(crate) fn append(
         &mut self,
         kind: RecordKind,
@@ -193,8 +310,8 @@ impl Tail {
         payload_crc: u32,
     ) -> Lsn {
         let bytes = record_bytes(payload.len());
-        if self.position + bytes > self.segment_end {
-            self.next_segment();
+        if self.position + bytes > self.record_end {
+            self.next_segment(bytes);
         }
         self.continue_run();
         let lsn = Lsn(self.position + bytes);
@@ -213,7 +330,7 @@ impl Tail {
         stored.copy_from_slice(payload);
         rest.fill(0);
         assert!(lsn > self.newest, "LSNs only grow");
-        assert!(lsn.0 <= self.segment_end, "a record lies in one segment");
+        assert!(lsn.0 <= self.record_end, "a record lies in one file");
         self.position = lsn.0;
         self.newest = lsn;
         self.active.records += 1;
@@ -237,9 +354,11 @@ impl Tail {
         }
     }
 
-    /// Leaves the current segment, whose rest becomes padding, and opens the next one.
-    fn next_segment(&mut self) {
+    /// Leaves the current segment, whose rest becomes padding, and opens the next one, in a file
+    /// that holds a record of `record` bytes.
+    fn next_segment(&mut self, record: u64) {
         let rest = self.segment_end - self.position;
+        let mut end = self.position;
         if rest >= HEADER {
             self.continue_run();
             let rest_of_sector = self.position.next_multiple_of(self.sector) - self.position;
@@ -251,12 +370,20 @@ impl Tail {
             // At most the rest, since the segment ends at a sector and a header fits before its
             // end.
             self.push_padding(rest, stored.min(rest));
+            end += stored.min(rest);
         } else if !self.active.is_empty() {
             self.active.extend(usize_of(rest)).fill(0);
         }
         let number = self.segment_end / self.segment_bytes();
-        let free = self.free.pop_front();
-        let FreeSegment { slot, held_until } = free.expect("a reservation covers the segment");
+        let fitting = |free: &FreeSegment| self.holds(free.bytes) >= record;
+        let place = self.free.iter().position(fitting);
+        let free = place.and_then(|place| self.free.remove(place));
+        let free = free.expect("a reservation covers the segment");
+        let FreeSegment {
+            slot,
+            bytes,
+            held_until,
+        } = free;
         assert!(
             held_until <= self.truncated_below,
             "only what the truncation has passed is written over"
@@ -271,7 +398,15 @@ impl Tail {
                 .is_none_or(|last| last.number + 1 == number),
             "segments follow each other"
         );
-        self.live.push_back(LiveSegment { number, slot });
+        if let Some(left) = self.live.back_mut() {
+            left.end = end;
+        }
+        self.live.push_back(LiveSegment {
+            number,
+            slot,
+            bytes,
+            end: 0,
+        });
         self.current_slot = slot;
         self.active.begin_run(slot, 0);
         self.active.push_segment_header(&SegmentHeader {
@@ -281,7 +416,9 @@ impl Tail {
             segment_bytes: self.options.segment_bytes,
         });
         self.position = self.segment_end + SEGMENT_HEADER_BYTES as u64;
+        self.record_end = self.segment_end + self.record_part(bytes);
         self.segment_end += self.segment_bytes();
+        self.note_files();
     }
 
     /// Appends a padding record of `bytes` bytes, of which the first `stored` go to the device.
@@ -344,7 +481,10 @@ impl Tail {
             let start = live.expect("a flush writes to live segments").number * size;
             assert_eq!(start + run.offset, begin, "a flush leaves no gap");
             end = begin + run.bytes.len() as u64;
-            assert!(end <= start + size, "a run lies in one segment");
+            assert!(
+                end <= start + live.expect("found above").bytes,
+                "a flush makes no file longer"
+            );
             let aligned = begin.is_multiple_of(self.sector) && end.is_multiple_of(self.sector);
             assert!(aligned, "a flush is made of whole sectors");
             begin = start + size;
@@ -371,6 +511,7 @@ impl Tail {
     /// Recycles segments that end at or below `lsn` and are durable.
     pub(crate) fn truncate_below(&mut self, lsn: Lsn) {
         let limit = lsn.0.min(self.durable_position);
+        self.need = self.used_bytes().max(self.need / 2);
         self.truncated_below = self.truncated_below.max(limit);
         while let Some(oldest) = self.live.front() {
             let end = (oldest.number + 1) * self.segment_bytes();
@@ -379,10 +520,12 @@ impl Tail {
             }
             self.free.push_back(FreeSegment {
                 slot: oldest.slot,
+                bytes: oldest.bytes,
                 held_until: end,
             });
             self.live.pop_front();
         }
+        self.note_files();
         assert!(self.truncated_below <= self.durable_position);
         assert!(
             !self.live.is_empty() || self.position == self.segment_end,
@@ -390,30 +533,170 @@ impl Tail {
         );
     }
 
-    /// Returns the parts of files that neither the records after the last truncation need, nor the
-    /// records that will be written before the next flush begins.
+    /// Returns the parts of live files that neither the records after the last truncation need, nor
+    /// the records that will be written before the next flush begins.
     pub(crate) fn unused(&self) -> Vec<Unused> {
         let size = self.segment_bytes();
-        let of_slot = |slot: usize, used| outside(used, size).map(|range| (slot, range));
-        let free = self.free.iter().flat_map(|free| of_slot(free.slot, 0..0));
-        // Of each live segment, the used part is from the truncation to the end of the records.
-        let live = self.live.iter().flat_map(|segment| {
+        // Of each segment, the used part is from the truncation to the end of the records.
+        let of_live = |segment: &LiveSegment| {
             let start = segment.number * size;
-            let within = |position: u64| position.clamp(start, start + size) - start;
-            of_slot(
-                segment.slot,
-                within(self.truncated_below)..within(self.position),
-            )
-        });
-        free.chain(live).collect()
+            let bytes = segment.bytes;
+            let within = |position: u64| position.clamp(start, start + bytes) - start;
+            let used = within(self.truncated_below)..within(self.position);
+            let slot = segment.slot;
+            outside(used, bytes).map(|range| (slot, range))
+        };
+        self.live.iter().flat_map(of_live).collect()
     }
 
-    /// Adds a prepared segment to the budget.
-    pub(crate) fn add_slot(&mut self, slot: usize) {
+    /// Adds a prepared file of `bytes` bytes.
+    pub(crate) fn add_slot(&mut self, slot: usize, bytes: u64) {
         let known = self.free.iter().any(|free| free.slot == slot)
             || self.live.iter().any(|live| live.slot == slot);
         assert!(!known, "a file joins once");
-        self.free.push_back(FreeSegment::unused(slot));
+        self.free.push_back(FreeSegment::unused((slot, bytes)));
+        self.note_files();
+    }
+
+    /// Takes the free file at `place` away, if the others hold all that is promised. Two files at
+    /// least stay, and one of them free, so that a checkpoint always makes room.
+    fn take_free(&mut self, place: usize) -> bool {
+        if self.free.len() < 2 || self.free.len() + self.live.len() <= SEGMENTS_MIN {
+            return false;
+        }
+        let Some(taken) = self.free.remove(place) else {
+            return false;
+        };
+        self.note_files();
+        let is_enough = self.holds_promised();
+        if !is_enough {
+            self.free.insert(place, taken);
+            self.note_files();
+        }
+        is_enough
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let live: u64 = self.live.iter().map(|live| live.bytes).sum();
+        live + self.free.iter().map(|free| free.bytes).sum::<u64>()
+    }
+
+    /// Returns the number of bytes in the current file and in free ones that no record has taken.
+    fn room_bytes(&self) -> u64 {
+        let of_current = self.record_end.saturating_sub(self.position);
+        of_current + self.free.iter().map(|free| free.bytes).sum::<u64>()
+    }
+
+    fn file_bytes(&self) -> u64 {
+        u64::from(self.options.file_bytes)
+    }
+
+    /// Returns whether another file should be made before somebody has to wait for it.
+    pub(crate) fn is_low(&self) -> bool {
+        let total = self.total_bytes();
+        let ahead = self.file_bytes().max(total / AHEAD_SHARE);
+        let is_low = self.free.is_empty() || self.room_bytes() < ahead;
+        is_low && total + self.file_bytes() <= self.options.budget_bytes() && !self.closed
+    }
+
+    /// Returns the length of the next file to make, `None` if a record of `record` bytes needs a
+    /// checkpoint and no file. Files are made within the budget, except for one in which the
+    /// largest batch fits: without it, that batch would wait for ever.
+    pub(crate) fn growth(&self, record: u64) -> Option<u64> {
+        if self.closed {
+            return None;
+        }
+        let least = self.file_bytes();
+        let total = self.total_bytes();
+        let left = self.options.budget_bytes().saturating_sub(total) / least * least;
+        let share = 1 << (total / GROWTH_SHARE).max(1).ilog2();
+        let step = share.clamp(least, self.segment_bytes()).min(left);
+        let large = 2 * self.charge_max(true) + self.padding_max();
+        // A record that is larger than the rest of the current file needs another one.
+        let others = self.live.iter().rev().skip(1).map(|live| live.bytes);
+        let mut files = others.chain(self.free.iter().map(|free| free.bytes));
+        if self.is_large(record) && !files.any(|bytes| self.holds(bytes) >= large) {
+            let overhead = SEGMENT_HEADER_BYTES as u64 + 2 * self.sector;
+            let needed = (large + overhead).next_multiple_of(least);
+            return Some(needed.min(self.segment_bytes()).max(step));
+        }
+        (step > 0).then_some(step)
+    }
+
+    /// Takes a free file away that is longer than what records will need until the next checkpoint,
+    /// by what they have needed lately. The largest go first; then one is cut.
+    pub(crate) fn take_spare(&mut self) -> Option<Spare> {
+        let least = self.file_bytes();
+        let kept = least + (self.need + self.need / 2).max(least);
+        self.leave_longer_than(kept);
+        let excess = self.room_bytes().saturating_sub(kept) / least * least;
+        // Less than a new file would have is no reason: it might be made again soon.
+        if excess < self.total_bytes() / GROWTH_SHARE {
+            return None;
+        }
+        let mut places: Vec<usize> = (0..self.free.len()).collect();
+        places.sort_by_key(|place| std::cmp::Reverse(self.free[*place].bytes));
+        for place in places.iter().copied() {
+            let FreeSegment { slot, bytes, .. } = self.free[place];
+            if bytes <= excess && self.take_free(place) {
+                let keeps = 0;
+                return Some(Spare { slot, keeps, bytes });
+            }
+        }
+        for place in places {
+            let FreeSegment { slot, bytes, .. } = self.free[place];
+            let keeps = bytes.saturating_sub(excess).max(least);
+            if keeps < bytes && self.take_free(place) {
+                return Some(Spare { slot, keeps, bytes });
+            }
+        }
+        None
+    }
+
+    /// Lets the next record go to another file if the current one is longer than `kept` bytes, so
+    /// that a checkpoint can free it, and if the others hold all that is promised.
+    fn leave_longer_than(&mut self, kept: u64) {
+        let is_longer = self.live.back().is_some_and(|live| live.bytes > kept);
+        if !is_longer || self.free.is_empty() || self.position >= self.record_end {
+            return;
+        }
+        let record_end = std::mem::replace(&mut self.record_end, self.position);
+        self.note_files();
+        if !self.holds_promised() {
+            self.record_end = record_end;
+            self.note_files();
+        }
+    }
+
+    /// Returns whether what is reserved fits, in any order.
+    fn holds_promised(&self) -> bool {
+        let claimed = self.position + self.reserved_charge;
+        self.reserved_charge == 0 || claimed <= self.claim_end[usize::from(self.large_reserved > 0)]
+    }
+
+    /// Forgets what records have needed lately: what is free is spare, but for a file or two.
+    pub(crate) fn forget_need(&mut self) {
+        self.need = 0;
+    }
+
+    /// Ends the log, if nothing is reserved and no record is needed any more: then no file is
+    /// needed, and returns true.
+    pub(crate) fn close(&mut self) -> bool {
+        let is_idle = self.reserved_charge == 0
+            && self.active.is_empty()
+            && self.spare.is_some()
+            && self.newest.0 <= self.truncated_below;
+        if !is_idle {
+            return false;
+        }
+        self.closed = true;
+        self.live.clear();
+        self.free.clear();
+        self.segment_end = self.position;
+        self.record_end = self.position;
+        self.note_files();
+        assert!(!self.file_has_room(HEADER), "no record follows");
+        true
     }
 
     /// Returns the LSN of the newest record.
@@ -428,12 +711,38 @@ impl Tail {
 
     /// Returns the number of bytes of the log that a checkpoint would free.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.position - self.truncated_below
+        self.position - self.truncated_below - self.skipped_bytes()
+    }
+
+    /// Returns how many positions between the last truncation and the next record were left out at
+    /// the ends of segments.
+    fn skipped_bytes(&self) -> u64 {
+        let size = self.segment_bytes();
+        let left = self.live.iter().rev().skip(1);
+        left.map(|live| (live.number + 1) * size - live.end.max(self.truncated_below))
+            .sum()
+    }
+
+    /// Returns the position at which the log would have begun after the last truncation if it had
+    /// skipped none since.
+    pub(crate) fn base(&self) -> u64 {
+        self.position - self.used_bytes()
+    }
+
+    /// Returns the number of bytes that may be written between checkpoints if no more files can be
+    /// made.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.total_bytes()
     }
 
     /// Returns the reserved bytes of records: 0 when the store is idle.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
+    }
+
+    /// Returns the end of the current segment.
+    pub(crate) fn segment_end(&self) -> u64 {
+        self.segment_end
     }
 }
 
@@ -485,6 +794,7 @@ mod tests {
         let options = LogOptions {
             segment_bytes: 64 << 10,
             segments: 4,
+            file_bytes: 64 << 10,
             buffer_bytes: 16 << 10,
             identity: [1; 16],
             incarnation: 1,
@@ -492,7 +802,8 @@ mod tests {
             start: Lsn(0),
             flush_method: crate::options::FlushMethod::Auto,
         };
-        let mut tail = Tail::new(options, SECTOR, &[0, 1, 2, 3]);
+        let ready = [0, 1, 2, 3].map(|slot| (slot, 64 << 10));
+        let mut tail = Tail::new(options, SECTOR, &ready);
         let payload = vec![0xFF; 8000];
         let mut random = fastrand::Rng::with_seed(7);
         let mut padding = 0;

@@ -1,5 +1,5 @@
-//! Trimming: gives back the space of log files that nothing needs: free segments, and in live
-//! segments what lies before the last checkpoint or after the newest record.
+//! Trimming: gives back the space that nothing needs in files that are in use: what lies before the
+//! last checkpoint or after the newest record. Free files are cut or removed (`growth`).
 //!
 //! The files keep their names, lengths and headers, and the trimmed parts read as zeros. The next
 //! flush that reaches such a place allocates it again, so it is slower than one over prepared
@@ -19,6 +19,8 @@ impl<D: Device> Log<D> {
     /// # Errors
     /// Errors of the device, which do not poison the log, or the reason why the log is poisoned.
     pub fn trim(&self) -> Result<u64> {
+        // Otherwise a file might be freed and removed before its hole is made.
+        let _change = self.segments.begin_change();
         let trimmed = self.group.while_leading(|| self.trim_leading());
         match trimmed {
             Some(trimmed) => trimmed,

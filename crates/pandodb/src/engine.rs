@@ -225,6 +225,9 @@ impl Engine {
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does
     /// not poison it as long as the log itself is intact.
     pub(crate) fn log_failed(&self, error: pando_wal::Error) -> Error {
+        if matches!(error, pando_wal::Error::Closed) {
+            return Error::Closed;
+        }
         // A full disk can be tried again. A sync that found the disk full cannot: it has poisoned
         // the log.
         if error.is_full() && self.log.poisoned().is_none() {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use pando_format::Lsn;
+use pando_format::log::record_bytes;
 use pando_sync::{Arc, Mutex, Rank};
 
 /// Bytes of log between two calls of the listener.
@@ -41,44 +42,48 @@ impl Listener {
 /// Counts what is replayed, and reports to the listener about every MiB and at the end.
 pub(crate) struct Meter {
     listener: Option<Listener>,
-    from: Lsn,
     end: Lsn,
-    told: Lsn,
+    log_bytes: u64,
+    replayed_bytes: u64,
+    told_bytes: u64,
 }
 
 impl Meter {
-    /// Prepares for a replay of the log from `from` to `end`.
-    pub(crate) fn new(listener: Option<Listener>, from: Lsn, end: Lsn) -> Self {
+    /// Prepares for a replay of `log_bytes` bytes of the log, up to `end`.
+    pub(crate) fn new(listener: Option<Listener>, end: Lsn, log_bytes: u64) -> Self {
         Self {
             listener,
-            from,
             end,
-            told: from,
+            log_bytes,
+            replayed_bytes: 0,
+            told_bytes: 0,
         }
     }
 
-    /// Bytes of log after the checkpoint.
-    pub(crate) fn log_bytes(&self) -> u64 {
-        self.end.0.saturating_sub(self.from.0)
-    }
-
-    /// Notes that `batches` have been replayed in total, up to `lsn`; reports if it is time.
-    pub(crate) fn replayed(&mut self, lsn: Lsn, batches: u64) {
+    /// Notes that the batch of `lsn` with a record of `payload` bytes has been replayed, and with
+    /// it `batches` in total; reports if it is time.
+    pub(crate) fn replayed(&mut self, lsn: Lsn, payload: usize, batches: u64) {
+        assert!(lsn <= self.end, "{lsn} is not what was found before");
+        // Without padding, which the last one makes up for.
+        self.replayed_bytes += record_bytes(payload);
         assert!(
-            (self.told..=self.end).contains(&lsn),
-            "{lsn} is not what was found before"
+            self.replayed_bytes <= self.log_bytes,
+            "more records than log"
         );
+        if lsn == self.end {
+            self.replayed_bytes = self.log_bytes;
+        }
         let Some(listener) = &self.listener else {
             return;
         };
-        if lsn < self.end && lsn.0 - self.told.0 < STEP_BYTES {
+        if lsn < self.end && self.replayed_bytes - self.told_bytes < STEP_BYTES {
             return;
         }
-        self.told = lsn;
+        self.told_bytes = self.replayed_bytes;
         let mut call = listener.0.lock();
         call(RecoveryProgress {
-            replayed_bytes: lsn.0.saturating_sub(self.from.0),
-            log_bytes: self.log_bytes(),
+            replayed_bytes: self.replayed_bytes,
+            log_bytes: self.log_bytes,
             batches,
         });
     }

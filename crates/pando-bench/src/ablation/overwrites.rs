@@ -109,6 +109,7 @@ impl<A: Allocator> Overwritten<A> {
         let log_options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             segments: u32_of(LOG_BYTES / u64::from(SEGMENT_BYTES)),
+            file_bytes: SEGMENT_BYTES,
             buffer_bytes: LOG_BUFFER_BYTES,
             identity: [7; 16],
             incarnation: 1,
@@ -118,7 +119,7 @@ impl<A: Allocator> Overwritten<A> {
         };
         let device = MemoryDevice::new(2 * LOG_BYTES);
         let log = Log::open(device, log_options, statistics).map_err(of_log)?;
-        log.prepare_segments().map_err(of_log)?;
+        log.make_all_files().map_err(of_log)?;
         let store = Self {
             pages: Self::allocate(&pool, count)?,
             pool,

@@ -16,7 +16,9 @@ pub(crate) struct Gauge {
 
 /// Returns all gauges of a store.
 pub(crate) fn gauges(report: &Report) -> Vec<Gauge> {
+    // Positions at the ends of segments may have been left out in between.
     let pending = report.newest_lsn.0.saturating_sub(report.durable_lsn.0);
+    let pending = pending.min(report.log_bytes);
     let rows = [
         ("frames", "Frames of the pool.", report.frames),
         (

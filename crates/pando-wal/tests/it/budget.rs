@@ -178,7 +178,7 @@ fn a_truncation_and_a_new_segment_wake_who_waits_for_room() {
     fill(&log);
     let (report, waker) = Report::new();
     log.space_waiters().register(&waker);
-    assert_eq!(log.prepare_segments().unwrap(), 1);
+    assert_eq!(log.make_all_files().unwrap(), 1);
     assert!(report.woken(), "the third segment makes room");
     fill(&log);
     let (report, waker) = Report::new();

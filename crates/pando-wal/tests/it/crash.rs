@@ -34,7 +34,7 @@ impl Life {
     fn live(&mut self, device: &FaultyDevice, random: &mut Rng) -> Result<(), Error> {
         let options = options(3, self.incarnation, self.checkpoint);
         let log = Log::open(device.clone(), options, Arc::new(Statistics::new()))?;
-        log.prepare_segments()?;
+        log.make_all_files()?;
         for step in 0..60_u8 {
             let large = random.u64(..6) == 0;
             let bytes = random.u64(..if large { 15_000 } else { 700 }) as usize;
@@ -138,7 +138,7 @@ fn a_flush_over_two_segments_is_durable_in_both() {
     let mut options = options(3, 1, 0);
     options.buffer_bytes = 512 << 10;
     let log = Log::open(device.clone(), options, Default::default()).unwrap();
-    log.prepare_segments().unwrap();
+    log.make_all_files().unwrap();
     let records = (1..7_u8).map(|number| {
         let payload = vec![number; 15_000];
         (append(&log, &payload), payload)
@@ -156,7 +156,7 @@ fn committers_that_a_crash_interrupts_keep_what_they_were_told() {
     for seed in 1..12 {
         let device = FaultyDevice::new(seed);
         let log = Log::open(device.clone(), options(4, 1, 0), Default::default()).unwrap();
-        log.prepare_segments().unwrap();
+        log.make_all_files().unwrap();
         device.crash_at_sync(device.sync_points() + 1 + seed);
         let log = Arc::new(log);
         let committers: Vec<_> = (0..8_u8)

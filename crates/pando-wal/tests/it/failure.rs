@@ -232,13 +232,13 @@ fn segments_that_cannot_be_made_leave_the_budget_as_it_is() {
     let log = Log::open(device.clone(), options(4, 1, 0), Default::default()).unwrap();
     device.control.full.store(true, Ordering::SeqCst);
     let capacity = log.capacity_bytes();
-    assert!(log.prepare_segments().unwrap_err().is_full());
+    assert!(log.make_all_files().unwrap_err().is_full());
     assert_eq!(device.list().unwrap().len(), 2, "the third file is removed");
     assert_eq!(log.capacity_bytes(), capacity);
     assert!(log.poisoned().is_none());
     device.control.full.store(false, Ordering::SeqCst);
     append(&log, b"works");
-    assert_eq!(log.prepare_segments().unwrap(), 2);
+    assert_eq!(log.make_all_files().unwrap(), 2);
     log.flush_now().unwrap();
 }
 

@@ -23,7 +23,7 @@ fn committers_and_lives_work_on_files_by_every_flush_method() {
         options.flush_method = method;
         let statistics = Arc::new(Statistics::new());
         let log = Log::open(device.clone(), options, statistics).unwrap();
-        log.prepare_segments().unwrap();
+        log.make_all_files().unwrap();
         let log = Arc::new(log);
         assert!(!(method == FlushMethod::Buffered && log.is_direct()));
         let committers: Vec<_> = (0..4_u8)

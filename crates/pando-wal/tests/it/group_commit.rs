@@ -16,7 +16,7 @@ fn check(threads: u64, each: u64, sync_us: u64) -> u64 {
     options.segment_bytes = 1 << 20;
     options.buffer_bytes = 256 << 10;
     let log = Log::open(device.clone(), options, statistics.clone()).unwrap();
-    log.prepare_segments().unwrap();
+    log.make_all_files().unwrap();
     let log = Arc::new(log);
     device.control.sync_us.store(sync_us, Ordering::SeqCst);
     let handles: Vec<_> = (0..threads)

@@ -94,7 +94,7 @@ fn files_beyond_the_options_are_removed_and_missing_ones_made() {
     device.overwrite("log/0000000000000001", 0, &[0; 4096]);
     let log = pando_wal::Log::open(device, options(3, 3, 0), Default::default()).unwrap();
     assert_eq!(log.capacity_bytes(), 2 * SEGMENT);
-    assert_eq!(log.prepare_segments().unwrap(), 1);
+    assert_eq!(log.make_all_files().unwrap(), 1);
 }
 
 #[test]

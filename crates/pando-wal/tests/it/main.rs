@@ -15,6 +15,7 @@ mod event_loop;
 mod failure;
 mod files;
 mod group_commit;
+mod growth;
 mod lives;
 mod model;
 mod support;

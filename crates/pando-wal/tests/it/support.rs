@@ -33,6 +33,12 @@ pub(crate) struct Control {
     pub(crate) panic_sync: AtomicU64,
     /// If true, writes and allocations find no space.
     pub(crate) full: AtomicBool,
+    /// A thread makes files beside the flushes, of which only one is in flight.
+    pub(crate) grows: AtomicBool,
+    /// Number of allocations.
+    pub(crate) allocations: AtomicU64,
+    /// If true, allocations find no space.
+    pub(crate) no_files: AtomicBool,
     /// What finds no space returns only once this is false.
     pub(crate) held: AtomicBool,
     /// Number of writes refused because the device is full.
@@ -193,7 +199,8 @@ impl File for TestFile {
     }
     fn sync(&self) -> DeviceResult<()> {
         let others = self.control.in_sync.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(others, 0, "two flushes are in flight");
+        let grows = self.control.grows.load(Ordering::SeqCst);
+        assert!(others == 0 || grows, "two flushes are in flight");
         match self.control.sync_us.load(Ordering::SeqCst) {
             0 => thread::yield_now(),
             us => thread::sleep(Duration::from_micros(us)),
@@ -214,6 +221,11 @@ impl File for TestFile {
     }
     fn allocate(&self, offset: u64, len: u64) -> DeviceResult<()> {
         self.check_space("allocate")?;
+        if self.control.no_files.load(Ordering::SeqCst) {
+            let source = std::io::Error::from_raw_os_error(28);
+            return Err(DeviceError::from_io("allocate", &self.name, source));
+        }
+        self.control.allocations.fetch_add(1, Ordering::SeqCst);
         self.file.allocate(offset, len)
     }
     fn punch(&self, offset: u64, len: u64) -> DeviceResult<()> {
@@ -236,6 +248,7 @@ pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions
     LogOptions {
         segment_bytes: SEGMENT as u32,
         segments,
+        file_bytes: SEGMENT as u32,
         buffer_bytes: 48 << 10,
         identity: IDENTITY,
         incarnation,
@@ -248,7 +261,7 @@ pub(crate) fn options(segments: u32, incarnation: u64, start: u64) -> LogOptions
 /// Opens a log with all its segments.
 pub(crate) fn open<D: Device>(device: &D, options: LogOptions) -> Arc<Log<D>> {
     let log = Log::open(device.clone(), options, Arc::new(Statistics::new())).unwrap();
-    log.prepare_segments().unwrap();
+    log.make_all_files().unwrap();
     Arc::new(log)
 }
 
@@ -288,8 +301,18 @@ pub(crate) fn read<D: Device>(
     incarnation: u64,
     from: u64,
 ) -> Result<(Records, ReplayEnd), Error> {
+    read_segments(device, SEGMENT as u32, incarnation, from)
+}
+
+/// As [`read`], with segments of `segment_bytes` bytes.
+pub(crate) fn read_segments<D: Device>(
+    device: &D,
+    segment_bytes: u32,
+    incarnation: u64,
+    from: u64,
+) -> Result<(Records, ReplayEnd), Error> {
     let options = ReplayOptions {
-        segment_bytes: SEGMENT as u32,
+        segment_bytes,
         identity: IDENTITY,
         incarnation,
         signature: signature_of(incarnation),

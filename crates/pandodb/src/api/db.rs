@@ -114,6 +114,9 @@ impl Owner {
                 engine.poison("an engine thread panicked");
             }
         }
+        if flushed.is_ok() {
+            engine.log.close_files();
+        }
         match &flushed {
             Ok(()) => tracing::info!("store closed"),
             Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
@@ -166,7 +169,7 @@ impl Db {
             threads: Mutex::new(Rank::Leaf, Vec::new()),
             helpers: Mutex::new(Rank::Leaf, Vec::new()),
         };
-        let bodies: [(&str, ThreadBody); 8] = [
+        let bodies: [(&str, ThreadBody); 9] = [
             (
                 "pando-cleaner",
                 Box::new(|engine| engine.store.run_cleaner()),
@@ -176,6 +179,7 @@ impl Db {
                 "pando-log",
                 Box::new(move |engine| engine.log.run_flusher(periodic)),
             ),
+            ("pando-log-files", Box::new(Engine::run_log_files)),
             ("pando-tables", Box::new(Engine::run_jobs)),
             ("pando-reads", Box::new(Engine::run_reads)),
             ("pando-maintain", Box::new(Engine::run_maintenance)),

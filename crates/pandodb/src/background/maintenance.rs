@@ -46,11 +46,6 @@ impl Engine {
         // Damage was logged; once is enough.
         let mut damaged = false;
         let mut poisoned = false;
-        if let Err(error) = self.log.prepare_segments() {
-            // Not a failure: the log's budget stays what it is, on a full disk, too.
-            self.store.space.want(0);
-            let _ = error;
-        }
         while !self.store.life.is_ended() {
             if self.store.space.is_wanted() {
                 // Before the data file takes the room.

@@ -47,12 +47,8 @@ pub(crate) struct Cut {
 impl Engine {
     /// Asks for a checkpoint if the log has grown enough since the last one.
     pub(crate) fn look_for_checkpoint(&self) {
-        let state = &self.checkpoint;
-        // Read the LSN of the checkpoint first: the log may grow afterwards.
-        let last = state.last_lsn();
-        let bytes = self.log.reserved_end().0.saturating_sub(last);
-        let budget = u64::from(self.budget.segments) * self.budget.segment_bytes;
-        if bytes > budget / 2 && !state.is_wanted() {
+        let (bytes, limit) = self.log.fill();
+        if bytes > limit / 2 && !self.checkpoint.is_wanted() {
             self.checkpoint.request();
         }
     }

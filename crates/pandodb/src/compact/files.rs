@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::compact::progress::CompactProgress;
 use crate::compact::run::{Compaction, Part};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// Merges the mapping, cuts the data file, and frees space that the log does not use. Returns
@@ -44,13 +44,7 @@ impl Engine {
     }
 
     fn trim_log(&self) -> Result<u64> {
-        // Prepare segments first: those made later would not be trimmed. On a full disk none is
-        // made.
-        if let Err(error) = self.log.prepare_segments()
-            && !error.is_full()
-        {
-            return Err(error.into());
-        }
-        self.log.trim().map_err(Error::from)
+        let removed = self.log.remove_free();
+        Ok(removed + self.log.trim()?)
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Bound;
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
-use pando_format::log::SIGNATURE_BITS;
+use pando_format::log::{SEGMENT_BYTES_MIN, SIGNATURE_BITS};
 use pando_format::superblock::{SLOT_BYTES, StoredCompression, Superblock};
 use pando_format::{Compression, Epoch, Lsn, PageSize, VERSION_BASE, VERSION_COUNTED};
 use pando_stats::Statistics;
@@ -43,6 +43,10 @@ use crate::tables::state::{CATALOGUE, GARBAGE};
 
 /// Initial size of the data file.
 const DATA_BYTES_FIRST: u64 = 8 << 20;
+/// Size of the smallest files of the log: an idle store has two of them. Those of a small log are a
+/// fraction of its segments.
+const LOG_FILE_BYTES: u32 = 1 << 20;
+const LOG_FILE_SHARE: u32 = 4;
 /// A file in the directory that belongs to benchmarks of the device, not to the store.
 const BENCH_FILE: &str = "bench-device.dat";
 const FIRST_MAPPING: u64 = 1;
@@ -282,6 +286,7 @@ fn finish(
     let log = LogOptions {
         segment_bytes: superblock.segment_bytes,
         segments: budget.segments,
+        file_bytes: log_file_bytes(superblock.segment_bytes),
         buffer_bytes: budget.log_buffer_bytes,
         identity: superblock.identity,
         incarnation,
@@ -319,6 +324,12 @@ fn finish(
     }
     engine.garbage_wanted();
     Ok(engine)
+}
+
+/// Returns the size of the smallest files of a log with segments of `segment_bytes`.
+fn log_file_bytes(segment_bytes: u32) -> u32 {
+    let share = segment_bytes / LOG_FILE_SHARE;
+    share.clamp(SEGMENT_BYTES_MIN, LOG_FILE_BYTES)
 }
 
 /// A store as of its newest checkpoint, before any replay.
@@ -547,9 +558,9 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
     let marked = pando_wal::replay(&device, &how, |lsn, payload| {
         store.mark_extents(lsn, payload)
     })?;
-    let log_bytes = marked.end.0.saturating_sub(how.from.0);
+    let log_bytes = marked.end.0.saturating_sub(how.from.0) - marked.skipped;
     tracing::info!(checkpoint_lsn = how.from.0, log_bytes, "recovery begins");
-    let mut meter = Meter::new(options.on_recovery.take(), how.from, marked.end);
+    let mut meter = Meter::new(options.on_recovery.take(), marked.end, log_bytes);
     let end = pando_wal::replay(&device, &how, |lsn, payload| {
         if lsn > marked.end {
             // The extents of this batch have not been marked.
@@ -559,7 +570,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
             ));
         }
         replay.batch(lsn, payload)?;
-        meter.replayed(lsn, replay.records());
+        meter.replayed(lsn, payload.len(), replay.records());
         Ok::<(), Error>(())
     })?;
     if (end.end, end.records) != (marked.end, marked.records) {
@@ -571,7 +582,7 @@ fn recover(device: AnyDevice, options: Builder) -> Result<Engine> {
         return Err(Error::corrupt("log", what));
     }
     assert_eq!(replayed.records, end.records, "each batch is replayed once");
-    replayed.log_bytes = meter.log_bytes();
+    replayed.log_bytes = log_bytes;
     let mapping = MappingFiles::reopen(&device, &superblock)?;
     store.mapping_reserve.begin(superblock.mapping)?;
     // The checkpoint that ends the recovery records it.

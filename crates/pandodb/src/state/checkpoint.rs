@@ -105,12 +105,6 @@ impl CheckpointState {
         self.work.register(waker);
     }
 
-    /// LSN of the last checkpoint.
-    pub(crate) fn last_lsn(&self) -> u64 {
-        // Relaxed: whether a checkpoint is due need not be exact.
-        self.last_lsn.load(Ordering::Relaxed)
-    }
-
     /// Returns the highest number that was asked for, which the checkpoint that begins now serves.
     /// The caller holds the files.
     pub(crate) fn served(&self) -> u64 {

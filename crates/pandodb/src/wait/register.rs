@@ -51,7 +51,8 @@ impl Engine {
     }
 
     /// Registers for room for `bytes` bytes in the log, or for the checkpoint that would make it
-    /// waiting for room.
+    /// waiting for room. A longer log makes room, or a checkpoint if the log cannot get longer
+    /// (decision 077).
     fn register_for_log(&self, bytes: usize, waker: &Waker) -> Result<bool> {
         self.log.space_waiters().register(waker);
         self.store.room_waiters.register(waker);
@@ -61,10 +62,12 @@ impl Engine {
         // After the try: room that is made from here on wakes. If only the buffer is full, it needs
         // a flush and no checkpoint.
         let is_file_full = !has_room && !self.log.file_has_room(bytes);
-        if is_file_full {
+        let grows = is_file_full && self.log.ask_for_room(bytes);
+        if is_file_full && !grows {
             self.checkpoint.request();
         }
-        Ok(has_room || is_file_full && self.store.life.is_checkpoint_stalled())
+        let is_stalled = !grows && self.store.life.is_checkpoint_stalled();
+        Ok(has_room || is_file_full && (is_stalled || !self.log.fits(bytes)))
     }
 
     /// Registers for room for versions, and wakes the thread that makes it.

@@ -29,6 +29,7 @@ mod limits;
 mod load;
 mod lock_mix;
 mod locks;
+mod log_size;
 mod many;
 mod mapping;
 mod merges;
