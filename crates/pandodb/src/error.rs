@@ -47,7 +47,7 @@ pub enum Error {
     Version {
         /// The version of the store.
         found: u32,
-        /// The version that this program reads and writes.
+        /// The newest version that this program reads and writes.
         known: u32,
     },
     /// There is no room for more data; deletes still work.
@@ -391,7 +391,7 @@ fn write_version(f: &mut fmt::Formatter<'_>, found: u32, known: u32) -> fmt::Res
     };
     write!(
         f,
-        "the store has format version {found}; this program reads version {known}: {advice}"
+        "the store has format version {found}; this program reads up to version {known}: {advice}"
     )
 }
 

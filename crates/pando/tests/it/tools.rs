@@ -67,9 +67,8 @@ fn a_store_of_a_newer_format_is_a_matter_of_usage() {
     store(here);
     let path = here.join("store/superblock");
     let mut slots = fs::read(&path).unwrap();
-    let version = u32::from_le_bytes(slots[8..12].try_into().unwrap());
     for slot in [0, 4096] {
-        slots[slot + 8] += 1;
+        slots[slot + 8] = 200;
     }
     fs::write(&path, slots).unwrap();
     for arguments in [
@@ -79,8 +78,8 @@ fn a_store_of_a_newer_format_is_a_matter_of_usage() {
     ] {
         let (code, _, err) = run(here, arguments);
         assert_eq!(code, 1, "{arguments:?}: {err}");
-        for number in [version, version + 1] {
-            assert!(err.contains(&format!("version {number}")), "{err}");
+        for part in ["version 200", "up to version 2"] {
+            assert!(err.contains(part), "{err}");
         }
     }
 }

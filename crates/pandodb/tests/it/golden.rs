@@ -260,7 +260,7 @@ fn check_compression(device: &FaultyDevice, shape: &str) {
     let copy = device.after_crash(1, CrashMode::AllSurvive);
     let db = open(&copy, none_chosen).unwrap();
     let expected = match shape {
-        "plain" | LOADED => Compression::None,
+        "plain" | LOADED | COUNTED => Compression::None,
         "lz4" | RECORDED => Compression::Lz4,
         "snappy" => Compression::Snappy,
         _ => Compression::Zstd(3),
