@@ -116,6 +116,8 @@ fn write_log(
     store.db.checkpoint()?;
     let mut random = Random::new(kv.seed, 0);
     let (mut number, mut version) = (0, 0);
+    // Padding at the end is not replayed.
+    let goal = options.log_bytes + PADDING_BYTES;
     loop {
         version += 1;
         for left in (0..BATCH).rev() {
@@ -123,11 +125,10 @@ fn write_log(
             write(number, version, left == 0)?;
         }
         let bytes = store.db.report().log_bytes;
-        // Padding at the end is not replayed.
-        if bytes >= options.log_bytes + PADDING_BYTES {
+        if bytes >= goal {
             break;
         }
-        let share = bytes as f64 / options.log_bytes as f64;
+        let share = bytes as f64 / goal as f64;
         observer.progress("writing the log", share, 0.0);
     }
     store.db.flush()?;
