@@ -130,6 +130,8 @@ pub(crate) struct Tail {
     need: u64,
     /// Nothing is appended any more.
     closed: bool,
+    /// A file was left early since the last flush began: [`buffer_capacity`] has room for one.
+    left_early: bool,
 }
 
 /// The lock's word takes eight bytes of the line.
@@ -137,7 +139,7 @@ const _: () = assert!(8 + offset_of!(Tail, active) + LogBuffer::WRITTEN_BYTES <=
 
 /// Returns the size of a buffer for `options.buffer_bytes` bytes of records: leaving a file costs
 /// its padding, the next one costs its header, and two files that follow each other hold more
-/// records than fit into the smallest.
+/// records than fit into the smallest, but for one that is left early (`left_early`).
 pub(crate) fn buffer_capacity(options: &LogOptions, sector: u64) -> usize {
     let least = options.file_bytes as usize / 2 - 2 * SEGMENT_HEADER_BYTES;
     let switches = options.buffer_bytes / least + 2;
@@ -182,6 +184,7 @@ impl Tail {
             claim_end: [options.start.0; 2],
             need: 0,
             closed: false,
+            left_early: false,
         };
         tail.note_files();
         tail
@@ -466,6 +469,7 @@ impl Tail {
         self.active.newest = self.newest;
         self.check_runs();
         let mut next = self.spare.take().expect("one flush is in flight at most");
+        self.left_early = false;
         next.clear();
         Some(std::mem::replace(&mut self.active, next))
     }
@@ -657,12 +661,15 @@ impl Tail {
     /// that a checkpoint can free it, and if the others hold all that is promised.
     fn leave_longer_than(&mut self, kept: u64) {
         let is_longer = self.live.back().is_some_and(|live| live.bytes > kept);
-        if !is_longer || self.free.is_empty() || self.position >= self.record_end {
+        // At most once in a buffer, whose capacity has room for one file that is left early.
+        let is_left = self.left_early;
+        if !is_longer || is_left || self.free.is_empty() || self.position >= self.record_end {
             return;
         }
         let record_end = std::mem::replace(&mut self.record_end, self.position);
         self.note_files();
-        if !self.holds_promised() {
+        self.left_early = self.holds_promised();
+        if !self.left_early {
             self.record_end = record_end;
             self.note_files();
         }
@@ -787,6 +794,51 @@ mod tests {
             assert!(base(bytes.len()) <= segment_bytes);
         }
         padding
+    }
+
+    /// A compaction takes free files away, one after the other, and leaves the current one early
+    /// each time; a writer appends in between, and no flush ends.
+    #[test]
+    fn files_that_are_left_early_do_not_fill_the_buffer() {
+        let options = LogOptions {
+            segment_bytes: 2 << 20,
+            segments: 8,
+            file_bytes: 512 << 10,
+            buffer_bytes: 300 << 10,
+            identity: [1; 16],
+            incarnation: 1,
+            signature: 7,
+            start: Lsn(0),
+            flush_method: crate::options::FlushMethod::Auto,
+        };
+        let ready: Vec<_> = (0..8).map(|slot| (slot, 2 << 20)).collect();
+        let mut tail = Tail::new(options, SECTOR, &ready);
+        let payload = vec![0xFF; 1000];
+        let bytes = record_bytes(payload.len());
+        let append = |tail: &mut Tail| {
+            let is_reserved = tail.try_reserve(bytes).is_ok();
+            if is_reserved {
+                tail.release(bytes);
+                tail.append(RecordKind::Batch, 0, &payload, 0);
+            }
+            is_reserved
+        };
+        assert!(append(&mut tail));
+        tail.forget_need();
+        let mut taken = 0;
+        while let Some(spare) = tail.take_spare() {
+            taken += 1;
+            assert!(append(&mut tail));
+            if spare.keeps > 0 {
+                tail.add_slot(spare.slot, spare.keeps);
+            }
+        }
+        assert!(taken > 2, "{taken} files");
+        while append(&mut tail) {}
+        assert!(
+            tail.active.record_bytes + bytes > 300 << 10,
+            "a full buffer"
+        );
     }
 
     #[test]
