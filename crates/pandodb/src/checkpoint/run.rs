@@ -398,6 +398,9 @@ mod tests {
             assert!(matches!(error, Error::Full { .. }), "{error}");
         };
         refused(&db);
+        // Each refusal counts, too.
+        let beyond = u64::from(u32::MAX) + 5;
+        db.engine().store.next_tree.store(beyond, Ordering::Relaxed);
         refused(&db);
         db.checkpoint().unwrap();
         db.close().unwrap();
