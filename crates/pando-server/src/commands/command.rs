@@ -69,6 +69,10 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@read", has(Flags::READONLY));
     add("@keyspace", command.group == Group::Generic);
     add("@string", command.group == Group::String);
+    add("@hash", command.group == Group::Hash);
+    add("@list", command.group == Group::List);
+    add("@set", command.group == Group::Set);
+    add("@sortedset", command.group == Group::SortedSet);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@admin", has(Flags::ADMIN));
@@ -115,7 +119,42 @@ fn describe_keys(reply: &mut Writer<'_>, command: &Command) {
         (true, "set" | "mset") => &["OW", "UPDATE"],
         (true, _) => &["RW", "UPDATE"],
     };
-    reply.array(1);
+    let counted = command.keys.count_at != 0;
+    reply.array(usize::from(command.keys.first != 0) + usize::from(counted));
+    if command.keys.first != 0 {
+        begin_keys(reply, flags, command.keys.first);
+        reply.bulk(b"range");
+        reply.bulk(b"spec");
+        reply.map(3);
+        reply.bulk(b"lastkey");
+        let last = command.keys.last;
+        let of_first = if last < 0 {
+            last
+        } else {
+            last - command.keys.first
+        };
+        reply.integer(of_first.into());
+        reply.bulk(b"keystep");
+        reply.integer(command.keys.step.into());
+        reply.bulk(b"limit");
+        reply.integer(0);
+    }
+    if counted {
+        begin_keys(reply, &["RO", "ACCESS"], command.keys.count_at);
+        reply.bulk(b"keynum");
+        reply.bulk(b"spec");
+        reply.map(3);
+        reply.bulk(b"keynumidx");
+        reply.integer(0);
+        reply.bulk(b"firstkey");
+        reply.integer(1);
+        reply.bulk(b"keystep");
+        reply.integer(1);
+    }
+}
+
+/// Writes the beginning of a specification of keys, up to the type of its `find_keys`.
+fn begin_keys(reply: &mut Writer<'_>, flags: &[&str], index: i32) {
     reply.map(3);
     reply.bulk(b"flags");
     reply.set(flags.len());
@@ -127,27 +166,10 @@ fn describe_keys(reply: &mut Writer<'_>, command: &Command) {
     reply.bulk(b"spec");
     reply.map(1);
     reply.bulk(b"index");
-    reply.integer(command.keys.first.into());
+    reply.integer(index.into());
     reply.bulk(b"find_keys");
     reply.map(2);
     reply.bulk(b"type");
-    reply.bulk(b"range");
-    reply.bulk(b"spec");
-    reply.map(3);
-    reply.bulk(b"lastkey");
-    let last = command.keys.last;
-    reply.integer(
-        if last < 0 {
-            last
-        } else {
-            last - command.keys.first
-        }
-        .into(),
-    );
-    reply.bulk(b"keystep");
-    reply.integer(command.keys.step.into());
-    reply.bulk(b"limit");
-    reply.integer(0);
 }
 
 fn all(context: &mut Context<'_>) -> Run {

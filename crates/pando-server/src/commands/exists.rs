@@ -8,6 +8,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         flags: Flags::WRITE,
         group: Group::Generic,
+        value_type: None,
         keys: Keys::ALL,
         complexity: COMPLEXITY,
         summary: "Deletes one or more keys.",
@@ -17,6 +18,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         since: "4.0.0",
         flags: Flags::WRITE.and(Flags::FAST),
         group: Group::Generic,
+        value_type: None,
         keys: Keys::ALL,
         complexity: COMPLEXITY,
         summary: "Asynchronously deletes one or more keys.",
@@ -24,6 +26,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
     Command {
         group: Group::Generic,
+        value_type: None,
         keys: Keys::ALL,
         kind: Kind::ReadMany,
         complexity: COMPLEXITY,
@@ -33,6 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         since: "3.2.1",
         group: Group::Generic,
+        value_type: None,
         keys: Keys::ALL,
         kind: Kind::ReadMany,
         complexity: COMPLEXITY,
@@ -41,6 +45,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
     Command {
         group: Group::Generic,
+        value_type: None,
         summary: "Determines the type of value stored at a key.",
         ..Command::read("type", 2, kind)
     },
@@ -68,7 +73,7 @@ fn exists(context: &mut Context<'_>) -> Run {
 
 fn kind(context: &mut Context<'_>) -> Run {
     let kind = match context.read_head(context.argument(1))?.row {
-        Some(_) => "string",
+        Some(row) => row.value_type.name(),
         None => "none",
     };
     context.reply().simple(kind);

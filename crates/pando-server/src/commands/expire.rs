@@ -13,6 +13,7 @@ const fn expiring(
         since,
         flags: Flags::WRITE.and(Flags::FAST),
         group: Group::Generic,
+        value_type: None,
         summary,
         ..Command::write(name, arity, run)
     }

@@ -2,6 +2,7 @@
 
 use super::set::entry_to_replace;
 use crate::context::{Command, Context, Flags, Keys, Kind, Run, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -9,6 +10,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         kind: Kind::ReadMany,
         complexity: "O(N) where N is the number of keys to retrieve.",
         summary: "Atomically returns the string values of one or more keys.",
+        value_type: None,
         ..Command::read("mget", -2, get_many)
     },
     Command {
@@ -18,6 +20,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         large: Keys::OF_PAIRS,
         complexity: "O(N) where N is the number of keys to set.",
         summary: "Atomically creates or modifies the string values of one or more keys.",
+        value_type: None,
         ..Command::write("mset", -3, set_many)
     },
     Command {
@@ -28,6 +31,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         complexity: "O(N) where N is the number of keys to set.",
         summary: "Atomically modifies the string values of one or more keys only when all keys \
                   don't exist.",
+        value_type: None,
         ..Command::write("msetnx", -3, set_many_if_absent)
     },
 ];
@@ -37,7 +41,10 @@ fn get_many(context: &mut Context<'_>) -> Run {
     context.reply().array(count);
     for key in context.arguments.from(1) {
         let found = context.read(key)?;
-        context.reply_found(&found)?;
+        match found.row {
+            Some(row) if row.value_type != ValueType::String => context.reply().null(),
+            _ => context.reply_found(&found)?,
+        }
     }
     Ok(())
 }

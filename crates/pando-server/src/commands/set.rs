@@ -2,29 +2,34 @@
 
 use super::expire::{Expire, parse_expire};
 use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
         flags: Flags::WRITE.and(Flags::DENYOOM),
         large: Keys::SECOND,
         summary: "Sets the string value of a key, ignoring its type.",
+        value_type: None,
         ..Command::write("set", -3, set)
     },
     Command {
         large: Keys::SECOND,
         summary: "Set the string value of a key only when the key doesn't exist.",
+        value_type: None,
         ..Command::write("setnx", 3, set_if_absent)
     },
     Command {
         since: "2.0.0",
         large: Keys::THIRD,
         summary: "Sets the string value and expiration time of a key.",
+        value_type: None,
         ..Command::write("setex", 4, set_with_seconds)
     },
     Command {
         since: "2.6.0",
         large: Keys::THIRD,
         summary: "Sets both string value and expiration time in milliseconds of a key.",
+        value_type: None,
         ..Command::write("psetex", 4, set_with_milliseconds)
     },
 ];
@@ -123,6 +128,12 @@ fn set(context: &mut Context<'_>) -> Run {
         false => context.find_head(key)?,
     };
     if options.get {
+        if found
+            .row
+            .is_some_and(|row| row.value_type != ValueType::String)
+        {
+            return Err(Interrupted::from(replies::WRONG_TYPE));
+        }
         context.reply_found(&found)?;
     }
     let refused = match options.condition {

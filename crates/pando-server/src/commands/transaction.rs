@@ -312,7 +312,7 @@ fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
             Ok((id, command)) => {
                 let mut nested =
                     context.nested(command, arguments, multi.staged(place), place, &mut overlay);
-                (command.run)(&mut nested)?;
+                nested.run()?;
                 if nested.data.is_some() {
                     nested.check_reply()?;
                 }

@@ -11,6 +11,7 @@ const fn asking(
     Command {
         since,
         group: Group::Generic,
+        value_type: None,
         summary,
         ..Command::read(name, 2, run)
     }

@@ -13,7 +13,7 @@ use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
-use crate::data::keyspace::Row;
+use crate::data::keyspace::{Row, ValueType};
 
 /// Number of leaves that are read before the iteration yields.
 const LEAVES_PER_TURN: usize = 8;
@@ -80,8 +80,8 @@ struct Selection<'a> {
     limit: u64,
     /// Number of bytes of keys after which the iteration stops.
     bytes_max: usize,
-    /// No key can have the requested type.
-    nothing: bool,
+    /// The type of the keys; `Some(None)`: one that no key has.
+    value_type: Option<Option<ValueType>>,
     /// The keys are counted, and not returned.
     counts: bool,
 }
@@ -92,15 +92,18 @@ impl Selection<'_> {
         pattern: None,
         limit: SCAN_COUNT,
         bytes_max: SCAN_BYTES_MAX,
-        nothing: false,
+        value_type: None,
         counts: false,
     };
 
     fn takes(&self, key: &[u8]) -> bool {
-        !self.nothing
-            && self
-                .pattern
-                .is_none_or(|pattern| glob::matches(pattern, key))
+        self.pattern
+            .is_none_or(|pattern| glob::matches(pattern, key))
+    }
+
+    fn takes_type(&self, value_type: ValueType) -> bool {
+        self.value_type
+            .is_none_or(|wanted| wanted == Some(value_type))
     }
 }
 
@@ -186,7 +189,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
         if let Some(value) = value.filter(|_| !hidden) {
             let row = Row::decode(stored, value)?;
             let key = row.user_key(stored, value);
-            if !row.is_over(now_ms) && request.takes(key) {
+            if !row.is_over(now_ms) && request.takes(key) && request.takes_type(row.value_type) {
                 if !request.counts {
                     Writer::new(&mut walk.found, version).bulk(key);
                 }
@@ -279,7 +282,7 @@ fn scan(context: &mut Context<'_>) -> Run {
                 Err(text) => return context.fail(text),
             };
         } else if context.is(at, "type") {
-            request.nothing = !context.is(at + 1, "string");
+            request.value_type = Some(ValueType::named(context.argument(at + 1)));
         } else {
             return context.fail(replies::SYNTAX);
         }

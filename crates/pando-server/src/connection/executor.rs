@@ -282,9 +282,9 @@ impl Connection {
             is_together: false,
         };
         if context.session.profiles.is_none() {
-            return (running.command.run)(&mut context);
+            return context.run();
         }
-        let (run, profile) = pandodb::profiled(|| (running.command.run)(&mut context));
+        let (run, profile) = pandodb::profiled(|| context.run());
         if let Some(profiles) = &mut self.session.profiles {
             profiles.add_run(&profile);
         }
@@ -321,6 +321,7 @@ impl Connection {
             Interrupted::Row(error) => {
                 format!("ERR the value of this key cannot be used: {error:?}")
             }
+            Interrupted::Refused(text) => text.into_owned(),
             Interrupted::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
         };
         self.write_error(&text);

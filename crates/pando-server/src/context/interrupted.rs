@@ -1,5 +1,7 @@
 //! How a run of a command ends.
 
+use std::borrow::Cow;
+
 use pandodb::nonblocking::Pending;
 
 use crate::data::keyspace::RowError;
@@ -17,6 +19,9 @@ pub(crate) enum Interrupted {
     Yield,
     /// The waker of the connection is registered with what the command waits for.
     Wait,
+    /// The command ends with this error as its reply. If it has written something, so does the
+    /// transaction around it: [`super::Context::run`].
+    Refused(Cow<'static, str>),
     /// The reply exceeds the limit.
     ReplyTooLong,
 }
@@ -24,6 +29,18 @@ pub(crate) enum Interrupted {
 impl From<pandodb::Error> for Interrupted {
     fn from(error: pandodb::Error) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<&'static str> for Interrupted {
+    fn from(text: &'static str) -> Self {
+        Self::Refused(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Interrupted {
+    fn from(text: String) -> Self {
+        Self::Refused(Cow::Owned(text))
     }
 }
 

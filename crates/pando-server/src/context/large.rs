@@ -8,7 +8,7 @@ use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
 use super::{Context, Found, Interrupted, NewString, Run};
-use crate::data::keyspace::{encode_head, head_bytes};
+use crate::data::keyspace::{ValueType, encode_head, head_bytes};
 
 impl<'a> Context<'a> {
     /// Returns argument `index` as a string to be stored, whatever its length.
@@ -146,7 +146,7 @@ impl<'a> Context<'a> {
         let expiry = self.move_entry(key, deadline, entry)?;
         let whole_key = self.engine().folder.folds(key).then_some(key);
         let mut head = Vec::new();
-        encode_head(&mut head, whole_key, expiry);
+        encode_head(&mut head, ValueType::String, whole_key, expiry);
         let value = value(head)?;
         let number = self.session.database;
         let database = self.database();

@@ -6,6 +6,7 @@
 //! only when nothing can interrupt it any longer. State that must survive an interruption is in
 //! [`Progress`].
 
+mod collection;
 pub(crate) mod edits;
 mod index;
 mod interrupted;
@@ -31,6 +32,7 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
+pub(crate) use collection::{Collection, strings_of_one};
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
@@ -141,6 +143,25 @@ impl<'a> Context<'a> {
             exec_index: Some(index),
             is_together: self.is_together,
         }
+    }
+
+    /// Runs the command from its beginning. One that is refused replies with the error.
+    #[inline]
+    pub(crate) fn run(&mut self) -> Run {
+        let start = self.out.len();
+        let written = self.written_bytes();
+        match (self.command.run)(self) {
+            Err(Interrupted::Refused(text)) if self.written_bytes() == written => {
+                self.out.truncate(start);
+                self.fail(&text)
+            }
+            run => run,
+        }
+    }
+
+    fn written_bytes(&self) -> usize {
+        let batch = self.data.as_ref().and_then(|data| data.batch.as_deref());
+        batch.map_or(0, ValidatedBatch::written_bytes)
     }
 
     /// Returns the writer of the reply.

@@ -2,6 +2,8 @@
 
 use crate::data::keyspace::shown_of;
 
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";

@@ -5,20 +5,46 @@ use pandodb::Error;
 use pandodb::nonblocking::{Opened, Polled, Reads};
 
 use super::{Context, Found, Interrupted, NewString, Run};
-use crate::data::keyspace::{Expiry, Row, RowError, encode, entry_key, head_bytes};
+use crate::context::replies;
+use crate::data::keyspace::{Expiry, Row, RowError, ValueType, encode, entry_key, head_bytes};
 
 impl Context<'_> {
     /// Reads the row of `key`: through the batch if the command has one, else its current state.
     #[inline]
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let found = self.find_bytes(key, None)?;
+        self.check_type(&found)?;
+        Ok(found)
+    }
+
+    /// As [`Context::find`], but the value may have any type.
+    pub(crate) fn find_any(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         self.find_bytes(key, None)
+    }
+
+    /// As [`Context::find_any`], for a command that needs no more than the head of the row.
+    pub(crate) fn find_any_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let whole_key = self.engine().folder.folds(key).then_some(key);
+        self.find_bytes(key, Some(head_bytes(whole_key)))
+    }
+
+    /// Refuses the command if the value has another type than the command takes.
+    #[inline]
+    fn check_type(&self, found: &Found) -> Run {
+        match (found.row, self.command.value_type) {
+            (Some(row), Some(wanted)) if row.value_type != wanted => {
+                Err(Interrupted::from(replies::WRONG_TYPE))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// As [`Context::find`], for a command that needs no more than the head of the row and the
     /// length of its string: if that is long, its payload is cut.
     pub(crate) fn find_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
-        let whole_key = self.engine().folder.folds(key).then_some(key);
-        self.find_bytes(key, Some(head_bytes(whole_key)))
+        let found = self.find_any_head(key)?;
+        self.check_type(&found)?;
+        Ok(found)
     }
 
     /// Reads the row of `key`; if it is long, no more than its first `head` bytes.
@@ -66,6 +92,9 @@ impl Context<'_> {
         }
         let scratch = &*self.data().scratch;
         let row = Row::decode(&scratch.stored, &scratch.value)?;
+        if large.is_some() && row.value_type != ValueType::String {
+            return Err(Interrupted::Row(RowError::Damaged));
+        }
         if row.user_key(&scratch.stored, &scratch.value) != key {
             return Err(Interrupted::Row(RowError::OtherKey));
         }
@@ -164,17 +193,17 @@ impl Context<'_> {
     ) -> Run {
         match string {
             NewString::Bytes(payload) if self.lies_in_pages(key, payload.len() as u64) => {
-                self.put_plain(key, payload, deadline, entry)
+                self.put_plain(key, (ValueType::String, payload), deadline, entry)
             }
             _ => self.put_chunks(key, string, deadline, entry),
         }
     }
 
-    /// Writes a string that lies in pages.
-    fn put_plain(
+    /// Writes a value that lies in pages: its type and its payload.
+    pub(super) fn put_plain(
         &mut self,
         key: &[u8],
-        payload: &[u8],
+        (value_type, payload): (ValueType, &[u8]),
         deadline: Option<u64>,
         entry: Option<u64>,
     ) -> Run {
@@ -182,7 +211,7 @@ impl Context<'_> {
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
-        encode(&mut encoded, whole_key, expiry, payload);
+        encode(&mut encoded, value_type, whole_key, expiry, payload);
         let result = self.put_encoded(key, &encoded);
         self.data().scratch.encoded = encoded;
         result
@@ -196,8 +225,8 @@ impl Context<'_> {
         let row = found.row.expect("only a value that lives gets a deadline");
         assert_eq!(found.cut, 0, "the whole string is written again");
         let value = std::mem::take(&mut self.data().scratch.value);
-        let string = NewString::Bytes(&value[row.payload..]);
-        let result = self.put(key, string, deadline, found.entry);
+        let payload = (row.value_type, &value[row.payload..]);
+        let result = self.put_plain(key, payload, deadline, found.entry);
         self.data().scratch.value = value;
         result
     }

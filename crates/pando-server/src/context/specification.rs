@@ -1,8 +1,9 @@
 //! What the command table knows about a command.
 
-use pando_resp::Arguments;
+use pando_resp::{Arguments, parse_integer};
 
 use crate::context::{Context, Run};
+use crate::data::keyspace::ValueType;
 
 /// Properties of a command, as COMMAND shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,9 @@ pub(crate) struct Keys {
     pub(crate) last: i32,
     /// 1 if all arguments between them are keys, 2 if every second one is.
     pub(crate) step: i32,
+    /// Index of an argument that says how many keys come behind it, besides those; 0: there is
+    /// none.
+    pub(crate) count_at: i32,
 }
 
 impl Keys {
@@ -85,6 +89,10 @@ impl Keys {
     pub(crate) const ONE: Self = Self::new(1, 1, 1);
     /// The second argument.
     pub(crate) const SECOND: Self = Self::new(2, 2, 1);
+    /// The first two arguments.
+    pub(crate) const TWO: Self = Self::new(1, 2, 1);
+    /// All arguments but the last.
+    pub(crate) const BUT_LAST: Self = Self::new(1, -2, 1);
     /// All arguments.
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     /// The keys of arguments that are pairs of key and value.
@@ -95,7 +103,32 @@ impl Keys {
     pub(crate) const OF_PAIRS: Self = Self::new(2, -1, 2);
 
     const fn new(first: i32, last: i32, step: i32) -> Self {
-        Self { first, last, step }
+        Self {
+            first,
+            last,
+            step,
+            count_at: 0,
+        }
+    }
+
+    /// Returns these keys, and those behind argument `at`, which says how many they are.
+    pub(crate) const fn and_counted(self, at: i32) -> Self {
+        Self {
+            count_at: at,
+            ..self
+        }
+    }
+
+    /// Returns the range of the keys that are counted by one of `arguments`; of those that are
+    /// there.
+    fn counted(self, arguments: Arguments<'_>) -> std::ops::Range<usize> {
+        let at = usize::try_from(self.count_at).unwrap_or(0);
+        if at == 0 || at >= arguments.len() {
+            return 0..0;
+        }
+        let count = parse_integer(arguments.at(at)).and_then(|count| usize::try_from(count).ok());
+        let end = count.unwrap_or(0).saturating_add(at + 1);
+        at + 1..end.min(arguments.len())
     }
 
     /// Returns true if argument `index` of `count` is a key.
@@ -125,6 +158,7 @@ impl Keys {
         let step = usize::try_from(self.step).unwrap_or(1).max(1);
         self.range(arguments.len())
             .step_by(step)
+            .chain(self.counted(arguments))
             .map(move |index| arguments.at(index))
     }
 }
@@ -135,6 +169,10 @@ pub(crate) enum Group {
     Connection,
     Generic,
     String,
+    Hash,
+    List,
+    Set,
+    SortedSet,
     Server,
     Transactions,
 }
@@ -146,6 +184,10 @@ impl Group {
             Self::Connection => "connection",
             Self::Generic => "generic",
             Self::String => "string",
+            Self::Hash => "hash",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
             Self::Server => "server",
             Self::Transactions => "transactions",
         }
@@ -187,6 +229,9 @@ pub(crate) struct Command {
     /// Where COMMAND DOCS lists it.
     pub(crate) group: Group,
     pub(crate) kind: Kind,
+    /// The type that the values of its keys must have: it is refused if one has another type.
+    /// `None`: it takes all types, or looks itself.
+    pub(crate) value_type: Option<ValueType>,
     /// Version of Redis that had it first.
     pub(crate) since: &'static str,
     /// As COMMAND DOCS shows it.
@@ -216,6 +261,7 @@ impl Command {
             large: Keys::NONE,
             group: Group::Server,
             kind: Kind::Session,
+            value_type: None,
             since: "1.0.0",
             complexity: "O(1)",
             summary: "",
@@ -236,6 +282,7 @@ impl Command {
             keys: Keys::ONE,
             group: Group::String,
             kind: Kind::Read,
+            value_type: Some(ValueType::String),
             ..Self::new(name, arity, run)
         }
     }
@@ -253,9 +300,9 @@ impl Command {
         }
     }
 
-    /// Returns true if it writes strings, and nothing else: the same commit may serve several.
+    /// Returns true if it writes values of keys, and nothing else: the same commit may serve several.
     #[inline]
-    pub(crate) fn writes_strings(&self) -> bool {
+    pub(crate) fn writes_values(&self) -> bool {
         self.kind == Kind::Transaction && self.keys != Keys::NONE
     }
 

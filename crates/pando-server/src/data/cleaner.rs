@@ -314,13 +314,14 @@ impl Cleaner {
             let expiry = Some(Expiry { deadline, entry });
             if let Some(stream) = large {
                 let mut head = Vec::new();
-                encode_head(&mut head, whole_key, expiry);
+                encode_head(&mut head, row.value_type, whole_key, expiry);
                 let value = stream.with_head(head)?;
                 self.batch.put_large(&database.keys, stored, value)?;
                 continue;
             }
             encode(
                 &mut self.encoded,
+                row.value_type,
                 whole_key,
                 expiry,
                 &self.value[row.payload..],

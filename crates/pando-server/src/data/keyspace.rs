@@ -17,12 +17,12 @@
 //!
 //! | bytes   | what                                                                              |
 //! |---------|-----------------------------------------------------------------------------------|
-//! | 1       | type: 1 = string                                                                  |
+//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash                               |
 //! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key; others are 0             |
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
 //! | 8       | with bit 0: the time of the row's expiry entry, never later than the deadline     |
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
-//! | rest    | payload: the string                                                               |
+//! | rest    | payload: the string, or the packed collection (`data/packed.rs`)                  |
 //!
 //! A string that is too long for pages lies in chunks; this part of its row is then the head of the
 //! engine's large value, so a new deadline writes no chunk.
@@ -47,12 +47,54 @@ const ENTRY_PREFIX_BYTES: usize = 10;
 /// First bytes of all expiry entries.
 pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
 
-const TYPE_STRING: u8 = 1;
 const HAS_DEADLINE: u8 = 1;
 const HAS_WHOLE_KEY: u8 = 2;
 /// Maximum length of a value's head without the whole key: type, flags, deadline and entry, length
 /// of the whole key.
 const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
+
+/// Type of the value of a key. The number is that of the row's first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum ValueType {
+    String = 1,
+    List = 2,
+    Set = 3,
+    SortedSet = 4,
+    Hash = 5,
+}
+
+impl ValueType {
+    const ALL: [Self; 5] = [
+        Self::String,
+        Self::List,
+        Self::Set,
+        Self::SortedSet,
+        Self::Hash,
+    ];
+
+    #[inline]
+    fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte).wrapping_sub(1)).copied()
+    }
+
+    /// Returns its name, as TYPE shows it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::Hash => "hash",
+        }
+    }
+
+    /// Returns the type of this name, in any case.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|of| name.eq_ignore_ascii_case(of.name().as_bytes()))
+    }
+}
 
 /// Error: a row cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +172,8 @@ pub(crate) fn shown_of<'k>(table: &str, stored: &'k [u8]) -> (&'k [u8], bool) {
 /// The decoded head of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
+    /// What its payload is.
+    pub(crate) value_type: ValueType,
     /// `None` for a row that never expires.
     pub(crate) expiry: Option<Expiry>,
     /// Offset of the payload.
@@ -151,7 +195,8 @@ impl Row {
     #[inline]
     pub(crate) fn decode(stored: &[u8], value: &[u8]) -> Result<Self, RowError> {
         let (&[kind, flags], mut rest) = value.split_first_chunk().ok_or(RowError::Damaged)?;
-        if kind != TYPE_STRING || flags & !(HAS_DEADLINE | HAS_WHOLE_KEY) != 0 {
+        let value_type = ValueType::of_byte(kind).ok_or(RowError::Damaged)?;
+        if flags & !(HAS_DEADLINE | HAS_WHOLE_KEY) != 0 {
             return Err(RowError::Damaged);
         }
         let mut expiry = None;
@@ -175,6 +220,7 @@ impl Row {
             rest = after.get(whole_key_bytes..).ok_or(RowError::Damaged)?;
         }
         Ok(Self {
+            value_type,
             expiry,
             payload: value.len() - rest.len(),
             whole_key_bytes,
@@ -200,16 +246,22 @@ impl Row {
 /// Replaces `out` by an encoded value; `whole_key` is given for folded keys.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
+    value_type: ValueType,
     whole_key: Option<&[u8]>,
     expiry: Option<Expiry>,
     payload: &[u8],
 ) {
-    encode_head(out, whole_key, expiry);
+    encode_head(out, value_type, whole_key, expiry);
     out.extend_from_slice(payload);
 }
 
 /// Replaces `out` by the part of a value before its payload; `whole_key` is given for folded keys.
-pub(crate) fn encode_head(out: &mut Vec<u8>, whole_key: Option<&[u8]>, expiry: Option<Expiry>) {
+pub(crate) fn encode_head(
+    out: &mut Vec<u8>,
+    value_type: ValueType,
+    whole_key: Option<&[u8]>,
+    expiry: Option<Expiry>,
+) {
     let flags = if expiry.is_some() { HAS_DEADLINE } else { 0 }
         | if whole_key.is_some() {
             HAS_WHOLE_KEY
@@ -217,7 +269,7 @@ pub(crate) fn encode_head(out: &mut Vec<u8>, whole_key: Option<&[u8]>, expiry: O
             0
         };
     out.clear();
-    out.extend_from_slice(&[TYPE_STRING, flags]);
+    out.extend_from_slice(&[value_type as u8, flags]);
     if let Some(expiry) = expiry {
         assert!(expiry.entry <= expiry.deadline, "an entry is never late");
         out.extend_from_slice(&expiry.deadline.to_le_bytes());
@@ -289,7 +341,8 @@ mod tests {
         let damaged = [
             &b""[..],
             b"\x01",
-            b"\x02\x00",
+            b"\x06\x00",
+            b"\x00\x00",
             b"\x01\x04",
             b"\x01\x01abc",
             b"\x01\x02",
@@ -331,6 +384,7 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..80),
             payload in prop::collection::vec(any::<u8>(), 0..50),
             times in prop::option::of((0..u64::MAX, 0..1000_u64)),
+            kind in prop::sample::select(&ValueType::ALL[..]),
         ) {
             let folder = KeyFolder::new([3, 4], 60);
             let mut stored = Vec::new();
@@ -341,9 +395,9 @@ mod tests {
             });
             let whole = folder.folds(&key).then_some(key.as_slice());
             let mut value = Vec::new();
-            encode(&mut value, whole, expiry, &payload);
+            encode(&mut value, kind, whole, expiry, &payload);
             let row = Row::decode(&stored, &value).unwrap();
-            prop_assert_eq!(row.expiry, expiry);
+            prop_assert_eq!((row.expiry, row.value_type), (expiry, kind));
             prop_assert_eq!(&value[row.payload..], payload.as_slice());
             prop_assert_eq!(row.user_key(&stored, &value), key.as_slice());
         }
@@ -351,7 +405,7 @@ mod tests {
         #[test]
         fn any_bytes_are_decoded_without_panic(
             stored in prop::collection::vec(0..3_u8, 0..3),
-            value in prop::collection::vec(0..4_u8, 0..40),
+            value in prop::collection::vec(0..7_u8, 0..40),
         ) {
             let _ = Row::decode(&stored, &value).map(|row| row.user_key(&stored, &value).len());
         }

@@ -5,3 +5,4 @@ pub(crate) mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod engine;
 pub(crate) mod keyspace;
+pub(crate) mod packed;

@@ -9,7 +9,7 @@ use pandodb::nonblocking::Reads;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
-use crate::data::keyspace::Row;
+use crate::data::keyspace::{Row, ValueType};
 
 impl Connection {
     /// Runs GETs until all are done, one has to wait, or the limit of unsent replies is reached.
@@ -89,6 +89,8 @@ impl Connection {
             Some(value) => match Row::decode(pipeline_run.stored_at(place), value) {
                 Err(_) => return false,
                 Ok(row) if row.is_over(turn.now_ms) => None,
+                // GET itself refuses it.
+                Ok(row) if row.value_type != ValueType::String => return false,
                 Ok(row) => Some(&value[row.payload..]),
             },
         };

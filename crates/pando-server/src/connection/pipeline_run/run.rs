@@ -188,7 +188,7 @@ impl<'a> Known<'a> {
     /// Returns the command with this name.
     fn of(name: &'a [u8], index: &CommandIndex) -> Option<Self> {
         let (id, command) = index.find(name)?;
-        let kind = match command.writes_strings() {
+        let kind = match command.writes_values() {
             true => RunKind::Writes,
             false if command.name == "get" => RunKind::Gets,
             false => return None,

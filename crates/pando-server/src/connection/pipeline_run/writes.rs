@@ -124,7 +124,7 @@ impl Connection {
             exec_index: None,
             is_together: true,
         };
-        let run: Run = (command.run)(&mut context);
+        let run: Run = context.run();
         if run.is_err() {
             output.bytes.truncate(reply_start);
             return None;

@@ -1,0 +1,144 @@
+//! Collections that commands read and write.
+
+use super::{Context, Found, Interrupted, Run};
+use crate::data::keyspace::ValueType;
+use crate::data::packed::{Encoding, Reader, Strings};
+
+/// A hash, list, set or sorted set; an empty one if the key has none.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    /// The row that it was read from.
+    pub(crate) found: Found,
+    pub(crate) value_type: ValueType,
+    pub(crate) encoding: Encoding,
+    /// Its strings, as `data/packed.rs` says for each type.
+    pub(crate) strings: Strings,
+}
+
+/// Returns the number of strings of an element.
+pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
+    match value_type {
+        ValueType::Hash | ValueType::SortedSet => 2,
+        _ => 1,
+    }
+}
+
+impl Collection {
+    /// Returns an empty one, of a key that has the row `found`, or none.
+    pub(crate) fn new(found: Found, value_type: ValueType) -> Self {
+        Self {
+            found,
+            value_type,
+            encoding: Encoding::of_new(value_type),
+            strings: Strings::default(),
+        }
+    }
+
+    /// Returns true if the key has it.
+    pub(crate) fn exists(&self) -> bool {
+        self.found.row.is_some()
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.strings.len() / strings_of_one(self.value_type)
+    }
+}
+
+impl Context<'_> {
+    /// Reads the collection at `key`, of the command's type, to be changed.
+    pub(crate) fn collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
+        let found = self.find(key)?;
+        let value_type = self.command.value_type;
+        self.decoded(
+            found,
+            value_type.expect("a command of collections has a type"),
+        )
+    }
+
+    /// Reads the collection at `key`, of the command's type, for a reply: counts hits and misses.
+    pub(crate) fn read_collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
+        let found = self.read(key)?;
+        let value_type = self.command.value_type;
+        self.decoded(
+            found,
+            value_type.expect("a command of collections has a type"),
+        )
+    }
+
+    /// Decodes the row that was read last.
+    pub(crate) fn decoded(
+        &mut self,
+        found: Found,
+        value_type: ValueType,
+    ) -> Result<Collection, Interrupted> {
+        let Some(row) = found.row else {
+            return Ok(Collection::new(found, value_type));
+        };
+        let payload = self.payload(row);
+        Ok(Collection {
+            encoding: Encoding::of_payload(payload)?,
+            strings: Strings::decode(payload, strings_of_one(value_type))?,
+            found,
+            value_type,
+        })
+    }
+
+    /// Reads the strings of the collection at `key` without a copy of them, for a reply; `None` if
+    /// there is none.
+    pub(crate) fn read_strings(&mut self, key: &[u8]) -> Result<Option<Reader<'_>>, Interrupted> {
+        match self.read(key)?.row {
+            Some(row) => Ok(Some(Reader::new(self.payload(row))?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the number of elements at `key`, for a reply.
+    pub(crate) fn read_length(&mut self, key: &[u8]) -> Result<usize, Interrupted> {
+        let value_type = self.command.value_type;
+        let of_one = strings_of_one(value_type.expect("a command of collections has a type"));
+        Ok(self.read_strings(key)?.map_or(0, |reader| reader.left) / of_one)
+    }
+
+    /// Refuses the command if the collection is too long for a row. To be asked for all
+    /// collections of a command before it writes the first one.
+    pub(crate) fn check_room(&mut self, key: &[u8], collection: &Collection) -> Run {
+        let bytes = collection.payload_bytes();
+        if self.lies_in_pages(key, bytes) {
+            return Ok(());
+        }
+        let most = self.engine().row_bytes_max;
+        Err(Interrupted::from(format!(
+            "ERR the {} would take {bytes} bytes: larger collections than about {most} bytes are \
+             not there yet",
+            collection.value_type.name()
+        )))
+    }
+
+    /// Writes the collection; an empty one is removed. It keeps its deadline.
+    pub(crate) fn put_collection(&mut self, key: &[u8], collection: &Collection) -> Run {
+        if collection.strings.len() == 0 {
+            return match collection.found.row.is_some() || collection.found.entry.is_some() {
+                true => self.remove(key, &collection.found),
+                false => Ok(()),
+            };
+        }
+        self.check_room(key, collection)?;
+        let mut payload = std::mem::take(&mut self.data().scratch.value);
+        collection.strings.encode(collection.encoding, &mut payload);
+        let value = (collection.value_type, payload.as_slice());
+        let (deadline, entry) = (collection.found.deadline(), collection.found.entry);
+        let result = self.put_plain(key, value, deadline, entry);
+        self.data().scratch.value = payload;
+        result
+    }
+}
+
+impl Collection {
+    /// Returns the length of its payload.
+    fn payload_bytes(&self) -> u64 {
+        let varint = |value: u64| u64::from(value.max(1).ilog2()) / 7 + 1;
+        let of_one = |string: &[u8]| string.len() as u64 + varint(string.len() as u64 * 2);
+        2 + varint(self.strings.len() as u64) + self.strings.iter().map(of_one).sum::<u64>()
+    }
+}

@@ -1,0 +1,368 @@
+//! Packed collections: all elements of a hash, list, set or sorted set, as the payload of its row.
+//!
+//! | bytes  | what                                                                                  |
+//! |--------|---------------------------------------------------------------------------------------|
+//! | 1      | encoding that OBJECT ENCODING shows: 0 listpack, 1 quicklist, 2 intset, 3 hashtable,   |
+//! |        | 4 skiplist                                                                            |
+//! | 1      | form: 0 = packed                                                                      |
+//! | varint | number of strings                                                                     |
+//! | rest   | the strings, each: varint of twice its length, and its bytes                           |
+//!
+//! A varint has seven bits in each byte, the lowest first, and the highest bit of a byte says that
+//! another one follows. Its lowest bit is kept for strings that lie somewhere else.
+//!
+//! | type       | its strings                                                                       |
+//! |------------|-----------------------------------------------------------------------------------|
+//! | list       | the elements, from head to tail                                                   |
+//! | set        | the members, in order of insertion; an intset in order of the numbers              |
+//! | hash       | field and value in turns, in order of insertion                                   |
+//! | sorted set | member and score in turns, by score and then by member; a score has 8 bytes, those |
+//! |            | of the double in little-endian                                                    |
+
+use std::ops::Range;
+
+use super::keyspace::{RowError, ValueType};
+
+const PACKED: u8 = 0;
+
+/// What OBJECT ENCODING shows: what Redis would use. It says nothing about how the bytes lie here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Encoding {
+    Listpack = 0,
+    Quicklist = 1,
+    Intset = 2,
+    Hashtable = 3,
+    Skiplist = 4,
+}
+
+impl Encoding {
+    const ALL: [Self; 5] = [
+        Self::Listpack,
+        Self::Quicklist,
+        Self::Intset,
+        Self::Hashtable,
+        Self::Skiplist,
+    ];
+
+    /// Returns its name, as OBJECT ENCODING shows it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Listpack => "listpack",
+            Self::Quicklist => "quicklist",
+            Self::Intset => "intset",
+            Self::Hashtable => "hashtable",
+            Self::Skiplist => "skiplist",
+        }
+    }
+
+    /// Returns the encoding of a new collection of this type.
+    pub(crate) fn of_new(value_type: ValueType) -> Self {
+        match value_type {
+            ValueType::Set => Self::Intset,
+            _ => Self::Listpack,
+        }
+    }
+
+    /// Returns the encoding in the payload of a collection.
+    pub(crate) fn of_payload(payload: &[u8]) -> Result<Self, RowError> {
+        let byte = *payload.first().ok_or(RowError::Damaged)?;
+        let found = Self::ALL.get(usize::from(byte)).copied();
+        found.ok_or(RowError::Damaged)
+    }
+}
+
+/// The strings of a collection in memory. Edits keep the bytes of what they replace until the
+/// collection is encoded.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Strings {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Strings {
+    /// Decodes a payload, which may be any bytes; `of_one` is the number of strings of an element.
+    pub(crate) fn decode(payload: &[u8], of_one: usize) -> Result<Self, RowError> {
+        let mut reader = Reader::new(payload)?;
+        if !reader.left.is_multiple_of(of_one) {
+            return Err(RowError::Damaged);
+        }
+        let mut spans = Vec::with_capacity(reader.left);
+        while let Some(range) = reader.next_range()? {
+            spans.push(Span::new(range)?);
+        }
+        Ok(Self {
+            bytes: payload.to_vec(),
+            spans,
+        })
+    }
+
+    /// Replaces `out` by the payload.
+    pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&[encoding as u8, PACKED]);
+        put_varint(out, self.len() as u64);
+        for string in self.iter() {
+            put_varint(out, string.len() as u64 * 2);
+            out.extend_from_slice(string);
+        }
+    }
+
+    /// Returns the number of strings.
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Returns the string at `place`, which exists.
+    pub(crate) fn at(&self, place: usize) -> &[u8] {
+        let span = self.spans[place];
+        &self.bytes[span.start as usize..span.end as usize]
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (0..self.len()).map(|place| self.at(place))
+    }
+
+    /// Returns the place of `string` among every `of_one`-th string, the first one included.
+    pub(crate) fn find(&self, string: &[u8], of_one: usize) -> Option<usize> {
+        let mut places = (0..self.len()).step_by(of_one);
+        places.find(|place| self.at(*place) == string)
+    }
+
+    fn add(&mut self, string: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(string);
+        Span::new(start..self.bytes.len()).expect("requests and rows are below 4 GiB")
+    }
+
+    /// Appends a string.
+    pub(crate) fn push(&mut self, string: &[u8]) {
+        let span = self.add(string);
+        self.spans.push(span);
+    }
+
+    /// Inserts a string at `place`, which is at most the length.
+    pub(crate) fn insert(&mut self, place: usize, string: &[u8]) {
+        let span = self.add(string);
+        self.spans.insert(place, span);
+    }
+
+    /// Replaces the string at `place`, which exists.
+    pub(crate) fn set(&mut self, place: usize, string: &[u8]) {
+        self.spans[place] = self.add(string);
+    }
+
+    /// Removes the strings at `places`, which exist.
+    pub(crate) fn remove(&mut self, places: Range<usize>) {
+        self.spans.drain(places);
+    }
+
+    /// Keeps the strings at `places`, which exist, and no others.
+    pub(crate) fn keep(&mut self, places: Range<usize>) {
+        self.spans.truncate(places.end);
+        self.spans.drain(..places.start);
+    }
+
+    /// Keeps each string whose place is kept.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(usize) -> bool) {
+        let mut place = 0;
+        self.spans.retain(|_| {
+            place += 1;
+            keeps(place - 1)
+        });
+    }
+}
+
+impl Span {
+    fn new(range: Range<usize>) -> Result<Self, RowError> {
+        let of = |at: usize| u32::try_from(at).map_err(|_| RowError::Damaged);
+        Ok(Self {
+            start: of(range.start)?,
+            end: of(range.end)?,
+        })
+    }
+}
+
+/// Reads the strings of a payload, which may be any bytes, one after another.
+pub(crate) struct Reader<'a> {
+    payload: &'a [u8],
+    at: usize,
+    /// Number of strings that were not read yet.
+    pub(crate) left: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Result<Self, RowError> {
+        Encoding::of_payload(payload)?;
+        if payload.get(1) != Some(&PACKED) {
+            return Err(RowError::Damaged);
+        }
+        let mut reader = Self {
+            payload,
+            at: 2,
+            left: 0,
+        };
+        let count = usize::try_from(reader.varint()?).map_err(|_| RowError::Damaged)?;
+        // Each string takes a byte at least.
+        if count > payload.len() - reader.at {
+            return Err(RowError::Damaged);
+        }
+        reader.left = count;
+        Ok(reader)
+    }
+
+    fn varint(&mut self) -> Result<u64, RowError> {
+        let mut value = 0;
+        for shift in (0..56).step_by(7) {
+            let byte = *self.payload.get(self.at).ok_or(RowError::Damaged)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(RowError::Damaged)
+    }
+
+    fn next_range(&mut self) -> Result<Option<Range<usize>>, RowError> {
+        if self.left == 0 {
+            return match self.at == self.payload.len() {
+                true => Ok(None),
+                false => Err(RowError::Damaged),
+            };
+        }
+        let word = self.varint()?;
+        let length = usize::try_from(word / 2).map_err(|_| RowError::Damaged)?;
+        let start = self.at;
+        let end = start.checked_add(length).ok_or(RowError::Damaged)?;
+        if word % 2 != 0 || end > self.payload.len() {
+            return Err(RowError::Damaged);
+        }
+        self.left -= 1;
+        self.at = end;
+        Ok(Some(start..end))
+    }
+
+    /// Returns the next string.
+    pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, RowError> {
+        let payload = self.payload;
+        Ok(self.next_range()?.map(|range| &payload[range]))
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone)]
+    enum Edit {
+        Push(Vec<u8>),
+        Insert(usize, Vec<u8>),
+        Set(usize, Vec<u8>),
+        Remove(usize),
+        Keep(usize),
+    }
+
+    fn edits() -> impl Strategy<Value = Edit> {
+        let string = || prop::collection::vec(any::<u8>(), 0..200);
+        prop_oneof![
+            string().prop_map(Edit::Push),
+            (0..9_usize, string()).prop_map(|(at, of)| Edit::Insert(at, of)),
+            (0..9_usize, string()).prop_map(|(at, of)| Edit::Set(at, of)),
+            (0..9_usize).prop_map(Edit::Remove),
+            (0..9_usize).prop_map(Edit::Keep),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn edits_are_those_of_a_vector(edits in prop::collection::vec(edits(), 0..30)) {
+            let (mut strings, mut twin) = (Strings::default(), Vec::<Vec<u8>>::new());
+            let mut payload = Vec::new();
+            for edit in edits {
+                match edit {
+                    Edit::Push(of) => {
+                        strings.push(&of);
+                        twin.push(of);
+                    }
+                    Edit::Insert(at, of) if at <= twin.len() => {
+                        strings.insert(at, &of);
+                        twin.insert(at, of);
+                    }
+                    Edit::Set(at, of) if at < twin.len() => {
+                        strings.set(at, &of);
+                        twin[at] = of;
+                    }
+                    Edit::Remove(at) if at < twin.len() => {
+                        strings.remove(at..at + 1);
+                        twin.remove(at);
+                    }
+                    Edit::Keep(at) if at < twin.len() => {
+                        strings.keep(at..twin.len());
+                        twin.drain(..at);
+                    }
+                    _ => {}
+                }
+                strings.encode(Encoding::Listpack, &mut payload);
+                strings = Strings::decode(&payload, 1).unwrap();
+                prop_assert!(strings.iter().eq(twin.iter().map(Vec::as_slice)));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_without_panic(
+            payload in prop::collection::vec(0..9_u8, 0..40),
+            tail in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let mut bytes = payload;
+            bytes.extend(tail);
+            if let Ok(strings) = Strings::decode(&bytes, 2) {
+                let mut again = Vec::new();
+                strings.encode(Encoding::of_payload(&bytes).unwrap(), &mut again);
+                let strings_again = Strings::decode(&again, 2).unwrap();
+                prop_assert!(strings_again.iter().eq(strings.iter()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_has_more_is_damaged() {
+        let mut strings = Strings::default();
+        strings.push(b"field");
+        strings.push(&[7; 300]);
+        let mut payload = Vec::new();
+        strings.encode(Encoding::Hashtable, &mut payload);
+        assert_eq!(Encoding::of_payload(&payload), Ok(Encoding::Hashtable));
+        for end in 0..payload.len() {
+            assert_eq!(
+                Strings::decode(&payload[..end], 2).err(),
+                Some(RowError::Damaged),
+                "{end}"
+            );
+        }
+        payload.push(0);
+        assert_eq!(Strings::decode(&payload, 2).err(), Some(RowError::Damaged));
+        // An odd number of strings is no hash.
+        strings.push(b"");
+        strings.encode(Encoding::Hashtable, &mut payload);
+        assert_eq!(Strings::decode(&payload, 2).err(), Some(RowError::Damaged));
+        assert!(Strings::decode(&payload, 1).is_ok());
+        payload[1] = 1;
+        assert_eq!(Strings::decode(&payload, 1).err(), Some(RowError::Damaged));
+    }
+}
