@@ -18,6 +18,7 @@ mod expire;
 mod flush;
 mod get;
 mod glob;
+mod hash;
 mod info;
 mod info_text;
 mod interactive;
@@ -27,8 +28,11 @@ mod memory;
 mod pando;
 mod profile;
 mod range;
+mod sample;
 mod save;
+mod scan_options;
 mod set;
+mod sets;
 mod slowlog;
 mod transaction;
 mod ttl;
@@ -55,6 +59,16 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     expire::COMMANDS,
     ttl::COMMANDS,
     walk::COMMANDS,
+    hash::read::COMMANDS,
+    hash::write::COMMANDS,
+    hash::number::COMMANDS,
+    hash::random::COMMANDS,
+    hash::scan::COMMANDS,
+    sets::read::COMMANDS,
+    sets::write::COMMANDS,
+    sets::random::COMMANDS,
+    sets::scan::COMMANDS,
+    sets::algebra::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

@@ -13,6 +13,9 @@ pub(crate) const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
 pub(crate) const OFFSET: &str = "ERR offset is out of range";
 pub(crate) const STRING_TOO_LONG: &str =
     "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const MUST_BE_POSITIVE: &str = "ERR value is out of range, must be positive";
+pub(crate) const COUNT_OUT_OF_RANGE: &str = "ERR value is out of range, value must between \
+     -9223372036854775807 and 9223372036854775807";
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(crate) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";

@@ -23,6 +23,8 @@ mod fixture;
 #[cfg(test)]
 mod gone;
 #[cfg(test)]
+mod hashes;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod hostile;
@@ -48,6 +50,8 @@ mod pipeline_writes;
 mod profile;
 #[cfg(test)]
 mod scan;
+#[cfg(test)]
+mod sets;
 #[cfg(test)]
 mod stalls;
 #[cfg(test)]
