@@ -6,6 +6,7 @@
 //! only when nothing can interrupt it any longer. State that must survive an interruption is in
 //! [`Progress`].
 
+mod blocking;
 mod collection;
 pub(crate) mod edits;
 mod index;
@@ -13,6 +14,7 @@ mod interrupted;
 mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
+mod pushed;
 pub(crate) mod replies;
 mod rows;
 mod specification;
