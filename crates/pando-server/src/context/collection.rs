@@ -3,8 +3,11 @@
 use pando_resp::Writer;
 
 use super::{Context, Found, Interrupted, Run};
-use crate::data::keyspace::{RowError, ValueType};
+use crate::data::keyspace::{RowError, ValueType, plain_string_bytes_max};
 use crate::data::packed::{Encoding, Reader, Strings};
+
+/// Longest packed collection, in bytes: each change writes all of it.
+const PACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// A hash, list, set or sorted set; an empty one if the key has none.
 #[derive(Debug)]
@@ -119,10 +122,11 @@ impl Context<'_> {
     /// collections of a command before it writes the first one.
     pub(crate) fn check_room(&mut self, key: &[u8], collection: &Collection) -> Run {
         let bytes = collection.payload_bytes();
-        if self.lies_in_pages(key, bytes) {
+        if bytes <= PACKED_BYTES_MAX && self.lies_in_pages(key, bytes) {
             return Ok(());
         }
-        let most = self.engine().row_bytes_max;
+        let of_rows = plain_string_bytes_max(self.engine().row_bytes_max) as u64;
+        let most = PACKED_BYTES_MAX.min(of_rows);
         Err(Interrupted::from(format!(
             "ERR the {} would take {bytes} bytes: larger collections than about {most} bytes are \
              not there yet",
