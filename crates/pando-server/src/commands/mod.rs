@@ -22,6 +22,7 @@ mod info;
 mod info_text;
 mod interactive;
 mod latency;
+mod list;
 mod many;
 mod memory;
 mod pando;
@@ -55,6 +56,12 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     expire::COMMANDS,
     ttl::COMMANDS,
     walk::COMMANDS,
+    list::push::COMMANDS,
+    list::pop::COMMANDS,
+    list::read::COMMANDS,
+    list::position::COMMANDS,
+    list::edit::COMMANDS,
+    list::transfer::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,
