@@ -23,6 +23,7 @@ mod info;
 mod info_text;
 mod interactive;
 mod latency;
+mod list;
 mod many;
 mod memory;
 mod pando;
@@ -69,6 +70,12 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     sets::random::COMMANDS,
     sets::scan::COMMANDS,
     sets::algebra::COMMANDS,
+    list::push::COMMANDS,
+    list::pop::COMMANDS,
+    list::read::COMMANDS,
+    list::position::COMMANDS,
+    list::edit::COMMANDS,
+    list::transfer::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

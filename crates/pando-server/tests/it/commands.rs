@@ -188,8 +188,8 @@ fn unknown_commands_are_named() {
             "-ERR unknown command 'nosuch', with args beginning with: 'a' 'bc' ",
         ),
         (
-            "LPUSH l 1",
-            "-ERR unknown command 'LPUSH', with args beginning with: 'l' '1' ",
+            "XADD l 1",
+            "-ERR unknown command 'XADD', with args beginning with: 'l' '1' ",
         ),
         (
             "CLIENT MAINT_NOTIFICATIONS ON",

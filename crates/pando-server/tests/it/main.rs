@@ -37,6 +37,8 @@ mod large;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod model;

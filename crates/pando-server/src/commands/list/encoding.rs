@@ -1,0 +1,152 @@
+//! What OBJECT ENCODING shows of a list: `listpack` or `quicklist`, by Redis's rules.
+//!
+//! A listpack of Redis is at most 8 KiB long (its default `list-max-listpack-size` of -2). Before
+//! elements are added, their plain lengths are counted with what is there (`t_list.c` of Redis
+//! 7.2). When elements are removed, a quicklist becomes a listpack again at half of that; here by
+//! the length of the whole list, since there are no nodes.
+
+use pando_resp::parse_integer;
+
+use crate::context::Collection;
+use crate::data::packed::{Encoding, Strings};
+
+/// Length of the longest listpack.
+const LISTPACK_BYTES_MAX: u64 = 8192;
+/// Length of a listpack without elements.
+const EMPTY_BYTES: u64 = 7;
+
+/// Makes a list a quicklist if it is too long for a listpack with `added` more bytes.
+pub(super) fn grow(list: &mut Collection, added: u64) {
+    let left = LISTPACK_BYTES_MAX.saturating_sub(added);
+    if list.encoding == Encoding::Listpack && (added > LISTPACK_BYTES_MAX || !fits(list, left)) {
+        list.encoding = Encoding::Quicklist;
+    }
+}
+
+/// Makes a list from which something was removed a listpack if it is short enough.
+pub(super) fn shrink(list: &mut Collection) {
+    if list.encoding == Encoding::Quicklist && fits(list, LISTPACK_BYTES_MAX / 2) {
+        list.encoding = Encoding::Listpack;
+    }
+}
+
+/// Decides on the encoding of a list that was made as a whole.
+pub(in crate::commands) fn decide(list: &mut Collection) {
+    list.encoding = match fits(list, LISTPACK_BYTES_MAX) {
+        true => Encoding::Listpack,
+        false => Encoding::Quicklist,
+    };
+}
+
+/// Returns the number of bytes that are counted for an element that comes from another list: Redis
+/// moves integers as such, and counts none.
+pub(super) fn moved_bytes(element: &[u8]) -> u64 {
+    match parse_integer(element) {
+        Some(_) => 0,
+        None => element.len() as u64,
+    }
+}
+
+/// Returns true if a listpack of the list has at most `most` bytes.
+fn fits(list: &Collection, most: u64) -> bool {
+    listpack_fits(&list.strings, most)
+}
+
+fn listpack_fits(strings: &Strings, most: u64) -> bool {
+    let mut bytes = EMPTY_BYTES;
+    for element in strings.iter() {
+        bytes += entry_bytes(element);
+        if bytes > most {
+            return false;
+        }
+    }
+    bytes <= most
+}
+
+/// Returns the length of an entry of a listpack: its kind, its bytes, and its length for walks
+/// backwards.
+fn entry_bytes(element: &[u8]) -> u64 {
+    let length = element.len() as u64;
+    let bytes = match parse_integer(element) {
+        Some(0..=127) => 1,
+        Some(-4096..=4095) => 2,
+        Some(-32_768..=32_767) => 3,
+        Some(-8_388_608..=8_388_607) => 4,
+        Some(-2_147_483_648..=2_147_483_647) => 5,
+        Some(_) => 9,
+        None if length < 64 => 1 + length,
+        None if length < 4096 => 2 + length,
+        None => 5 + length,
+    };
+    let backwards = match bytes {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    };
+    bytes + backwards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Found;
+    use crate::data::keyspace::ValueType;
+
+    fn list(elements: &[&[u8]]) -> Collection {
+        let mut list = Collection::new(Found::default(), ValueType::List);
+        elements.iter().for_each(|of| list.strings.push(of));
+        list
+    }
+
+    #[test]
+    fn entries_have_the_lengths_of_a_listpack() {
+        let cases: [(&[u8], u64); 14] = [
+            (b"", 2),
+            (b"0", 2),
+            (b"127", 2),
+            (b"128", 3),
+            (b"-1", 3),
+            (b"4096", 4),
+            (b"-32769", 5),
+            (b"8388608", 6),
+            (b"2147483648", 10),
+            (b"-0", 4),
+            (&[b'x'; 63], 65),
+            (&[b'x'; 64], 67),
+            (&[b'x'; 125], 128),
+            (&[b'x'; 126], 130),
+        ];
+        for (element, bytes) in cases {
+            assert_eq!(entry_bytes(element), bytes, "{}", element.escape_ascii());
+        }
+        assert_eq!(entry_bytes(&[b'x'; 4096]), 4103);
+    }
+
+    #[test]
+    fn a_list_is_a_listpack_up_to_its_length_and_again_at_half() {
+        let kilobyte = [b'x'; 1000];
+        // 8 x 1004 and 7 bytes.
+        let mut long = list(&[kilobyte.as_slice(); 8]);
+        grow(&mut long, 8192 - 8039);
+        assert_eq!(long.encoding, Encoding::Listpack);
+        grow(&mut long, 8192 - 8038);
+        assert_eq!(long.encoding, Encoding::Quicklist);
+        long.strings.keep(0..5);
+        shrink(&mut long);
+        assert_eq!(long.encoding, Encoding::Quicklist);
+        long.strings.keep(0..4);
+        shrink(&mut long);
+        assert_eq!(long.encoding, Encoding::Listpack);
+        let mut huge = list(&[]);
+        grow(&mut huge, u64::MAX);
+        assert_eq!(huge.encoding, Encoding::Quicklist);
+        let mut made = list(&[kilobyte.as_slice(); 9]);
+        decide(&mut made);
+        assert_eq!(made.encoding, Encoding::Quicklist);
+        made.strings.keep(1..9);
+        decide(&mut made);
+        assert_eq!(made.encoding, Encoding::Listpack);
+    }
+}

@@ -1,0 +1,142 @@
+//! Commands of lists, and what they share.
+
+pub(super) mod edit;
+pub(super) mod encoding;
+pub(super) mod pop;
+pub(super) mod position;
+pub(super) mod push;
+pub(super) mod read;
+pub(super) mod transfer;
+
+use std::ops::Range;
+
+use crate::context::{Collection, Command, Context, Flags, Group, Run, replies};
+use crate::data::keyspace::ValueType;
+use crate::data::packed::Strings;
+
+/// Returns a command that reads the list at its first argument.
+const fn reading(name: &'static str, arity: i32, run: fn(&mut Context<'_>) -> Run) -> Command {
+    Command {
+        flags: Flags::READONLY,
+        group: Group::List,
+        value_type: Some(ValueType::List),
+        ..Command::read(name, arity, run)
+    }
+}
+
+/// Returns a command that writes the list at its first argument.
+const fn writing(name: &'static str, arity: i32, run: fn(&mut Context<'_>) -> Run) -> Command {
+    Command {
+        flags: Flags::WRITE,
+        group: Group::List,
+        value_type: Some(ValueType::List),
+        ..Command::write(name, arity, run)
+    }
+}
+
+/// An end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Head,
+    Tail,
+}
+
+impl End {
+    /// Reads argument `index`: LEFT or RIGHT.
+    fn at(context: &Context<'_>, index: usize) -> Result<Self, &'static str> {
+        if context.is(index, "left") {
+            Ok(Self::Head)
+        } else if context.is(index, "right") {
+            Ok(Self::Tail)
+        } else {
+            Err(replies::SYNTAX)
+        }
+    }
+
+    /// Returns the places of up to `count` elements at this end of a list of `length` elements.
+    fn places(self, count: usize, length: usize) -> Range<usize> {
+        let count = count.min(length);
+        match self {
+            Self::Head => 0..count,
+            Self::Tail => length - count..length,
+        }
+    }
+
+    fn push(self, strings: &mut Strings, element: &[u8]) {
+        match self {
+            Self::Head => strings.insert(0, element),
+            Self::Tail => strings.push(element),
+        }
+    }
+}
+
+/// Returns the place of `index`, which counts from the end if it is negative.
+fn place(index: i64, length: usize) -> Option<usize> {
+    let place = match index < 0 {
+        true => i64::try_from(length).ok()?.checked_add(index)?,
+        false => index,
+    };
+    usize::try_from(place).ok().filter(|place| *place < length)
+}
+
+/// Returns the places from `start` to `end`, both included; negative ones count from the end.
+fn places(start: i64, end: i64, length: usize) -> Range<usize> {
+    let signed = i64::try_from(length).unwrap_or(i64::MAX);
+    let absolute = |index: i64| match index < 0 {
+        true => signed.saturating_add(index),
+        false => index,
+    };
+    let (start, end) = (absolute(start).max(0), absolute(end).min(signed - 1));
+    match (usize::try_from(start), usize::try_from(end)) {
+        (Ok(start), Ok(end)) if start <= end => start..end + 1,
+        _ => 0..0,
+    }
+}
+
+/// Removes the elements at `places` and writes the list.
+fn remove(context: &mut Context<'_>, key: &[u8], list: &mut Collection, at: Range<usize>) -> Run {
+    list.strings.remove(at);
+    encoding::shrink(list);
+    context.put_collection(key, list)
+}
+
+fn reply_length(context: &mut Context<'_>, length: usize) -> Run {
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+/// Returns argument `index` as a number that is not below `least`; else the error is `text`.
+fn number_from(
+    context: &Context<'_>,
+    index: usize,
+    least: usize,
+    text: &'static str,
+) -> Result<usize, &'static str> {
+    let number = context.integer_at(index).map(usize::try_from);
+    match number {
+        Ok(Ok(number)) if number >= least => Ok(number),
+        _ => Err(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{End, place, places};
+
+    #[test]
+    fn places_are_those_of_redis() {
+        assert_eq!(places(0, -1, 3), 0..3);
+        assert_eq!(places(-2, -1, 3), 1..3);
+        assert_eq!(places(-100, 100, 3), 0..3);
+        assert_eq!(places(2, 1, 3), 0..0);
+        assert_eq!(places(3, 5, 3), 0..0);
+        assert_eq!(places(0, -4, 3), 0..0);
+        assert_eq!(places(i64::MIN, i64::MAX, 3), 0..3);
+        assert_eq!(places(i64::MAX, i64::MIN, 3), 0..0);
+        assert_eq!(places(0, -1, 0), 0..0);
+        assert_eq!(place(-3, 3), Some(0));
+        assert_eq!((place(-4, 3), place(3, 3)), (None, None));
+        assert_eq!((place(i64::MIN, 3), place(i64::MAX, 3)), (None, None));
+        assert_eq!(End::Tail.places(usize::MAX, 3), 0..3);
+        assert_eq!(End::Tail.places(1, 3), 2..3);
+    }
+}

@@ -1,0 +1,70 @@
+//! LPUSH, RPUSH, LPUSHX, RPUSHX.
+
+use super::{End, encoding, reply_length, writing};
+use crate::context::{Command, Context, Flags, Run};
+use crate::data::packed::Strings;
+
+const fn pushing(
+    name: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is \
+                     called with multiple arguments.",
+        summary,
+        ..writing(name, -3, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    pushing(
+        "lpush",
+        |context| push(context, End::Head, false),
+        "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
+    ),
+    pushing(
+        "rpush",
+        |context| push(context, End::Tail, false),
+        "Appends one or more elements to a list. Creates the key if it doesn't exist.",
+    ),
+    Command {
+        since: "2.2.0",
+        ..pushing(
+            "lpushx",
+            |context| push(context, End::Head, true),
+            "Prepends one or more elements to a list only when the list exists.",
+        )
+    },
+    Command {
+        since: "2.2.0",
+        ..pushing(
+            "rpushx",
+            |context| push(context, End::Tail, true),
+            "Appends an element to a list only when the list exists.",
+        )
+    },
+];
+
+fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
+    let key = context.argument(1);
+    let mut list = context.collection(key)?;
+    if must_exist && !list.exists() {
+        return context.integer(0);
+    }
+    let elements = || (2..context.count()).map(|index| context.argument(index));
+    encoding::grow(&mut list, elements().map(|of| of.len() as u64).sum());
+    match end {
+        End::Tail => elements().for_each(|element| list.strings.push(element)),
+        End::Head => {
+            let old = std::mem::take(&mut list.strings);
+            let mut new = Strings::default();
+            elements().rev().for_each(|element| new.push(element));
+            old.iter().for_each(|element| new.push(element));
+            list.strings = new;
+        }
+    }
+    context.put_collection(key, &list)?;
+    reply_length(context, list.len())
+}

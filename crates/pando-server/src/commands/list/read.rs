@@ -1,0 +1,92 @@
+//! LLEN, LRANGE, LINDEX.
+
+use std::ops::Range;
+
+use super::{place, places, reading, reply_length};
+use crate::context::{Command, Context, Flags, Interrupted, Run};
+use crate::data::keyspace::RowError;
+use crate::data::packed::Reader;
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: Flags::READONLY.and(Flags::FAST),
+        summary: "Returns the length of a list.",
+        ..reading("llen", 2, length)
+    },
+    Command {
+        complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, \
+                     from nearest end (HEAD or TAIL) for large lists; and N is the number of \
+                     elements in the specified range.",
+        summary: "Returns a range of elements from a list.",
+        ..reading("lrange", 4, range)
+    },
+    Command {
+        complexity: "O(N) where N is the number of elements to traverse to get to the element at \
+                     index. This makes asking for the first or the last element of the list O(1).",
+        summary: "Returns an element from a list by its index.",
+        ..reading("lindex", 3, index)
+    },
+];
+
+fn length(context: &mut Context<'_>) -> Run {
+    let length = context.read_length(context.argument(1))?;
+    reply_length(context, length)
+}
+
+/// Replies with elements of the list whose payload is `payload`: an array of those at the places
+/// that `select` returns for its length, or the first of them or null.
+fn reply_selected(
+    context: &mut Context<'_>,
+    payload: &[u8],
+    select: impl FnOnce(usize) -> Range<usize>,
+    is_array: bool,
+) -> Run {
+    let mut reader = Reader::new(payload)?;
+    let places = select(reader.left);
+    for _ in 0..places.start {
+        reader.next()?;
+    }
+    let mut reply = context.reply();
+    match is_array {
+        true => reply.array(places.len()),
+        false if places.is_empty() => reply.null(),
+        false => {}
+    }
+    for _ in places {
+        let element = reader.next()?;
+        reply.bulk(element.ok_or(Interrupted::Row(RowError::Damaged))?);
+    }
+    context.check_reply()
+}
+
+fn reply_row(
+    context: &mut Context<'_>,
+    payload_at: usize,
+    select: impl FnOnce(usize) -> Range<usize>,
+    is_array: bool,
+) -> Run {
+    let value = std::mem::take(&mut context.data().scratch.value);
+    let result = reply_selected(context, &value[payload_at..], select, is_array);
+    context.data().scratch.value = value;
+    result
+}
+
+fn range(context: &mut Context<'_>) -> Run {
+    let (start, end) = (context.integer_at(2)?, context.integer_at(3)?);
+    let Some(row) = context.read(context.argument(1))?.row else {
+        context.reply().array(0);
+        return Ok(());
+    };
+    let select = |length| places(start, end, length);
+    reply_row(context, row.payload, select, true)
+}
+
+fn index(context: &mut Context<'_>) -> Run {
+    let Some(row) = context.read(context.argument(1))?.row else {
+        context.reply().null();
+        return Ok(());
+    };
+    let index = context.integer_at(2)?;
+    let select = |length| place(index, length).map_or(0..0, |place| place..place + 1);
+    reply_row(context, row.payload, select, false)
+}
