@@ -56,17 +56,12 @@ impl Default for Waiters {
 }
 
 impl Queues {
-    /// Wakes the one who has waited longest for `place`, unless it is awake.
-    fn wake(&mut self, place: &Place) {
-        let Some(queue) = self.by_key.get_mut(place) else {
-            return;
-        };
-        if let Some(first) = queue.values_mut().next()
-            && !first.woken
-        {
-            first.woken = true;
-            first.waker.wake_by_ref();
-        }
+    /// Returns the waker of the one who has waited longest for `place`, unless it is awake. To be
+    /// woken without the lock.
+    fn first(&mut self, place: &Place) -> Option<Waker> {
+        let first = self.by_key.get_mut(place)?.values_mut().next()?;
+        let is_asleep = !std::mem::replace(&mut first.woken, true);
+        is_asleep.then(|| first.waker.clone())
     }
 }
 
@@ -118,18 +113,17 @@ impl Waiters {
     /// Wakes the one who has waited longest for each of these keys.
     pub(crate) fn wake(&self, places: &[Place]) {
         let mut queues = self.queues.lock();
-        for place in places {
-            queues.wake(place);
-        }
+        let wakers: Vec<Waker> = (places.iter())
+            .filter_map(|place| queues.first(place))
+            .collect();
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Wakes the first one of every key: anything may have been committed.
     pub(crate) fn wake_all(&self) {
-        let mut queues = self.queues.lock();
-        let places: Vec<Place> = queues.by_key.keys().cloned().collect();
-        for place in &places {
-            queues.wake(place);
-        }
+        let places: Vec<Place> = self.queues.lock().by_key.keys().cloned().collect();
+        self.wake(&places);
     }
 
     /// Returns true if somebody was woken for `key` and has not looked yet.
@@ -176,6 +170,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut queues = self.waiters.queues.lock();
+        let mut wakers = Vec::new();
         for place in &self.places {
             let Some(queue) = queues.by_key.get_mut(place) else {
                 continue;
@@ -184,10 +179,11 @@ impl Drop for Registration {
             if queue.is_empty() {
                 queues.by_key.remove(place);
             } else if own.is_some_and(|own| own.woken) {
-                queues.wake(place);
+                wakers.extend(queues.first(place));
             }
         }
         drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -76,6 +76,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::position::COMMANDS,
     list::edit::COMMANDS,
     list::transfer::COMMANDS,
+    list::waiting::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,
