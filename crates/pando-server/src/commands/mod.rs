@@ -35,6 +35,7 @@ mod scan_options;
 mod set;
 mod sets;
 mod slowlog;
+mod sorted_set;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -89,4 +90,13 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,
+    sorted_set::add::COMMANDS,
+    sorted_set::score::COMMANDS,
+    sorted_set::count::COMMANDS,
+    sorted_set::range::COMMANDS,
+    sorted_set::remove::COMMANDS,
+    sorted_set::pop::COMMANDS,
+    sorted_set::random::COMMANDS,
+    sorted_set::scan::COMMANDS,
+    sorted_set::combine::COMMANDS,
 ];

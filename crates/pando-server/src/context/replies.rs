@@ -48,6 +48,8 @@ pub(crate) const RANK_ZERO: &str = "ERR RANK can't be zero: use 1 to start from 
 /// WATCH was refused: none of its keys are watched.
 pub(crate) const TOO_MANY_WATCHES: &str =
     "ERR too many watched keys: all memory that connections have for them is taken";
+pub(crate) const NOT_FLOAT_BOUNDS: &str = "ERR min or max is not a float";
+pub(crate) const NOT_MEMBER_BOUNDS: &str = "ERR min or max not valid string range item";
 
 /// Returns the reply of an EXEC that was refused for the reason in `text`.
 pub(crate) fn exec_aborted(text: &str) -> String {

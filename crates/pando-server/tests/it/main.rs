@@ -57,6 +57,8 @@ mod scan;
 #[cfg(test)]
 mod sets;
 #[cfg(test)]
+mod sorted_sets;
+#[cfg(test)]
 mod stalls;
 #[cfg(test)]
 mod statistics;
