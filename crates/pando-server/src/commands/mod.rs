@@ -99,4 +99,5 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     sorted_set::random::COMMANDS,
     sorted_set::scan::COMMANDS,
     sorted_set::combine::COMMANDS,
+    sorted_set::waiting::COMMANDS,
 ];

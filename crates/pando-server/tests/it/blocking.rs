@@ -64,6 +64,34 @@ fn what_is_there_is_taken_at_once() {
 }
 
 #[test]
+fn members_of_sorted_sets_are_waited_for() {
+    let server = Fixture::new();
+    let (mut client, mut waiter) = (server.client(), server.client());
+    client.check(&[
+        ("ZADD z 1 a 2 b 3 c 4 d", ":4"),
+        ("BZPOPMIN none z 0", "[\"z\" \"a\" \"1\"]"),
+        ("BZPOPMAX none z 0", "[\"z\" \"d\" \"4\"]"),
+        (
+            "BZMPOP 0 2 none z MIN COUNT 5",
+            "[\"z\" [[\"b\" \"2\"] [\"c\" \"3\"]]]",
+        ),
+        ("EXISTS z", ":0"),
+        ("BZPOPMIN z 0.01", "nil"),
+        ("BZMPOP 0.01 1 z MAX", "nil"),
+        ("BZMPOP 0 1 z UP", "-ERR syntax error"),
+    ]);
+    waiter.begin("BZPOPMAX y z 0");
+    wait_for_waiters(&mut client, 1);
+    client.check(&[("RPUSH y 1", ":1"), ("ZADD z 5 e 6 f", ":2")]);
+    assert_eq!(waiter.end(), "[\"z\" \"f\" \"6\"]");
+    client.check(&[("DEL z", ":1")]);
+    waiter.begin("BZMPOP 0 2 x z MIN");
+    wait_for_waiters(&mut client, 1);
+    client.check(&[("ZADD q 7 g", ":1"), ("ZUNIONSTORE z 1 q", ":1")]);
+    assert_eq!(waiter.end(), "[\"z\" [[\"g\" \"7\"]]]");
+}
+
+#[test]
 fn the_time_of_a_wait_ends() {
     let server = Fixture::new();
     let mut client = server.client();

@@ -15,3 +15,4 @@ pub(super) mod remove;
 mod replying;
 pub(super) mod scan;
 pub(super) mod score;
+pub(super) mod waiting;

@@ -1,5 +1,7 @@
 //! ZPOPMIN, ZPOPMAX, ZMPOP: the members at one end are removed and returned.
 
+use std::ops::Range;
+
 use pando_resp::{Version, parse_integer};
 
 use super::describe::{REMOVING, writing};
@@ -39,13 +41,13 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// Where members are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Lowest,
     Highest,
 }
 
 /// Removes up to `count` members, replies with them, and writes the rest.
-fn take(
+pub(super) fn take(
     context: &mut Context<'_>,
     key: &[u8],
     mut set: SortedSet,
@@ -107,51 +109,81 @@ fn at_least(
     number.ok_or_else(|| Interrupted::from(text))
 }
 
-/// Reads what comes behind the keys of ZMPOP, from argument `at` on.
-fn end_and_count(context: &Context<'_>, at: usize) -> Result<(End, usize), Interrupted> {
-    let end = if context.is(at, "min") {
-        End::Lowest
-    } else if context.is(at, "max") {
-        End::Highest
-    } else {
-        return Err(replies::SYNTAX.into());
-    };
-    let mut count = None;
-    let mut at = at + 1;
-    while at < context.count() {
-        if count.is_some() || !context.is(at, "count") || at + 1 >= context.count() {
-            return Err(replies::SYNTAX.into());
-        }
-        count = Some(at_least(
-            context,
-            at + 1,
-            1,
-            "ERR count should be greater than 0",
-        )?);
-        at += 2;
-    }
-    Ok((end, count.unwrap_or(1)))
+/// What ZMPOP and BZMPOP pop.
+pub(super) struct Popping {
+    /// Places of the keys among the arguments.
+    pub(super) keys: Range<usize>,
+    end: End,
+    count: usize,
 }
 
-fn pop_first(context: &mut Context<'_>) -> Run {
-    let keys = at_least(context, 1, 1, "ERR numkeys should be greater than 0")?;
-    let (end, count) = end_and_count(context, keys.saturating_add(2))?;
-    for at in 2..keys + 2 {
-        let key = context.argument(at);
-        let set = SortedSet::find(context, key)?;
-        if !set.exists() {
-            continue;
+impl Popping {
+    /// Reads the arguments from the number of keys on, which is argument `at`.
+    pub(super) fn parse(context: &Context<'_>, at: usize) -> Result<Self, Interrupted> {
+        let keys = at_least(context, at, 1, "ERR numkeys should be greater than 0")?;
+        let end_at = keys.saturating_add(at + 1);
+        let end = if context.is(end_at, "min") {
+            End::Lowest
+        } else if context.is(end_at, "max") {
+            End::Highest
+        } else {
+            return Err(replies::SYNTAX.into());
+        };
+        let mut count = None;
+        let mut option = end_at + 1;
+        while option < context.count() {
+            if count.is_some() || !context.is(option, "count") || option + 1 >= context.count() {
+                return Err(replies::SYNTAX.into());
+            }
+            let text = "ERR count should be greater than 0";
+            count = Some(at_least(context, option + 1, 1, text)?);
+            option += 2;
         }
-        let count = count.min(set.len());
-        context.reply().array(2);
-        context.reply().bulk(key);
-        context.reply().array(count);
-        return take(context, key, set, (end, count), |context, element| {
+        Ok(Self {
+            keys: at + 1..end_at,
+            end,
+            count: count.unwrap_or(1),
+        })
+    }
+}
+
+/// Pops from the sorted set whose key is argument `at`; returns false if there is none.
+pub(super) fn pop_from(
+    context: &mut Context<'_>,
+    at: usize,
+    popping: &Popping,
+) -> Result<bool, Interrupted> {
+    let key = context.argument(at);
+    let set = SortedSet::find(context, key)?;
+    if !set.exists() {
+        return Ok(false);
+    }
+    let count = popping.count.min(set.len());
+    context.reply().array(2);
+    context.reply().bulk(key);
+    context.reply().array(count);
+    take(
+        context,
+        key,
+        set,
+        (popping.end, count),
+        |context, element| {
             context.reply().array(2);
             context.reply().bulk(element.1);
             replying::score(context, element.0);
             context.check_reply()
-        });
+        },
+    )?;
+    Ok(true)
+}
+
+/// Pops from the first sorted set that exists.
+fn pop_first(context: &mut Context<'_>) -> Run {
+    let popping = Popping::parse(context, 1)?;
+    for at in popping.keys.clone() {
+        if pop_from(context, at, &popping)? {
+            return Ok(());
+        }
     }
     context.reply().null_array();
     Ok(())
