@@ -69,6 +69,8 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@read", has(Flags::READONLY));
     add("@keyspace", command.group == Group::Generic);
     add("@string", command.group == Group::String);
+    add("@bitmap", command.group == Group::Bitmap);
+    add("@hyperloglog", command.group == Group::HyperLogLog);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@admin", has(Flags::ADMIN));

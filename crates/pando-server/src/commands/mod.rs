@@ -5,6 +5,10 @@
 
 mod append;
 mod auth;
+mod bit;
+mod bit_count;
+mod bit_field;
+mod bit_operation;
 mod client;
 mod client_kill;
 mod command;
@@ -24,9 +28,11 @@ mod interactive;
 mod latency;
 mod many;
 mod memory;
+mod object;
 mod pando;
 mod profile;
 mod range;
+mod rename;
 mod save;
 mod set;
 mod slowlog;
@@ -51,10 +57,16 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     counter::COMMANDS,
     append::COMMANDS,
     range::COMMANDS,
+    bit::COMMANDS,
+    bit_count::COMMANDS,
+    bit_operation::COMMANDS,
+    bit_field::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,
     walk::COMMANDS,
+    rename::COMMANDS,
+    object::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

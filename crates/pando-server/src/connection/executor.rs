@@ -322,6 +322,7 @@ impl Connection {
                 format!("ERR the value of this key cannot be used: {error:?}")
             }
             Interrupted::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
+            Interrupted::TooManyLong => replies::TOO_MANY_LONG.to_owned(),
         };
         self.write_error(&text);
         Step::Done

@@ -19,6 +19,8 @@ pub(crate) enum Interrupted {
     Wait,
     /// The reply exceeds the limit.
     ReplyTooLong,
+    /// The long strings that the command reads exceed the limit together.
+    TooManyLong,
 }
 
 impl From<pandodb::Error> for Interrupted {

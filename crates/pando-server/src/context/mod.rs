@@ -11,6 +11,7 @@ mod index;
 mod interrupted;
 mod large;
 pub(crate) mod overlay;
+pub(crate) mod parts;
 pub(crate) mod progress;
 pub(crate) mod replies;
 mod rows;
@@ -221,6 +222,14 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn database(&self) -> &'a Database {
         &self.engine().databases[self.session.database]
+    }
+
+    /// Runs `part` of the command with database `number` selected; its end restores the selection.
+    pub(crate) fn in_database<T>(&mut self, number: usize, part: impl FnOnce(&mut Self) -> T) -> T {
+        let own = std::mem::replace(&mut self.session.database, number);
+        let result = part(self);
+        self.session.database = own;
+        result
     }
 
     /// Interrupts the command if its reply has become too long.

@@ -9,6 +9,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
+use super::parts::Parts;
 use crate::client::watches::Watches;
 
 /// An iteration over a database that is under way.
@@ -122,6 +123,8 @@ pub(crate) struct Progress {
     shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
+    /// Parts of strings in chunks that are being read.
+    pub(crate) parts: Parts,
 }
 
 /// A command inside an EXEC.
@@ -168,6 +171,9 @@ impl Progress {
         if !self.edits.is_empty() {
             self.edits = Edits::default();
         }
+        if !self.parts.is_empty() {
+            self.parts = Parts::default();
+        }
         self.begin_again();
     }
 
@@ -193,6 +199,7 @@ impl Progress {
         self.shown_from = None;
         self.calls.clear();
         self.edits.rewind();
+        self.parts.rewind();
         if !self.streams.is_empty() {
             self.streams = Vec::new();
             self.stream_bytes = 0;

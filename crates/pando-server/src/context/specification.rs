@@ -85,6 +85,10 @@ impl Keys {
     pub(crate) const ONE: Self = Self::new(1, 1, 1);
     /// The second argument.
     pub(crate) const SECOND: Self = Self::new(2, 2, 1);
+    /// The first two arguments.
+    pub(crate) const TWO: Self = Self::new(1, 2, 1);
+    /// All arguments but the first.
+    pub(crate) const FROM_SECOND: Self = Self::new(2, -1, 1);
     /// All arguments.
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     /// The keys of arguments that are pairs of key and value.
@@ -135,6 +139,8 @@ pub(crate) enum Group {
     Connection,
     Generic,
     String,
+    Bitmap,
+    HyperLogLog,
     Server,
     Transactions,
 }
@@ -146,6 +152,8 @@ impl Group {
             Self::Connection => "connection",
             Self::Generic => "generic",
             Self::String => "string",
+            Self::Bitmap => "bitmap",
+            Self::HyperLogLog => "hyperloglog",
             Self::Server => "server",
             Self::Transactions => "transactions",
         }

@@ -1,6 +1,8 @@
 //! Tests over real sockets, with a server in this process on port 0 and a small blocking client.
 
 #[cfg(test)]
+mod bits;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cold;
@@ -30,6 +32,8 @@ mod hostile;
 mod interactive;
 #[cfg(test)]
 mod introspection;
+#[cfg(test)]
+mod keys;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
