@@ -180,8 +180,15 @@ class Generator:
             )
         return words
 
+    def subsequence(self):
+        words = ["LCS", self.key(), self.key()]
+        for _ in range(self.random.randrange(4)):
+            words += self.pick(["IDX"], ["IDX"], ["LEN"], ["WITHMATCHLEN"], ["MINMATCHLEN"],
+                               ["MINMATCHLEN", self.pick(0, 1, 2, 3, 5, -1, "x")], ["what"])
+        return words
+
     def families(self):
-        return (self.string, self.keys, self.bits, self.fields)
+        return (self.string, self.keys, self.bits, self.fields, self.subsequence)
 
     def command(self):
         family = self.random.choice(self.families())

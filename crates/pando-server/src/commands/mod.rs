@@ -36,6 +36,7 @@ mod rename;
 mod save;
 mod set;
 mod slowlog;
+mod subsequence;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -61,6 +62,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     bit_count::COMMANDS,
     bit_operation::COMMANDS,
     bit_field::COMMANDS,
+    subsequence::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,

@@ -17,6 +17,7 @@ pub(crate) mod replies;
 mod rows;
 mod specification;
 mod strings;
+pub(crate) mod subsequence;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;

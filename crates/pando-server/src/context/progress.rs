@@ -10,6 +10,7 @@ use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
 use super::parts::Parts;
+use super::subsequence::Table;
 use crate::client::watches::Watches;
 
 /// An iteration over a database that is under way.
@@ -33,6 +34,20 @@ pub(crate) struct Walk {
     pub(crate) begun: bool,
     /// It has reached the end, or as many keys or bytes as this command may take.
     pub(crate) done: bool,
+}
+
+impl Walk {
+    /// Returns where it continues, as a bound for the engine.
+    pub(crate) fn from(&self) -> Bound<&[u8]> {
+        let position = self.position.as_ref();
+        position.map_or(Bound::Unbounded, Position::bound)
+    }
+
+    /// Notes that nothing is left.
+    pub(crate) fn end(&mut self) {
+        self.at_end = true;
+        self.done = true;
+    }
 }
 
 /// A place between two stored keys.
@@ -101,6 +116,8 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
+    /// Tables of LCS, likewise.
+    tables: Vec<(usize, Table)>,
     /// The keys that a WATCH has read so far.
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
@@ -153,6 +170,17 @@ impl Progress {
         self.walks.push((index, walk));
     }
 
+    /// Takes out the table of the LCS at `index`; the strings may have changed since.
+    pub(crate) fn take_table(&mut self, index: usize) -> Option<Table> {
+        let place = self.tables.iter().position(|(of, _)| *of == index)?;
+        Some(self.tables.swap_remove(place).1)
+    }
+
+    /// Keeps the table of the LCS at `index` for the next run.
+    pub(crate) fn keep_table(&mut self, index: usize, table: Table) {
+        self.tables.push((index, table));
+    }
+
     /// Records that something was read that may be shown once `lsn` is durable.
     #[inline]
     pub(crate) fn show_from(&mut self, lsn: Option<Lsn>) {
@@ -173,6 +201,9 @@ impl Progress {
         }
         if !self.parts.is_empty() {
             self.parts = Parts::default();
+        }
+        if !self.tables.is_empty() {
+            self.tables = Vec::new();
         }
         self.begin_again();
     }

@@ -57,4 +57,6 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod subsequence;
+#[cfg(test)]
 mod transactions;
