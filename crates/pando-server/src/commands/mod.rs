@@ -5,6 +5,10 @@
 
 mod append;
 mod auth;
+mod bit;
+mod bit_count;
+mod bit_field;
+mod bit_operation;
 mod client;
 mod client_kill;
 mod command;
@@ -26,9 +30,11 @@ mod latency;
 mod list;
 mod many;
 mod memory;
+mod object;
 mod pando;
 mod profile;
 mod range;
+mod rename;
 mod sample;
 mod save;
 mod scan_options;
@@ -36,6 +42,7 @@ mod set;
 mod sets;
 mod slowlog;
 mod sorted_set;
+mod subsequence;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -57,6 +64,11 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     counter::COMMANDS,
     append::COMMANDS,
     range::COMMANDS,
+    bit::COMMANDS,
+    bit_count::COMMANDS,
+    bit_operation::COMMANDS,
+    bit_field::COMMANDS,
+    subsequence::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,
@@ -78,6 +90,8 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::edit::COMMANDS,
     list::transfer::COMMANDS,
     list::waiting::COMMANDS,
+    rename::COMMANDS,
+    object::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,
