@@ -31,6 +31,7 @@ mod range;
 mod save;
 mod set;
 mod slowlog;
+mod sort;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -62,6 +63,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::position::COMMANDS,
     list::edit::COMMANDS,
     list::transfer::COMMANDS,
+    sort::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

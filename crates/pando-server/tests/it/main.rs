@@ -51,6 +51,8 @@ mod profile;
 #[cfg(test)]
 mod scan;
 #[cfg(test)]
+mod sort;
+#[cfg(test)]
 mod stalls;
 #[cfg(test)]
 mod statistics;
