@@ -41,6 +41,7 @@ mod scan_options;
 mod set;
 mod sets;
 mod slowlog;
+mod sort;
 mod sorted_set;
 mod subsequence;
 mod transaction;
@@ -92,6 +93,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::waiting::COMMANDS,
     rename::COMMANDS,
     object::COMMANDS,
+    sort::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

@@ -21,7 +21,7 @@ pub(crate) struct Collection {
 }
 
 /// Returns the number of strings of an element.
-fn strings_of_one(value_type: ValueType) -> usize {
+pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
     match value_type {
         ValueType::Hash | ValueType::SortedSet => 2,
         _ => 1,

@@ -61,6 +61,8 @@ mod scan;
 #[cfg(test)]
 mod sets;
 #[cfg(test)]
+mod sort;
+#[cfg(test)]
 mod sorted_sets;
 #[cfg(test)]
 mod stalls;

@@ -1,0 +1,183 @@
+//! SORT and SORT_RO.
+//!
+//! The elements, what they are sorted by and what is returned for them are all read in the
+//! transaction of the command. Texts are ordered by their bytes, whatever the locale. Elements of
+//! a set that are not sorted come in the order in which the set has them.
+
+mod options;
+mod order;
+mod pattern;
+mod weight;
+
+use crate::commands::list;
+use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
+use crate::context::{replies, strings_of_one};
+use crate::data::keyspace::ValueType;
+use crate::data::packed::Strings;
+use options::Options;
+use order::{Order, Weights};
+use pattern::{Pattern, Value};
+
+const COMPLEXITY: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to \
+                          sort, and M the number of returned elements. When the elements are not \
+                          sorted, complexity is O(N).";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        group: Group::Generic,
+        value_type: None,
+        complexity: COMPLEXITY,
+        summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the \
+                  result.",
+        ..Command::write("sort", -2, |context| sort(context, true))
+    },
+    Command {
+        since: "7.0.0",
+        flags: Flags::READONLY,
+        group: Group::Generic,
+        value_type: None,
+        kind: Kind::ReadMany,
+        complexity: COMPLEXITY,
+        summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+        ..Command::read("sort_ro", -2, |context| sort(context, false))
+    },
+];
+
+/// Returns the list, set or sorted set to be sorted; an empty list if the key has none.
+fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
+    let found = context.read(context.argument(1))?;
+    let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
+    match value_type {
+        ValueType::String | ValueType::Hash => Err(replies::WRONG_TYPE.into()),
+        _ => context.decoded(found, value_type),
+    }
+}
+
+fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
+    let options = Options::parse(context, may_store)?;
+    let source = elements(context)?;
+    let order = options.order(source.value_type);
+    let mut places: Vec<usize> = (0..source.strings.len())
+        .step_by(strings_of_one(source.value_type))
+        .collect();
+    match order {
+        Order::AsIs => {}
+        Order::Reversed => places.reverse(),
+        Order::Sorted { by, is_alpha } => {
+            let weights = weights(context, &source.strings, &places, by, is_alpha)?;
+            weights.sort(&source.strings, &mut places, options.is_descending);
+        }
+    }
+    let selected = &places[options.range(places.len())];
+    match options.store {
+        Some(key) => store(context, key, &options, &source.strings, selected),
+        None => reply(context, &options, &source.strings, selected),
+    }
+}
+
+/// Reads what the elements at `places` are sorted by.
+fn weights(
+    context: &mut Context<'_>,
+    strings: &Strings,
+    places: &[usize],
+    by: Option<Pattern<'_>>,
+    is_alpha: bool,
+) -> Result<Weights, Interrupted> {
+    if by.is_none() && is_alpha {
+        return Ok(Weights::None);
+    }
+    let (mut numbers, mut texts, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut all_are_numbers = true;
+    for place in places {
+        let element = strings.at(*place);
+        let value = match &by {
+            Some(pattern) => pattern.look_up(context, element)?.into_bytes()?,
+            None => None,
+        };
+        if is_alpha {
+            bytes += value.as_ref().map_or(0, Vec::len);
+            if bytes > context.engine().reply_bytes_max {
+                return Err(replies::TOO_MANY_LONG.into());
+            }
+            texts.push(value);
+        } else {
+            let own = by.is_none().then_some(element);
+            let text = value.as_deref().or(own);
+            let number = text.map_or(Some(0.0), weight::number);
+            all_are_numbers &= number.is_some();
+            numbers.push(number.unwrap_or(0.0));
+        }
+    }
+    match (all_are_numbers, is_alpha) {
+        (false, _) => Err("ERR One or more scores can't be converted into double".into()),
+        (true, true) => Ok(Weights::Texts(texts)),
+        (true, false) => Ok(Weights::Numbers(numbers)),
+    }
+}
+
+fn reply(
+    context: &mut Context<'_>,
+    options: &Options<'_>,
+    strings: &Strings,
+    places: &[usize],
+) -> Run {
+    let of_one = options.get.len().max(1);
+    context.reply().array(places.len() * of_one);
+    for place in places {
+        let element = strings.at(*place);
+        if options.get.is_empty() {
+            context.reply().bulk(element);
+        }
+        for pattern in &options.get {
+            match pattern.look_up(context, element)? {
+                Value::None => context.reply().null(),
+                Value::Bytes(bytes) => context.reply().bulk(&bytes),
+                Value::Long(found) => context.reply_found(&found)?,
+            }
+            context.check_reply()?;
+        }
+    }
+    context.check_reply()
+}
+
+/// Replaces whatever `key` has by the list of what would be returned.
+fn store(
+    context: &mut Context<'_>,
+    key: &[u8],
+    options: &Options<'_>,
+    strings: &Strings,
+    places: &[usize],
+) -> Run {
+    let mut list = Collection::new(Found::default(), ValueType::List);
+    let mut bytes = 0;
+    for place in places {
+        let element = strings.at(*place);
+        if options.get.is_empty() {
+            list.strings.push(element);
+        }
+        for pattern in &options.get {
+            let value = pattern.look_up(context, element)?.into_bytes()?;
+            let value = value.unwrap_or_default();
+            list.strings.push(&value);
+            // Each string has at least a byte before it.
+            bytes += value.len() as u64 + 1;
+            if !context.lies_in_pages(key, bytes) {
+                context.check_room(key, &list)?;
+            }
+        }
+    }
+    context.check_room(key, &list)?;
+    let found = context.find_any_head(key)?;
+    let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
+    if length == 0 {
+        if found.row.is_some() {
+            context.remove(key, &found)?;
+        }
+        return context.integer(0);
+    }
+    list.found.entry = found.entry;
+    list::encoding::decide(&mut list);
+    context.put_collection(key, &list)?;
+    context.integer(length)
+}
