@@ -22,6 +22,7 @@ mod expire;
 mod flush;
 mod get;
 mod glob;
+mod hyperloglog;
 mod info;
 mod info_text;
 mod interactive;
@@ -63,6 +64,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     bit_operation::COMMANDS,
     bit_field::COMMANDS,
     subsequence::COMMANDS,
+    hyperloglog::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,

@@ -29,6 +29,8 @@ mod histories;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod hyperloglog;
+#[cfg(test)]
 mod interactive;
 #[cfg(test)]
 mod introspection;
