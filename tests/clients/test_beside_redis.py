@@ -187,8 +187,25 @@ class Generator:
                                ["MINMATCHLEN", self.pick(0, 1, 2, 3, 5, -1, "x")], ["what"])
         return words
 
+    def counted(self):
+        r = self.random
+        key = self.pick("a", "h1", "h2", "h3", "none")
+        many = r.randrange(300) if r.random() < 0.3 else r.randrange(4)
+        return self.pick(
+            ["PFADD", key, *(r.randrange(100000) for _ in range(many))],
+            ["PFADD", key, *(r.randbytes(r.randrange(30)) for _ in range(many))],
+            ["PFCOUNT", key, self.pick("h1", "h2", "none")],
+            ["PFMERGE", self.pick("h1", "h2", "h3"), self.pick("h1", "h2", "none")],
+            ["PFMERGE", key],
+            ["PFDEBUG", self.pick("ENCODING", "DECODE", "decode", "what"), key],
+            ["PFDEBUG", self.pick("TODENSE", "GETREG"), self.pick("h3", "none")],
+            ["PFDEBUG", "ENCODING", key, "more"],
+            ["STRLEN", key],
+            ["DEL", self.pick("h1", "h2", "h3")] if r.random() < 0.1 else ["GET", key],
+        )
+
     def families(self):
-        return (self.string, self.keys, self.bits, self.fields, self.subsequence)
+        return (self.string, self.keys, self.bits, self.fields, self.subsequence, self.counted)
 
     def command(self):
         family = self.random.choice(self.families())
@@ -267,7 +284,7 @@ def dump():
     commands = []
     for number in (b"0", b"1"):
         commands.append([b"SELECT", number])
-        for key in (b"a", b"b", b"c", b"d", b"e", b"none"):
+        for key in (b"a", b"b", b"c", b"d", b"e", b"none", b"h1", b"h2", b"h3"):
             commands += [[b"GET", key], [b"PERSIST", key], [b"TYPE", key]]
         commands.append([b"DBSIZE"])
     return commands

@@ -23,6 +23,7 @@ mod flush;
 mod get;
 mod glob;
 mod hash;
+mod hyperloglog;
 mod info;
 mod info_text;
 mod interactive;
@@ -70,6 +71,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     bit_operation::COMMANDS,
     bit_field::COMMANDS,
     subsequence::COMMANDS,
+    hyperloglog::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,

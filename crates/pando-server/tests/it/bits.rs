@@ -26,9 +26,9 @@ fn bits_are_set_and_read() {
         ("GETBIT a x", offset),
         ("SETBIT a 0 2", "-ERR bit is not an integer or out of range"),
         ("SETBIT a 0 x", "-ERR bit is not an integer or out of range"),
-        ("EXPIRE a 100", ":1"),
+        ("EXPIREAT a 4102444100", ":1"),
         ("SETBIT a 0 1", ":0"),
-        ("TTL a", ":100"),
+        ("EXPIRETIME a", ":4102444100"),
     ]);
 }
 
@@ -79,10 +79,10 @@ fn strings_are_combined_bit_by_bit() {
     client.check(&[
         ("SET a abc", "+OK"),
         ("SET b AB", "+OK"),
-        ("SET to x EX 100", "+OK"),
+        ("SET to x EXAT 4102444100", "+OK"),
         ("BITOP AND to a b", ":3"),
         ("GET to", "\"AB\0\""),
-        ("TTL to", ":-1"),
+        ("EXPIRETIME to", ":-1"),
         ("BITOP OR to a b none", ":3"),
         ("GET to", "\"abc\""),
         ("BITOP XOR a a b", ":3"),

@@ -14,17 +14,17 @@ fn keys_are_renamed() {
         ("RENAME none none", "-ERR no such key"),
         ("RENAMENX none a", "-ERR no such key"),
         ("SET a 1", "+OK"),
-        ("SET b 2 EX 100", "+OK"),
+        ("SET b 2 EXAT 4102444100", "+OK"),
         ("RENAME a a", "+OK"),
         ("RENAMENX a a", ":0"),
         ("RENAMENX a b", ":0"),
         ("MGET a b", "[\"1\" \"2\"]"),
         ("RENAME a b", "+OK"),
         ("MGET a b", "[nil \"1\"]"),
-        ("TTL b", ":-1"),
-        ("EXPIRE b 50", ":1"),
+        ("EXPIRETIME b", ":-1"),
+        ("EXPIREAT b 4102444050", ":1"),
         ("RENAMENX b c", ":1"),
-        ("TTL c", ":50"),
+        ("EXPIRETIME c", ":4102444050"),
         ("MGET b c", "[nil \"1\"]"),
         ("DBSIZE", ":1"),
     ]);
@@ -37,7 +37,7 @@ fn values_are_copied_and_moved_between_databases() {
     let same = "-ERR source and destination objects are the same";
     client.check(&[
         ("COPY none b", ":0"),
-        ("SET a 1 EX 100", "+OK"),
+        ("SET a 1 EXAT 4102444100", "+OK"),
         ("COPY a a", same),
         ("COPY a a DB 0", same),
         ("COPY a b DB 16", "-ERR DB index is out of range"),
@@ -48,12 +48,12 @@ fn values_are_copied_and_moved_between_databases() {
         ("COPY a b DB", "-ERR syntax error"),
         ("COPY a b WHAT", "-ERR syntax error"),
         ("COPY a b", ":1"),
-        ("TTL b", ":100"),
+        ("EXPIRETIME b", ":4102444100"),
         ("SET a 2", "+OK"),
         ("COPY a b", ":0"),
         ("COPY a b REPLACE", ":1"),
         ("GET b", "\"2\""),
-        ("TTL b", ":-1"),
+        ("EXPIRETIME b", ":-1"),
         ("COPY a a DB 3", ":1"),
         ("COPY a a DB 3", ":0"),
         ("COPY a a DB 3 REPLACE", ":1"),
@@ -61,12 +61,12 @@ fn values_are_copied_and_moved_between_databases() {
         ("MOVE a 16", "-ERR DB index is out of range"),
         ("MOVE a 3", ":0"),
         ("MOVE none 3", ":0"),
-        ("EXPIRE b 70", ":1"),
+        ("EXPIREAT b 4102444070", ":1"),
         ("MOVE b 3", ":1"),
         ("EXISTS a b", ":1"),
         ("SELECT 3", "+OK"),
         ("MGET a b", "[\"2\" \"2\"]"),
-        ("TTL b", ":70"),
+        ("EXPIRETIME b", ":4102444070"),
         ("DBSIZE", ":2"),
     ]);
 }
@@ -76,7 +76,7 @@ fn values_go_to_other_keys_inside_exec() {
     let server = Fixture::new();
     let mut client = server.client();
     client.check(&[
-        ("SET a 1 EX 100", "+OK"),
+        ("SET a 1 EXAT 4102444100", "+OK"),
         ("SET b 2", "+OK"),
         ("MULTI", "+OK"),
         ("RENAME a c", "+QUEUED"),
@@ -88,7 +88,7 @@ fn values_go_to_other_keys_inside_exec() {
         ("KEYS *", "+QUEUED"),
         ("SELECT 0", "+QUEUED"),
         ("EXEC", "[+OK :1 :1 [\"b\" \"c\"] :2 +OK [\"d\"] +OK]"),
-        ("TTL c", ":100"),
+        ("EXPIRETIME c", ":4102444100"),
         ("GET d", "nil"),
     ]);
     let mut other = server.client();
@@ -129,10 +129,10 @@ fn long_keys_are_renamed_with_their_whole_names() {
     let server = Fixture::new();
     let mut client = server.client();
     let (first, second) = ("x".repeat(5000), "x".repeat(5001));
-    client.call(&["SET", &first, "1", "EX", "100"]);
+    client.call(&["SET", &first, "1", "EXAT", "4102444100"]);
     assert_eq!(show(&client.call(&["RENAME", &first, &second])), "+OK");
     assert_eq!(show(&client.call(&["RENAME", &second, "short"])), "+OK");
-    client.check(&[("GET short", "\"1\""), ("TTL short", ":100")]);
+    client.check(&[("GET short", "\"1\""), ("EXPIRETIME short", ":4102444100")]);
     assert_eq!(show(&client.call(&["COPY", "short", &first])), ":1");
     let Answer::Array(keys) = client.call(&["KEYS", "x*"]) else {
         panic!("KEYS replies an array");
@@ -152,7 +152,7 @@ fn expired_keys_do_not_go_to_others() {
         ("SET a 1", "+OK"),
         ("SET old 1 PXAT 1", "+OK"),
         ("RENAMENX a old", ":1"),
-        ("TTL old", ":-1"),
+        ("EXPIRETIME old", ":-1"),
         ("SET c 2", "+OK"),
         ("SET other 1 PXAT 1", "+OK"),
         ("COPY c other", ":1"),

@@ -749,20 +749,20 @@ fn long_strings_go_to_other_keys() {
     let value = bytes(50, MIB);
     client.set("a", &value);
     client.check(&[
-        ("EXPIRE a 100", ":1"),
+        ("EXPIREAT a 4102444100", ":1"),
         ("RENAME a b", "+OK"),
         ("EXISTS a", ":0"),
-        ("TTL b", ":100"),
+        ("EXPIRETIME b", ":4102444100"),
     ]);
     client.holds("b", &value);
     client.check(&[
         ("COPY b c", ":1"),
         ("PERSIST b", ":1"),
-        ("TTL c", ":100"),
+        ("EXPIRETIME c", ":4102444100"),
         ("MOVE c 1", ":1"),
         ("DEL b", ":1"),
         ("SELECT 1", "+OK"),
-        ("TTL c", ":100"),
+        ("EXPIRETIME c", ":4102444100"),
     ]);
     client.holds("c", &value);
     // Inside EXEC, of a value that was written there, and back.

@@ -33,6 +33,8 @@ mod histories;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod hyperloglog;
+#[cfg(test)]
 mod interactive;
 #[cfg(test)]
 mod introspection;
