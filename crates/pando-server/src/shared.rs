@@ -8,6 +8,7 @@ use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::record::Registry;
+use crate::client::waiters::Waiters;
 use crate::client::watches::WatchBytes;
 use crate::data::compaction::Compaction;
 use crate::data::cursor::Cursors;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Registry,
     /// Places of iterations; the lock is held for one look-up or insertion.
     pub(crate) cursors: Mutex<Cursors>,
+    /// The clients that wait for elements of a key.
+    pub(crate) waiters: Arc<Waiters>,
     /// Memory that the watched keys of all connections take.
     pub(crate) watch_bytes: Arc<WatchBytes>,
     /// One handle per event loop.
@@ -97,6 +100,7 @@ impl Shared {
             addresses,
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
+            waiters: Arc::default(),
             watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),

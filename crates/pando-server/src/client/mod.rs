@@ -4,4 +4,5 @@ pub(crate) mod interactive;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;
+pub(crate) mod waiters;
 pub(crate) mod watches;

@@ -93,8 +93,10 @@ fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
         None => reply.bulk(command.name.as_bytes()),
     }
     reply.integer(command.arity.into());
-    reply.set(command.flags.names().count());
-    command.flags.names().for_each(|name| reply.simple(name));
+    let movable = (command.keys.count_at != 0).then_some("movablekeys");
+    let flags = || command.flags.names().chain(movable);
+    reply.set(flags().count());
+    flags().for_each(|name| reply.simple(name));
     reply.integer(command.keys.first.into());
     reply.integer(command.keys.last.into());
     reply.integer(command.keys.step.into());

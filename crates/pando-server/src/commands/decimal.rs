@@ -43,6 +43,11 @@ impl Decimal {
         })
     }
 
+    /// Returns false for an infinity.
+    pub(crate) fn is_finite(self) -> bool {
+        self.nearest.is_finite()
+    }
+
     /// Returns the sum as text, without trailing zeros.
     pub(crate) fn sum(self, other: Self) -> Result<String, DecimalError> {
         if let (Some(a), Some(b)) = (self.exact, other.exact)

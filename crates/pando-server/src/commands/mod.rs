@@ -18,6 +18,7 @@ mod expire;
 mod flush;
 mod get;
 mod glob;
+mod hash;
 mod info;
 mod info_text;
 mod interactive;
@@ -28,10 +29,14 @@ mod memory;
 mod pando;
 mod profile;
 mod range;
+mod sample;
 mod save;
+mod scan_options;
 mod set;
+mod sets;
 mod slowlog;
 mod sort;
+mod sorted_set;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -57,6 +62,16 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     expire::COMMANDS,
     ttl::COMMANDS,
     walk::COMMANDS,
+    hash::read::COMMANDS,
+    hash::write::COMMANDS,
+    hash::number::COMMANDS,
+    hash::random::COMMANDS,
+    hash::scan::COMMANDS,
+    sets::read::COMMANDS,
+    sets::write::COMMANDS,
+    sets::random::COMMANDS,
+    sets::scan::COMMANDS,
+    sets::algebra::COMMANDS,
     list::push::COMMANDS,
     list::pop::COMMANDS,
     list::read::COMMANDS,
@@ -64,6 +79,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::edit::COMMANDS,
     list::transfer::COMMANDS,
     sort::COMMANDS,
+    list::waiting::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,
@@ -76,4 +92,14 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,
+    sorted_set::add::COMMANDS,
+    sorted_set::score::COMMANDS,
+    sorted_set::count::COMMANDS,
+    sorted_set::range::COMMANDS,
+    sorted_set::remove::COMMANDS,
+    sorted_set::pop::COMMANDS,
+    sorted_set::random::COMMANDS,
+    sorted_set::scan::COMMANDS,
+    sorted_set::combine::COMMANDS,
+    sorted_set::waiting::COMMANDS,
 ];

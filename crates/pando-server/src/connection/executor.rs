@@ -312,6 +312,8 @@ impl Connection {
                 Err(error) => self.engine_error(turn, running.command, &error),
             },
             Interrupted::Yield => return Step::Yielded,
+            // What it reads next must be new, so nothing is played back.
+            Interrupted::Blocked => return Step::Suspended,
             Interrupted::Wait => {
                 // The next run plays back what this one has read (decision 013).
                 running.waited = running.batch.is_some();
@@ -422,7 +424,12 @@ impl Connection {
             Ok(Polled::Ready(Outcome::Committed(lsn))) => {
                 if running.command.kind == Kind::Commit {
                     self.session.interactive = None;
+                    // The keys that its commands have written are not known any more.
+                    if turn.shared.waiters.any() {
+                        turn.shared.waiters.wake_all();
+                    }
                 }
+                self.wake_waiters(turn);
                 Ok(lsn)
             }
             Ok(Polled::Ready(Outcome::Conflict { watched })) => {
@@ -447,6 +454,23 @@ impl Connection {
             },
             Err(error) => self.commit_failed(turn, running.command, &error),
         }
+    }
+
+    /// Wakes the clients that wait for elements of keys that were just committed.
+    #[inline]
+    pub(crate) fn wake_waiters(&mut self, turn: &Turn<'_>) {
+        let progress = self.progress();
+        if progress.pushed.is_empty() {
+            return;
+        }
+        if self.session.interactive.is_none() && turn.shared.waiters.any() {
+            let pushed = &self.progress().pushed;
+            let places: Vec<_> = (pushed.iter())
+                .map(|(database, key)| (database, key.to_vec()))
+                .collect();
+            turn.shared.waiters.wake(&places);
+        }
+        self.progress().pushed.clear();
     }
 
     #[cold]

@@ -1,8 +1,13 @@
 //! Collections that commands read and write.
 
+use pando_resp::Writer;
+
 use super::{Context, Found, Interrupted, Run};
-use crate::data::keyspace::ValueType;
+use crate::data::keyspace::{RowError, ValueType, plain_string_bytes_max};
 use crate::data::packed::{Encoding, Reader, Strings};
+
+/// Longest packed collection, in bytes: each change writes all of it.
+const PACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// A hash, list, set or sorted set; an empty one if the key has none.
 #[derive(Debug)]
@@ -16,7 +21,7 @@ pub(crate) struct Collection {
 }
 
 /// Returns the number of strings of an element.
-pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
+fn strings_of_one(value_type: ValueType) -> usize {
     match value_type {
         ValueType::Hash | ValueType::SortedSet => 2,
         _ => 1,
@@ -84,30 +89,44 @@ impl Context<'_> {
         })
     }
 
-    /// Reads the strings of the collection at `key` without a copy of them, for a reply; `None` if
-    /// there is none.
-    pub(crate) fn read_strings(&mut self, key: &[u8]) -> Result<Option<Reader<'_>>, Interrupted> {
-        match self.read(key)?.row {
-            Some(row) => Ok(Some(Reader::new(self.payload(row))?)),
-            None => Ok(None),
-        }
+    /// Reads the collection at `key`, of the command's type, and has `show` write the reply from its
+    /// strings, which are not copied; `None` if there is none.
+    pub(crate) fn show_collection(
+        &mut self,
+        key: &[u8],
+        show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
+    ) -> Run {
+        let row = self.read(key)?.row;
+        let value = std::mem::take(&mut self.data().scratch.value);
+        let reader = row
+            .map(|row| Reader::new(&value[row.payload..]))
+            .transpose();
+        let shown = reader.and_then(|reader| show(reader, &mut self.reply()));
+        self.data().scratch.value = value;
+        shown?;
+        self.check_reply()
     }
 
-    /// Returns the number of elements at `key`, for a reply.
-    pub(crate) fn read_length(&mut self, key: &[u8]) -> Result<usize, Interrupted> {
+    /// Replies with the number of elements at `key`.
+    pub(crate) fn reply_length(&mut self, key: &[u8]) -> Run {
         let value_type = self.command.value_type;
         let of_one = strings_of_one(value_type.expect("a command of collections has a type"));
-        Ok(self.read_strings(key)?.map_or(0, |reader| reader.left) / of_one)
+        self.show_collection(key, |reader, reply| {
+            let length = reader.map_or(0, |reader| reader.left) / of_one;
+            reply.integer(i64::try_from(length).unwrap_or(i64::MAX));
+            Ok(())
+        })
     }
 
     /// Refuses the command if the collection is too long for a row. To be asked for all
     /// collections of a command before it writes the first one.
     pub(crate) fn check_room(&mut self, key: &[u8], collection: &Collection) -> Run {
         let bytes = collection.payload_bytes();
-        if self.lies_in_pages(key, bytes) {
+        if bytes <= PACKED_BYTES_MAX && self.lies_in_pages(key, bytes) {
             return Ok(());
         }
-        let most = self.engine().row_bytes_max;
+        let of_rows = plain_string_bytes_max(self.engine().row_bytes_max) as u64;
+        let most = PACKED_BYTES_MAX.min(of_rows);
         Err(Interrupted::from(format!(
             "ERR the {} would take {bytes} bytes: larger collections than about {most} bytes are \
              not there yet",

@@ -19,6 +19,9 @@ pub(crate) enum Interrupted {
     Yield,
     /// The waker of the connection is registered with what the command waits for.
     Wait,
+    /// The waker of the connection is registered with keys of which the command wants elements; the
+    /// next run reads them again.
+    Blocked,
     /// The command ends with this error as its reply. If it has written something, so does the
     /// transaction around it: [`super::Context::run`].
     Refused(Cow<'static, str>),

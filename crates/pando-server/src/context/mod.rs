@@ -6,6 +6,7 @@
 //! only when nothing can interrupt it any longer. State that must survive an interruption is in
 //! [`Progress`].
 
+mod blocking;
 mod collection;
 pub(crate) mod edits;
 mod index;
@@ -13,6 +14,7 @@ mod interrupted;
 mod large;
 pub(crate) mod overlay;
 pub(crate) mod progress;
+mod pushed;
 pub(crate) mod replies;
 mod rows;
 mod specification;
@@ -32,7 +34,7 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
-pub(crate) use collection::{Collection, strings_of_one};
+pub(crate) use collection::Collection;
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};

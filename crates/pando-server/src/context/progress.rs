@@ -9,6 +9,8 @@ use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
+use super::pushed::Pushed;
+use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 
 /// An iteration over a database that is under way.
@@ -122,6 +124,20 @@ pub(crate) struct Progress {
     shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
+    /// The command waits, or has waited, for elements of its keys.
+    pub(crate) blocked: Option<Box<Blocked>>,
+    /// Keys whose elements were written and not committed yet. Those of runs that are repeated stay
+    /// in it: who is woken for nothing looks and waits again.
+    pub(crate) pushed: Pushed,
+}
+
+/// A command that waits for elements of its keys.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    /// When it stops waiting; `None`: never.
+    pub(crate) until: Option<Instant>,
+    /// Its place among those that wait.
+    pub(crate) registration: Registration,
 }
 
 /// A command inside an EXEC.
@@ -168,6 +184,8 @@ impl Progress {
         if !self.edits.is_empty() {
             self.edits = Edits::default();
         }
+        self.blocked = None;
+        self.pushed.clear();
         self.begin_again();
     }
 

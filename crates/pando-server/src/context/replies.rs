@@ -13,6 +13,9 @@ pub(crate) const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
 pub(crate) const OFFSET: &str = "ERR offset is out of range";
 pub(crate) const STRING_TOO_LONG: &str =
     "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const MUST_BE_POSITIVE: &str = "ERR value is out of range, must be positive";
+pub(crate) const COUNT_OUT_OF_RANGE: &str = "ERR value is out of range, value must between \
+     -9223372036854775807 and 9223372036854775807";
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(crate) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
@@ -45,6 +48,8 @@ pub(crate) const RANK_ZERO: &str = "ERR RANK can't be zero: use 1 to start from 
 /// WATCH was refused: none of its keys are watched.
 pub(crate) const TOO_MANY_WATCHES: &str =
     "ERR too many watched keys: all memory that connections have for them is taken";
+pub(crate) const NOT_FLOAT_BOUNDS: &str = "ERR min or max is not a float";
+pub(crate) const NOT_MEMBER_BOUNDS: &str = "ERR min or max not valid string range item";
 
 /// Returns the reply of an EXEC that was refused for the reason in `text`.
 pub(crate) fn exec_aborted(text: &str) -> String {

@@ -211,6 +211,9 @@ impl Context<'_> {
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
+        if matches!(value_type, ValueType::List | ValueType::SortedSet) {
+            self.progress.pushed.add(self.session.database, key);
+        }
         encode(&mut encoded, value_type, whole_key, expiry, payload);
         let result = self.put_encoded(key, &encoded);
         self.data().scratch.encoded = encoded;

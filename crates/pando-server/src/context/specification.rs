@@ -303,7 +303,9 @@ impl Command {
     /// Returns true if it writes values of keys, and nothing else: the same commit may serve several.
     #[inline]
     pub(crate) fn writes_values(&self) -> bool {
-        self.kind == Kind::Transaction && self.keys != Keys::NONE
+        self.kind == Kind::Transaction
+            && self.keys != Keys::NONE
+            && !self.flags.has(Flags::BLOCKING)
     }
 
     /// Returns true if it can be called with `count` arguments, the name included.

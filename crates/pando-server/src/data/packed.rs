@@ -261,7 +261,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
-    out.push((value & 0x7f) as u8);
+    out.push(u8::try_from(value).expect("seven bits are left"));
 }
 
 #[cfg(test)]

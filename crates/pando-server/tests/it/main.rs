@@ -1,6 +1,8 @@
 //! Tests over real sockets, with a server in this process on port 0 and a small blocking client.
 
 #[cfg(test)]
+mod blocking;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cold;
@@ -22,6 +24,8 @@ mod failures;
 mod fixture;
 #[cfg(test)]
 mod gone;
+#[cfg(test)]
+mod hashes;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
@@ -51,7 +55,11 @@ mod profile;
 #[cfg(test)]
 mod scan;
 #[cfg(test)]
+mod sets;
+#[cfg(test)]
 mod sort;
+#[cfg(test)]
+mod sorted_sets;
 #[cfg(test)]
 mod stalls;
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(super) mod position;
 pub(super) mod push;
 pub(super) mod read;
 pub(super) mod transfer;
+pub(super) mod waiting;
 
 use std::ops::Range;
 

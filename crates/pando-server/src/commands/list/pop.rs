@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{End, number_from, remove, writing};
-use crate::context::{Collection, Command, Context, Flags, Keys, Run, replies};
+use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -70,34 +70,67 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     remove(context, key, &mut list, places)
 }
 
+/// What LMPOP and BLMPOP pop.
+pub(super) struct Popping {
+    /// Places of the keys among the arguments.
+    pub(super) keys: Range<usize>,
+    end: End,
+    count: usize,
+}
+
+impl Popping {
+    /// Reads the arguments from the number of keys on, which is argument `at`.
+    pub(super) fn parse(context: &Context<'_>, at: usize) -> Result<Self, &'static str> {
+        let keys = number_from(context, at, 1, "ERR numkeys should be greater than 0")?;
+        let end_at = keys.saturating_add(at + 1);
+        if end_at >= context.count() {
+            return Err(replies::SYNTAX);
+        }
+        let end = End::at(context, end_at)?;
+        let mut count = None;
+        let mut option = end_at + 1;
+        while option < context.count() {
+            if count.is_some() || !context.is(option, "count") || option + 1 == context.count() {
+                return Err(replies::SYNTAX);
+            }
+            let text = "ERR count should be greater than 0";
+            count = Some(number_from(context, option + 1, 1, text)?);
+            option += 2;
+        }
+        Ok(Self {
+            keys: at + 1..end_at,
+            end,
+            count: count.unwrap_or(1),
+        })
+    }
+}
+
+/// Pops from the list whose key is argument `at`; returns false if there is none.
+pub(super) fn pop_from(
+    context: &mut Context<'_>,
+    at: usize,
+    popping: &Popping,
+) -> Result<bool, Interrupted> {
+    let key = context.argument(at);
+    let mut list = context.collection(key)?;
+    if !list.exists() {
+        return Ok(false);
+    }
+    let places = popping.end.places(popping.count, list.len());
+    context.reply().array(2);
+    context.reply().bulk(key);
+    reply_elements(context, &list, places.clone(), popping.end);
+    context.check_reply()?;
+    remove(context, key, &mut list, places)?;
+    Ok(true)
+}
+
 /// Pops from the first list that exists.
 fn pop_of_many(context: &mut Context<'_>) -> Run {
-    let keys = number_from(context, 1, 1, "ERR numkeys should be greater than 0")?;
-    let end_at = keys.saturating_add(2);
-    if end_at >= context.count() {
-        return Err(replies::SYNTAX.into());
-    }
-    let end = End::at(context, end_at)?;
-    let mut count = None;
-    let mut at = end_at + 1;
-    while at < context.count() {
-        if count.is_some() || !context.is(at, "count") || at + 1 == context.count() {
-            return Err(replies::SYNTAX.into());
-        }
-        let text = "ERR count should be greater than 0";
-        count = Some(number_from(context, at + 1, 1, text)?);
-        at += 2;
-    }
-    for index in 2..end_at {
-        let key = context.argument(index);
-        let mut list = context.collection(key)?;
-        if list.exists() {
-            let places = end.places(count.unwrap_or(1), list.len());
-            context.reply().array(2);
-            context.reply().bulk(key);
-            reply_elements(context, &list, places.clone(), end);
-            context.check_reply()?;
-            return remove(context, key, &mut list, places);
+    let popping = Popping::parse(context, 1)?;
+    for at in popping.keys.clone() {
+        if pop_from(context, at, &popping)? {
+            return Ok(());
         }
     }
     context.reply().null_array();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{place, places, reading, reply_length};
+use super::{place, places, reading};
 use crate::context::{Command, Context, Flags, Interrupted, Run};
 use crate::data::keyspace::RowError;
 use crate::data::packed::Reader;
@@ -29,8 +29,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn length(context: &mut Context<'_>) -> Run {
-    let length = context.read_length(context.argument(1))?;
-    reply_length(context, length)
+    context.reply_length(context.argument(1))
 }
 
 /// Replies with elements of the list whose payload is `payload`: an array of those at the places

@@ -1,7 +1,7 @@
 //! LMOVE and its old name RPOPLPUSH.
 
 use super::{End, encoding, writing};
-use crate::context::{Command, Context, Flags, Keys, Run};
+use crate::context::{Command, Context, Flags, Interrupted, Keys, Run};
 
 const fn transferring(
     name: &'static str,
@@ -25,7 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[
             5,
             |context| {
                 let (from, to) = (End::at(context, 3)?, End::at(context, 4)?);
-                transfer(context, from, to)
+                transfer_or_null(context, from, to)
             },
             "Returns an element after popping it from one list and pushing it to another. Deletes \
              the list if the last element was moved.",
@@ -36,19 +36,26 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..transferring(
             "rpoplpush",
             3,
-            |context| transfer(context, End::Tail, End::Head),
+            |context| transfer_or_null(context, End::Tail, End::Head),
             "Returns the last element of a list after removing and pushing it to another list. \
              Deletes the list if the last element was popped.",
         )
     },
 ];
 
-fn transfer(context: &mut Context<'_>, from: End, to: End) -> Run {
+fn transfer_or_null(context: &mut Context<'_>, from: End, to: End) -> Run {
+    if !transfer(context, from, to)? {
+        context.reply().null();
+    }
+    Ok(())
+}
+
+/// Moves an element and replies with it; returns false if the first list has none.
+pub(super) fn transfer(context: &mut Context<'_>, from: End, to: End) -> Result<bool, Interrupted> {
     let (source_key, target_key) = (context.argument(1), context.argument(2));
     let mut source = context.collection(source_key)?;
     if !source.exists() {
-        context.reply().null();
-        return Ok(());
+        return Ok(false);
     }
     let places = from.places(1, source.len());
     let element = source.strings.at(places.start).to_vec();
@@ -68,5 +75,6 @@ fn transfer(context: &mut Context<'_>, from: End, to: End) -> Run {
     }
     context.put_collection(source_key, &source)?;
     context.reply().bulk(&element);
-    context.check_reply()
+    context.check_reply()?;
+    Ok(true)
 }

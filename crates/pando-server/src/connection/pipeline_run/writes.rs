@@ -41,6 +41,9 @@ impl Connection {
             }
         }
         data.give_back(batch);
+        if done.lsn.is_some() {
+            self.wake_waiters(turn);
+        }
         done
     }
 

@@ -1,0 +1,189 @@
+//! Clients that wait for a key to get elements: BLPOP and its like.
+//!
+//! A client that finds nothing registers with its keys, looks once more, and then waits. Whoever has
+//! committed elements of a key looks whether somebody is registered, and wakes the one who has
+//! waited longest for that key. One is woken at a time: what it leaves in the key it has written, so
+//! its own commit wakes the next one; and if it goes without taking anything, for its time is over,
+//! it is gone, or another key has served it, it passes the wake-up on.
+//!
+//! **No wake-up is lost.** The waiter counts itself, has a fence, and reads the key; the writer
+//! commits, has a fence, and reads the count. Both fences are sequentially consistent: of the two
+//! reads behind them at least one sees the write before the other fence. So the waiter finds the
+//! elements, or the writer finds the waiter.
+//!
+//! A client that comes while another one was woken for its key, and has not looked yet, waits behind
+//! it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::task::Waker;
+
+use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::{Arc, Mutex, Rank};
+
+/// Number of a database, and a key in it.
+type Place = (usize, Vec<u8>);
+
+/// All clients that wait, of all loops.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    /// Number of registrations.
+    count: AtomicUsize,
+    /// Held for a look-up or a change of one client's keys.
+    queues: Mutex<Queues>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    /// Number of the next registration: a smaller one has waited longer.
+    next: u64,
+    by_key: HashMap<Place, BTreeMap<u64, Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    waker: Waker,
+    /// It was woken for this key, and has not looked since.
+    woken: bool,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            queues: Mutex::new(Rank::Leaf, Queues::default()),
+        }
+    }
+}
+
+impl Queues {
+    /// Returns the waker of the one who has waited longest for `place`, unless it is awake. To be
+    /// woken without the lock.
+    fn first(&mut self, place: &Place) -> Option<Waker> {
+        let first = self.by_key.get_mut(place)?.values_mut().next()?;
+        let is_asleep = !std::mem::replace(&mut first.woken, true);
+        is_asleep.then(|| first.waker.clone())
+    }
+}
+
+impl Waiters {
+    /// Registers a client that waits for `keys` of a database; `waker` wakes it. It must look at its
+    /// keys after this.
+    pub(crate) fn register<'k>(
+        self: &Arc<Self>,
+        database: usize,
+        keys: impl Iterator<Item = &'k [u8]>,
+        waker: &Waker,
+    ) -> Registration {
+        let mut queues = self.queues.lock();
+        let number = queues.next;
+        queues.next += 1;
+        let mut places = Vec::new();
+        for key in keys {
+            let place = (database, key.to_vec());
+            let queue = queues.by_key.entry(place.clone()).or_default();
+            let waiter = Waiter {
+                waker: waker.clone(),
+                woken: false,
+            };
+            // A key that is named twice is one.
+            if queue.insert(number, waiter).is_none() {
+                places.push(place);
+            }
+        }
+        drop(queues);
+        // Relaxed: the fence orders it.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // See the top of this file.
+        fence(Ordering::SeqCst);
+        Registration {
+            waiters: Arc::clone(self),
+            number,
+            places,
+        }
+    }
+
+    /// Returns true if somebody may wait. To be asked after a commit.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        // See the top of this file. Relaxed: the fence orders it.
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Wakes the one who has waited longest for each of these keys.
+    pub(crate) fn wake(&self, places: &[Place]) {
+        let mut queues = self.queues.lock();
+        let wakers: Vec<Waker> = (places.iter())
+            .filter_map(|place| queues.first(place))
+            .collect();
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes the first one of every key: anything may have been committed.
+    pub(crate) fn wake_all(&self) {
+        let places: Vec<Place> = self.queues.lock().by_key.keys().cloned().collect();
+        self.wake(&places);
+    }
+
+    /// Returns true if somebody was woken for `key` and has not looked yet.
+    pub(crate) fn is_awaited(&self, database: usize, key: &[u8]) -> bool {
+        let queues = self.queues.lock();
+        let queue = queues.by_key.get(&(database, key.to_vec()));
+        queue.is_some_and(|queue| queue.values().any(|waiter| waiter.woken))
+    }
+}
+
+/// The place of a client in the queues of its keys; given up when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    waiters: Arc<Waiters>,
+    number: u64,
+    places: Vec<Place>,
+}
+
+impl Registration {
+    /// Notes that the client looks at its keys from now on: what is committed later wakes it again.
+    /// Returns, for each of its keys, whether somebody who has waited longer was woken and has not
+    /// looked yet.
+    pub(crate) fn look(&self) -> Vec<Vec<u8>> {
+        let mut queues = self.waiters.queues.lock();
+        let mut awaited = Vec::new();
+        for place in &self.places {
+            let Some(queue) = queues.by_key.get_mut(place) else {
+                continue;
+            };
+            if queue.range(..self.number).any(|(_, waiter)| waiter.woken) {
+                awaited.push(place.1.clone());
+                continue;
+            }
+            if let Some(own) = queue.get_mut(&self.number) {
+                own.woken = false;
+            }
+        }
+        drop(queues);
+        fence(Ordering::SeqCst);
+        awaited
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut queues = self.waiters.queues.lock();
+        let mut wakers = Vec::new();
+        for place in &self.places {
+            let Some(queue) = queues.by_key.get_mut(place) else {
+                continue;
+            };
+            let own = queue.remove(&self.number);
+            if queue.is_empty() {
+                queues.by_key.remove(place);
+            } else if own.is_some_and(|own| own.woken) {
+                wakers.extend(queues.first(place));
+            }
+        }
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
+        self.waiters.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,46 @@
+//! HSCAN.
+
+use super::reading;
+use crate::commands::glob;
+use crate::commands::scan_options::{ScanOptions, reply_nothing};
+use crate::context::{Command, Context, Flags, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    flags: Flags::READONLY,
+    complexity: "O(1) for every call. O(N) for a complete iteration.",
+    ..reading(
+        "hscan",
+        -3,
+        "2.8.0",
+        scan,
+        "Iterates over fields and values of a hash.",
+    )
+}];
+
+/// A packed hash is shown whole, as Redis shows a listpack: its iteration has one step.
+fn scan(context: &mut Context<'_>) -> Run {
+    ScanOptions::check_cursor(context)?;
+    let hash = context.read_collection(context.argument(1))?;
+    if !hash.exists() {
+        return reply_nothing(context);
+    }
+    let options = ScanOptions::parse(context, true)?;
+    let takes = |place: &usize| {
+        let field = hash.strings.at(*place);
+        options
+            .pattern
+            .is_none_or(|pattern| glob::matches(pattern, field))
+    };
+    let places: Vec<usize> = (0..hash.strings.len()).step_by(2).filter(takes).collect();
+    let mut reply = context.reply();
+    reply.array(2);
+    reply.bulk(b"0");
+    reply.array(places.len() * (2 - usize::from(options.no_values)));
+    for place in places {
+        reply.bulk(hash.strings.at(place));
+        if !options.no_values {
+            reply.bulk(hash.strings.at(place + 1));
+        }
+    }
+    context.check_reply()
+}

@@ -1,0 +1,184 @@
+//! HSET, HMSET, HSETNX, HDEL, HGETDEL.
+
+use pando_resp::parse_integer;
+use std::collections::HashMap;
+
+use super::{grow_encoding, writing};
+use crate::context::{Collection, Command, Context, Flags, Interrupted, Run, replies};
+
+/// Number of fields from which on an index of the hash is worth its making.
+const FIELDS_OF_INDEX: usize = 8;
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs.",
+        ..writing(
+            "hset",
+            -4,
+            "2.0.0",
+            set,
+            "Creates or modifies the value of a field in a hash.",
+        )
+    },
+    Command {
+        complexity: "O(N) where N is the number of fields being set.",
+        ..writing(
+            "hmset",
+            -4,
+            "2.0.0",
+            set_many,
+            "Sets the values of multiple fields.",
+        )
+    },
+    writing(
+        "hsetnx",
+        4,
+        "2.0.0",
+        set_if_absent,
+        "Sets the value of a field in a hash only when the field doesn't exist.",
+    ),
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        complexity: "O(N) where N is the number of fields to be removed.",
+        ..writing(
+            "hdel",
+            -3,
+            "2.0.0",
+            delete,
+            "Deletes one or more fields and their values from a hash. Deletes the hash if no \
+             fields remain.",
+        )
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        complexity: "O(N) where N is the number of specified fields.",
+        ..writing(
+            "hgetdel",
+            -5,
+            "8.0.0",
+            get_and_delete,
+            "Returns the value of a field and deletes it from the hash.",
+        )
+    },
+];
+
+/// Writes the pairs of the arguments, and returns how many fields are new.
+fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
+    if !context.count().is_multiple_of(2) {
+        return Err(replies::wrong_arity(context.command.name).into());
+    }
+    let key = context.argument(1);
+    let mut hash = context.collection(key)?;
+    let before = hash.len();
+    let pairs = (context.count() - 2) / 2;
+    if pairs < FIELDS_OF_INDEX {
+        for at in (2..context.count()).step_by(2) {
+            let place = hash.strings.find(context.argument(at), 2);
+            put_pair(
+                &mut hash,
+                place,
+                context.argument(at),
+                context.argument(at + 1),
+            );
+        }
+    } else {
+        let fields = hash.strings.iter().step_by(2).enumerate();
+        let of_field = |(number, field): (usize, &[u8])| (field.to_vec(), number * 2);
+        let mut index: HashMap<Vec<u8>, usize> = fields.map(of_field).collect();
+        for at in (2..context.count()).step_by(2) {
+            let (field, value) = (context.argument(at), context.argument(at + 1));
+            let place = index.get(field).copied();
+            if place.is_none() {
+                index.insert(field.to_vec(), hash.strings.len());
+            }
+            put_pair(&mut hash, place, field, value);
+        }
+    }
+    grow_encoding(&mut hash);
+    context.put_collection(key, &hash)?;
+    Ok(i64::try_from(hash.len() - before).unwrap_or(i64::MAX))
+}
+
+/// Writes one field, whose place is known; `None`: it is new.
+pub(super) fn put_pair(hash: &mut Collection, place: Option<usize>, field: &[u8], value: &[u8]) {
+    match place {
+        Some(place) => hash.strings.set(place + 1, value),
+        None => {
+            hash.strings.push(field);
+            hash.strings.push(value);
+        }
+    }
+}
+
+fn set(context: &mut Context<'_>) -> Run {
+    let added = put_pairs(context)?;
+    context.integer(added)
+}
+
+fn set_many(context: &mut Context<'_>) -> Run {
+    put_pairs(context)?;
+    context.ok()
+}
+
+fn set_if_absent(context: &mut Context<'_>) -> Run {
+    let (key, field) = (context.argument(1), context.argument(2));
+    let mut hash = context.collection(key)?;
+    if hash.strings.find(field, 2).is_some() {
+        return context.integer(0);
+    }
+    put_pair(&mut hash, None, field, context.argument(3));
+    grow_encoding(&mut hash);
+    context.put_collection(key, &hash)?;
+    context.integer(1)
+}
+
+fn delete(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let mut hash = context.collection(key)?;
+    let mut deleted = 0;
+    for field in context.arguments.from(2) {
+        if let Some(place) = hash.strings.find(field, 2) {
+            hash.strings.remove(place..place + 2);
+            deleted += 1;
+        }
+    }
+    if deleted > 0 {
+        context.put_collection(key, &hash)?;
+    }
+    context.integer(deleted)
+}
+
+fn get_and_delete(context: &mut Context<'_>) -> Run {
+    if !context.is(2, "fields") {
+        return context
+            .fail("ERR Mandatory argument FIELDS is missing or not at the right position");
+    }
+    match parse_integer(context.argument(3)) {
+        Some(count) if count > 0 => {
+            if usize::try_from(count) != Ok(context.count() - 4) {
+                return context
+                    .fail("ERR The `numfields` parameter must match the number of arguments");
+            }
+        }
+        _ => return context.fail("ERR Number of fields must be a positive integer"),
+    }
+    let key = context.argument(1);
+    let mut hash = context.collection(key)?;
+    let before = hash.len();
+    let count = context.count() - 4;
+    context.reply().array(count);
+    for field in context.arguments.from(4) {
+        match hash.strings.find(field, 2) {
+            Some(place) => {
+                context.reply().bulk(hash.strings.at(place + 1));
+                hash.strings.remove(place..place + 2);
+            }
+            None => context.reply().null(),
+        }
+        context.check_reply()?;
+    }
+    match hash.len() < before {
+        true => context.put_collection(key, &hash),
+        false => Ok(()),
+    }
+}

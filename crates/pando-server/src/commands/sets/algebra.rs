@@ -1,0 +1,197 @@
+//! SINTER, SUNION, SDIFF, their forms that store the result, and SINTERCARD.
+
+use super::members::Members;
+use super::{reading, writing};
+use crate::context::{
+    Collection, Command, Context, Flags, Found, Interrupted, Keys, Kind, Run, replies,
+};
+
+const OF_MANY: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is \
+                       the number of sets.";
+const OF_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
+
+const fn replying(
+    name: &'static str,
+    complexity: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::READONLY,
+        keys: Keys::ALL,
+        kind: Kind::ReadMany,
+        complexity,
+        ..reading(name, -2, "1.0.0", run, summary)
+    }
+}
+
+const fn storing(
+    name: &'static str,
+    complexity: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        keys: Keys::ALL,
+        complexity,
+        ..writing(name, -3, "1.0.0", run, summary)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    replying(
+        "sinter",
+        OF_MANY,
+        |context| show(context, Operation::Intersection),
+        "Returns the intersect of multiple sets.",
+    ),
+    replying(
+        "sunion",
+        OF_ALL,
+        |context| show(context, Operation::Union),
+        "Returns the union of multiple sets.",
+    ),
+    replying(
+        "sdiff",
+        OF_ALL,
+        |context| show(context, Operation::Difference),
+        "Returns the difference of multiple sets.",
+    ),
+    storing(
+        "sinterstore",
+        OF_MANY,
+        |context| store(context, Operation::Intersection),
+        "Stores the intersect of multiple sets in a key.",
+    ),
+    storing(
+        "sunionstore",
+        OF_ALL,
+        |context| store(context, Operation::Union),
+        "Stores the union of multiple sets in a key.",
+    ),
+    storing(
+        "sdiffstore",
+        OF_ALL,
+        |context| store(context, Operation::Difference),
+        "Stores the difference of multiple sets in a key.",
+    ),
+    Command {
+        flags: Flags::READONLY,
+        keys: Keys::NONE.and_counted(1),
+        kind: Kind::ReadMany,
+        complexity: OF_MANY,
+        ..reading(
+            "sintercard",
+            -3,
+            "7.0.0",
+            cardinality,
+            "Returns the number of members of the intersect of multiple sets.",
+        )
+    },
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Intersection,
+    Union,
+    Difference,
+}
+
+/// Reads the sets whose keys are the arguments at `from` to `to`.
+fn sets(context: &mut Context<'_>, from: usize, to: usize) -> Result<Vec<Collection>, Interrupted> {
+    (from..to)
+        .map(|at| context.read_collection(context.argument(at)))
+        .collect()
+}
+
+/// Returns the result, at most `most` members of it, in a set that replaces `found`.
+fn combine(sets: Vec<Collection>, operation: Operation, found: Found, most: usize) -> Members {
+    let total = sets.iter().map(Collection::len).sum();
+    let mut result = Members::replacing(found, total);
+    match operation {
+        Operation::Union => {
+            for set in &sets {
+                set.strings.iter().for_each(|member| {
+                    result.add(member);
+                });
+            }
+        }
+        Operation::Intersection => {
+            let mut sets = sets;
+            sets.sort_by_key(Collection::len);
+            keep(sets, true, most, &mut result);
+        }
+        Operation::Difference => keep(sets, false, most, &mut result),
+    }
+    result
+}
+
+/// Adds the members of the first set that all others have (`wanted`), or none of them.
+fn keep(mut sets: Vec<Collection>, wanted: bool, most: usize, result: &mut Members) {
+    let others = sets.split_off(1);
+    let first = &sets[0];
+    let others: Vec<Members> = others
+        .into_iter()
+        .map(|other| Members::new(other, first.len()))
+        .collect();
+    for member in first.strings.iter() {
+        if result.len() >= most {
+            return;
+        }
+        if others.iter().all(|other| other.has(member) == wanted) {
+            result.add(member);
+        }
+    }
+}
+
+fn show(context: &mut Context<'_>, operation: Operation) -> Run {
+    let sets = sets(context, 1, context.count())?;
+    let result = combine(sets, operation, Found::default(), usize::MAX);
+    let mut reply = context.reply();
+    reply.set(result.len());
+    result.iter().for_each(|member| reply.bulk(member));
+    context.check_reply()
+}
+
+fn store(context: &mut Context<'_>, operation: Operation) -> Run {
+    let key = context.argument(1);
+    let sets = sets(context, 2, context.count())?;
+    let found = context.find_any_head(key)?;
+    let was_there = found.row;
+    let mut result = combine(sets, operation, found, usize::MAX);
+    if result.len() == 0 {
+        result.set.found.row = was_there;
+    }
+    let length = result.len();
+    context.put_collection(key, &result.set)?;
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+fn cardinality(context: &mut Context<'_>) -> Run {
+    let of_keys = context.integer_at(1);
+    let Some(count) = of_keys.ok().and_then(|count| usize::try_from(count).ok()) else {
+        return context.fail("ERR numkeys should be greater than 0");
+    };
+    if count == 0 {
+        return context.fail("ERR numkeys should be greater than 0");
+    }
+    if count > context.count() - 2 {
+        return context.fail("ERR Number of keys can't be greater than number of args");
+    }
+    let (mut most, mut at) = (usize::MAX, 2 + count);
+    while at < context.count() {
+        if !context.is(at, "limit") || at + 1 >= context.count() {
+            return Err(replies::SYNTAX.into());
+        }
+        match context.integer_at(at + 1).map(usize::try_from) {
+            Ok(Ok(0)) => most = usize::MAX,
+            Ok(Ok(limit)) => most = limit,
+            _ => return context.fail("ERR LIMIT can't be negative"),
+        }
+        at += 2;
+    }
+    let sets = sets(context, 2, 2 + count)?;
+    let result = combine(sets, Operation::Intersection, Found::default(), most);
+    context.integer(i64::try_from(result.len()).unwrap_or(i64::MAX))
+}

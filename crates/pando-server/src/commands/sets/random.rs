@@ -1,0 +1,91 @@
+//! SRANDMEMBER, SPOP.
+
+use super::{reading, writing};
+use crate::commands::sample::{parse_count, places};
+use crate::context::{Command, Context, Flags, Run, replies};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: Flags::READONLY,
+        complexity: "Without the count argument O(1), otherwise O(N) where N is the absolute value \
+                     of the passed count.",
+        ..reading(
+            "srandmember",
+            -2,
+            "1.0.0",
+            random,
+            "Get one or multiple random members from a set",
+        )
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the \
+                     passed count.",
+        ..writing(
+            "spop",
+            -2,
+            "1.0.0",
+            pop,
+            "Returns one or more random members from a set after removing them. Deletes the set \
+             if the last member was popped.",
+        )
+    },
+];
+
+fn random(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    if context.count() == 2 {
+        let set = context.read_collection(key)?;
+        match set.len() {
+            0 => context.reply().null(),
+            count => context
+                .reply()
+                .bulk(set.strings.at(fastrand::usize(..count))),
+        }
+        return context.check_reply();
+    }
+    let count = parse_count(context, 2)?;
+    if context.count() > 3 {
+        return context.fail(replies::SYNTAX);
+    }
+    let set = context.read_collection(key)?;
+    let places = places(set.len(), count);
+    context.reply().array(places.len());
+    for place in places {
+        context.reply().bulk(set.strings.at(place));
+        context.check_reply()?;
+    }
+    Ok(())
+}
+
+fn pop(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    if context.count() > 3 {
+        return context.fail(replies::SYNTAX);
+    }
+    let count = match context.count() {
+        2 => None,
+        _ => match context.integer_at(2) {
+            Ok(count) if count >= 0 => Some(count),
+            _ => return context.fail(replies::MUST_BE_POSITIVE),
+        },
+    };
+    let mut set = context.collection(key)?;
+    let mut popped: Vec<usize> = places(set.len(), count.unwrap_or(1)).collect();
+    match count {
+        Some(_) => context.reply().set(popped.len()),
+        None if popped.is_empty() => context.reply().null(),
+        None => {}
+    }
+    for place in &popped {
+        context.reply().bulk(set.strings.at(*place));
+    }
+    if popped.is_empty() {
+        return Ok(());
+    }
+    popped.sort_unstable();
+    set.strings
+        .retain(|place| popped.binary_search(&place).is_err());
+    context.put_collection(key, &set)?;
+    context.check_reply()
+}

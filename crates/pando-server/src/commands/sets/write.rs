@@ -1,0 +1,90 @@
+//! SADD, SREM, SMOVE.
+
+use super::members::Members;
+use super::writing;
+use crate::context::{Command, Context, Flags, Keys, Run};
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        complexity: "O(1) for each element added, so O(N) to add N elements.",
+        ..writing(
+            "sadd",
+            -3,
+            "1.0.0",
+            add,
+            "Adds one or more members to a set. Creates the key if it doesn't exist.",
+        )
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        complexity: "O(N) where N is the number of members to be removed.",
+        ..writing(
+            "srem",
+            -3,
+            "1.0.0",
+            remove,
+            "Removes one or more members from a set. Deletes the set if the last member was \
+             removed.",
+        )
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        keys: Keys::TWO,
+        ..writing(
+            "smove",
+            4,
+            "1.0.0",
+            move_member,
+            "Moves a member from one set to another.",
+        )
+    },
+];
+
+fn add(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let mut set = Members::new(context.collection(key)?, context.count() - 2);
+    let mut added = 0;
+    for member in context.arguments.from(2) {
+        added += i64::from(set.add(member));
+    }
+    if added > 0 {
+        context.put_collection(key, &set.set)?;
+    }
+    context.integer(added)
+}
+
+fn remove(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let mut set = Members::new(context.collection(key)?, 1);
+    let mut removed = 0;
+    for member in context.arguments.from(2) {
+        removed += i64::from(set.remove(member));
+    }
+    if removed > 0 {
+        context.put_collection(key, &set.set)?;
+    }
+    context.integer(removed)
+}
+
+fn move_member(context: &mut Context<'_>) -> Run {
+    let (from_key, to_key) = (context.argument(1), context.argument(2));
+    let member = context.argument(3);
+    let mut from = Members::new(context.collection(from_key)?, 1);
+    if !from.set.exists() {
+        return context.integer(0);
+    }
+    let mut to = Members::new(context.collection(to_key)?, 1);
+    if from_key == to_key {
+        return context.integer(i64::from(from.has(member)));
+    }
+    if !from.remove(member) {
+        return context.integer(0);
+    }
+    let is_new = to.add(member);
+    context.check_room(to_key, &to.set)?;
+    context.put_collection(from_key, &from.set)?;
+    if is_new {
+        context.put_collection(to_key, &to.set)?;
+    }
+    context.integer(1)
+}

@@ -1,0 +1,190 @@
+//! The bounds of ranges: of scores, of members, of ranks.
+
+use std::ops::Range;
+
+use super::number::parse_bound;
+use super::order::SortedSet;
+use crate::context::{Context, replies};
+
+/// The end of a range of scores: a score, and whether the range has it not.
+#[derive(Debug, Clone, Copy)]
+struct ScoreEdge {
+    score: f64,
+    excluded: bool,
+}
+
+impl ScoreEdge {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (excluded, number) = match text {
+            [b'(', number @ ..] => (true, number),
+            number => (false, number),
+        };
+        let score = parse_bound(number)?;
+        Some(Self { score, excluded })
+    }
+}
+
+/// The end of a range of members.
+#[derive(Debug, Clone, Copy)]
+enum MemberEdge<'a> {
+    /// Before all members.
+    Lowest,
+    /// Behind all members.
+    Highest,
+    Included(&'a [u8]),
+    Excluded(&'a [u8]),
+}
+
+impl<'a> MemberEdge<'a> {
+    fn parse(text: &'a [u8]) -> Option<Self> {
+        match text {
+            // Redis looks no further than a zero byte.
+            [b'-'] | [b'-', 0, ..] => Some(Self::Lowest),
+            [b'+'] | [b'+', 0, ..] => Some(Self::Highest),
+            [b'[', member @ ..] => Some(Self::Included(member)),
+            [b'(', member @ ..] => Some(Self::Excluded(member)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if `member` is before a range that begins here.
+    fn is_behind(self, member: &[u8]) -> bool {
+        match self {
+            Self::Lowest => false,
+            Self::Highest => true,
+            Self::Included(first) => member < first,
+            Self::Excluded(first) => member <= first,
+        }
+    }
+
+    /// Returns true if `member` is behind a range that ends here.
+    fn is_before(self, member: &[u8]) -> bool {
+        match self {
+            Self::Lowest => true,
+            Self::Highest => false,
+            Self::Included(last) => member > last,
+            Self::Excluded(last) => member >= last,
+        }
+    }
+}
+
+/// What a range is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Rank,
+    Score,
+    Member,
+}
+
+/// A range of a sorted set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds<'a>(Edges<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Edges<'a> {
+    Ranks(i64, i64),
+    Scores(ScoreEdge, ScoreEdge),
+    Members(MemberEdge<'a>, MemberEdge<'a>),
+}
+
+impl<'a> Bounds<'a> {
+    /// Reads the bounds at two arguments.
+    pub(super) fn parse(
+        context: &Context<'a>,
+        by: By,
+        first: usize,
+        last: usize,
+    ) -> Result<Self, &'static str> {
+        let (low, high) = (context.argument(first), context.argument(last));
+        Ok(Self(match by {
+            By::Rank => Edges::Ranks(context.integer_at(first)?, context.integer_at(last)?),
+            By::Score => match (ScoreEdge::parse(low), ScoreEdge::parse(high)) {
+                (Some(low), Some(high)) => Edges::Scores(low, high),
+                _ => return Err(replies::NOT_FLOAT_BOUNDS),
+            },
+            By::Member => match (MemberEdge::parse(low), MemberEdge::parse(high)) {
+                (Some(low), Some(high)) => Edges::Members(low, high),
+                _ => return Err(replies::NOT_MEMBER_BOUNDS),
+            },
+        }))
+    }
+
+    /// Returns the ranks of the range; those of a range of ranks count from the highest one if it
+    /// is reversed.
+    pub(super) fn ranks(self, set: &SortedSet, reversed: bool) -> Range<usize> {
+        match self.0 {
+            Edges::Ranks(first, last) => {
+                let ranks = between(first, last, set.len());
+                match reversed {
+                    true => set.len() - ranks.end..set.len() - ranks.start,
+                    false => ranks,
+                }
+            }
+            Edges::Scores(low, high) => {
+                let start = set.rank_behind(|(score, _)| match low.excluded {
+                    true => *score <= low.score,
+                    false => *score < low.score,
+                });
+                let end = set.rank_behind(|(score, _)| match high.excluded {
+                    true => *score < high.score,
+                    false => *score <= high.score,
+                });
+                start..end.max(start)
+            }
+            Edges::Members(low, high) => of_members(set, low, high, reversed),
+        }
+    }
+}
+
+/// Returns the ranks from `first` to `last`, both included; negative ones count from the end.
+fn between(first: i64, last: i64, count: usize) -> Range<usize> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let absolute = |rank: i64| if rank < 0 { rank + count } else { rank };
+    let (first, last) = (absolute(first).max(0), absolute(last).min(count - 1));
+    match (usize::try_from(first), usize::try_from(last)) {
+        (Ok(first), Ok(last)) if first <= last => first..last + 1,
+        _ => 0..0,
+    }
+}
+
+/// Returns the ranks of members between two, found from the end where the range begins: as all
+/// scores should be the same, which nobody checks, what is found if they differ depends on that.
+fn of_members(
+    set: &SortedSet,
+    low: MemberEdge<'_>,
+    high: MemberEdge<'_>,
+    reversed: bool,
+) -> Range<usize> {
+    let is_below = |rank: &usize| low.is_behind(set.member(*rank));
+    let is_above = |rank: &usize| high.is_before(set.member(*rank));
+    let count = set.len();
+    if count == 0 || is_below(&(count - 1)) || is_above(&0) {
+        return 0..0;
+    }
+    if reversed {
+        let end = (0..count).rev().find(|rank| !is_above(rank));
+        let end = end.map_or(0, |last| last + 1);
+        let below = (0..end).rev().find(is_below);
+        return below.map_or(0, |below| below + 1)..end;
+    }
+    let start = (0..count).find(|rank| !is_below(rank)).unwrap_or(count);
+    let end = (start..count).find(is_above).unwrap_or(count);
+    start..end
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ranks_are_cut_as_in_redis() {
+        let between = super::between;
+        assert_eq!(between(0, -1, 5), 0..5);
+        assert_eq!(between(-2, -1, 5), 3..5);
+        assert_eq!(between(1, 100, 5), 1..5);
+        assert_eq!(between(5, 9, 5), 0..0);
+        assert_eq!(between(3, 2, 5), 0..0);
+        assert_eq!(between(0, -9, 5), 0..0);
+        assert_eq!(between(i64::MIN, i64::MAX, 5), 0..5);
+        assert_eq!(between(i64::MAX, i64::MIN, 5), 0..0);
+        assert_eq!(between(0, -1, 0), 0..0);
+    }
+}

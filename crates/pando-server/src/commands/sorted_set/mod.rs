@@ -1,0 +1,18 @@
+//! Sorted sets: members with scores, ordered by score and then by the bytes of the member.
+
+pub(super) mod add;
+mod bounds;
+pub(super) mod combine;
+pub(super) mod count;
+mod describe;
+mod double;
+mod number;
+mod order;
+pub(super) mod pop;
+pub(super) mod random;
+pub(super) mod range;
+pub(super) mod remove;
+mod replying;
+pub(super) mod scan;
+pub(super) mod score;
+pub(super) mod waiting;

@@ -1,0 +1,190 @@
+//! ZPOPMIN, ZPOPMAX, ZMPOP: the members at one end are removed and returned.
+
+use std::ops::Range;
+
+use pando_resp::{Version, parse_integer};
+
+use super::describe::{REMOVING, writing};
+use super::order::SortedSet;
+use super::replying;
+use crate::context::{Command, Context, Flags, Interrupted, Keys, Run, replies};
+
+const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
+     being the number of elements popped.";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: REMOVING,
+        complexity: COMPLEXITY,
+        summary: "Returns the lowest-scoring members from a sorted set after removing them. \
+                  Deletes the sorted set if the last member was popped.",
+        ..writing("zpopmin", -2, "5.0.0", |context| pop(context, End::Lowest))
+    },
+    Command {
+        flags: REMOVING,
+        complexity: COMPLEXITY,
+        summary: "Returns the highest-scoring members from a sorted set after removing them. \
+                  Deletes the sorted set if the last member was popped.",
+        ..writing("zpopmax", -2, "5.0.0", |context| pop(context, End::Highest))
+    },
+    Command {
+        flags: Flags::WRITE,
+        keys: Keys::NONE.and_counted(1),
+        complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
+                     number of elements in the sorted set, and M being the number of elements \
+                     popped.",
+        summary: "Returns the highest- or lowest-scoring members from one or more sorted sets \
+                  after removing them. Deletes the sorted set if the last member was popped.",
+        ..writing("zmpop", -4, "7.0.0", pop_first)
+    },
+];
+
+/// Where members are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Lowest,
+    Highest,
+}
+
+/// Removes up to `count` members, replies with them, and writes the rest.
+pub(super) fn take(
+    context: &mut Context<'_>,
+    key: &[u8],
+    mut set: SortedSet,
+    (end, count): (End, usize),
+    mut put: impl FnMut(&mut Context<'_>, (f64, &[u8])) -> Run,
+) -> Run {
+    let ranks = match end {
+        End::Lowest => 0..count,
+        End::Highest => set.len() - count..set.len(),
+    };
+    for place in 0..count {
+        let rank = match end {
+            End::Lowest => place,
+            End::Highest => ranks.end - 1 - place,
+        };
+        put(context, set.element(rank))?;
+    }
+    set.remove(ranks);
+    set.put(context, key)
+}
+
+fn pop(context: &mut Context<'_>, end: End) -> Run {
+    if context.count() > 3 {
+        return Err(replies::SYNTAX.into());
+    }
+    let count = match context.count() {
+        3 => Some(at_least(context, 2, 0, replies::MUST_BE_POSITIVE)?),
+        _ => None,
+    };
+    let key = context.argument(1);
+    let set = SortedSet::find(context, key)?;
+    let taken = count.unwrap_or(1).min(set.len());
+    // One element that was not counted is no list of pairs.
+    let is_nested = count.is_some() && context.session.version == Version::Resp3;
+    let length = if is_nested { taken } else { taken * 2 };
+    context.reply().array(length);
+    if taken == 0 {
+        return Ok(());
+    }
+    take(context, key, set, (end, taken), |context, element| {
+        if is_nested {
+            return replying::element(context, element, true);
+        }
+        context.reply().bulk(element.1);
+        replying::score(context, element.0);
+        context.check_reply()
+    })
+}
+
+/// Returns the number at argument `at`, which is not below `least`.
+fn at_least(
+    context: &Context<'_>,
+    at: usize,
+    least: i64,
+    text: &'static str,
+) -> Result<usize, Interrupted> {
+    let number = parse_integer(context.argument(at)).filter(|number| *number >= least);
+    let number = number.and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| Interrupted::from(text))
+}
+
+/// What ZMPOP and BZMPOP pop.
+pub(super) struct Popping {
+    /// Places of the keys among the arguments.
+    pub(super) keys: Range<usize>,
+    end: End,
+    count: usize,
+}
+
+impl Popping {
+    /// Reads the arguments from the number of keys on, which is argument `at`.
+    pub(super) fn parse(context: &Context<'_>, at: usize) -> Result<Self, Interrupted> {
+        let keys = at_least(context, at, 1, "ERR numkeys should be greater than 0")?;
+        let end_at = keys.saturating_add(at + 1);
+        let end = if context.is(end_at, "min") {
+            End::Lowest
+        } else if context.is(end_at, "max") {
+            End::Highest
+        } else {
+            return Err(replies::SYNTAX.into());
+        };
+        let mut count = None;
+        let mut option = end_at + 1;
+        while option < context.count() {
+            if count.is_some() || !context.is(option, "count") || option + 1 >= context.count() {
+                return Err(replies::SYNTAX.into());
+            }
+            let text = "ERR count should be greater than 0";
+            count = Some(at_least(context, option + 1, 1, text)?);
+            option += 2;
+        }
+        Ok(Self {
+            keys: at + 1..end_at,
+            end,
+            count: count.unwrap_or(1),
+        })
+    }
+}
+
+/// Pops from the sorted set whose key is argument `at`; returns false if there is none.
+pub(super) fn pop_from(
+    context: &mut Context<'_>,
+    at: usize,
+    popping: &Popping,
+) -> Result<bool, Interrupted> {
+    let key = context.argument(at);
+    let set = SortedSet::find(context, key)?;
+    if !set.exists() {
+        return Ok(false);
+    }
+    let count = popping.count.min(set.len());
+    context.reply().array(2);
+    context.reply().bulk(key);
+    context.reply().array(count);
+    take(
+        context,
+        key,
+        set,
+        (popping.end, count),
+        |context, element| {
+            context.reply().array(2);
+            context.reply().bulk(element.1);
+            replying::score(context, element.0);
+            context.check_reply()
+        },
+    )?;
+    Ok(true)
+}
+
+/// Pops from the first sorted set that exists.
+fn pop_first(context: &mut Context<'_>) -> Run {
+    let popping = Popping::parse(context, 1)?;
+    for at in popping.keys.clone() {
+        if pop_from(context, at, &popping)? {
+            return Ok(());
+        }
+    }
+    context.reply().null_array();
+    Ok(())
+}

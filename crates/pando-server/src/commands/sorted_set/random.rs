@@ -1,0 +1,44 @@
+//! ZRANDMEMBER.
+
+use super::describe::{SLOW_READ, reading};
+use super::order::SortedSet;
+use super::replying;
+use crate::commands::sample::{parse_count, places};
+use crate::context::{Command, Context, Run, replies};
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    flags: SLOW_READ,
+    complexity: "O(N) where N is the number of members returned",
+    summary: "Returns one or more random members from a sorted set.",
+    ..reading("zrandmember", -2, "6.2.0", random)
+}];
+
+fn random(context: &mut Context<'_>) -> Run {
+    if context.count() > 2 {
+        return random_many(context);
+    }
+    let set = SortedSet::read(context, context.argument(1))?;
+    match set.len() {
+        0 => context.reply().null(),
+        length => context.reply().bulk(set.member(fastrand::usize(..length))),
+    }
+    context.check_reply()
+}
+
+fn random_many(context: &mut Context<'_>) -> Run {
+    let count = parse_count(context, 2)?;
+    let with_scores = context.count() > 3;
+    if context.count() > 4 || with_scores && !context.is(3, "withscores") {
+        return Err(replies::SYNTAX.into());
+    }
+    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    let set = SortedSet::read(context, context.argument(1))?;
+    let ranks = places(set.len(), count);
+    replying::begin(context, ranks.len(), with_scores);
+    for rank in ranks {
+        replying::element(context, set.element(rank), with_scores)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! ZSCAN: all members come in the first reply, whose cursor says that the iteration is over.
+
+use super::describe::{SLOW_READ, reading};
+use super::double;
+use super::order::SortedSet;
+use crate::commands::glob;
+use crate::commands::scan_options::{ScanOptions, reply_nothing};
+use crate::context::{Command, Context, Run};
+use crate::data::packed::Encoding;
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    flags: SLOW_READ,
+    complexity: "O(1) for every call. O(N) for a complete iteration, including enough command \
+                 calls for the cursor to return back to 0. N is the number of elements inside the \
+                 collection.",
+    summary: "Iterates over members and scores of a sorted set.",
+    ..reading("zscan", -3, "2.8.0", scan)
+}];
+
+fn scan(context: &mut Context<'_>) -> Run {
+    ScanOptions::check_cursor(context)?;
+    let set = SortedSet::read(context, context.argument(1))?;
+    if !set.exists() {
+        return reply_nothing(context);
+    }
+    let pattern = ScanOptions::parse(context, false)?.pattern;
+    let takes = |rank: &usize| pattern.is_none_or(|of| glob::matches(of, set.member(*rank)));
+    let ranks: Vec<usize> = (0..set.len()).filter(takes).collect();
+    let mut reply = context.reply();
+    reply.array(2);
+    reply.bulk(b"0");
+    reply.array(ranks.len() * 2);
+    for rank in ranks {
+        let score = set.score(rank);
+        reply.bulk(set.member(rank));
+        let text = match set.encoding() {
+            Encoding::Listpack => double::text(score),
+            _ => double::text_of_17_digits(score),
+        };
+        reply.bulk(text.as_bytes());
+    }
+    context.check_reply()
+}

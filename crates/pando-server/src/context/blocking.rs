@@ -1,0 +1,124 @@
+//! Commands that wait for elements of their keys: BLPOP and its like.
+//!
+//! The command looks at its keys, in their order. If none has elements it registers with them and
+//! looks again, since elements may have come in between; then it waits (`client/waiters.rs`). It
+//! takes elements in a transaction of its own, like any other command: somebody who does not wait
+//! may come first, and then it waits on, at its old place.
+
+use std::ops::Range;
+
+use pando_resp::Writer;
+use pando_sync::time::{Duration, Instant, now};
+
+use super::progress::Blocked;
+use super::{Context, Interrupted, Run};
+
+/// Longest wait in milliseconds; longer ones are out of range.
+const TIMEOUT_MS_MAX: f64 = 9.2e18;
+
+impl Context<'_> {
+    /// Returns when a command stops waiting that was given the time of argument `at`, in seconds;
+    /// `None`: never.
+    fn wait_until(&self, at: usize) -> Result<Option<Instant>, Interrupted> {
+        let text = std::str::from_utf8(self.argument(at)).ok();
+        let seconds = text.and_then(|text| text.parse::<f64>().ok());
+        let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) else {
+            return Err("ERR timeout is not a float or out of range".into());
+        };
+        let milliseconds = (seconds * 1000.0).ceil();
+        if milliseconds > TIMEOUT_MS_MAX {
+            return Err("ERR timeout is out of range".into());
+        }
+        if seconds < 0.0 {
+            return Err("ERR timeout is negative".into());
+        }
+        if milliseconds == 0.0 {
+            return Ok(None);
+        }
+        // A time that no clock reaches is never.
+        let duration = Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+        Ok(duration.and_then(|duration| now().checked_add(duration)))
+    }
+
+    /// Serves the command from the first of the keys at `keys` that has elements: `serve` takes the
+    /// place of a key, and returns false if it has none. Otherwise waits, at most for the time of
+    /// argument `timeout_at`, and replies with `nothing` when it is over, or inside a transaction,
+    /// which must not wait.
+    pub(crate) fn serve_or_wait(
+        &mut self,
+        keys: Range<usize>,
+        timeout_at: usize,
+        mut serve: impl FnMut(&mut Self, usize) -> Result<bool, Interrupted>,
+        nothing: impl FnOnce(&mut Writer<'_>),
+    ) -> Run {
+        let until = match &self.progress.blocked {
+            Some(blocked) => blocked.until,
+            None => self.wait_until(timeout_at)?,
+        };
+        let may_wait = self.exec_index.is_none() && self.session.interactive.is_none();
+        let awaited = if may_wait {
+            self.awaited(keys.clone())
+        } else {
+            Vec::new()
+        };
+        for place in keys.clone() {
+            let key = self.argument(place);
+            if awaited.iter().any(|other| other == key) || !self.may_serve(key)? {
+                continue;
+            }
+            if serve(self, place)? {
+                self.progress.waiting = false;
+                return Ok(());
+            }
+        }
+        let is_over = until.is_some_and(|until| now() >= until);
+        if !may_wait || self.progress.blocked.is_some() && is_over {
+            nothing(&mut self.reply());
+            return Ok(());
+        }
+        self.wait_for(keys, until)
+    }
+
+    /// Returns those of the keys for whose elements somebody else was woken who has not looked yet.
+    fn awaited(&self, keys: Range<usize>) -> Vec<Vec<u8>> {
+        if let Some(blocked) = &self.progress.blocked {
+            return blocked.registration.look();
+        }
+        if !self.shared.waiters.any() {
+            return Vec::new();
+        }
+        let database = self.session.database;
+        let keys = keys.map(|place| self.argument(place));
+        keys.filter(|key| self.shared.waiters.is_awaited(database, key))
+            .map(<[u8]>::to_vec)
+            .collect()
+    }
+
+    /// Returns false if the command has waited, and the key has a value of another type now: it
+    /// waits on. It is refused only if it finds such a value at first.
+    fn may_serve(&mut self, key: &[u8]) -> Result<bool, Interrupted> {
+        if self.progress.blocked.is_none() {
+            return Ok(true);
+        }
+        let row = self.find_any_head(key)?.row;
+        Ok(row.is_none_or(|row| Some(row.value_type) == self.command.value_type))
+    }
+
+    /// Registers with the keys, or waits if that is done.
+    fn wait_for(&mut self, keys: Range<usize>, until: Option<Instant>) -> Run {
+        if self.progress.blocked.is_none() {
+            let (database, arguments) = (self.session.database, self.arguments);
+            let keys = keys.map(|place| arguments.at(place));
+            let registration = self.shared.waiters.register(database, keys, self.waker);
+            self.progress.blocked = Some(Box::new(Blocked {
+                until,
+                registration,
+            }));
+            // The next run looks again, and reads anew.
+            return Err(Interrupted::Yield);
+        }
+        self.progress.waiting = true;
+        self.progress.deadline = until;
+        Err(Interrupted::Blocked)
+    }
+}

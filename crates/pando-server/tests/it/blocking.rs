@@ -1,0 +1,267 @@
+//! Commands that wait for elements of their keys.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use pando_sync::thread;
+
+use crate::client::{Client, encode, show, words};
+use crate::fixture::Fixture;
+
+impl Client {
+    /// Sends a command whose reply comes later.
+    fn begin(&mut self, command: &str) {
+        self.send(&encode(&words(command)));
+    }
+
+    /// Returns the reply to a command that was begun.
+    fn end(&mut self) -> String {
+        show(&self.answer())
+    }
+}
+
+/// Waits until so many clients wait.
+fn wait_for_waiters(client: &mut Client, count: usize) {
+    let line = format!("blocked_clients:{count}\r\n");
+    while !client.text("INFO clients").contains(&line) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_there_is_taken_at_once() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("RPUSH a 1 2 3 4 5", ":5"),
+        ("BLPOP none a 0", "[\"a\" \"1\"]"),
+        ("BRPOP none a 0", "[\"a\" \"5\"]"),
+        ("BLMPOP 0 2 none a LEFT COUNT 2", "[\"a\" [\"2\" \"3\"]]"),
+        ("BLMOVE a b LEFT RIGHT 0", "\"4\""),
+        ("EXISTS a", ":0"),
+        ("BRPOPLPUSH b c 0", "\"4\""),
+        ("LRANGE c 0 -1", "[\"4\"]"),
+        ("BLPOP c x", "-ERR timeout is not a float or out of range"),
+        ("BLPOP c -1", "-ERR timeout is negative"),
+        ("BLPOP c 1e300", "-ERR timeout is out of range"),
+        ("BLPOP c nan", "-ERR timeout is not a float or out of range"),
+        ("BLMPOP 0 0 c LEFT", "-ERR numkeys should be greater than 0"),
+        ("BLMOVE c d UP LEFT 0", "-ERR syntax error"),
+        ("LRANGE c 0 -1", "[\"4\"]"),
+        ("SET s x", "+OK"),
+        (
+            "BLPOP s c 0",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        ("MULTI", "+OK"),
+        ("BLPOP none 0", "+QUEUED"),
+        ("BLMOVE none c LEFT LEFT 0", "+QUEUED"),
+        ("BLPOP c 0", "+QUEUED"),
+        ("EXEC", "[nil nil [\"c\" \"4\"]]"),
+        ("COMMAND GETKEYS BLPOP a b 0", "[\"a\" \"b\"]"),
+        ("COMMAND GETKEYS BLMPOP 0 2 a b LEFT", "[\"a\" \"b\"]"),
+    ]);
+}
+
+#[test]
+fn members_of_sorted_sets_are_waited_for() {
+    let server = Fixture::new();
+    let (mut client, mut waiter) = (server.client(), server.client());
+    client.check(&[
+        ("ZADD z 1 a 2 b 3 c 4 d", ":4"),
+        ("BZPOPMIN none z 0", "[\"z\" \"a\" \"1\"]"),
+        ("BZPOPMAX none z 0", "[\"z\" \"d\" \"4\"]"),
+        (
+            "BZMPOP 0 2 none z MIN COUNT 5",
+            "[\"z\" [[\"b\" \"2\"] [\"c\" \"3\"]]]",
+        ),
+        ("EXISTS z", ":0"),
+        ("BZPOPMIN z 0.01", "nil"),
+        ("BZMPOP 0.01 1 z MAX", "nil"),
+        ("BZMPOP 0 1 z UP", "-ERR syntax error"),
+    ]);
+    waiter.begin("BZPOPMAX y z 0");
+    wait_for_waiters(&mut client, 1);
+    client.check(&[("RPUSH y 1", ":1"), ("ZADD z 5 e 6 f", ":2")]);
+    assert_eq!(waiter.end(), "[\"z\" \"f\" \"6\"]");
+    client.check(&[("DEL z", ":1")]);
+    waiter.begin("BZMPOP 0 2 x z MIN");
+    wait_for_waiters(&mut client, 1);
+    client.check(&[("ZADD q 7 g", ":1"), ("ZUNIONSTORE z 1 q", ":1")]);
+    assert_eq!(waiter.end(), "[\"z\" [[\"g\" \"7\"]]]");
+}
+
+#[test]
+fn the_time_of_a_wait_ends() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for (command, seconds) in [
+        ("BLPOP a b 0.2", 0.2),
+        ("BLMPOP 0.1 1 a LEFT", 0.1),
+        ("BLMOVE a b LEFT LEFT 0.1", 0.1),
+    ] {
+        let began = Instant::now();
+        assert_eq!(client.run(command), "nil");
+        assert!(
+            began.elapsed() >= Duration::from_secs_f64(seconds),
+            "{command}"
+        );
+    }
+    wait_for_waiters(&mut client, 0);
+}
+
+#[test]
+fn who_has_waited_longest_is_served_first() {
+    let server = Fixture::new();
+    let mut pusher = server.client();
+    let mut waiters: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.begin("BLPOP q 0");
+        wait_for_waiters(&mut pusher, number + 1);
+    }
+    // Three at once, then in one pipeline, then in a transaction.
+    pusher.check(&[("RPUSH q a b", ":2")]);
+    assert_eq!(waiters[0].end(), "[\"q\" \"a\"]");
+    assert_eq!(waiters[1].end(), "[\"q\" \"b\"]");
+    pusher.send(b"RPUSH q c\r\nRPUSH q d\r\n");
+    assert_eq!(waiters[2].end(), "[\"q\" \"c\"]");
+    assert_eq!(waiters[3].end(), "[\"q\" \"d\"]");
+    pusher.answer();
+    pusher.answer();
+    pusher.check(&[
+        ("MULTI", "+OK"),
+        ("RPUSH q x", "+QUEUED"),
+        ("DEL q", "+QUEUED"),
+        ("RPUSH q e f", "+QUEUED"),
+        ("EXEC", "[:1 :1 :2]"),
+    ]);
+    assert_eq!(waiters[4].end(), "[\"q\" \"e\"]");
+    assert_eq!(waiters[5].end(), "[\"q\" \"f\"]");
+    pusher.check(&[("EXISTS q", ":0")]);
+}
+
+#[test]
+fn a_wait_goes_on_until_there_are_elements() {
+    let server = Fixture::new();
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    waiter.begin("BLMOVE q r LEFT RIGHT 0");
+    wait_for_waiters(&mut pusher, 1);
+    pusher.check(&[
+        ("MULTI", "+OK"),
+        ("RPUSH q x", "+QUEUED"),
+        ("DEL q", "+QUEUED"),
+        ("EXEC", "[:1 :1]"),
+        ("SET q text", "+OK"),
+        ("DEL q", ":1"),
+        ("RPUSH other y", ":1"),
+        ("LPOP other", "\"y\""),
+    ]);
+    // A chain: what is moved serves the next one.
+    let mut next = server.client();
+    next.begin("BRPOP a b r 0");
+    wait_for_waiters(&mut pusher, 2);
+    pusher.check(&[("LPUSH q z", ":1")]);
+    assert_eq!(waiter.end(), "\"z\"");
+    assert_eq!(next.end(), "[\"r\" \"z\"]");
+    // A value of another type when it looks again.
+    waiter.begin("BLPOP q 0");
+    wait_for_waiters(&mut pusher, 1);
+    pusher.check(&[
+        ("MULTI", "+OK"),
+        ("RPUSH q x", "+QUEUED"),
+        ("SET q text", "+QUEUED"),
+        ("EXEC", "[:1 +OK]"),
+        ("SET q more", "+OK"),
+        ("DEL q", ":1"),
+        ("RPUSH q at-last", ":1"),
+    ]);
+    assert_eq!(waiter.end(), "[\"q\" \"at-last\"]");
+}
+
+#[test]
+fn who_is_gone_takes_nothing_and_keeps_nobody_waiting() {
+    let server = Fixture::new();
+    let mut pusher = server.client();
+    for _ in 0..20 {
+        let mut gone = server.client();
+        gone.begin("BLPOP q p 0");
+        wait_for_waiters(&mut pusher, 1);
+        let mut stays = server.client();
+        stays.begin("BLPOP q 0");
+        wait_for_waiters(&mut pusher, 2);
+        drop(gone);
+        pusher.send(b"RPUSH q a\r\nRPUSH q b\r\n");
+        pusher.answer();
+        pusher.answer();
+        let served = stays.end();
+        // The one who went may have been served just before.
+        assert!(
+            ["[\"q\" \"a\"]", "[\"q\" \"b\"]"].contains(&served.as_str()),
+            "{served}"
+        );
+        pusher.run("DEL q");
+        wait_for_waiters(&mut pusher, 0);
+    }
+}
+
+/// Every element goes to one client, and nobody waits while there are elements.
+#[test]
+fn a_queue_loses_and_doubles_nothing() {
+    const CONSUMERS: usize = 24;
+    const PRODUCERS: usize = 8;
+    const EACH: usize = 400;
+    let server = Fixture::new();
+    let consumers: Vec<_> = (0..CONSUMERS)
+        .map(|number| {
+            let mut client = server.client();
+            thread::spawn(move || {
+                let mut taken = Vec::new();
+                loop {
+                    let command = match number % 3 {
+                        0 => "BLPOP q p 0",
+                        1 => "BRPOP p q 0",
+                        _ => "BLMPOP 0 2 q p LEFT COUNT 3",
+                    };
+                    let reply = client.run(command);
+                    let elements: Vec<&str> = reply.split('"').skip(3).step_by(2).collect();
+                    for element in elements {
+                        match element.parse::<usize>() {
+                            Ok(element) => taken.push(element),
+                            Err(_) => return taken,
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|number| {
+            let mut client = server.client();
+            thread::spawn(move || {
+                for index in 0..EACH {
+                    let key = ["q", "p"][index % 2];
+                    client.run(&format!("RPUSH {key} {}", number * EACH + index));
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    let mut client = server.client();
+    while client.run("EXISTS q p") != ":0" {
+        thread::yield_now();
+    }
+    wait_for_waiters(&mut client, CONSUMERS);
+    // One end for each; who takes several gives back what is too much.
+    for _ in 0..CONSUMERS * 4 {
+        client.run("RPUSH q end");
+    }
+    let mut all = BTreeSet::new();
+    for consumer in consumers {
+        for element in consumer.join().unwrap() {
+            assert!(all.insert(element), "{element} was taken twice");
+        }
+    }
+    assert_eq!(all.len(), PRODUCERS * EACH);
+}

@@ -1,0 +1,282 @@
+//! Commands of hashes, and what all collections have in common: types, deadlines, transactions,
+//! restarts.
+
+use crate::client::show;
+use crate::fixture::{Fixture, open_on_disk, options};
+
+#[test]
+fn fields_are_written_and_read() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("HSET h a 1 b 2", ":2"),
+        ("HSET h b 3 c 4 c 5", ":1"),
+        ("HGETALL h", "[\"a\" \"1\" \"b\" \"3\" \"c\" \"5\"]"),
+        ("HGET h b", "\"3\""),
+        ("HGET h x", "nil"),
+        ("HGET none x", "nil"),
+        ("HMGET h a x c", "[\"1\" nil \"5\"]"),
+        ("HMGET none a b", "[nil nil]"),
+        ("HKEYS h", "[\"a\" \"b\" \"c\"]"),
+        ("HVALS h", "[\"1\" \"3\" \"5\"]"),
+        ("HVALS none", "[]"),
+        ("HLEN h", ":3"),
+        ("HLEN none", ":0"),
+        ("HSTRLEN h a", ":1"),
+        ("HSTRLEN h x", ":0"),
+        ("HEXISTS h a", ":1"),
+        ("HEXISTS h x", ":0"),
+        ("HSETNX h a 9", ":0"),
+        ("HSETNX h d ''", ":1"),
+        ("HGET h d", "\"\""),
+        ("HMSET h e 1", "+OK"),
+        (
+            "HSET h a",
+            "-ERR wrong number of arguments for 'hset' command",
+        ),
+        (
+            "HSET h a 1 b",
+            "-ERR wrong number of arguments for 'hset' command",
+        ),
+        (
+            "HMSET h a 1 b",
+            "-ERR wrong number of arguments for 'hmset' command",
+        ),
+        ("HDEL h a a x", ":1"),
+        ("HDEL h b c d e", ":4"),
+        ("EXISTS h", ":0"),
+        ("HDEL h a", ":0"),
+        ("HSET g a 1 b 2 c 3", ":3"),
+        ("HGETDEL g FIELDS 2 a x", "[\"1\" nil]"),
+        (
+            "HGETDEL g FIELDS 0 a",
+            "-ERR Number of fields must be a positive integer",
+        ),
+        (
+            "HGETDEL g FIELDS 2 a",
+            "-ERR The `numfields` parameter must match the number of arguments",
+        ),
+        (
+            "HGETDEL g WHAT 1 a",
+            "-ERR Mandatory argument FIELDS is missing or not at the right position",
+        ),
+        ("HGETDEL g FIELDS 2 b c", "[\"2\" \"3\"]"),
+        ("TYPE g", "+none"),
+    ]);
+}
+
+#[test]
+fn numbers_are_added_to_fields() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("HINCRBY h n 5", ":5"),
+        ("HINCRBY h n -7", ":-2"),
+        ("HSET h max 9223372036854775807 t text", ":2"),
+        (
+            "HINCRBY h max 1",
+            "-ERR increment or decrement would overflow",
+        ),
+        ("HINCRBY h t 1", "-ERR hash value is not an integer"),
+        (
+            "HINCRBY h n 1.5",
+            "-ERR value is not an integer or out of range",
+        ),
+        ("HINCRBYFLOAT h f 10.5", "\"10.5\""),
+        ("HINCRBYFLOAT h f -5e-1", "\"10\""),
+        ("HINCRBYFLOAT h t 1", "-ERR hash value is not a float"),
+        ("HINCRBYFLOAT h f x", "-ERR value is not a valid float"),
+        ("HINCRBYFLOAT h f inf", "-ERR value is NaN or Infinity"),
+        ("HGET h max", "\"9223372036854775807\""),
+    ]);
+}
+
+#[test]
+fn random_fields_are_fields() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let range = "-ERR value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807";
+    client.check(&[
+        ("HRANDFIELD h", "nil"),
+        ("HRANDFIELD h 3", "[]"),
+        ("HSET h a 1", ":1"),
+        ("HRANDFIELD h", "\"a\""),
+        ("HRANDFIELD h 2", "[\"a\"]"),
+        ("HRANDFIELD h -2", "[\"a\" \"a\"]"),
+        ("HRANDFIELD h -2 WITHVALUES", "[\"a\" \"1\" \"a\" \"1\"]"),
+        ("HRANDFIELD h 0", "[]"),
+        ("HRANDFIELD h 1 x", "-ERR syntax error"),
+        ("HRANDFIELD h -9223372036854775808", range),
+        (
+            "HRANDFIELD h -9223372036854775807 WITHVALUES",
+            "-ERR value is out of range",
+        ),
+        (
+            "HRANDFIELD h x",
+            "-ERR value is not an integer or out of range",
+        ),
+        // What a client asks for is not what is allocated.
+        (
+            "HRANDFIELD h -9223372036854775807",
+            "-ERR reply exceeds the maximum allowed size",
+        ),
+        ("HSCAN h 0 MATCH a* COUNT 1", "[\"0\" [\"a\" \"1\"]]"),
+        ("HSCAN h 0 MATCH b*", "[\"0\" []]"),
+        ("HSCAN h 0 NOVALUES", "[\"0\" [\"a\"]]"),
+        ("HSCAN h x", "-ERR invalid cursor"),
+        ("HSCAN h 0 COUNT 0", "-ERR syntax error"),
+        ("HSCAN none 0 COUNT 0", "[\"0\" []]"),
+    ]);
+    client.run("HELLO 3");
+    client.check(&[
+        ("HRANDFIELD h 1 WITHVALUES", "[[\"a\" \"1\"]]"),
+        ("HGETALL h", "{\"a\"=\"1\"}"),
+        ("HGETALL none", "{}"),
+    ]);
+}
+
+const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+#[test]
+fn commands_of_another_type_are_refused_and_change_nothing() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[("HSET h a 1", ":1"), ("SET s x", "+OK"), ("SADD t m", ":1")]);
+    for command in [
+        "GET h",
+        "GETSET h x",
+        "GETDEL h",
+        "GETEX h",
+        "SET h x GET",
+        "STRLEN h",
+        "APPEND h x",
+        "SETRANGE h 1 x",
+        "GETRANGE h 0 1",
+        "INCR h",
+        "INCRBYFLOAT h 1",
+        "HGET s a",
+        "HSET s a 1",
+        "HGETALL t",
+        "HINCRBY s a 1",
+        "SADD h a",
+        "SCARD s",
+        "SMEMBERS h",
+        "SPOP h",
+        "SMOVE t h m",
+        "SMOVE h t m",
+        "SINTER t h",
+        "SUNIONSTORE d t s",
+        "SINTERCARD 2 t h",
+    ] {
+        client.check(&[(command, WRONG)]);
+    }
+    client.check(&[
+        ("HGETALL h", "[\"a\" \"1\"]"),
+        ("SMEMBERS t", "[\"m\"]"),
+        ("GET s", "\"x\""),
+        ("MGET h s t", "[nil \"x\" nil]"),
+        ("SETNX h x", ":0"),
+        ("TYPE h", "+hash"),
+        ("TYPE t", "+set"),
+        ("SCAN 0 TYPE hash", "[\"0\" [\"h\"]]"),
+        ("SCAN 0 TYPE SET", "[\"0\" [\"t\"]]"),
+        ("SCAN 0 TYPE what", "[\"0\" []]"),
+        ("SET h x", "+OK"),
+        ("GET h", "\"x\""),
+    ]);
+    // GETs of a pipeline are answered in groups.
+    client.send(b"GET s\r\nGET t\r\nGET s\r\n");
+    assert_eq!(show(&client.answer()), "\"x\"");
+    assert_eq!(show(&client.answer()), WRONG);
+    assert_eq!(show(&client.answer()), "\"x\"");
+}
+
+#[test]
+fn a_refused_command_is_one_error_of_its_transaction() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SET s x", "+OK"),
+        ("MULTI", "+OK"),
+        ("HSET h a 1", "+QUEUED"),
+        ("HSET s a 1", "+QUEUED"),
+        ("HINCRBY h a x", "+QUEUED"),
+        ("HINCRBY h a 2", "+QUEUED"),
+    ]);
+    let replies = format!("[:1 {WRONG} -ERR value is not an integer or out of range :3]");
+    client.check(&[("EXEC", replies.as_str()), ("HGET h a", "\"3\"")]);
+    let mut other = server.client();
+    client.check(&[("WATCH h", "+OK"), ("MULTI", "+OK"), ("HLEN h", "+QUEUED")]);
+    other.check(&[("HSET h b 1", ":1")]);
+    client.check(&[("EXEC", "nil")]);
+}
+
+#[test]
+fn deadlines_are_those_of_the_whole_hash() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("HSET h a 1", ":1"),
+        ("EXPIRE h 100", ":1"),
+        ("HSET h b 2", ":1"),
+        ("TTL h", ":100"),
+        ("HGETALL h", "[\"a\" \"1\" \"b\" \"2\"]"),
+        ("PERSIST h", ":1"),
+        ("TTL h", ":-1"),
+        ("HGET h b", "\"2\""),
+        ("PEXPIREAT h 1", ":1"),
+        ("EXISTS h", ":0"),
+        ("HSET h c 3", ":1"),
+        ("TTL h", ":-1"),
+        ("HGETALL h", "[\"c\" \"3\"]"),
+    ]);
+}
+
+#[test]
+fn collections_are_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    {
+        let server = Fixture::opened_by(options(), {
+            let path = path.clone();
+            move |_| open_on_disk(&path)
+        });
+        let mut client = server.client();
+        client.check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("SADD s x y", ":2"),
+            ("SADD i 3 1 2", ":3"),
+        ]);
+    }
+    let server = Fixture::opened_by(options(), move |_| open_on_disk(&path));
+    let mut client = server.client();
+    client.check(&[
+        ("HGETALL h", "[\"a\" \"1\" \"b\" \"2\"]"),
+        ("SMEMBERS s", "[\"x\" \"y\"]"),
+        ("SMEMBERS i", "[\"1\" \"2\" \"3\"]"),
+    ]);
+}
+
+#[test]
+fn what_is_too_long_is_refused_by_name() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let long = "x".repeat(60_000);
+    let mut refused = None;
+    for field in 0..10_000 {
+        let reply = client.run(&format!("HSET h f{field} {long}"));
+        if reply != ":1" {
+            refused = Some((field, reply));
+            break;
+        }
+    }
+    let (field, reply) = refused.expect("a limit is met");
+    assert!(reply.starts_with("-ERR the hash would take "), "{reply}");
+    assert!(reply.contains("are not there yet"), "{reply}");
+    client.check(&[
+        ("HLEN h", format!(":{field}").as_str()),
+        ("HDEL h f0", ":1"),
+        ("HSET h small 1", ":1"),
+    ]);
+}

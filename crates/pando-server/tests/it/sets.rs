@@ -1,0 +1,122 @@
+//! Commands of sets.
+
+use crate::fixture::Fixture;
+
+#[test]
+fn members_are_added_removed_and_moved() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SADD s b a b", ":2"),
+        ("SADD s a c", ":1"),
+        ("SMEMBERS s", "[\"b\" \"a\" \"c\"]"),
+        ("SMEMBERS none", "[]"),
+        ("SCARD s", ":3"),
+        ("SCARD none", ":0"),
+        ("SISMEMBER s a", ":1"),
+        ("SISMEMBER s x", ":0"),
+        ("SMISMEMBER s a x c", "[:1 :0 :1]"),
+        ("SMISMEMBER none a", "[:0]"),
+        ("SREM s a a x", ":1"),
+        ("SMOVE s t b", ":1"),
+        ("SMOVE s t b", ":0"),
+        ("SMOVE none t b", ":0"),
+        ("SMOVE t t b", ":1"),
+        ("SMOVE t t x", ":0"),
+        ("SMEMBERS t", "[\"b\"]"),
+        ("SREM s c", ":1"),
+        ("EXISTS s", ":0"),
+        ("SADD i 10 -3 7 7 007", ":4"),
+        ("SMEMBERS i", "[\"-3\" \"7\" \"10\" \"007\"]"),
+        (
+            "SADD j 10 9 -9223372036854775808 9223372036854775807 0",
+            ":5",
+        ),
+        (
+            "SMEMBERS j",
+            "[\"-9223372036854775808\" \"0\" \"9\" \"10\" \"9223372036854775807\"]",
+        ),
+        ("SREM j 9 8", ":1"),
+        ("SISMEMBER j 10", ":1"),
+        ("SMISMEMBER j 9 0 x", "[:0 :1 :0]"),
+        ("SSCAN j 0 MATCH 1*", "[\"0\" [\"10\"]]"),
+        ("SSCAN j 0 NOVALUES", "-ERR syntax error"),
+        ("EXPIRE j 100", ":1"),
+        ("SADD j 4", ":1"),
+        ("TTL j", ":100"),
+    ]);
+}
+
+#[test]
+fn random_members_are_members() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SRANDMEMBER s", "nil"),
+        ("SRANDMEMBER s 2", "[]"),
+        ("SPOP s", "nil"),
+        ("SPOP s 2", "[]"),
+        ("SADD s a", ":1"),
+        ("SRANDMEMBER s", "\"a\""),
+        ("SRANDMEMBER s -3", "[\"a\" \"a\" \"a\"]"),
+        ("SRANDMEMBER s 1 2", "-ERR syntax error"),
+        ("SPOP s -1", "-ERR value is out of range, must be positive"),
+        ("SPOP s x", "-ERR value is out of range, must be positive"),
+        ("SPOP s 0", "[]"),
+        ("SPOP s", "\"a\""),
+        ("EXISTS s", ":0"),
+        ("SADD s a b", ":2"),
+        ("SPOP s 5", "[\"a\" \"b\"]"),
+        ("EXISTS s", ":0"),
+    ]);
+    client.integer("SADD n 1 2 3 4 5 6 7 8 9");
+    let mut left = 9;
+    while left > 0 {
+        let popped: i64 = client.text("SPOP n").parse().unwrap();
+        left -= 1;
+        client.check(&[
+            (format!("SISMEMBER n {popped}").as_str(), ":0"),
+            ("SCARD n", format!(":{left}").as_str()),
+        ]);
+    }
+}
+
+#[test]
+fn sets_are_combined() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SADD a 1 2 3 x", ":4"),
+        ("SADD b 2 3 4", ":3"),
+        ("SADD c x 3", ":2"),
+        ("SINTER a b", "[\"2\" \"3\"]"),
+        ("SINTER a b c", "[\"3\"]"),
+        ("SINTER a none", "[]"),
+        ("SDIFF a b", "[\"1\" \"x\"]"),
+        ("SDIFF a none", "[\"1\" \"2\" \"3\" \"x\"]"),
+        ("SDIFF none a", "[]"),
+        ("SUNION b none c", "[\"2\" \"3\" \"4\" \"x\"]"),
+        ("SINTERSTORE d a b", ":2"),
+        ("SMEMBERS d", "[\"2\" \"3\"]"),
+        ("SET d string EX 100", "+OK"),
+        ("SUNIONSTORE d a b", ":5"),
+        ("SMEMBERS d", "[\"1\" \"2\" \"3\" \"x\" \"4\"]"),
+        ("TTL d", ":-1"),
+        ("SDIFFSTORE d d a b", ":0"),
+        ("EXISTS d", ":0"),
+        ("SINTERSTORE b none a", ":0"),
+        ("EXISTS b", ":0"),
+        ("SINTERCARD 2 a c", ":2"),
+        ("SINTERCARD 2 a c LIMIT 1", ":1"),
+        ("SINTERCARD 2 a c LIMIT 0", ":2"),
+        ("SINTERCARD 2 a c LIMIT -1", "-ERR LIMIT can't be negative"),
+        ("SINTERCARD 2 a c LIMIT", "-ERR syntax error"),
+        ("SINTERCARD 0 a", "-ERR numkeys should be greater than 0"),
+        (
+            "SINTERCARD 3 a c",
+            "-ERR Number of keys can't be greater than number of args",
+        ),
+        ("COMMAND GETKEYS SINTERCARD 2 a b LIMIT 1", "[\"a\" \"b\"]"),
+        ("COMMAND GETKEYS SMOVE a b m", "[\"a\" \"b\"]"),
+    ]);
+}
