@@ -1,6 +1,6 @@
 //! APPEND and SETRANGE: strings that grow in place.
 
-use crate::context::{Command, Context, Flags, Found, Keys, NewString, Run, replies};
+use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, NewString, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -19,14 +19,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Writes `piece` at `offset` of the string in `found`, and replies with the new length.
-fn overwrite(
+/// Writes `piece` at `offset` of the string in `found`, which was read last. Returns its new
+/// length.
+pub(crate) fn overwrite(
     context: &mut Context<'_>,
     key: &[u8],
     found: &Found,
     offset: u64,
     piece: NewString<'_>,
-) -> Run {
+) -> Result<u64, Interrupted> {
     let length = context.string_bytes(found).max(offset + piece.len());
     match piece {
         NewString::Bytes(piece) if found.large.is_none() && context.lies_in_pages(key, length) => {
@@ -38,7 +39,7 @@ fn overwrite(
             context.put(key, string, found.deadline(), found.entry)?;
         }
     }
-    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+    Ok(length)
 }
 
 /// Edits the value in the buffer into which it was read, after its old head, and writes it with a
@@ -80,7 +81,8 @@ fn append(context: &mut Context<'_>) -> Run {
     if piece.len() == 0 && found.large.is_some() {
         return context.integer(i64::try_from(length).unwrap_or(i64::MAX));
     }
-    overwrite(context, key, &found, length, piece)
+    let length = overwrite(context, key, &found, length, piece)?;
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
 fn set_range(context: &mut Context<'_>) -> Run {
@@ -98,5 +100,6 @@ fn set_range(context: &mut Context<'_>) -> Run {
     if !context.fits(offset.saturating_add(piece.len())) {
         return context.fail(replies::STRING_TOO_LONG);
     }
-    overwrite(context, key, &found, offset, piece)
+    let length = overwrite(context, key, &found, offset, piece)?;
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }

@@ -59,6 +59,13 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         sub("list", -2, ADMIN, list, "Lists open connections."),
         sub("kill", -3, ADMIN, kill, "Terminates open connections."),
         sub(
+            "unblock",
+            -3,
+            ADMIN,
+            unblock,
+            "Unblocks a client blocked by a blocking command from a different connection.",
+        ),
+        sub(
             "no-evict",
             3,
             ADMIN,
@@ -197,6 +204,24 @@ fn list(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
+/// No command that waits is ended from outside: those that do have a timeout of their own.
+fn unblock(context: &mut Context<'_>) -> Run {
+    match context.count() {
+        3 => {}
+        4 if context.is(3, "timeout") || context.is(3, "error") => {}
+        4 => return context.fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+        _ => {
+            let text = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try \
+                        CLIENT HELP.";
+            return context.fail(text);
+        }
+    }
+    match context.integer_at(2) {
+        Ok(_) => context.integer(0),
+        Err(text) => context.fail(text),
+    }
+}
+
 fn switch(context: &mut Context<'_>) -> Run {
     if context.is(2, "on") || context.is(2, "off") {
         context.ok()
@@ -228,6 +253,8 @@ fn help(context: &mut Context<'_>) -> Run {
         "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
         "SETNAME <name>",
         "    Assign the name <name> to the current connection.",
+        "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+        "    Return 0: no command is unblocked.",
         "HELP",
         "    Print this help.",
     ];

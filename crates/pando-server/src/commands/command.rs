@@ -73,6 +73,8 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@list", command.group == Group::List);
     add("@set", command.group == Group::Set);
     add("@sortedset", command.group == Group::SortedSet);
+    add("@bitmap", command.group == Group::Bitmap);
+    add("@hyperloglog", command.group == Group::HyperLogLog);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@admin", has(Flags::ADMIN));

@@ -13,6 +13,21 @@ pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
 }
 
+/// Returns the bytes that every text begins with that matches `pattern`.
+pub(crate) fn prefix_of(pattern: &[u8]) -> Vec<u8> {
+    let (mut prefix, mut p) = (Vec::new(), 0);
+    while p < pattern.len() {
+        match pattern[p] {
+            b'*' | b'?' | b'[' => break,
+            b'\\' if p + 1 < pattern.len() => p += 1,
+            _ => {}
+        }
+        prefix.push(pattern[p]);
+        p += 1;
+    }
+    prefix
+}
+
 fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // For the last star: where the pattern continues, and how much text the star has consumed.
@@ -90,6 +105,27 @@ fn in_range_ignoring_case(low: u8, high: u8, byte: u8) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn prefixes_end_where_a_pattern_leaves_a_choice() {
+        let cases = [
+            ("", ""),
+            ("*", ""),
+            ("abc", "abc"),
+            ("abc*d", "abc"),
+            ("a?c", "a"),
+            ("a[b]", "a"),
+            ("a\\*b*", "a*b"),
+            ("a\\", "a\\"),
+        ];
+        for (pattern, prefix) in cases {
+            assert_eq!(
+                prefix_of(pattern.as_bytes()),
+                prefix.as_bytes(),
+                "{pattern}"
+            );
+        }
+    }
 
     #[test]
     fn patterns_match_as_in_redis() {

@@ -5,6 +5,10 @@
 
 mod append;
 mod auth;
+mod bit;
+mod bit_count;
+mod bit_field;
+mod bit_operation;
 mod client;
 mod client_kill;
 mod command;
@@ -19,6 +23,7 @@ mod flush;
 mod get;
 mod glob;
 mod hash;
+mod hyperloglog;
 mod info;
 mod info_text;
 mod interactive;
@@ -26,9 +31,11 @@ mod latency;
 mod list;
 mod many;
 mod memory;
+mod object;
 mod pando;
 mod profile;
 mod range;
+mod rename;
 mod sample;
 mod save;
 mod scan_options;
@@ -37,6 +44,7 @@ mod sets;
 mod slowlog;
 mod sort;
 mod sorted_set;
+mod subsequence;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -58,6 +66,12 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     counter::COMMANDS,
     append::COMMANDS,
     range::COMMANDS,
+    bit::COMMANDS,
+    bit_count::COMMANDS,
+    bit_operation::COMMANDS,
+    bit_field::COMMANDS,
+    subsequence::COMMANDS,
+    hyperloglog::COMMANDS,
     exists::COMMANDS,
     expire::COMMANDS,
     ttl::COMMANDS,
@@ -78,8 +92,10 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::position::COMMANDS,
     list::edit::COMMANDS,
     list::transfer::COMMANDS,
-    sort::COMMANDS,
     list::waiting::COMMANDS,
+    rename::COMMANDS,
+    object::COMMANDS,
+    sort::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
     command::COMMANDS,

@@ -1,11 +1,10 @@
 //! SCAN, KEYS, DBSIZE: commands over a whole database.
 //!
 //! An iteration reads one leaf after another, in the order of stored keys, yields after some
-//! leaves, and then continues where it was. KEYS reads at a snapshot, and shows the keys of one
+//! leaves, and then continues where it was. If all that a pattern matches begins with the same
+//! bytes, no other keys are read or counted. KEYS reads at a snapshot, and shows the keys of one
 //! moment. SCAN, and KEYS in EXEC, read each leaf as it is: a key that exists from beginning to end
 //! is found; one that is added or removed in the meantime may be found or not.
-
-use std::ops::Bound;
 
 use pando_resp::Writer;
 use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
@@ -140,16 +139,57 @@ fn advance(
     }
 }
 
-/// Examines the keys of one leaf.
+/// Moves `walk` on to the next place where a stored key may begin with one of `prefixes`, which are
+/// in order. Returns false if there is none.
+fn seek(walk: &mut Walk, prefixes: &[Vec<u8>]) -> bool {
+    let at = match &walk.position {
+        None => &[],
+        Some(Position::At(key) | Position::Behind(key)) => key.as_slice(),
+    };
+    for prefix in prefixes {
+        if at.starts_with(prefix) {
+            return true;
+        }
+        if at < prefix.as_slice() {
+            walk.position = Some(Position::At(prefix.clone()));
+            return true;
+        }
+    }
+    false
+}
+
+/// Examines the keys of one leaf, the next one that may have keys that match.
 fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> Run {
+    let prefix = request.pattern.map(glob::prefix_of);
+    let prefix = prefix.filter(|prefix| !prefix.is_empty());
+    let folder = context.engine().folder;
+    let prefixes = prefix.map(|prefix| folder.prefixes(&prefix));
+    if prefixes
+        .as_ref()
+        .is_some_and(|prefixes| !seek(walk, prefixes))
+    {
+        walk.end();
+        return Ok(());
+    }
+    let of_others = |stored: &[u8]| {
+        let mut prefixes = prefixes.as_ref()?.iter();
+        (!prefixes.any(|prefix| stored.starts_with(prefix))).then(|| stored.to_vec())
+    };
+    examine(context, walk, request, &of_others)
+}
+
+/// Examines the keys of one leaf, up to the first one that `of_others` returns.
+fn examine(
+    context: &mut Context<'_>,
+    walk: &mut Walk,
+    request: Selection<'_>,
+    of_others: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
     let (version, database) = (context.session.version, context.database());
     let is_interactive = context.session.interactive.is_some();
     let data = context.data();
-    let from = walk
-        .position
-        .as_ref()
-        .map_or(Bound::Unbounded, Position::bound);
+    let from = walk.from();
     let scratch = &mut *data.scratch;
     let mut transaction = (data.batch.as_deref_mut()).and_then(ValidatedBatch::transaction);
     let scanned = match &mut transaction {
@@ -162,6 +202,10 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
     walk.shown_from = walk.shown_from.max(scratch.page.shown_from);
     for index in 0..scratch.page.len() {
         let (stored, value) = scratch.page.entry(index);
+        if let Some(other) = of_others(stored) {
+            walk.position = Some(Position::At(other));
+            return Ok(());
+        }
         // A long value is not in the leaf, but its head is needed.
         let value = match value {
             Some(value) => Some(value),
@@ -208,10 +252,7 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
     }
     match scratch.page.next.take() {
         Some(next) => walk.position = Some(Position::At(next)),
-        None => {
-            walk.at_end = true;
-            walk.done = true;
-        }
+        None => walk.end(),
     }
     Ok(())
 }

@@ -325,6 +325,7 @@ impl Connection {
             }
             Interrupted::Refused(text) => text.into_owned(),
             Interrupted::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
+            Interrupted::TooManyLong => replies::TOO_MANY_LONG.to_owned(),
         };
         self.write_error(&text);
         Step::Done

@@ -21,7 +21,7 @@ pub(crate) struct Collection {
 }
 
 /// Returns the number of strings of an element.
-fn strings_of_one(value_type: ValueType) -> usize {
+pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
     match value_type {
         ValueType::Hash | ValueType::SortedSet => 2,
         _ => 1,
@@ -147,7 +147,7 @@ impl Context<'_> {
         collection.strings.encode(collection.encoding, &mut payload);
         let value = (collection.value_type, payload.as_slice());
         let (deadline, entry) = (collection.found.deadline(), collection.found.entry);
-        let result = self.put_plain(key, value, deadline, entry);
+        let result = self.put_value(key, value, deadline, entry);
         self.data().scratch.value = payload;
         result
     }

@@ -22,6 +22,8 @@ pub(crate) struct Source<'a> {
     pub(crate) offset: u64,
     /// What is written at `offset`.
     pub(crate) new: NewBytes,
+    /// Identifies `new`, if it is a string of another key; an argument stays the same.
+    pub(crate) copied: Option<Fingerprint>,
 }
 
 /// Edits of the running command.
@@ -39,6 +41,7 @@ struct Edit {
     old: Old,
     offset: u64,
     new_bytes: u64,
+    copied: Option<Fingerprint>,
     state: EditState,
 }
 
@@ -85,7 +88,7 @@ impl Edits {
         let is_same = |edit: &Edit| {
             (edit.database, edit.key.as_slice()) == (database, key)
                 && (edit.offset, edit.new_bytes) == (source.offset, new_bytes)
-                && edit.old == old
+                && (&edit.old, &edit.copied) == (&old, &source.copied)
         };
         if !self.list.get(place).is_some_and(is_same) {
             // The edits after it were made of what it was before.
@@ -97,6 +100,7 @@ impl Edits {
                 old,
                 offset: source.offset,
                 new_bytes,
+                copied: source.copied,
                 state: EditState::Pending(edit),
             });
         }

@@ -27,6 +27,8 @@ pub(crate) enum Interrupted {
     Refused(Cow<'static, str>),
     /// The reply exceeds the limit.
     ReplyTooLong,
+    /// The long strings that the command reads exceed the limit together.
+    TooManyLong,
 }
 
 impl From<pandodb::Error> for Interrupted {

@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 
-use pandodb::nonblocking::{EditOld, ValueSource};
+use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes, ValueSource};
 use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
+use super::parts::{Gathered, Take};
 use super::{Context, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{ValueType, encode_head, head_bytes};
 
@@ -83,15 +84,38 @@ impl<'a> Context<'a> {
             (None, Some(row)) => EditOld::Value(self.payload(row).to_vec()),
             (None, None) => EditOld::Value(Vec::new()),
         };
-        self.made(key, old, offset, new)
+        self.made(key, old, (offset, new.to_new_bytes()), None)
+    }
+
+    /// Returns a copy of a string in chunks, for `key`: chunks belong to one key.
+    #[cold]
+    pub(crate) fn copied(
+        &mut self,
+        key: &[u8],
+        stream: &ValueStream,
+    ) -> Result<LargeValue, Interrupted> {
+        let copied = stream.fingerprint();
+        match stream.with_head(Vec::new()) {
+            Ok(value) => {
+                let (old, new) = (EditOld::Value(Vec::new()), NewBytes::Large(value));
+                self.made(key, old, (0, new), copied)
+            }
+            // Of a value of a kept checkpoint an edit copies all chunks.
+            Err(pandodb::Error::SnapshotEnded) => {
+                let end = stream.len() - stream.head().len() as u64;
+                let new = NewBytes::Bytes(Vec::new());
+                self.made(key, EditOld::Large(stream.reopen()), (end, new), copied)
+            }
+            Err(error) => Err(Interrupted::Engine(error)),
+        }
     }
 
     fn made(
         &mut self,
         key: &[u8],
         old: EditOld,
-        offset: u64,
-        new: NewString<'_>,
+        (offset, new): (u64, NewBytes),
+        copied: Option<Fingerprint>,
     ) -> Result<LargeValue, Interrupted> {
         if self.is_together {
             return Err(Interrupted::Yield);
@@ -102,7 +126,8 @@ impl<'a> Context<'a> {
             key: (self.session.database, &stored),
             old,
             offset,
-            new: new.to_new_bytes(),
+            new,
+            copied,
         };
         let db = &self.engine().db;
         self.progress.edits.make(db, source, self.waker)
@@ -119,7 +144,10 @@ impl<'a> Context<'a> {
     ) -> Run {
         let value = match string {
             NewString::Large(value) => value.clone(),
-            NewString::Bytes(_) => self.made(key, EditOld::Value(Vec::new()), 0, string)?,
+            NewString::Bytes(_) => {
+                let new = (0, string.to_new_bytes());
+                self.made(key, EditOld::Value(Vec::new()), new, None)?
+            }
         };
         self.put_with_head(key, deadline, entry, |head| value.with_head(head))
     }
@@ -160,5 +188,53 @@ impl<'a> Context<'a> {
             overlay.put(number, &scratch.stored, key);
         }
         Ok(())
+    }
+}
+
+impl Context<'_> {
+    /// Returns what `take` gathers of the bytes at `range` of the string that `found` describes,
+    /// which was read last; `range` must be within it.
+    pub(crate) fn gather(
+        &mut self,
+        key: &[u8],
+        found: &Found,
+        range: Range<u64>,
+        take: Take<'_>,
+    ) -> Result<Gathered, Interrupted> {
+        assert_eq!(found.cut, 0, "the whole string can be read");
+        let Some(stream) = &found.large else {
+            let mut gathered = Gathered::default();
+            if let Some(row) = found.row {
+                let within = |at: u64| usize::try_from(at).expect("it is in memory");
+                let piece = &self.payload(row)[within(range.start)..within(range.end)];
+                take(&mut gathered, range.start, piece);
+            }
+            return Ok(gathered);
+        };
+        let of = (self.session.database, key);
+        let parts = &mut self.progress.parts;
+        let gathered = parts.gather(of, (stream, range), self.waker, take)?;
+        Ok(gathered.clone())
+    }
+
+    /// Returns the bytes at `range` of the string that `found` describes, which was read last, as
+    /// far as it has them. The command fails if all that it asks for is too much for the memory.
+    pub(crate) fn part(
+        &mut self,
+        key: &[u8],
+        found: &Found,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, Interrupted> {
+        let length = self.string_bytes(found);
+        let range = range.start.min(length)..range.end.min(length);
+        let most = self.engine().reply_bytes_max as u64 / 2;
+        if found.large.is_some() && self.progress.parts.held() + (range.end - range.start) > most {
+            return Err(Interrupted::TooManyLong);
+        }
+        let mut add = |gathered: &mut Gathered, _, piece: &[u8]| {
+            gathered.bytes.extend_from_slice(piece);
+            false
+        };
+        Ok(self.gather(key, found, range, &mut add)?.bytes)
     }
 }

@@ -13,12 +13,14 @@ mod index;
 mod interrupted;
 mod large;
 pub(crate) mod overlay;
+pub(crate) mod parts;
 pub(crate) mod progress;
 mod pushed;
 pub(crate) mod replies;
 mod rows;
 mod specification;
 mod strings;
+pub(crate) mod subsequence;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;
@@ -34,7 +36,7 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
-pub(crate) use collection::Collection;
+pub(crate) use collection::{Collection, strings_of_one};
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
@@ -244,6 +246,14 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn database(&self) -> &'a Database {
         &self.engine().databases[self.session.database]
+    }
+
+    /// Runs `part` of the command with database `number` selected; its end restores the selection.
+    pub(crate) fn in_database<T>(&mut self, number: usize, part: impl FnOnce(&mut Self) -> T) -> T {
+        let own = std::mem::replace(&mut self.session.database, number);
+        let result = part(self);
+        self.session.database = own;
+        result
     }
 
     /// Interrupts the command if its reply has become too long.

@@ -9,7 +9,9 @@ use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
+use super::parts::Parts;
 use super::pushed::Pushed;
+use super::subsequence::Table;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 
@@ -34,6 +36,20 @@ pub(crate) struct Walk {
     pub(crate) begun: bool,
     /// It has reached the end, or as many keys or bytes as this command may take.
     pub(crate) done: bool,
+}
+
+impl Walk {
+    /// Returns where it continues, as a bound for the engine.
+    pub(crate) fn from(&self) -> Bound<&[u8]> {
+        let position = self.position.as_ref();
+        position.map_or(Bound::Unbounded, Position::bound)
+    }
+
+    /// Notes that nothing is left.
+    pub(crate) fn end(&mut self) {
+        self.at_end = true;
+        self.done = true;
+    }
 }
 
 /// A place between two stored keys.
@@ -102,6 +118,8 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
+    /// Tables of LCS, likewise.
+    tables: Vec<(usize, Table)>,
     /// The keys that a WATCH has read so far.
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
@@ -124,6 +142,8 @@ pub(crate) struct Progress {
     shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
+    /// Parts of strings in chunks that are being read.
+    pub(crate) parts: Parts,
     /// The command waits, or has waited, for elements of its keys.
     pub(crate) blocked: Option<Box<Blocked>>,
     /// Keys whose elements were written and not committed yet. Those of runs that are repeated stay
@@ -166,6 +186,17 @@ impl Progress {
         self.walks.push((index, walk));
     }
 
+    /// Takes out the table of the LCS at `index`; the strings may have changed since.
+    pub(crate) fn take_table(&mut self, index: usize) -> Option<Table> {
+        let place = self.tables.iter().position(|(of, _)| *of == index)?;
+        Some(self.tables.swap_remove(place).1)
+    }
+
+    /// Keeps the table of the LCS at `index` for the next run.
+    pub(crate) fn keep_table(&mut self, index: usize, table: Table) {
+        self.tables.push((index, table));
+    }
+
     /// Records that something was read that may be shown once `lsn` is durable.
     #[inline]
     pub(crate) fn show_from(&mut self, lsn: Option<Lsn>) {
@@ -186,6 +217,12 @@ impl Progress {
         }
         self.blocked = None;
         self.pushed.clear();
+        if !self.parts.is_empty() {
+            self.parts = Parts::default();
+        }
+        if !self.tables.is_empty() {
+            self.tables = Vec::new();
+        }
         self.begin_again();
     }
 
@@ -211,6 +248,7 @@ impl Progress {
         self.shown_from = None;
         self.calls.clear();
         self.edits.rewind();
+        self.parts.rewind();
         if !self.streams.is_empty() {
             self.streams = Vec::new();
             self.stream_bytes = 0;

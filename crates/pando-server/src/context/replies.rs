@@ -6,11 +6,16 @@ pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const NOT_AN_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 pub(crate) const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub(crate) const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
+pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
+pub(crate) const SAME_OBJECTS: &str = "ERR source and destination objects are the same";
 pub(crate) const OFFSET: &str = "ERR offset is out of range";
+pub(crate) const BIT_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 pub(crate) const STRING_TOO_LONG: &str =
     "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub(crate) const MUST_BE_POSITIVE: &str = "ERR value is out of range, must be positive";
@@ -38,7 +43,6 @@ pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode becau
      accessible from internet if you do so. 2) Setup a password for the default user with \
      --requirepass. NOTE: You only need to do one of the above things in order for the server to \
      start accepting connections from the outside.";
-pub(crate) const NO_SUCH_KEY: &str = "ERR no such key";
 pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 pub(crate) const NOT_BALANCED: &str = "ERR value is out of range, value must between \
      -9223372036854775807 and 9223372036854775807";

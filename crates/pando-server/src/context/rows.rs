@@ -193,14 +193,14 @@ impl Context<'_> {
     ) -> Run {
         match string {
             NewString::Bytes(payload) if self.lies_in_pages(key, payload.len() as u64) => {
-                self.put_plain(key, (ValueType::String, payload), deadline, entry)
+                self.put_value(key, (ValueType::String, payload), deadline, entry)
             }
             _ => self.put_chunks(key, string, deadline, entry),
         }
     }
 
     /// Writes a value that lies in pages: its type and its payload.
-    pub(super) fn put_plain(
+    pub(crate) fn put_value(
         &mut self,
         key: &[u8],
         (value_type, payload): (ValueType, &[u8]),
@@ -229,7 +229,7 @@ impl Context<'_> {
         assert_eq!(found.cut, 0, "the whole string is written again");
         let value = std::mem::take(&mut self.data().scratch.value);
         let payload = (row.value_type, &value[row.payload..]);
-        let result = self.put_plain(key, payload, deadline, found.entry);
+        let result = self.put_value(key, payload, deadline, found.entry);
         self.data().scratch.value = value;
         result
     }

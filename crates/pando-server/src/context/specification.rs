@@ -93,6 +93,8 @@ impl Keys {
     pub(crate) const TWO: Self = Self::new(1, 2, 1);
     /// All arguments but the last.
     pub(crate) const BUT_LAST: Self = Self::new(1, -2, 1);
+    /// All arguments but the first.
+    pub(crate) const FROM_SECOND: Self = Self::new(2, -1, 1);
     /// All arguments.
     pub(crate) const ALL: Self = Self::new(1, -1, 1);
     /// The keys of arguments that are pairs of key and value.
@@ -173,6 +175,8 @@ pub(crate) enum Group {
     List,
     Set,
     SortedSet,
+    Bitmap,
+    HyperLogLog,
     Server,
     Transactions,
 }
@@ -188,6 +192,8 @@ impl Group {
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
+            Self::Bitmap => "bitmap",
+            Self::HyperLogLog => "hyperloglog",
             Self::Server => "server",
             Self::Transactions => "transactions",
         }

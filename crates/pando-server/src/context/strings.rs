@@ -46,6 +46,7 @@ impl NewString<'_> {
         }
     }
 
+    /// Returns it as what an edit writes.
     pub(super) fn to_new_bytes(self) -> NewBytes {
         match self {
             Self::Bytes(bytes) => NewBytes::Bytes(bytes.to_vec()),

@@ -155,6 +155,18 @@ impl KeyFolder {
     }
 }
 
+impl KeyFolder {
+    /// Returns what the stored keys of all keys begin with that begin with `prefix`: of those that
+    /// are stored as they are, and of long ones.
+    pub(crate) fn prefixes(&self, prefix: &[u8]) -> [Vec<u8>; 2] {
+        let kept = prefix.len().min(self.stored_bytes_max - 1 - HASH_BYTES);
+        [
+            [&[PLAIN], prefix].concat(),
+            [&[FOLDED], &prefix[..kept]].concat(),
+        ]
+    }
+}
+
 /// Returns the key of a client that the row at `stored` of the table called `table` is of, and
 /// whether it is the whole key: only the beginning of a long one is known.
 pub(crate) fn shown_of<'k>(table: &str, stored: &'k [u8]) -> (&'k [u8], bool) {

@@ -265,3 +265,26 @@ fn a_queue_loses_and_doubles_nothing() {
     }
     assert_eq!(all.len(), PRODUCERS * EACH);
 }
+
+/// One pushes at the moment when the other finds nothing and begins to wait.
+#[test]
+fn what_comes_between_looking_and_waiting_is_found() {
+    const ROUNDS: usize = 6000;
+    let server = Fixture::new();
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    // Only connections of different loops run at the same time.
+    let waits = thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            assert_eq!(waiter.run("BLPOP q 0"), "[\"q\" \"x\"]");
+            waiter.run("RPUSH back x");
+        }
+    });
+    for round in 0..ROUNDS {
+        for _ in 0..round % 64 {
+            std::hint::spin_loop();
+        }
+        pusher.run("RPUSH q x");
+        assert_eq!(pusher.run("BLPOP back 0"), "[\"back\" \"x\"]");
+    }
+    waits.join().unwrap();
+}

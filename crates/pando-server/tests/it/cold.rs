@@ -333,3 +333,18 @@ fn a_command_that_cannot_end_says_so() {
     assert_eq!(text, expected);
     assert_eq!(client.run("PING"), "+PONG");
 }
+
+#[test]
+fn a_pattern_with_a_literal_beginning_reads_the_keys_that_have_it() {
+    let (_server, mut client) = filled();
+    let keys = |answer: Answer| match answer {
+        Answer::Array(keys) => keys.len(),
+        other => panic!("KEYS replies {other:?}"),
+    };
+    let before = suspended(&mut client);
+    assert_eq!(keys(client.call(&["KEYS", "key:123*"])), 11);
+    let of_few = suspended(&mut client) - before;
+    assert_eq!(keys(client.call(&["KEYS", "*y:123*"])), 11);
+    let of_all = suspended(&mut client) - before - of_few;
+    assert!(of_few < 10 && of_all > 3 * of_few, "{of_few} and {of_all}");
+}

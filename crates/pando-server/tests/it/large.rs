@@ -741,3 +741,106 @@ fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
     assert_eq!(&reply, b"+OK\r\n");
     client.holds("announced", &value);
 }
+
+#[test]
+fn long_strings_go_to_other_keys() {
+    let large = Large::new();
+    let mut client = large.server.client();
+    let value = bytes(50, MIB);
+    client.set("a", &value);
+    client.check(&[
+        ("EXPIREAT a 4102444100", ":1"),
+        ("RENAME a b", "+OK"),
+        ("EXISTS a", ":0"),
+        ("EXPIRETIME b", ":4102444100"),
+    ]);
+    client.holds("b", &value);
+    client.check(&[
+        ("COPY b c", ":1"),
+        ("PERSIST b", ":1"),
+        ("EXPIRETIME c", ":4102444100"),
+        ("MOVE c 1", ":1"),
+        ("DEL b", ":1"),
+        ("SELECT 1", "+OK"),
+        ("EXPIRETIME c", ":4102444100"),
+    ]);
+    client.holds("c", &value);
+    // Inside EXEC, of a value that was written there, and back.
+    client.check(&[("MULTI", "+OK")]);
+    assert_eq!(show(&client.call_with("SET x ?", &value)), "+QUEUED");
+    client.check(&[
+        ("RENAME x y", "+QUEUED"),
+        ("COPY y c REPLACE", "+QUEUED"),
+        ("RENAME y x", "+QUEUED"),
+        ("EXEC", "[+OK +OK :1 +OK]"),
+        ("EXISTS y", ":0"),
+    ]);
+    client.holds("x", &value);
+    client.holds("c", &value);
+    client.check(&[("FLUSHALL", "+OK")]);
+    large.free();
+}
+
+#[test]
+fn bits_of_long_strings_are_read_and_changed() {
+    let large = Large::new();
+    let mut client = large.server.client();
+    let value = bytes(51, MIB + 77);
+    let ones = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| u64::from(byte.count_ones()))
+            .sum::<u64>()
+    };
+    client.set("a", &value);
+    let check = |client: &mut Client, value: &[u8]| {
+        client.check(&[
+            ("BITCOUNT a", &format!(":{}", ones(value))),
+            (
+                "BITCOUNT a 100000 -100000",
+                &format!(":{}", ones(&value[100_000..value.len() - 99_999])),
+            ),
+        ]);
+        let place = 700_000;
+        let bit = value[place] >> 3 & 1;
+        let offset = place * 8 + 4;
+        client.check(&[
+            (&format!("GETBIT a {offset}"), &format!(":{bit}")),
+            (
+                &format!("BITFIELD_RO a GET u8 #{place}"),
+                &format!("[:{}]", value[place]),
+            ),
+        ]);
+    };
+    check(&mut client, &value);
+    let mut changed = value;
+    changed[600_000] |= 0x80;
+    changed[900_000] = 7;
+    client.run("SETBIT a 4800000 1");
+    client.run("BITFIELD a SET u8 #900000 7 GET u8 0");
+    check(&mut client, &changed);
+    client.holds("a", &changed);
+    client.check(&[
+        ("BITOP NOT n a", &format!(":{}", changed.len())),
+        ("BITOP AND z a n", &format!(":{}", changed.len())),
+        ("BITCOUNT z", ":0"),
+        ("BITPOS z 1", ":-1"),
+        ("BITOP OR z a n", &format!(":{}", changed.len())),
+        ("BITPOS z 0", &format!(":{}", changed.len() * 8)),
+        ("BITPOS z 0 0 -1", ":-1"),
+        ("SETBIT z 8000001 0", ":1"),
+        ("BITPOS z 0", ":8000001"),
+        ("MULTI", "+OK"),
+        ("SETBIT z 5 0", "+QUEUED"),
+        ("BITPOS z 0", "+QUEUED"),
+        ("BITCOUNT z 0 0", "+QUEUED"),
+        ("EXEC", "[:1 :5 :7]"),
+    ]);
+    let refused = "-ERR the command reads long strings that do not fit into memory together";
+    client.check(&[
+        ("SETBIT huge 100000000 1", ":0"),
+        ("BITOP NOT n huge", refused),
+        ("BITFIELD huge SET u8 0 1 SET u8 99999992 1", refused),
+        ("BITPOS huge 1", ":100000000"),
+    ]);
+}

@@ -1,6 +1,8 @@
 //! Tests over real sockets, with a server in this process on port 0 and a small blocking client.
 
 #[cfg(test)]
+mod bits;
+#[cfg(test)]
 mod blocking;
 #[cfg(test)]
 mod client;
@@ -31,9 +33,13 @@ mod histories;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod hyperloglog;
+#[cfg(test)]
 mod interactive;
 #[cfg(test)]
 mod introspection;
+#[cfg(test)]
+mod keys;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
@@ -64,5 +70,7 @@ mod sorted_sets;
 mod stalls;
 #[cfg(test)]
 mod statistics;
+#[cfg(test)]
+mod subsequence;
 #[cfg(test)]
 mod transactions;

@@ -308,3 +308,52 @@ fn replies_over_many_keys_are_bounded_however_many_are_asked_for() {
     );
     assert_eq!(client.run("PING"), "+PONG");
 }
+
+#[test]
+fn patterns_with_a_literal_beginning_find_what_others_find() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    fill_quickly(&mut client, "a:", 300);
+    fill_quickly(&mut client, "b:", 300);
+    fill_quickly(&mut client, "c:", 300);
+    // Long keys are stored in another order.
+    let long: Vec<String> = ["a:", "b:", "bx", "c:"]
+        .map(|prefix| format!("{prefix}{}", "l".repeat(5000)))
+        .into();
+    for key in &long {
+        client.call(&["SET", key, "1"]);
+    }
+    client.run("SET b*x 1");
+    let check = |client: &mut Client, pattern: &str, count: usize| {
+        let found = all(client, &format!("MATCH {pattern} COUNT 7"));
+        assert_eq!(found.len(), count, "{pattern}");
+        let unique: BTreeSet<_> = found.iter().collect();
+        assert_eq!(unique.len(), count, "{pattern}");
+        let Answer::Array(keys) = client.call(&["KEYS", pattern]) else {
+            panic!("KEYS replies an array");
+        };
+        assert_eq!(keys.len(), count, "{pattern}");
+    };
+    check(&mut client, "b:*", 301);
+    check(&mut client, "b*", 303);
+    let keys = all(&mut client, "");
+    let with_both = |key: &&String| key.starts_with("b:1") && key.ends_with('9');
+    check(&mut client, "b:1*9", keys.iter().filter(with_both).count());
+    check(&mut client, "b\\*x", 1);
+    check(&mut client, "[b]:*", 301);
+    check(&mut client, &format!("b:{}*", "l".repeat(100)), 1);
+    check(&mut client, &long[3], 1);
+    check(&mut client, "d*", 0);
+    check(&mut client, "\u{1}*", 0);
+    // Inside EXEC, with what EXEC has written and removed.
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SET d:1 1", "+QUEUED"),
+        ("SET e:1 1", "+QUEUED"),
+        ("KEYS d:*", "+QUEUED"),
+        ("DEL d:1", "+QUEUED"),
+        ("KEYS d:*", "+QUEUED"),
+        ("SCAN 0 MATCH e:*", "+QUEUED"),
+        ("EXEC", "[+OK +OK [\"d:1\"] :1 [] [\"0\" [\"e:1\"]]]"),
+    ]);
+}

@@ -172,3 +172,24 @@ fn sets_sorted_sets_and_fields_of_hashes_are_sorted() {
         ),
     ]);
 }
+
+#[test]
+fn a_long_result_is_a_quicklist() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let words: Vec<String> = (0..3000).map(|number| number.to_string()).collect();
+    let push = format!("LPUSH l {}", words.join(" "));
+    client.check(&[
+        (&push, ":3000"),
+        ("OBJECT ENCODING l", "\"quicklist\""),
+        ("SORT l STORE sorted", ":3000"),
+        ("OBJECT ENCODING sorted", "\"quicklist\""),
+        ("LINDEX sorted 1234", "\"1234\""),
+        ("SORT l LIMIT 0 1000 STORE sorted", ":1000"),
+        ("OBJECT ENCODING sorted", "\"listpack\""),
+        ("LTRIM l 0 1999", "+OK"),
+        ("OBJECT ENCODING l", "\"quicklist\""),
+        ("LTRIM l 0 999", "+OK"),
+        ("OBJECT ENCODING l", "\"listpack\""),
+    ]);
+}

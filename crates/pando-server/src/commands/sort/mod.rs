@@ -10,8 +10,8 @@ mod pattern;
 mod weight;
 
 use crate::commands::list;
-use crate::context::replies;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
+use crate::context::{replies, strings_of_one};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::Strings;
 use options::Options;
@@ -58,10 +58,9 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
     let options = Options::parse(context, may_store)?;
     let source = elements(context)?;
     let order = options.order(source.value_type);
-    let is_scored = source.value_type == ValueType::SortedSet;
-    let of_one = if is_scored { 2 } else { 1 };
-    let places = (0..source.strings.len()).step_by(of_one);
-    let mut places: Vec<usize> = places.collect();
+    let mut places: Vec<usize> = (0..source.strings.len())
+        .step_by(strings_of_one(source.value_type))
+        .collect();
     match order {
         Order::AsIs => {}
         Order::Reversed => places.reverse(),

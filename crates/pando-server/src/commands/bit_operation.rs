@@ -1,0 +1,100 @@
+//! BITOP: a string made of the bits of others. A shorter one counts as if zeros followed.
+
+use crate::context::{Command, Context, Flags, Group, Keys, NewString, Run, replies};
+
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    since: "2.6.0",
+    flags: Flags::WRITE.and(Flags::DENYOOM),
+    group: Group::Bitmap,
+    keys: Keys::FROM_SECOND,
+    complexity: "O(N)",
+    summary: "Performs bitwise operations on multiple strings, and stores the result.",
+    ..Command::write("bitop", -4, bit_operation)
+}];
+
+/// What is done with the bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    And,
+    Or,
+    Xor,
+    Not,
+}
+
+impl Operation {
+    fn parse(context: &Context<'_>) -> Option<Self> {
+        let names = [
+            ("and", Self::And),
+            ("or", Self::Or),
+            ("xor", Self::Xor),
+            ("not", Self::Not),
+        ];
+        let named = names.into_iter().find(|(name, _)| context.is(1, name));
+        named.map(|(_, operation)| operation)
+    }
+
+    /// Changes `sum`, the result so far, by one more string.
+    fn add(self, sum: &mut Vec<u8>, string: &[u8]) {
+        if sum.len() < string.len() {
+            sum.resize(string.len(), 0);
+        }
+        for (byte, other) in sum.iter_mut().zip(string) {
+            match self {
+                Self::And => *byte &= other,
+                Self::Or => *byte |= other,
+                Self::Xor => *byte ^= other,
+                Self::Not => *byte = !other,
+            }
+        }
+        if self == Self::And {
+            sum[string.len()..].fill(0);
+        }
+    }
+}
+
+fn bit_operation(context: &mut Context<'_>) -> Run {
+    let Some(operation) = Operation::parse(context) else {
+        return context.fail(replies::SYNTAX);
+    };
+    if operation == Operation::Not && context.count() != 4 {
+        return context.fail("ERR BITOP NOT must be called with a single source key.");
+    }
+    let key = context.argument(2);
+    let mut sum = Vec::new();
+    for (index, source) in context.arguments.from(3).enumerate() {
+        let found = context.read(source)?;
+        let string = context.part(source, &found, 0..u64::MAX)?;
+        match operation {
+            Operation::Not => operation.add(&mut sum, &string),
+            _ if index == 0 => sum = string,
+            _ => operation.add(&mut sum, &string),
+        }
+    }
+    let length = sum.len();
+    let there = context.find_any_head(key)?;
+    if length > 0 {
+        context.put(key, NewString::Bytes(&sum), None, there.entry)?;
+    } else if there.row.is_some() {
+        context.remove(key, &there)?;
+    }
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Operation;
+
+    #[test]
+    fn a_shorter_string_counts_as_if_zeros_followed() {
+        let of = |operation: Operation, first: &[u8], second: &[u8]| {
+            let mut sum = first.to_vec();
+            operation.add(&mut sum, second);
+            sum
+        };
+        assert_eq!(of(Operation::And, b"\xff\xff", b"\x0f"), b"\x0f\0");
+        assert_eq!(of(Operation::And, b"\x0f", b"\xff\xff"), b"\x0f\0");
+        assert_eq!(of(Operation::Or, b"\x0f", b"\xf0\x01"), b"\xff\x01");
+        assert_eq!(of(Operation::Xor, b"\xff\x01", b"\xf0"), b"\x0f\x01");
+        assert_eq!(of(Operation::Not, b"", b"\xf0\0"), b"\x0f\xff");
+    }
+}

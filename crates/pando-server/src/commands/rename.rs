@@ -1,0 +1,183 @@
+//! RENAME, RENAMENX, COPY, MOVE: a value goes to another key, with its deadline.
+//!
+//! A string in chunks is copied, one chunk in memory at a time: its chunks belong to its key.
+
+use crate::context::{Command, Context, Flags, Found, Group, Keys, NewString, Run, replies};
+use crate::data::keyspace::DATABASES;
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        flags: Flags::WRITE,
+        keys: Keys::TWO,
+        group: Group::Generic,
+        summary: "Renames a key and overwrites the destination.",
+        value_type: None,
+        ..Command::write("rename", 3, rename)
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        keys: Keys::TWO,
+        group: Group::Generic,
+        summary: "Renames a key only when the target key name doesn't exist.",
+        value_type: None,
+        ..Command::write("renamenx", 3, rename_if_absent)
+    },
+    Command {
+        since: "6.2.0",
+        flags: Flags::WRITE.and(Flags::DENYOOM),
+        keys: Keys::TWO,
+        group: Group::Generic,
+        complexity: "O(N) where N is the length of the value.",
+        summary: "Copies the value of a key to a new key.",
+        value_type: None,
+        ..Command::write("copy", -3, copy)
+    },
+    Command {
+        flags: Flags::WRITE.and(Flags::FAST),
+        group: Group::Generic,
+        summary: "Moves a key to another database.",
+        value_type: None,
+        ..Command::write("move", 3, move_to_database)
+    },
+];
+
+/// A value on its way to another key.
+struct Carried {
+    found: Found,
+    /// The string or the packed collection, unless it lies in chunks.
+    bytes: Vec<u8>,
+}
+
+impl Carried {
+    /// Takes the value that was read last.
+    fn new(context: &mut Context<'_>, found: Found) -> Self {
+        let bytes = match found.row {
+            Some(row) if found.large.is_none() => context.payload(row).to_vec(),
+            _ => Vec::new(),
+        };
+        Self { found, bytes }
+    }
+
+    /// Writes it at `key` of the selected database, whose expiry entry is `entry`.
+    fn put(&self, context: &mut Context<'_>, key: &[u8], entry: Option<u64>) -> Run {
+        let deadline = self.found.deadline();
+        let row = self.found.row.expect("only a value that lives is carried");
+        let Some(stream) = &self.found.large else {
+            return context.put_value(key, (row.value_type, &self.bytes), deadline, entry);
+        };
+        let value = context.copied(key, stream)?;
+        context.put(key, NewString::Large(&value), deadline, entry)
+    }
+}
+
+fn rename(context: &mut Context<'_>) -> Run {
+    match rename_unless(context, false)? {
+        Some(_) => context.ok(),
+        None => context.fail(replies::NO_SUCH_KEY),
+    }
+}
+
+fn rename_if_absent(context: &mut Context<'_>) -> Run {
+    match rename_unless(context, true)? {
+        Some(renamed) => context.integer(i64::from(renamed)),
+        None => context.fail(replies::NO_SUCH_KEY),
+    }
+}
+
+/// Renames a key, unless the new name exists and must not. Returns `None` if there is no such key.
+fn rename_unless(
+    context: &mut Context<'_>,
+    must_be_absent: bool,
+) -> Result<Option<bool>, crate::context::Interrupted> {
+    let (key, new_key) = (context.argument(1), context.argument(2));
+    let found = context.find(key)?;
+    if found.row.is_none() {
+        return Ok(None);
+    }
+    if key == new_key {
+        return Ok(Some(!must_be_absent));
+    }
+    let carried = Carried::new(context, found);
+    let there = context.find_head(new_key)?;
+    if must_be_absent && there.row.is_some() {
+        return Ok(Some(false));
+    }
+    carried.put(context, new_key, there.entry)?;
+    context.remove(key, &carried.found)?;
+    Ok(Some(true))
+}
+
+/// Returns the number of the database that argument `index` names.
+fn database_at(context: &Context<'_>, index: usize) -> Result<usize, &'static str> {
+    let number = context.integer_at(index)?;
+    if i32::try_from(number).is_err() {
+        return Err(replies::NOT_AN_INT);
+    }
+    let number = usize::try_from(number).ok();
+    let number = number.filter(|number| *number < DATABASES);
+    number.ok_or(replies::DATABASE_OUT_OF_RANGE)
+}
+
+fn copy(context: &mut Context<'_>) -> Run {
+    let (key, new_key) = (context.argument(1), context.argument(2));
+    let (mut database, mut replaces) = (context.session.database, false);
+    let mut at = 3;
+    while at < context.count() {
+        if context.is(at, "replace") {
+            replaces = true;
+        } else if context.is(at, "db") && at + 1 < context.count() {
+            at += 1;
+            database = match database_at(context, at) {
+                Ok(number) => number,
+                Err(text) => return context.fail(text),
+            };
+        } else {
+            return context.fail(replies::SYNTAX);
+        }
+        at += 1;
+    }
+    if (database, new_key) == (context.session.database, key) {
+        return context.fail(replies::SAME_OBJECTS);
+    }
+    let found = context.read(key)?;
+    if found.row.is_none() {
+        return context.integer(0);
+    }
+    let carried = Carried::new(context, found);
+    let copied = context.in_database(database, |context| {
+        let there = context.find_head(new_key)?;
+        if there.row.is_some() && !replaces {
+            return Ok(0);
+        }
+        carried.put(context, new_key, there.entry).map(|()| 1)
+    });
+    context.integer(copied?)
+}
+
+fn move_to_database(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let database = match database_at(context, 2) {
+        Ok(number) => number,
+        Err(text) => return context.fail(text),
+    };
+    if database == context.session.database {
+        return context.fail(replies::SAME_OBJECTS);
+    }
+    let found = context.find(key)?;
+    if found.row.is_none() {
+        return context.integer(0);
+    }
+    let carried = Carried::new(context, found);
+    let moved = context.in_database(database, |context| {
+        let there = context.find_head(key)?;
+        if there.row.is_some() {
+            return Ok(0);
+        }
+        carried.put(context, key, there.entry).map(|()| 1)
+    });
+    let moved = moved?;
+    if moved > 0 {
+        context.remove(key, &carried.found)?;
+    }
+    context.integer(moved)
+}

@@ -1,0 +1,113 @@
+//! Parts of strings that a command reads itself, piece by piece. Those of strings in chunks take
+//! several runs of the command.
+//!
+//! A command that is run again requests the same parts in the same order. What a part has gathered
+//! is kept while its string stays the same: across waits, and across conflicts with writes to other
+//! keys (as in [`super::edits`]).
+
+use std::ops::Range;
+use std::task::Waker;
+
+use pandodb::ValueStream;
+use pandodb::nonblocking::{Fingerprint, ValueSource};
+
+use super::Interrupted;
+
+/// What a command has made of the pieces of a part.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Gathered {
+    /// A count or a place.
+    pub(crate) number: u64,
+    /// Bytes of the part.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Takes the piece of a string that begins at an offset. Returns true if it needs no more.
+pub(crate) type Take<'t> = &'t mut dyn FnMut(&mut Gathered, u64, &[u8]) -> bool;
+
+/// Parts of strings in chunks that the running command reads.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    list: Vec<Part>,
+    /// Index of the next part that this run requests.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Part {
+    database: usize,
+    key: Vec<u8>,
+    /// Identifies the string, to detect that it has changed.
+    string: Option<Fingerprint>,
+    range: Range<u64>,
+    /// `None` once it needs no more.
+    source: Option<ValueSource>,
+    gathered: Gathered,
+}
+
+impl Parts {
+    /// True if no run of the command has requested a part.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Begins another run of the command, from its first part.
+    #[inline]
+    pub(crate) fn rewind(&mut self) {
+        self.next = 0;
+    }
+
+    /// Bytes that the parts which this run has requested hold.
+    pub(crate) fn held(&self) -> u64 {
+        let parts = self.list.iter().take(self.next);
+        parts.map(|part| part.gathered.bytes.len() as u64).sum()
+    }
+
+    /// Returns what `take` gathers of the bytes of `stream` at `range`, once it has them; until
+    /// then the command waits.
+    pub(crate) fn gather(
+        &mut self,
+        (database, key): (usize, &[u8]),
+        (stream, range): (&ValueStream, Range<u64>),
+        waker: &Waker,
+        take: Take<'_>,
+    ) -> Result<&Gathered, Interrupted> {
+        let place = self.next;
+        self.next += 1;
+        let string = stream.fingerprint();
+        let is_same = |part: &Part| {
+            (part.database, part.key.as_slice()) == (database, key)
+                && part.range == range
+                && part.string == string
+        };
+        if !self.list.get(place).is_some_and(is_same) {
+            self.list.truncate(place);
+            let head = stream.head().len() as u64;
+            let of_value = head + range.start..head + range.end;
+            self.list.push(Part {
+                database,
+                key: key.to_vec(),
+                string,
+                range,
+                source: Some(ValueSource::new(stream.reopen(), of_value)),
+                gathered: Gathered::default(),
+            });
+        }
+        let part = &mut self.list[place];
+        while let Some(source) = part.source.as_mut().filter(|source| source.left() > 0) {
+            let offset = part.range.end - source.left();
+            let piece = source.piece(waker)?;
+            if piece.is_empty() {
+                return Err(Interrupted::Wait);
+            }
+            let count = piece.len();
+            let is_enough = take(&mut part.gathered, offset, piece);
+            source.consume(count);
+            if is_enough {
+                break;
+            }
+        }
+        part.source = None;
+        Ok(&part.gathered)
+    }
+}
