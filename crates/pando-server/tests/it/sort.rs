@@ -132,3 +132,64 @@ fn results_are_stored_as_lists() {
     assert!(reply.starts_with("-ERR the list would take"), "{reply}");
     client.check(&[("GET target", "\"x\"")]);
 }
+
+#[test]
+fn sets_sorted_sets_and_fields_of_hashes_are_sorted() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("SADD s 30 4 100", ":3"),
+        ("SORT s", "[\"4\" \"30\" \"100\"]"),
+        ("SORT s ALPHA DESC", "[\"4\" \"30\" \"100\"]"),
+        // What is stored of a set is sorted, even if it is not to be.
+        ("SORT s BY nosort STORE l", ":3"),
+        ("LRANGE l 0 -1", "[\"100\" \"30\" \"4\"]"),
+        ("SORT s BY nosort DESC LIMIT 1 1 STORE l", ":1"),
+        ("LRANGE l 0 -1", "[\"30\"]"),
+        ("ZADD z 1 b 2 c 3 a", ":3"),
+        ("SORT z ALPHA", "[\"a\" \"b\" \"c\"]"),
+        ("SORT z BY nosort", "[\"b\" \"c\" \"a\"]"),
+        ("SORT z BY nosort DESC LIMIT 1 2", "[\"c\" \"b\"]"),
+        (
+            "SORT z",
+            "-ERR One or more scores can't be converted into double",
+        ),
+        ("HSET h_a w 2 name A", ":2"),
+        ("HSET h_b w 3", ":1"),
+        ("HSET h_c w 1 name C w->x X", ":3"),
+        ("SET h_d 7", "+OK"),
+        (
+            "SORT z BY h_*->w GET # GET h_*->name GET h_* GET h_*->w->x",
+            "[\"c\" \"C\" nil \"X\" \"a\" \"A\" nil nil \"b\" nil nil nil]",
+        ),
+        ("RPUSH d a d", ":2"),
+        ("SORT d BY h_*->w GET h_*->w", "[nil \"2\"]"),
+        ("SORT z ALPHA GET h_*->name STORE z", ":3"),
+        ("LRANGE z 0 -1", "[\"A\" \"\" \"C\"]"),
+        (
+            "SORT h_a",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+    ]);
+}
+
+#[test]
+fn a_long_result_is_a_quicklist() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let words: Vec<String> = (0..3000).map(|number| number.to_string()).collect();
+    let push = format!("LPUSH l {}", words.join(" "));
+    client.check(&[
+        (&push, ":3000"),
+        ("OBJECT ENCODING l", "\"quicklist\""),
+        ("SORT l STORE sorted", ":3000"),
+        ("OBJECT ENCODING sorted", "\"quicklist\""),
+        ("LINDEX sorted 1234", "\"1234\""),
+        ("SORT l LIMIT 0 1000 STORE sorted", ":1000"),
+        ("OBJECT ENCODING sorted", "\"listpack\""),
+        ("LTRIM l 0 1999", "+OK"),
+        ("OBJECT ENCODING l", "\"quicklist\""),
+        ("LTRIM l 0 999", "+OK"),
+        ("OBJECT ENCODING l", "\"listpack\""),
+    ]);
+}
