@@ -73,6 +73,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@list", command.group == Group::List);
     add("@set", command.group == Group::Set);
     add("@sortedset", command.group == Group::SortedSet);
+    add("@geo", command.group == Group::Geo);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@admin", has(Flags::ADMIN));

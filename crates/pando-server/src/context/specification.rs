@@ -173,6 +173,7 @@ pub(crate) enum Group {
     List,
     Set,
     SortedSet,
+    Geo,
     Server,
     Transactions,
 }
@@ -188,6 +189,7 @@ impl Group {
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
+            Self::Geo => "geo",
             Self::Server => "server",
             Self::Transactions => "transactions",
         }
