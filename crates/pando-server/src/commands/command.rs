@@ -75,6 +75,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@sortedset", command.group == Group::SortedSet);
     add("@bitmap", command.group == Group::Bitmap);
     add("@hyperloglog", command.group == Group::HyperLogLog);
+    add("@geo", command.group == Group::Geo);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@admin", has(Flags::ADMIN));

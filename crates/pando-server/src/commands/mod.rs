@@ -118,4 +118,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     sorted_set::scan::COMMANDS,
     sorted_set::combine::COMMANDS,
     sorted_set::waiting::COMMANDS,
+    sorted_set::geo::add::COMMANDS,
+    sorted_set::geo::look::COMMANDS,
+    sorted_set::geo::search::COMMANDS,
 ];

@@ -177,6 +177,7 @@ pub(crate) enum Group {
     SortedSet,
     Bitmap,
     HyperLogLog,
+    Geo,
     Server,
     Transactions,
 }
@@ -194,6 +195,7 @@ impl Group {
             Self::SortedSet => "sorted-set",
             Self::Bitmap => "bitmap",
             Self::HyperLogLog => "hyperloglog",
+            Self::Geo => "geo",
             Self::Server => "server",
             Self::Transactions => "transactions",
         }

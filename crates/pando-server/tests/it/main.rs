@@ -57,6 +57,8 @@ mod pipeline_runs;
 #[cfg(test)]
 mod pipeline_writes;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
 mod profile;
 #[cfg(test)]
 mod scan;

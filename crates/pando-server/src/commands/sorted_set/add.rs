@@ -30,12 +30,15 @@ const HINT_MAX: usize = 128;
 
 /// What ZADD was asked to do.
 #[derive(Debug, Clone, Copy, Default)]
-struct Options {
-    none: bool,
-    some: bool,
+pub(super) struct Options {
+    /// NX
+    pub(super) none: bool,
+    /// XX
+    pub(super) some: bool,
     greater: bool,
     less: bool,
-    changed: bool,
+    /// CH
+    pub(super) changed: bool,
     increment: bool,
 }
 
@@ -190,14 +193,23 @@ fn add(context: &mut Context<'_>, increment: bool) -> Run {
         let score = parse_score(context.argument(at)).ok_or(replies::NOT_A_FLOAT)?;
         pairs.push((score, context.argument(at + 1)));
     }
+    add_pairs(context, &pairs, options)
+}
+
+/// Adds members with their scores to the sorted set at the first argument, and replies.
+pub(super) fn add_pairs(
+    context: &mut Context<'_>,
+    pairs: &[(f64, &[u8])],
+    options: Options,
+) -> Run {
     let key = context.argument(1);
     let mut set = SortedSet::find(context, key)?;
     if pairs.len() > HINT_MAX {
         set.enlarge();
     }
     let outcome = match pairs.len() < MANY {
-        true => change_few(&mut set, &pairs, options),
-        false => change_many(&mut set, &pairs, options),
+        true => change_few(&mut set, pairs, options),
+        false => change_many(&mut set, pairs, options),
     }
     .map_err(Interrupted::from)?;
     if outcome.added + outcome.updated > 0 {

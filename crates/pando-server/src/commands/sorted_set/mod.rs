@@ -6,6 +6,7 @@ pub(super) mod combine;
 pub(super) mod count;
 mod describe;
 mod double;
+pub(super) mod geo;
 mod number;
 mod order;
 pub(super) mod pop;

@@ -1,0 +1,339 @@
+//! GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and GEORADIUSBYMEMBER.
+//!
+//! All members are compared with the shape: a sorted set in a row is short. Without ASC, DESC or
+//! COUNT they come in the order of their geohashes, where Redis promises none.
+
+use super::super::order::{Element, SortedSet, store};
+use super::describe::{reading, writing};
+use super::earth::{Place, whole};
+use super::look::place_of;
+use super::reply;
+use super::shape::{self, Shape};
+use crate::context::{Command, Context, Interrupted, Keys, Run, replies};
+
+const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of \
+     the circular area delimited by center and radius and M is the number of items inside the \
+     index.";
+const OF_SHAPE: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding \
+     box area around the shape provided as the filter and M is the number of items inside the \
+     shape";
+const NO_MEMBER: &str = "ERR could not decode requested zset member";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        complexity: OF_SHAPE,
+        summary: "Queries a geospatial index for members inside an area of a box or a circle.",
+        ..reading("geosearch", -7, "6.2.0", |context| {
+            search(context, Form::Search)
+        })
+    },
+    Command {
+        keys: Keys::TWO,
+        complexity: OF_SHAPE,
+        summary: "Queries a geospatial index for members inside an area of a box or a circle, \
+                  optionally stores the result.",
+        ..writing("geosearchstore", -8, "6.2.0", |context| {
+            search(context, Form::SearchStore)
+        })
+    },
+    Command {
+        complexity: OF_CIRCLE,
+        summary: "Queries a geospatial index for members within a distance from a coordinate, \
+                  optionally stores the result.",
+        ..writing("georadius", -6, "3.2.0", |context| {
+            search(context, Form::Radius)
+        })
+    },
+    Command {
+        complexity: OF_CIRCLE,
+        summary: "Queries a geospatial index for members within a distance from a member, \
+                  optionally stores the result.",
+        ..writing("georadiusbymember", -5, "3.2.0", |context| {
+            search(context, Form::RadiusByMember)
+        })
+    },
+    Command {
+        complexity: OF_CIRCLE,
+        summary: "Returns members from a geospatial index that are within a distance from a \
+                  coordinate.",
+        ..reading("georadius_ro", -6, "3.2.10", |context| {
+            search(context, Form::Radius)
+        })
+    },
+    Command {
+        complexity: OF_CIRCLE,
+        summary: "Returns members from a geospatial index that are within a distance from a \
+                  member.",
+        ..reading("georadiusbymember_ro", -5, "3.2.10", |context| {
+            search(context, Form::RadiusByMember)
+        })
+    },
+];
+
+/// Which command it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Search,
+    SearchStore,
+    Radius,
+    RadiusByMember,
+}
+
+impl Form {
+    fn is_search(self) -> bool {
+        matches!(self, Self::Search | Self::SearchStore)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Nearest,
+    Farthest,
+}
+
+/// What is asked for.
+#[derive(Default)]
+struct Request<'a> {
+    center: Option<Place>,
+    /// The center is that of a member, which is unknown if there is no key.
+    has_member: bool,
+    shape: Option<Shape>,
+    /// Meters of the unit.
+    unit: f64,
+    with_distance: bool,
+    with_hash: bool,
+    with_coordinates: bool,
+    order: Option<Order>,
+    count: Option<usize>,
+    any: bool,
+    destination: Option<&'a [u8]>,
+    /// The distances are stored, and not the geohashes.
+    stores_distances: bool,
+}
+
+/// A member that was found.
+struct Match<'a> {
+    distance: f64,
+    element: Element<'a>,
+    place: Place,
+}
+
+impl<'a> Request<'a> {
+    /// Reads what comes before the options. Also returns where these begin.
+    fn begin(
+        context: &Context<'a>,
+        form: Form,
+        set: &SortedSet,
+    ) -> Result<(Self, usize), Interrupted> {
+        let mut request = Self {
+            unit: 1.0,
+            ..Self::default()
+        };
+        let at = match form {
+            Form::Search => 2,
+            Form::SearchStore => {
+                request.destination = Some(context.argument(1));
+                3
+            }
+            Form::Radius => {
+                request.center = Some(shape::place(context, 2)?);
+                request.take(Shape::circle(context, 4)?);
+                6
+            }
+            Form::RadiusByMember => {
+                // Without a key nothing is asked of the member and the radius.
+                if set.exists() {
+                    let place = place_of(set, context.argument(2));
+                    request.center = Some(place.ok_or(NO_MEMBER)?);
+                    request.take(Shape::circle(context, 3)?);
+                }
+                5
+            }
+        };
+        Ok((request, at))
+    }
+
+    fn take(&mut self, (shape, unit): (Shape, f64)) {
+        self.shape = Some(shape);
+        self.unit = unit;
+    }
+
+    fn parse(context: &Context<'a>, form: Form, set: &SortedSet) -> Result<Self, Interrupted> {
+        let (mut request, mut at) = Self::begin(context, form, set)?;
+        while at < context.count() {
+            at += match request.plain_option(context, at)? {
+                0 if form.is_search() => request.search_option(context, at, form, set)?,
+                0 => request.store_option(context, at)?,
+                taken => taken,
+            };
+        }
+        request.check(context, form)?;
+        Ok(request)
+    }
+
+    /// Reads an option that all forms have. Returns the number of its arguments; 0: it is none.
+    fn plain_option(&mut self, context: &Context<'_>, at: usize) -> Result<usize, Interrupted> {
+        match () {
+            () if context.is(at, "withdist") => self.with_distance = true,
+            () if context.is(at, "withhash") => self.with_hash = true,
+            () if context.is(at, "withcoord") => self.with_coordinates = true,
+            () if context.is(at, "any") => self.any = true,
+            () if context.is(at, "asc") => self.order = Some(Order::Nearest),
+            () if context.is(at, "desc") => self.order = Some(Order::Farthest),
+            () if context.is(at, "count") && at + 1 < context.count() => {
+                let count = context.integer_at(at + 1)?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                self.count = Some(count.ok_or("ERR COUNT must be > 0")?);
+                return Ok(2);
+            }
+            () => return Ok(0),
+        }
+        Ok(1)
+    }
+
+    /// Reads an option of GEORADIUS.
+    fn store_option(&mut self, context: &Context<'a>, at: usize) -> Result<usize, Interrupted> {
+        let stores = context.is(at, "store") || context.is(at, "storedist");
+        let may_store = context.command.writes_values() && at + 1 < context.count();
+        if !stores || !may_store {
+            return Err(replies::SYNTAX.into());
+        }
+        self.stores_distances = context.is(at, "storedist");
+        self.destination = Some(context.argument(at + 1));
+        Ok(2)
+    }
+
+    /// Reads an option of GEOSEARCH.
+    fn search_option(
+        &mut self,
+        context: &Context<'a>,
+        at: usize,
+        form: Form,
+        set: &SortedSet,
+    ) -> Result<usize, Interrupted> {
+        let left = context.count() - at - 1;
+        let is_circle = matches!(self.shape, Some(Shape::Circle { .. }));
+        let is_rectangle = matches!(self.shape, Some(Shape::Rectangle { .. }));
+        let from_place = self.center.is_some() && !self.has_member;
+        if context.is(at, "frommember") && left >= 1 && !from_place {
+            self.has_member = true;
+            if set.exists() {
+                let place = place_of(set, context.argument(at + 1));
+                self.center = Some(place.ok_or(NO_MEMBER)?);
+            }
+            return Ok(2);
+        }
+        if context.is(at, "fromlonlat") && left >= 2 && !self.has_member {
+            self.center = Some(shape::place(context, at + 1)?);
+            return Ok(3);
+        }
+        if context.is(at, "byradius") && left >= 2 && !is_rectangle {
+            self.take(Shape::circle(context, at + 1)?);
+            return Ok(3);
+        }
+        if context.is(at, "bybox") && left >= 3 && !is_circle {
+            self.take(Shape::rectangle(context, at + 1)?);
+            return Ok(4);
+        }
+        if context.is(at, "storedist") && form == Form::SearchStore {
+            self.stores_distances = true;
+            return Ok(1);
+        }
+        Err(replies::SYNTAX.into())
+    }
+
+    /// Refuses options that do not go together.
+    fn check(&self, context: &Context<'_>, form: Form) -> Result<(), Interrupted> {
+        let shows_more = self.with_distance || self.with_hash || self.with_coordinates;
+        if self.destination.is_some() && shows_more {
+            let what = match form {
+                Form::SearchStore => "GEOSEARCHSTORE",
+                _ => "STORE option in GEORADIUS",
+            };
+            let options = "WITHDIST, WITHHASH and WITHCOORD options";
+            return Err(format!("ERR {what} is not compatible with {options}").into());
+        }
+        let name = replies::shown(context.argument(0));
+        if form.is_search() && self.center.is_none() && !self.has_member {
+            let what = "exactly one of FROMMEMBER or FROMLONLAT can be specified for";
+            return Err(format!("ERR {what} {name}").into());
+        }
+        if form.is_search() && self.shape.is_none() {
+            let what = "exactly one of BYRADIUS and BYBOX can be specified for";
+            return Err(format!("ERR {what} {name}").into());
+        }
+        if self.any && self.count.is_none() {
+            return Err("ERR the ANY argument requires COUNT argument".into());
+        }
+        Ok(())
+    }
+
+    /// Returns the members that were asked for.
+    fn matches<'s>(&self, set: &'s SortedSet) -> Vec<Match<'s>> {
+        let (Some(center), Some(shape)) = (self.center, self.shape) else {
+            return Vec::new();
+        };
+        let matching = |element: Element<'s>| {
+            let place = Place::of_score(element.0);
+            let distance = shape.distance(center, place)?;
+            Some(Match {
+                distance: distance / self.unit,
+                element,
+                place,
+            })
+        };
+        let most = self.count.unwrap_or(usize::MAX);
+        let first = if self.any { most } else { usize::MAX };
+        let found = set.elements().filter_map(matching).take(first);
+        let mut found: Vec<Match<'s>> = found.collect();
+        let by_default = (self.count.is_some() && !self.any).then_some(Order::Nearest);
+        match self.order.or(by_default) {
+            Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
+            Some(Order::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
+            None => {}
+        }
+        found.truncate(most);
+        found
+    }
+
+    fn put(&self, context: &mut Context<'_>, found: &Match<'_>) {
+        let options = [self.with_distance, self.with_hash, self.with_coordinates];
+        let options = options.into_iter().filter(|option| *option).count();
+        if options > 0 {
+            context.reply().array(options + 1);
+        }
+        context.reply().bulk(found.element.1);
+        if self.with_distance {
+            reply::distance(context, found.distance);
+        }
+        if self.with_hash {
+            let hash = i64::try_from(whole(found.element.0));
+            context.reply().integer(hash.unwrap_or(i64::MAX));
+        }
+        if self.with_coordinates {
+            reply::coordinates(context, found.place);
+        }
+    }
+}
+
+fn search(context: &mut Context<'_>, form: Form) -> Run {
+    let source = if form == Form::SearchStore { 2 } else { 1 };
+    let set = SortedSet::read(context, context.argument(source))?;
+    let request = Request::parse(context, form, &set)?;
+    let found = request.matches(&set);
+    if let Some(key) = request.destination {
+        let element = |found: &Match<'_>| match request.stores_distances {
+            true => found.distance,
+            false => found.element.0,
+        };
+        let elements = found.iter().map(|found| (element(found), found.element.1));
+        let elements = elements.collect();
+        return store(context, key, elements);
+    }
+    context.reply().array(found.len());
+    for found in &found {
+        request.put(context, found);
+        context.check_reply()?;
+    }
+    Ok(())
+}
