@@ -844,3 +844,46 @@ fn bits_of_long_strings_are_read_and_changed() {
         ("BITPOS huge 1", ":100000000"),
     ]);
 }
+
+#[test]
+fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
+    const ROUNDS: usize = 8;
+    let large = Large::new();
+    let values = [b'x', b'y'].map(|byte| vec![byte; MIB / 2]);
+    let is_done = Arc::new(pando_sync::atomic::AtomicBool::new(false));
+    let mut client = large.server.client();
+    client.set("a", &values[0]);
+    let writer = {
+        let (mut client, is_done) = (large.server.client(), is_done.clone());
+        thread::spawn(move || {
+            for value in values.iter().cycle() {
+                if is_done.load(pando_sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                client.set("a", value);
+            }
+        })
+    };
+    let ones = |byte: u8| i64::try_from(MIB / 2).unwrap() * i64::from(byte.count_ones());
+    let script = [
+        "MULTI",
+        "COPY a b REPLACE",
+        "BITCOUNT a",
+        "GETRANGE a 9 9",
+        "GETRANGE b 9 9",
+    ];
+    for _ in 0..ROUNDS {
+        script.iter().for_each(|command| drop(client.run(command)));
+        let Answer::Array(answers) = client.call(&["EXEC"]) else {
+            panic!("EXEC replies an array");
+        };
+        let [copied, count, Answer::Bulk(a), Answer::Bulk(b)] = &answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert_eq!(a, b, "the copy is what the same EXEC sees");
+        let expected = [Answer::Integer(1), Answer::Integer(ones(a[0]))];
+        assert_eq!([copied, count], [&expected[0], &expected[1]]);
+    }
+    is_done.store(true, pando_sync::atomic::Ordering::Relaxed);
+    writer.join().unwrap();
+}
