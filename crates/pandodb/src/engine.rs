@@ -21,6 +21,7 @@ use crate::space::growth::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
+use crate::state::giving_back::GivingBack;
 use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
 use crate::state::loads::Loads;
@@ -82,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) transaction_memory: Arc<TransactionMemory>,
     /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
+    /// The thread that compacts the data file by itself (decision 082).
+    pub(crate) giving_back: GivingBack,
     /// The store's random key for hashes of keys.
     pub(crate) hash_key: [u64; 2],
     /// What opening had to do; never changes.
@@ -135,6 +138,7 @@ impl Engine {
             underfull_leaves: UnderfullLeaves::default(),
             read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
             compacting: Mutex::new(Rank::Compacting, ()),
+            giving_back: GivingBack::default(),
             fetchers: Fetchers::default(),
             reads: Reads::new(),
             helper: Helper::default(),

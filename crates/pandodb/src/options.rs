@@ -98,6 +98,8 @@ pub struct Builder {
     pub(crate) frames: Option<usize>,
     /// Longest time between two checkpoints.
     pub(crate) checkpoint_interval: Duration,
+    /// How long a store is idle before free space goes back; None: it never does by itself.
+    pub(crate) give_back_after: Option<Duration>,
     /// If true, each checkpoint punches holes into the data file where it is free.
     pub(crate) discard: bool,
     /// Bytes of the chunks of new large values; None: a part of `max_memory`.
@@ -132,6 +134,7 @@ impl Default for Builder {
             log_bytes: None,
             frames: None,
             checkpoint_interval: Duration::from_secs(300),
+            give_back_after: Some(Duration::from_secs(5)),
             discard: false,
             chunk_bytes: None,
             plain_bytes_max: None,
@@ -272,6 +275,19 @@ impl Builder {
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
+        self
+    }
+
+    /// How long a store takes no writes before free space of its data file goes back to the file
+    /// system, while it stays open: default five seconds. `None` keeps it, until the store is
+    /// closed or [`Db::compact`](crate::Db::compact) is called.
+    ///
+    /// What has been free for twelve times as long beside writers, and is a quarter of the file and
+    /// 16 MiB at least, goes back, too. Pages and chunks are moved for that, at most 32 MiB a
+    /// second. With [`Builder::discard`] nothing moves.
+    #[must_use]
+    pub fn give_back_after(mut self, idle: Option<Duration>) -> Self {
+        self.give_back_after = idle;
         self
     }
 

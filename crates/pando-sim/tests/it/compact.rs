@@ -21,6 +21,7 @@ const DENSE: u32 = 2400;
 fn options() -> Builder {
     Builder::default()
         .max_memory(4 << 20)
+        .give_back_after(None)
         .frames(256)
         .log_bytes(1 << 20)
         .chunk_size(16 << 10)
@@ -151,8 +152,13 @@ fn scattered(work: Work) -> FaultyDevice {
         assert!(long.delete_with(&key(number), none()).unwrap());
     }
     drop((table, long));
-    db.close().unwrap();
-    device
+    while db.garbage_left() {
+        thread::yield_now();
+    }
+    db.checkpoint().unwrap();
+    // A close would move what is little.
+    device.crash_now();
+    device.after_crash(1, CrashMode::AllSurvive)
 }
 
 /// Checks that the old entries exist, and no others, and that all acknowledged writes of the writer

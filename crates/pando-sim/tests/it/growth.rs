@@ -14,9 +14,9 @@ const NONE: WriteOptions = WriteOptions {
 };
 const SEED: u64 = 1;
 const VALUE_BYTES: usize = 60_000;
-/// These fill more than the 8 MiB of a new data file.
+/// These fill more than the 2 MiB of a new data file.
 const ENTRIES: u64 = 160;
-const FIRST_BYTES: u64 = 8 << 20;
+const FIRST_BYTES: u64 = 2 << 20;
 
 /// Returns bytes that do not compress.
 fn value(number: u64) -> Vec<u8> {

@@ -10,6 +10,7 @@
 mod compact;
 mod crash;
 mod damage;
+mod data_size;
 mod discards;
 mod faults;
 mod growth;

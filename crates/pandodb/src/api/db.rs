@@ -90,7 +90,8 @@ impl Owner {
                 .flush_now()
                 .map_err(|error| engine.log_failed(error))?;
             let tidied = engine.tidy_leaves_at_close();
-            engine.checkpoint_once().and(tidied)
+            engine.checkpoint_once().and(tidied)?;
+            engine.cut_at_close()
         });
         engine.store.life.end();
         engine.kept.end_all();
@@ -169,7 +170,7 @@ impl Db {
             threads: Mutex::new(Rank::Leaf, Vec::new()),
             helpers: Mutex::new(Rank::Leaf, Vec::new()),
         };
-        let bodies: [(&str, ThreadBody); 9] = [
+        let bodies: [(&str, ThreadBody); 10] = [
             (
                 "pando-cleaner",
                 Box::new(|engine| engine.store.run_cleaner()),
@@ -180,6 +181,7 @@ impl Db {
                 Box::new(move |engine| engine.log.run_flusher(periodic)),
             ),
             ("pando-log-files", Box::new(Engine::run_log_files)),
+            ("pando-give-back", Box::new(Engine::run_giving_back)),
             ("pando-tables", Box::new(Engine::run_jobs)),
             ("pando-reads", Box::new(Engine::run_reads)),
             ("pando-maintain", Box::new(Engine::run_maintenance)),

@@ -310,16 +310,22 @@ impl crate::pages::store::Store {
         });
         let retired: Vec<Extent> = epochs.take_retired(cut.epoch);
         named.assert_not_named(&retired);
-        let free = self.held_blocks.hold(retired);
-        // No checkpoint ever named the others.
-        self.space
-            .free_all(free.into_iter().chain(epochs.take_free_now()));
+        self.free_retired(retired);
         self.keep_mapping_room();
         let publish_ns = self.end_phase(Measure::CheckpointPublish, &mut phase);
         self.statistics.tick(Ticker::Checkpoints, 1);
         let lsn = cut.lsn.0;
         tracing::debug!(lsn, pages, write_ns, sync_ns, publish_ns, "checkpoint");
         Ok(())
+    }
+
+    /// Frees the `retired` extents that no kept checkpoint uses, and those that no checkpoint ever
+    /// named.
+    fn free_retired(&self, retired: Vec<Extent>) {
+        self.space.note_trough(self.committed_blocks());
+        let free = self.held_blocks.hold(retired);
+        let free_now = self.pool.epochs().take_free_now();
+        self.space.free_all(free.into_iter().chain(free_now));
     }
 
     /// Repeats `write` until there is room if the disk is full, because the checkpoint cannot start

@@ -1,4 +1,4 @@
-//! The end of a compaction: files are cut to the length that they need.
+//! The end of a compaction, and of a store's life: files are cut to the length that they need.
 
 use std::ops::ControlFlow;
 
@@ -11,27 +11,72 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// Merges the mapping, cuts the data file, and frees space that the log does not use. Returns
     /// the number of bytes freed in the log.
     pub(super) fn cut_files(&mut self) -> Part<u64> {
+        self.engine.merge_mapping()?;
+        self.cut_data()?;
+        Ok(self.engine.trim_log()?)
+    }
+
+    /// Cuts the data file to the length that it needs.
+    pub(super) fn cut_data(&mut self) -> Part<()> {
         let engine = self.engine;
-        engine.merge_mapping()?;
         // Once more, because the file may have grown meanwhile.
         let goal = engine.store.space.cut_goal(engine.store.committed_blocks());
         engine
             .store
             .space
             .cut_tail(goal, || engine.store.committed_blocks());
-        // It names the shorter file and the new mapping, and removes the old one.
+        // It names the shorter file, and the mapping if that is a new one.
         engine.checkpoint_now()?;
         self.check()?;
-        assert!(
-            engine.store.space.is_low(),
-            "blocks that are cut may be allocated"
-        );
-        engine.store.space.truncate_file()?;
-        Ok(engine.trim_log()?)
+        Ok(engine.truncate_data()?)
     }
 }
 
+/// Most bytes that are moved to the front while a store is closed, and somebody waits for that.
+const CLOSE_BYTES_MAX: u64 = 32 << 20;
+/// Holes of less than this fraction of what is used stay in a store that closes.
+const HOLES_SHARE: u64 = 32;
+
 impl Engine {
+    /// Cuts off what is free at the end of the data file of a store that closes, after its last
+    /// checkpoint, and moves what lies behind it to the front if that is little. It may be killed
+    /// at any moment: another checkpoint names the shorter file first. The caller has
+    /// `Engine::compacting`.
+    pub(crate) fn cut_at_close(&self) -> Result<()> {
+        let space = &self.store.space;
+        let (used, end) = space.used_and_end();
+        if end.saturating_sub(used) > used / HOLES_SHARE
+            && self.can_move_at_close()
+            && self.bytes_behind(used) <= CLOSE_BYTES_MAX
+        {
+            return self.give_back_at_close();
+        }
+        let goal = space.cut_goal(self.store.committed_blocks());
+        if !space.has_long_tail(goal) || space.cut_tail(goal, || self.store.committed_blocks()) == 0
+        {
+            return Ok(());
+        }
+        self.checkpoint_once()?;
+        self.truncate_data()
+    }
+
+    /// True if there is something to win, and room to move things. With discards the file system
+    /// has what is free.
+    fn can_move_at_close(&self) -> bool {
+        let is_short = self.store.space.is_full() || self.store.life.is_short();
+        self.store.space.has_spare() && !is_short && !self.options.discard
+    }
+
+    /// Cuts the data file to the blocks that the allocator has, after a checkpoint that names no
+    /// more.
+    fn truncate_data(&self) -> Result<()> {
+        // No other checkpoint becomes durable while these are locked.
+        let files = self.checkpoint.lock_files();
+        self.store.check_poison()?;
+        let named = files.superblock.data_blocks;
+        self.store.space.truncate_file(named)
+    }
+
     /// Merges base and journal of the mapping, however short the journal is, into a base that ends
     /// with the last page. The next checkpoint names it.
     fn merge_mapping(&self) -> Result<()> {

@@ -131,7 +131,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 };
                 if let Some(stored) = self.engine.store.pool.chunk(page) {
                     if end_of(stored.extent) > limits.chunks {
-                        self.check()?;
+                        self.go_on(phase, part.0 + (part.1 - part.0) * share)?;
                         let moved = self.engine.move_chunk(page, limits.chunks, &mut buffer)?;
                         without_run += u64::from(moved == Moved::NoRun);
                     }
@@ -199,6 +199,15 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
 }
 
 impl Engine {
+    /// Bytes of the pages and chunks that end behind block `limit`.
+    pub(super) fn bytes_behind(&self, limit: u64) -> u64 {
+        let pages = (0..self.store.pool.page_ids().high_water()).map(PageId);
+        let extents = pages.filter_map(|page| self.store.pool.stored_extent(page));
+        let behind = extents.filter(|extent| end_of(*extent) > limit);
+        let blocks: u64 = behind.map(|extent| u64::from(extent.blocks)).sum();
+        blocks * self.store.space.block_bytes()
+    }
+
     /// Marks `page` to be written again if it still ends beyond `limit`.
     fn write_again(&self, token: &ApplyToken<'_>, page: PageId, limit: u64) -> Attempt<()> {
         let mut latch = match self.store.pool.exclusive(page) {

@@ -23,7 +23,7 @@ pub(super) const CUT_FROM: f64 = 0.95;
 
 /// Which pages a compaction writes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pages {
+pub(super) enum Pages {
     /// Those that are packed or moved.
     Packed,
     /// All.
@@ -34,6 +34,8 @@ enum Pages {
 pub(crate) struct Compaction<'a, P> {
     pub(super) engine: &'a Engine,
     pages: Pages,
+    /// The store closes, and waits for it.
+    pub(super) at_close: bool,
     progress: P,
     /// The highest progress reported so far.
     share: f64,
@@ -97,18 +99,20 @@ impl Db {
     ) -> Result<CompactReport> {
         let engine = self.engine();
         engine.check_writable()?;
-        let Some(_only) = engine.compacting.try_lock() else {
-            return Err(Error::Busy {
-                what: "a compaction is running",
-            });
+        let _only = loop {
+            if let Some(only) = engine.compacting.try_lock() {
+                break only;
+            }
+            // What goes on by itself gives way.
+            if !engine.giving_back.ask_to_end() {
+                return Err(Error::Busy {
+                    what: "a compaction is running",
+                });
+            }
+            thread::park_timeout(GARBAGE_PAUSE);
+            engine.check_writable()?;
         };
-        let mut compaction = Compaction {
-            engine,
-            pages,
-            progress,
-            share: 0.0,
-            steps: 0,
-        };
+        let mut compaction = Compaction::new(engine, pages, progress);
         tracing::info!("compaction begins");
         let result = compaction.run();
         match &result {
@@ -124,7 +128,19 @@ impl Db {
     }
 }
 
-impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
+impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
+    /// Returns a compaction that has not begun. The caller has `Engine::compacting`.
+    pub(super) fn new(engine: &'a Engine, pages: Pages, progress: P) -> Self {
+        Self {
+            engine,
+            pages,
+            at_close: false,
+            progress,
+            share: 0.0,
+            steps: 0,
+        }
+    }
+
     fn run(&mut self) -> Result<CompactReport> {
         let began = time::now();
         let engine = self.engine;
@@ -232,7 +248,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     /// # Errors
     /// [`Error::Closed`], [`Error::Poisoned`].
     pub(super) fn check(&self) -> Part<()> {
-        if self.engine.store.life.is_closing() {
+        if self.engine.store.life.is_closing() && !self.at_close {
             return Err(End::Error(Error::Closed));
         }
         Ok(self.engine.store.check_poison()?)

@@ -41,8 +41,9 @@ use crate::state::old_versions::OldVersions;
 use crate::tables::counts::entries_of;
 use crate::tables::state::{CATALOGUE, GARBAGE};
 
-/// Initial size of the data file.
-const DATA_BYTES_FIRST: u64 = 8 << 20;
+/// Initial size of the data file: the reserve of deletes, what is kept ready, and a step of growth
+/// for the first pages.
+const DATA_BYTES_FIRST: u64 = 2 << 20;
 /// Size of the smallest files of the log: an idle store has two of them. Those of a small log are a
 /// fraction of its segments.
 const LOG_FILE_BYTES: u32 = 1 << 20;

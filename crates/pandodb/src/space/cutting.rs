@@ -1,5 +1,6 @@
 //! The data file becomes shorter: while a compaction runs, everything is allocated at the lowest
-//! place, and what is free at the end is cut off.
+//! place, and what is free at the end is cut off, as it is when a store is closed (decisions 033
+//! and 081).
 
 use pando_device::File;
 use pando_format::Extent;
@@ -9,6 +10,11 @@ use pando_sync::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::space::growth::GROWTH_MIN_BYTES;
 use crate::space::keeper::SpaceKeeper;
+
+/// Of a store at rest, less than this fraction of the file is spare.
+const SPARE_SHARE: u64 = 32;
+/// What is free at the end stays if it is less than this fraction of the file.
+const TAIL_SHARE: u64 = 64;
 
 /// While this exists, everything is allocated at the lowest place.
 #[derive(Debug)]
@@ -76,6 +82,32 @@ impl SpaceKeeper {
         needed + self.kept_free(needed)
     }
 
+    /// Number of blocks that are free beyond what the file needs when dirty pages will need
+    /// `committed` blocks.
+    pub(crate) fn spare(&self, committed: u64) -> u64 {
+        self.blocks().saturating_sub(self.cut_goal(committed))
+    }
+
+    /// True if so much is spare that the file is too long for a store at rest.
+    pub(crate) fn has_spare(&self) -> bool {
+        let least = GROWTH_MIN_BYTES / self.block_bytes();
+        self.spare(0) >= least.max(self.blocks() / SPARE_SHARE)
+    }
+
+    /// Notes how much is spare now, before a checkpoint frees what it has replaced: never is less
+    /// free. `committed` as in [`SpaceKeeper::spare`].
+    pub(crate) fn note_trough(&self, committed: u64) {
+        // Relaxed: a hint.
+        self.trough
+            .fetch_min(self.spare(committed), Ordering::Relaxed);
+    }
+
+    /// Returns the least that was noted since the last call, in blocks; None if nothing was.
+    pub(crate) fn take_trough(&self) -> Option<u64> {
+        let trough = self.trough.swap(u64::MAX, Ordering::Relaxed);
+        (trough < u64::MAX).then_some(trough)
+    }
+
     /// Returns how many blocks are in use, and how many there are up to the last of these. They are
     /// equal when everything lies together at the front.
     pub(crate) fn used_and_end(&self) -> (u64, u64) {
@@ -114,11 +146,21 @@ impl SpaceKeeper {
         if done { cut } else { 0 }
     }
 
-    /// Cuts the file to the blocks of the allocator. The caller has made a checkpoint durable that
-    /// has no more blocks, and no earlier one will be read again.
-    pub(crate) fn truncate_file(&self) -> Result<()> {
+    /// True if cutting the free end of the file down to `goal` blocks is worth a checkpoint.
+    pub(crate) fn has_long_tail(&self, goal: u64) -> bool {
+        let blocks = self.blocks();
+        let beyond = blocks.saturating_sub(goal).min(self.space().free_tail());
+        let least = GROWTH_MIN_BYTES / self.block_bytes();
+        beyond >= least.max(blocks / TAIL_SHARE)
+    }
+
+    /// Cuts the file to the blocks of the allocator, or to `named` blocks if those are more. The
+    /// newest checkpoint is durable in both slots and names so many, and the caller keeps others
+    /// from being named meanwhile: so whichever checkpoint an opening finds, the file is as long as
+    /// that, however many more blocks somebody has removed from the allocator.
+    pub(crate) fn truncate_file(&self, named: u64) -> Result<()> {
         let _sizing = self.sizing.lock();
-        let bytes = self.space().blocks() * self.block_bytes();
+        let bytes = self.space().blocks().max(named) * self.block_bytes();
         assert!(bytes > 0, "the system trees need blocks");
         self.file()
             .set_len(bytes)

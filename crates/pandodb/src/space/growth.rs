@@ -1,5 +1,5 @@
 //! The data file grows before its blocks run short: by whom it is asked for, and by how much
-//! (decision 044).
+//! (decisions 044 and 081).
 
 use pando_device::File;
 use pando_space::BLOCKS_MAX;
@@ -8,17 +8,25 @@ use pando_sync::atomic::Ordering;
 use crate::error::Error;
 use crate::space::keeper::SpaceKeeper;
 
-/// Smallest step by which the file grows, in bytes: tried on a full disk only.
-pub(super) const GROWTH_MIN_BYTES: u64 = 1 << 20;
-/// Usual smallest step, in bytes.
+/// Smallest step by which the file grows, in bytes; on a full disk a larger one is tried in
+/// quarters, down to this.
+pub(super) const GROWTH_MIN_BYTES: u64 = 256 << 10;
+/// The usual step is this fraction of a small file, so that what is free beside a load stays within
+/// a seventh of what is used.
+const GROWTH_SHARE_SMALL: u64 = 16;
+/// That fraction counts up to a step of so many bytes.
 const GROWTH_BYTES: u64 = 4 << 20;
 /// Largest step, unless more is wanted.
 const GROWTH_MAX_BYTES: u64 = 1 << 30;
-/// Between these the step is this fraction of the file: unused blocks count as space amplification.
+/// The step is at least this fraction of the file: unused blocks count as space amplification.
 const GROWTH_SHARE: u64 = 64;
-/// Fraction of the file that is kept free, so that it grows before anybody has to wait.
+/// Fraction of a small file that is kept free, so that it grows before anybody has to wait.
+const LOW_WATER_SHARE_SMALL: u64 = 32;
+/// The same for a large one.
 const LOW_WATER_SHARE: u64 = 64;
 /// Lower bound of the free bytes that are kept ready.
+const LOW_WATER_MIN_BYTES: u64 = 256 << 10;
+/// Free bytes up to which the fraction of a small file counts.
 const LOW_WATER_BYTES: u64 = 1 << 20;
 /// Upper bound of them.
 const LOW_WATER_MAX_BYTES: u64 = 1 << 30;
@@ -60,8 +68,7 @@ impl SpaceKeeper {
 
     /// The same for a file of `blocks` blocks.
     pub(super) fn low_water_of(&self, blocks: u64) -> u64 {
-        let bytes = blocks * self.block_bytes() / LOW_WATER_SHARE;
-        bytes.clamp(LOW_WATER_BYTES, LOW_WATER_MAX_BYTES) / self.block_bytes()
+        low_water_bytes(blocks * self.block_bytes()) / self.block_bytes()
     }
 
     /// True while the disk is known to be full.
@@ -123,9 +130,7 @@ impl SpaceKeeper {
         let blocks = self.space().blocks();
         let bytes = blocks * self.block_bytes();
         let needed = (wanted + low) * self.block_bytes();
-        let mut step = (bytes / GROWTH_SHARE)
-            .clamp(GROWTH_BYTES, GROWTH_MAX_BYTES)
-            .max(needed);
+        let mut step = growth_bytes(bytes).max(needed);
         loop {
             step = step
                 .next_multiple_of(self.block_bytes())
@@ -178,6 +183,20 @@ impl SpaceKeeper {
     }
 }
 
+/// Usual step in bytes by which a file of `bytes` bytes grows: a 16th up to 4 MiB, a 64th up to 1
+/// GiB.
+fn growth_bytes(bytes: u64) -> u64 {
+    let small = (bytes / GROWTH_SHARE_SMALL).clamp(GROWTH_MIN_BYTES, GROWTH_BYTES);
+    small.max(bytes / GROWTH_SHARE).min(GROWTH_MAX_BYTES)
+}
+
+/// Free bytes that are kept ready in a file of `bytes` bytes: a 32nd up to 1 MiB, a 64th up to 1
+/// GiB.
+fn low_water_bytes(bytes: u64) -> u64 {
+    let small = (bytes / LOW_WATER_SHARE_SMALL).clamp(LOW_WATER_MIN_BYTES, LOW_WATER_BYTES);
+    small.max(bytes / LOW_WATER_SHARE).min(LOW_WATER_MAX_BYTES)
+}
+
 /// Bytes by which a file of `blocks` blocks can grow before block numbers run out.
 fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
     BLOCKS_MAX.saturating_sub(blocks) * block_bytes
@@ -186,6 +205,30 @@ fn bytes_nameable(blocks: u64, block_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_a_share_of_the_file() {
+        const KIB: u64 = 1 << 10;
+        const MIB: u64 = 1 << 20;
+        let steps = |mib: u64| {
+            (
+                growth_bytes(mib * MIB) / KIB,
+                low_water_bytes(mib * MIB) / KIB,
+            )
+        };
+        assert_eq!(steps(0), (256, 256));
+        assert_eq!(steps(2), (256, 256));
+        assert_eq!(steps(16), (1024, 512));
+        assert_eq!(steps(64), (4096, 1024));
+        assert_eq!(steps(256), (4096, 4096));
+        assert_eq!(steps(1024), (16384, 16384));
+        assert_eq!(steps(1 << 20), (1 << 20, 1 << 20));
+        // Together at most a 10th from 16 MiB on, and the reserve besides.
+        for mib in 16..4096 {
+            let (step, low) = steps(mib);
+            assert!(step + low <= mib * KIB / 10, "{mib} MiB");
+        }
+    }
 
     #[test]
     fn a_file_grows_until_its_blocks_have_no_more_numbers() {

@@ -56,6 +56,9 @@ pub(crate) struct SpaceKeeper {
     pub(super) withheld: AtomicU64,
     /// Blocks that were given back to the file system; the allocator sees them as allocated.
     pub(crate) discards: Discards,
+    /// The least that was spare when a checkpoint was about to free blocks, since somebody asked;
+    /// `u64::MAX` if there was no checkpoint.
+    pub(super) trough: AtomicU64,
     /// The result of the last survey of all free blocks.
     pieces: Mutex<Survey>,
 }
@@ -86,6 +89,7 @@ impl SpaceKeeper {
             sizing: Mutex::new(Rank::FileLength, ()),
             withheld: AtomicU64::new(0),
             discards: Discards::default(),
+            trough: AtomicU64::new(u64::MAX),
             pieces: Mutex::default(),
         }
     }

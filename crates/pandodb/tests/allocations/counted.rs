@@ -100,6 +100,7 @@ struct Store {
 fn filled(backend: IoBackend, frames: usize) -> Option<Store> {
     let options = || {
         Db::builder()
+            .give_back_after(None)
             .max_memory(64 << 20)
             .frames(frames)
             .queue_depth(16)

@@ -79,7 +79,8 @@ fn load(table: &Table, seed: u32) {
 }
 
 fn options() -> Builder {
-    let options = Db::builder().max_memory(16 << 20).frames(160);
+    let options = Db::builder().give_back_after(None);
+    let options = options.max_memory(16 << 20).frames(160);
     options.queue_depth(16).io_backend(IoBackend::Auto)
 }
 

@@ -387,7 +387,8 @@ fn a_compacted_store_has_no_holes() {
             let holes = free - stat.free_run_bytes_max;
             let most = stat.used_bytes / 50 + 64 * 1024;
             assert!(holes <= most, "{what}: {holes} of {free}: {stat:?}");
-            assert!(stat.fragmentation_percent <= 2, "{what}: {stat:?}");
+            // 64 KiB of a file of less than two mebibytes.
+            assert!(stat.fragmentation_percent <= 4, "{what}: {stat:?}");
             let db = open();
             let again = compact(&db);
             let pages = bytes_of(keys / 3) / 4096;

@@ -16,6 +16,7 @@ mod concurrency;
 mod counted;
 mod crowds;
 mod damage;
+mod data_size;
 mod devices;
 mod dropped;
 mod durable_reads;
