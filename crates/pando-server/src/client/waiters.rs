@@ -1,18 +1,20 @@
 //! Clients that wait for a key to get elements: BLPOP and its like.
 //!
-//! A client that finds nothing registers with its keys, looks once more, and then waits. Whoever has
-//! committed elements of a key looks whether somebody is registered, and wakes the one who has
-//! waited longest for that key. One is woken at a time: what it leaves in the key it has written, so
-//! its own commit wakes the next one; and if it goes without taking anything, for its time is over,
-//! it is gone, or another key has served it, it passes the wake-up on.
+//! A client that finds nothing registers with its keys, looks once more, and then waits. Whoever
+//! has committed elements of a key looks whether somebody is registered, and wakes the one who has
+//! waited longest for that key. One is woken at a time: what it leaves in the key it has written,
+//! so its own commit wakes the next one; and if it goes without taking anything, for its time is
+//! over, it is gone, or another key has served it, it passes the wake-up on.
 //!
 //! **No wake-up is lost.** The waiter counts itself, has a fence, and reads the key; the writer
 //! commits, has a fence, and reads the count. Both fences are sequentially consistent: of the two
 //! reads behind them at least one sees the write before the other fence. So the waiter finds the
-//! elements, or the writer finds the waiter.
+//! elements, or the writer finds the waiter. A waiter that was woken takes note of
+//! that under the lock, and looks then: who finds it awake has committed before, and who finds it
+//! asleep wakes it.
 //!
-//! A client that comes while another one was woken for its key, and has not looked yet, waits behind
-//! it.
+//! A client that comes while another one was woken for its key, and has not looked yet, waits
+//! behind it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
@@ -66,8 +68,8 @@ impl Queues {
 }
 
 impl Waiters {
-    /// Registers a client that waits for `keys` of a database; `waker` wakes it. It must look at its
-    /// keys after this.
+    /// Registers a client that waits for `keys` of a database; `waker` wakes it. It must look at
+    /// its keys after this.
     pub(crate) fn register<'k>(
         self: &Arc<Self>,
         database: usize,

@@ -1,7 +1,7 @@
 //! OBJECT: what Redis would tell of the representation of a value.
 //!
-//! The encoding of a string is the one that Redis gives to the same string when it is set; that of a
-//! collection is kept with it, as it depends on its past. No key is ever idle.
+//! The encoding of a string is the one that Redis gives to the same string when it is set; that of
+//! a collection is kept with it, as it depends on its past. No key is ever idle.
 
 use pando_resp::parse_integer;
 

@@ -89,8 +89,8 @@ impl Context<'_> {
         })
     }
 
-    /// Reads the collection at `key`, of the command's type, and has `show` write the reply from its
-    /// strings, which are not copied; `None` if there is none.
+    /// Reads the collection at `key`, of the command's type, and has `show` write the reply from
+    /// its strings, which are not copied; `None` if there is none.
     pub(crate) fn show_collection(
         &mut self,
         key: &[u8],

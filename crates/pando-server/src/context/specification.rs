@@ -308,7 +308,8 @@ impl Command {
         }
     }
 
-    /// Returns true if it writes values of keys, and nothing else: the same commit may serve several.
+    /// Returns true if it writes values of keys, and nothing else: the same commit may serve
+    /// several.
     #[inline]
     pub(crate) fn writes_values(&self) -> bool {
         self.kind == Kind::Transaction

@@ -1,23 +1,22 @@
 //! Packed collections: all elements of a hash, list, set or sorted set, as the payload of its row.
 //!
-//! | bytes  | what                                                                                  |
-//! |--------|---------------------------------------------------------------------------------------|
-//! | 1      | encoding that OBJECT ENCODING shows: 0 listpack, 1 quicklist, 2 intset, 3 hashtable,   |
-//! |        | 4 skiplist                                                                            |
-//! | 1      | form: 0 = packed                                                                      |
-//! | varint | number of strings                                                                     |
-//! | rest   | the strings, each: varint of twice its length, and its bytes                           |
+//! | bytes  | what                                                                             |
+//! |--------|----------------------------------------------------------------------------------|
+//! | 1      | encoding that OBJECT ENCODING shows: see [`Encoding`]                            |
+//! | 1      | form: 0 = packed                                                                 |
+//! | varint | number of strings                                                                |
+//! | rest   | the strings, each: varint of twice its length, and its bytes                     |
 //!
 //! A varint has seven bits in each byte, the lowest first, and the highest bit of a byte says that
 //! another one follows. Its lowest bit is kept for strings that lie somewhere else.
 //!
-//! | type       | its strings                                                                       |
-//! |------------|-----------------------------------------------------------------------------------|
-//! | list       | the elements, from head to tail                                                   |
-//! | set        | the members, in order of insertion; an intset in order of the numbers              |
-//! | hash       | field and value in turns, in order of insertion                                   |
-//! | sorted set | member and score in turns, by score and then by member; a score has 8 bytes, those |
-//! |            | of the double in little-endian                                                    |
+//! | type       | its strings                                                                  |
+//! |------------|------------------------------------------------------------------------------|
+//! | list       | the elements, from head to tail                                              |
+//! | set        | the members, in order of insertion; an intset in order of the numbers        |
+//! | hash       | field and value in turns, in order of insertion                              |
+//! | sorted set | member and score in turns, by score and then by member; a score has 8 bytes, |
+//! |            | those of the double in little-endian                                         |
 
 use std::ops::Range;
 

@@ -1,9 +1,8 @@
 //! Commands that wait for elements of their keys.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
-
 use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+use std::collections::BTreeSet;
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::Fixture;
@@ -100,7 +99,7 @@ fn the_time_of_a_wait_ends() {
         ("BLMPOP 0.1 1 a LEFT", 0.1),
         ("BLMOVE a b LEFT LEFT 0.1", 0.1),
     ] {
-        let began = Instant::now();
+        let began = now();
         assert_eq!(client.run(command), "nil");
         assert!(
             began.elapsed() >= Duration::from_secs_f64(seconds),
