@@ -847,7 +847,7 @@ fn bits_of_long_strings_are_read_and_changed() {
 
 #[test]
 fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
-    const ROUNDS: usize = 8;
+    const ROUNDS: usize = 40;
     let large = Large::new();
     let values = [b'x', b'y'].map(|byte| vec![byte; MIB / 2]);
     let is_done = Arc::new(pando_sync::atomic::AtomicBool::new(false));
@@ -856,11 +856,13 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
     let writer = {
         let (mut client, is_done) = (large.server.client(), is_done.clone());
         thread::spawn(move || {
-            for value in values.iter().cycle() {
+            // At times it leaves enough time for an EXEC: one that always loses never ends.
+            for (round, value) in values.iter().cycle().enumerate() {
                 if is_done.load(pando_sync::atomic::Ordering::Relaxed) {
                     return;
                 }
                 client.set("a", value);
+                thread::sleep(Duration::from_millis((1 << (round % 8)) / 2));
             }
         })
     };
