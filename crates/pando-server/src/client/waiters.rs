@@ -22,8 +22,16 @@ use std::task::Waker;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
 use pando_sync::{Arc, Mutex, Rank};
 
-/// Number of a database, and a key in it.
+use crate::data::keyspace::ValueType;
+
+/// Number of a queue (see [`queue_of`]), and a key in it.
 type Place = (usize, Vec<u8>);
+
+/// Returns the number of the queue of those who wait for values of a type in a database: who waits
+/// for another type cannot take them.
+pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
+    database << 8 | value_type as usize
+}
 
 /// All clients that wait, of all loops.
 #[derive(Debug)]
@@ -68,7 +76,7 @@ impl Queues {
 }
 
 impl Waiters {
-    /// Registers a client that waits for `keys` of a database; `waker` wakes it. It must look at
+    /// Registers a client that waits for `keys` of a queue; `waker` wakes it. It must look at
     /// its keys after this.
     pub(crate) fn register<'k>(
         self: &Arc<Self>,
@@ -177,10 +185,12 @@ impl Drop for Registration {
             let Some(queue) = queues.by_key.get_mut(place) else {
                 continue;
             };
-            let own = queue.remove(&self.number);
+            // It may have looked at the key and gone without what is there: whoever is next looks,
+            // too.
+            queue.remove(&self.number);
             if queue.is_empty() {
                 queues.by_key.remove(place);
-            } else if own.is_some_and(|own| own.woken) {
+            } else {
                 wakers.extend(queues.first(place));
             }
         }

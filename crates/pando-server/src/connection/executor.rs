@@ -45,6 +45,14 @@ pub(crate) enum Step {
     Yielded,
 }
 
+/// Forgets what the command has read: its next run reads everything again.
+fn read_anew(running: &mut Running) {
+    if let Some(batch) = running.batch.as_deref_mut() {
+        batch.reset();
+    }
+    running.conflicts = 0;
+}
+
 impl Connection {
     /// Begins the command that the parser has found, of `consumed` bytes: checks it, and then
     /// refuses, queues or runs it.
@@ -95,6 +103,7 @@ impl Connection {
             // If the lookahead has covered this command, it has counted its misses.
             missed: self.position < self.looked_until,
             waited: false,
+            replayed: false,
             stalls: 0,
             reads: (0, 0),
             parked: false,
@@ -252,7 +261,7 @@ impl Connection {
             }
             enter_transaction(&mut self.session, data, running)?;
         }
-        running.waited = false;
+        running.replayed = std::mem::take(&mut running.waited);
         let reply_start = output.bytes.len();
         let data = turn.data.as_mut().map(|data| Data {
             engine: &data.engine,
@@ -311,9 +320,22 @@ impl Connection {
                 Ok(()) => return Step::Suspended,
                 Err(error) => self.engine_error(turn, running.command, &error),
             },
-            Interrupted::Yield => return Step::Yielded,
-            // What it reads next must be new, so nothing is played back.
-            Interrupted::Blocked => return Step::Suspended,
+            Interrupted::Yield => {
+                if self.progress().blocked.is_some() {
+                    read_anew(running);
+                }
+                return Step::Yielded;
+            }
+            // What it reads next must be new, so nothing is played back; and it waits only if what
+            // it has read was new.
+            Interrupted::Blocked => {
+                let was_new = !running.replayed;
+                read_anew(running);
+                return match was_new {
+                    true => Step::Suspended,
+                    false => Step::Yielded,
+                };
+            }
             Interrupted::Wait => {
                 // The next run plays back what this one has read (decision 013).
                 running.waited = running.batch.is_some();

@@ -21,6 +21,8 @@ pub(crate) struct Running {
     pub(crate) missed: bool,
     /// Its last run ended where it had to wait for a read.
     pub(crate) waited: bool,
+    /// Its last run has played back what the one before it had read.
+    pub(crate) replayed: bool,
     /// Number of its runs since it last got further: see [`Running::count_wait`].
     pub(crate) stalls: u32,
     /// When it last waited for a page: number of its reads that were done, and of those that were

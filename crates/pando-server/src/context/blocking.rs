@@ -12,6 +12,7 @@ use pando_sync::time::{Duration, Instant, now};
 
 use super::progress::Blocked;
 use super::{Context, Interrupted, Run};
+use crate::client::waiters::queue_of;
 
 /// Longest wait in milliseconds; longer ones are out of range.
 const TIMEOUT_MS_MAX: f64 = 9.2e18;
@@ -79,6 +80,15 @@ impl Context<'_> {
         self.wait_for(keys, until)
     }
 
+    /// Returns the queue of those who wait for values of the command's type in its database.
+    fn queue(&self) -> usize {
+        let value_type = self.command.value_type;
+        queue_of(
+            self.session.database,
+            value_type.expect("a command that waits has a type"),
+        )
+    }
+
     /// Returns those of the keys for whose elements somebody else was woken who has not looked yet.
     fn awaited(&self, keys: Range<usize>) -> Vec<Vec<u8>> {
         if let Some(blocked) = &self.progress.blocked {
@@ -87,9 +97,9 @@ impl Context<'_> {
         if !self.shared.waiters.any() {
             return Vec::new();
         }
-        let database = self.session.database;
+        let queue = self.queue();
         let keys = keys.map(|place| self.argument(place));
-        keys.filter(|key| self.shared.waiters.is_awaited(database, key))
+        keys.filter(|key| self.shared.waiters.is_awaited(queue, key))
             .map(<[u8]>::to_vec)
             .collect()
     }
@@ -107,9 +117,9 @@ impl Context<'_> {
     /// Registers with the keys, or waits if that is done.
     fn wait_for(&mut self, keys: Range<usize>, until: Option<Instant>) -> Run {
         if self.progress.blocked.is_none() {
-            let (database, arguments) = (self.session.database, self.arguments);
+            let (queue, arguments) = (self.queue(), self.arguments);
             let keys = keys.map(|place| arguments.at(place));
-            let registration = self.shared.waiters.register(database, keys, self.waker);
+            let registration = self.shared.waiters.register(queue, keys, self.waker);
             self.progress.blocked = Some(Box::new(Blocked {
                 until,
                 registration,

@@ -30,6 +30,8 @@ pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory
 pub(crate) const DATABASE_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 pub(crate) const REPLY_TOO_LONG: &str = "ERR reply exceeds the maximum allowed size";
+pub(crate) const TOO_MANY_LONG_SETS: &str =
+    "ERR the command reads sets that do not fit into memory together";
 pub(crate) const TOO_MANY_LONG: &str =
     "ERR the command reads long strings that do not fit into memory together";
 pub(crate) const QUEUE_TOO_LONG: &str = "ERR transaction exceeds the maximum allowed size";

@@ -5,6 +5,7 @@ use pandodb::Error;
 use pandodb::nonblocking::{Opened, Polled, Reads};
 
 use super::{Context, Found, Interrupted, NewString, Run};
+use crate::client::waiters::queue_of;
 use crate::context::replies;
 use crate::data::keyspace::{Expiry, Row, RowError, ValueType, encode, entry_key, head_bytes};
 
@@ -212,7 +213,8 @@ impl Context<'_> {
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
         if matches!(value_type, ValueType::List | ValueType::SortedSet) {
-            self.progress.pushed.add(self.session.database, key);
+            let queue = queue_of(self.session.database, value_type);
+            self.progress.pushed.add(queue, key);
         }
         encode(&mut encoded, value_type, whole_key, expiry, payload);
         let result = self.put_encoded(key, &encoded);

@@ -287,3 +287,42 @@ fn what_comes_between_looking_and_waiting_is_found() {
     }
     waits.join().unwrap();
 }
+
+/// Whoever goes without what is in a key leaves it to the next one.
+#[test]
+fn nobody_waits_beside_elements_that_another_one_leaves() {
+    let server = Fixture::new();
+    let mut pusher = server.client();
+    let (mut first, mut second) = (server.client(), server.client());
+    // One that waits for another type.
+    first.begin("BZPOPMIN k 0");
+    wait_for_waiters(&mut pusher, 1);
+    second.begin("BLPOP k 0");
+    wait_for_waiters(&mut pusher, 2);
+    pusher.check(&[("RPUSH k x", ":1")]);
+    assert_eq!(second.end(), "[\"k\" \"x\"]");
+    pusher.check(&[("ZADD k 1 y", ":1")]);
+    assert_eq!(first.end(), "[\"k\" \"y\" \"1\"]");
+    // One that another key has served.
+    first.begin("BLPOP k1 k2 0");
+    wait_for_waiters(&mut pusher, 1);
+    second.begin("BLPOP k2 0");
+    wait_for_waiters(&mut pusher, 2);
+    pusher.check(&[
+        ("MULTI", "+OK"),
+        ("RPUSH k1 a", "+QUEUED"),
+        ("RPUSH k2 b", "+QUEUED"),
+        ("EXEC", "[:1 :1]"),
+    ]);
+    assert_eq!(first.end(), "[\"k1\" \"a\"]");
+    assert_eq!(second.end(), "[\"k2\" \"b\"]");
+    // One that is refused.
+    pusher.check(&[("SET d text", "+OK")]);
+    first.begin("BLMOVE s d LEFT LEFT 0");
+    wait_for_waiters(&mut pusher, 1);
+    second.begin("BLPOP s 0");
+    wait_for_waiters(&mut pusher, 2);
+    pusher.check(&[("RPUSH s z", ":1")]);
+    assert!(first.end().starts_with("-WRONGTYPE "));
+    assert_eq!(second.end(), "[\"s\" \"z\"]");
+}

@@ -91,6 +91,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
+/// Memory that a member takes besides its bytes, about.
+const MEMBER_BYTES: usize = 48;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Intersection,
@@ -100,9 +103,18 @@ enum Operation {
 
 /// Reads the sets whose keys are the arguments at `from` to `to`.
 fn sets(context: &mut Context<'_>, from: usize, to: usize) -> Result<Vec<Collection>, Interrupted> {
-    (from..to)
-        .map(|at| context.read_collection(context.argument(at)))
-        .collect()
+    let most = context.engine().reply_bytes_max;
+    let (mut sets, mut bytes) = (Vec::new(), 0);
+    for at in from..to {
+        let set = context.read_collection(context.argument(at))?;
+        // All of them are in memory at once, with an index of their members.
+        bytes += context.data().scratch.value.len() + MEMBER_BYTES * set.len();
+        if bytes > most {
+            return Err(replies::TOO_MANY_LONG_SETS.into());
+        }
+        sets.push(set);
+    }
+    Ok(sets)
 }
 
 /// Returns the result, at most `most` members of it, in a set that replaces `found`.
