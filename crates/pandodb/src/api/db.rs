@@ -193,8 +193,11 @@ impl Db {
             let thread = ThreadBuilder::new()
                 .name(name.to_owned())
                 .spawn(move || run_thread(&engine, body))
-                .map_err(|source| Error::Poisoned {
-                    cause: format!("starting {name}: {source}"),
+                .map_err(|source| {
+                    let cause = format!("starting {name}: {source}");
+                    // A close would wait for what the missing threads do.
+                    owner.engine.poison(&cause);
+                    Error::Poisoned { cause }
                 })?;
             if [HELPER, STREAMS].contains(&name) {
                 owner.helpers.lock().push(thread);

@@ -42,29 +42,48 @@ impl Engine {
     /// checkpoint, and moves what lies behind it to the front if that is little. It may be killed
     /// at any moment: another checkpoint names the shorter file first. The caller has
     /// `Engine::compacting`.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] only: all that counts is durable already, and whatever else fails leaves
+    /// the file longer than it needs to be.
     pub(crate) fn cut_at_close(&self) -> Result<()> {
+        let moved = match self.can_move_at_close() {
+            true => self.give_back_at_close(),
+            false => Ok(()),
+        };
+        if let Err(error) = moved.and_then(|()| self.cut_tail_at_close()) {
+            tracing::warn!(%error, "free space of the data file stays");
+        }
+        self.store.check_poison()
+    }
+
+    /// Cuts off what is free at the end of the data file, and what has left the allocator before:
+    /// who moved things may have ended before the file was cut.
+    fn cut_tail_at_close(&self) -> Result<()> {
         let space = &self.store.space;
-        let (used, end) = space.used_and_end();
-        if end.saturating_sub(used) > used / HOLES_SHARE
-            && self.can_move_at_close()
-            && self.bytes_behind(used) <= CLOSE_BYTES_MAX
-        {
-            return self.give_back_at_close();
+        if space.is_full() || self.store.life.is_short() {
+            return Ok(());
         }
         let goal = space.cut_goal(self.store.committed_blocks());
-        if !space.has_long_tail(goal) || space.cut_tail(goal, || self.store.committed_blocks()) == 0
-        {
+        let is_cut =
+            space.has_long_tail(goal) && space.cut_tail(goal, || self.store.committed_blocks()) > 0;
+        if !is_cut && !space.is_file_longer()? {
             return Ok(());
         }
         self.checkpoint_once()?;
         self.truncate_data()
     }
 
-    /// True if there is something to win, and room to move things. With discards the file system
-    /// has what is free.
+    /// True if there is something to win by moving little, and room to do so. With discards the
+    /// file system has what is free.
     fn can_move_at_close(&self) -> bool {
-        let is_short = self.store.space.is_full() || self.store.life.is_short();
-        self.store.space.has_spare() && !is_short && !self.options.discard
+        let space = &self.store.space;
+        let is_short = space.is_full() || self.store.life.is_short();
+        let (used, end) = space.used_and_end();
+        space.has_spare()
+            && !(is_short || self.options.discard || self.holds_blocks())
+            && end.saturating_sub(used) > used / HOLES_SHARE
+            && self.bytes_behind(used) <= CLOSE_BYTES_MAX
     }
 
     /// Cuts the data file to the blocks that the allocator has, after a checkpoint that names no

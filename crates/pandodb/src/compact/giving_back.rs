@@ -8,16 +8,18 @@ use std::ops::ControlFlow;
 
 use pando_stats::Ticker;
 use pando_sync::thread;
-use pando_sync::time::{self, Duration, Instant};
+use pando_sync::time::{self, Duration};
 
-use crate::compact::progress::{CompactPhase, CompactProgress};
-use crate::compact::run::{CUT_FROM, Compaction, End, Pages, Part};
+use crate::compact::progress::CompactProgress;
+use crate::compact::run::{Compaction, End, Pages, Part};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::state::giving_back::{Sight, Watch};
 
 /// Bytes that are moved in a second, at most.
 const RATE_BYTES: u64 = 32 << 20;
+/// A store that closes moves things for so long, at most.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Longest pause before the thread looks whether it is to end.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// Shortest pause between two looks at how much is free.
@@ -39,7 +41,10 @@ impl Engine {
         let mut watch = Watch::new(wait, time::now());
         while !self.store.life.is_closing() {
             thread::park_timeout((wait / 4).clamp(LOOK_MIN, LOOK_MAX));
-            if self.check_writable().is_err() || !watch.look(time::now(), self.sight()) {
+            if self.check_writable().is_err()
+                || self.holds_blocks()
+                || !watch.look(time::now(), self.sight())
+            {
                 continue;
             }
             let before = self.data_bytes();
@@ -51,6 +56,12 @@ impl Engine {
             }
             watch.ran(time::now(), (before, self.data_bytes()));
         }
+    }
+
+    /// True while a settled snapshot is there, or is made: the blocks of what is moved would be its
+    /// own, and nothing would become free.
+    pub(super) fn holds_blocks(&self) -> bool {
+        self.kept.bounds().is_some()
     }
 
     fn data_bytes(&self) -> u64 {
@@ -75,18 +86,23 @@ impl Engine {
         let Some(_only) = self.compacting.try_lock() else {
             return Ok(());
         };
-        self.giving_back.set_running(true);
+        self.giving_back.begin();
         let before = self.data_bytes();
-        let (began, moved) = (time::now(), self.moved_bytes());
+        let began = time::now();
+        let (mut moved, mut seen) = (0, self.moved_bytes());
         let mut compaction = Compaction::new(self, Pages::Packed, |_: CompactProgress| {
-            self.keep_rate(began, moved)
+            // The counters begin at 0 again when somebody resets them.
+            let now = self.moved_bytes();
+            moved += now.checked_sub(seen).unwrap_or(now);
+            seen = now;
+            let due = Duration::from_millis(moved * 1000 / RATE_BYTES);
+            self.pause_until(|| due.saturating_sub(began.elapsed()))
         });
         let end = compaction.give_back();
-        self.giving_back.set_running(false);
         tracing::info!(
             before_bytes = before,
             after_bytes = self.data_bytes(),
-            moved_bytes = self.moved_bytes() - moved,
+            moved_bytes = moved,
             "free space of the data file went back"
         );
         match end {
@@ -98,16 +114,16 @@ impl Engine {
     /// As [`Engine::give_back`], for a store that closes, and at any rate. The caller has
     /// `Engine::compacting`.
     pub(super) fn give_back_at_close(&self) -> Result<()> {
-        let go_on = |_: CompactProgress| ControlFlow::Continue(());
+        let began = time::now();
+        let go_on = |_: CompactProgress| match began.elapsed() < CLOSE_MAX {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        };
         let mut compaction = Compaction::new(self, Pages::Packed, go_on);
         compaction.at_close = true;
         match compaction.give_back() {
             Ok(()) | Err(End::Stopped) => Ok(()),
-            // All that counts is durable already; what cannot be read or has no room stays there.
-            Err(End::Error(error)) => {
-                tracing::warn!(%error, "free space of the data file stays");
-                self.store.check_poison()
-            }
+            Err(End::Error(error)) => Err(error),
         }
     }
 
@@ -118,15 +134,14 @@ impl Engine {
         pages + count(Ticker::CompactChunks) * u64::from(self.chunk_bytes())
     }
 
-    /// Waits until the bytes moved since `began`, when there were `moved`, are within the rate.
-    fn keep_rate(&self, began: Instant, moved: u64) -> ControlFlow<()> {
+    /// Waits while `early` returns how much too early it is; ends the run if it is to end.
+    fn pause_until(&self, early: impl Fn() -> Duration) -> ControlFlow<()> {
         loop {
-            if self.giving_back.is_unwanted() || self.store.life.is_closing() {
+            let is_unwanted = self.giving_back.is_unwanted() || self.holds_blocks();
+            if is_unwanted || self.store.life.is_closing() {
                 return ControlFlow::Break(());
             }
-            let bytes = self.moved_bytes().saturating_sub(moved);
-            let due = Duration::from_millis(bytes * 1000 / RATE_BYTES);
-            let early = due.saturating_sub(began.elapsed());
+            let early = early();
             if early.is_zero() {
                 return ControlFlow::Continue(());
             }
@@ -138,8 +153,10 @@ impl Engine {
 impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     fn give_back(&mut self) -> Part<()> {
         let _low = self.engine.store.space.begin_low();
-        self.move_to_front()?;
-        self.go_on(CompactPhase::Cut, CUT_FROM)?;
-        self.cut_data()
+        let moved = self.move_to_front();
+        // However that has ended: what has left the allocator leaves the file.
+        self.check()?;
+        let cut = self.cut_data();
+        moved.and(cut)
     }
 }

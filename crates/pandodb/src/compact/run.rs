@@ -103,15 +103,18 @@ impl Db {
             if let Some(only) = engine.compacting.try_lock() {
                 break only;
             }
-            // What goes on by itself gives way.
-            if !engine.giving_back.ask_to_end() {
+            if engine.giving_back.is_by_hand() {
                 return Err(Error::Busy {
                     what: "a compaction is running",
                 });
             }
+            // What goes on by itself gives way.
+            engine.giving_back.ask_to_end();
             thread::park_timeout(GARBAGE_PAUSE);
             engine.check_writable()?;
         };
+        // Ends before the lock does.
+        let _by_hand = engine.giving_back.begin_by_hand();
         let mut compaction = Compaction::new(engine, pages, progress);
         tracing::info!("compaction begins");
         let result = compaction.run();

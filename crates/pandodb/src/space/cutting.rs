@@ -1,6 +1,6 @@
 //! The data file becomes shorter: while a compaction runs, everything is allocated at the lowest
 //! place, and what is free at the end is cut off, as it is when a store is closed (decisions 033
-//! and 081).
+//! and 082).
 
 use pando_device::File;
 use pando_format::Extent;
@@ -152,6 +152,17 @@ impl SpaceKeeper {
         let beyond = blocks.saturating_sub(goal).min(self.space().free_tail());
         let least = GROWTH_MIN_BYTES / self.block_bytes();
         beyond >= least.max(blocks / TAIL_SHARE)
+    }
+
+    /// True if the file is longer than the allocator knows: blocks have left that, and the file was
+    /// not cut then.
+    pub(crate) fn is_file_longer(&self) -> Result<bool> {
+        let _sizing = self.sizing.lock();
+        let length = self
+            .file()
+            .len()
+            .map_err(Error::io("reading the length of the data file"))?;
+        Ok(length > self.blocks() * self.block_bytes())
     }
 
     /// Cuts the file to the blocks of the allocator, or to `named` blocks if those are more. The

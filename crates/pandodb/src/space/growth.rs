@@ -1,5 +1,5 @@
 //! The data file grows before its blocks run short: by whom it is asked for, and by how much
-//! (decisions 044 and 081).
+//! (decisions 044 and 082).
 
 use pando_device::File;
 use pando_space::BLOCKS_MAX;

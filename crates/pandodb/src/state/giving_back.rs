@@ -15,32 +15,52 @@ const IDLE_BYTES: u64 = 1 << 20;
 const BUSY_BYTES: u64 = 16 << 20;
 /// Beside writers it must have been free for so many times the wait of an idle store.
 const BUSY_WAITS: u32 = 12;
+/// A wait that is doubled begins with this at least.
+const DOUBLED_MIN: Duration = Duration::from_millis(100);
 /// The wait is doubled so many times at most.
 const DOUBLINGS_MAX: u32 = 7;
 
-/// The run that gives space back, as others see it.
+/// The run that gives space back and the compaction that somebody has asked for, as others see
+/// them: hints, all of them relaxed. `Engine::compacting` keeps two from running at once.
 #[derive(Debug, Default)]
 pub(crate) struct GivingBack {
-    /// Set by the thread that runs it, while it has `Engine::compacting`.
-    runs: AtomicBool,
-    /// Somebody wants to compact, and waits.
+    /// Somebody wants to compact, and waits for the end of a run.
     unwanted: AtomicBool,
+    /// Somebody compacts.
+    by_hand: AtomicBool,
+}
+
+/// A compaction that somebody has asked for; it is over when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ByHand<'a>(&'a GivingBack);
+
+impl Drop for ByHand<'_> {
+    fn drop(&mut self) {
+        self.0.by_hand.store(false, Ordering::Relaxed);
+    }
 }
 
 impl GivingBack {
-    /// Notes that a run begins or ends. The caller has `Engine::compacting`.
-    pub(crate) fn set_running(&self, runs: bool) {
-        // Relaxed, as all here: hints. `Engine::compacting` keeps two from running at once.
-        self.runs.store(runs, Ordering::Relaxed);
+    /// Notes that a run begins. The caller has `Engine::compacting`.
+    pub(crate) fn begin(&self) {
         self.unwanted.store(false, Ordering::Relaxed);
     }
 
-    /// Asks the run to end, if there is one; the caller tries again then. Returns false if there is
-    /// none.
-    pub(crate) fn ask_to_end(&self) -> bool {
-        let runs = self.runs.load(Ordering::Relaxed);
-        self.unwanted.store(runs, Ordering::Relaxed);
-        runs
+    /// Notes that somebody compacts. The caller has `Engine::compacting` for longer.
+    pub(crate) fn begin_by_hand(&self) -> ByHand<'_> {
+        self.by_hand.store(true, Ordering::Relaxed);
+        ByHand(self)
+    }
+
+    /// True while somebody compacts. It may be noted a moment late, and is never noted once that
+    /// is over.
+    pub(crate) fn is_by_hand(&self) -> bool {
+        self.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// Asks a run to end; the caller tries again then, and asks again.
+    pub(crate) fn ask_to_end(&self) {
+        self.unwanted.store(true, Ordering::Relaxed);
     }
 
     /// True once somebody has asked the run to end.
@@ -109,7 +129,13 @@ impl Watch {
             self.spare_since = None;
             self.checkpoint_seen = false;
         }
-        let wait = self.wait.saturating_mul(2_u32.pow(self.doublings));
+        let wait = match self.doublings {
+            0 => self.wait,
+            doublings => self
+                .wait
+                .max(DOUBLED_MIN)
+                .saturating_mul(2_u32.pow(doublings)),
+        };
         let passed = |since: Instant, wait: Duration| now.saturating_duration_since(since) >= wait;
         if self.ended.is_some_and(|(ended, _)| !passed(ended, wait)) {
             return false;
@@ -202,5 +228,21 @@ mod tests {
         // In vain.
         watch.ran(at, (100 * MIB, 99 * MIB));
         assert_eq!(first_run(&mut watch, at, |_| sight(50, None, 0)), Some(80));
+    }
+
+    #[test]
+    fn what_is_tried_in_vain_waits_however_short_the_wait_is() {
+        let now = time::now();
+        let mut watch = Watch::new(Duration::ZERO, now);
+        for doublings in 1..20 {
+            assert!(watch.look(
+                now + Duration::from_secs(60 * doublings),
+                sight(50, None, 0)
+            ));
+            let ended = now + Duration::from_secs(60 * doublings);
+            watch.ran(ended, (100 * MIB, 100 * MIB));
+            let early = ended + DOUBLED_MIN;
+            assert!(!watch.look(early, sight(50, None, 0)), "{doublings}");
+        }
     }
 }

@@ -385,7 +385,9 @@ fn a_compacted_store_has_no_holes() {
             let stat = verified(directory.path()).stat;
             let free = stat.data_bytes - stat.used_bytes;
             let holes = free - stat.free_run_bytes_max;
-            let most = stat.used_bytes / 50 + 64 * 1024;
+            // The last checkpoint has freed what named the mapping and the free space before: about
+            // 64 KiB, and each a few blocks.
+            let most = stat.used_bytes / 50 + 72 * 1024;
             assert!(holes <= most, "{what}: {holes} of {free}: {stat:?}");
             // 64 KiB of a file of less than two mebibytes.
             assert!(stat.fragmentation_percent <= 4, "{what}: {stat:?}");

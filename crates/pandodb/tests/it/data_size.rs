@@ -1,11 +1,13 @@
 //! The data file does not run ahead of what it holds (decision 082).
 
+use std::ops::ControlFlow;
+
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 use pandodb::device::{AnyDevice, Device, File, MemoryDevice, OpenOptions};
 use pandodb::statistics::Ticker;
-use pandodb::{Builder, Db, Table, VerifyReport};
+use pandodb::{Builder, CompactPhase, Db, Table, VerifyReport};
 
 use crate::fixture::{NONE, fill, padded_key, wait_for_garbage};
 
@@ -41,22 +43,28 @@ fn assert_short(device: &AnyDevice) {
     assert!(data <= most, "{data} bytes for {used}");
 }
 
-/// Waits until the file of an open store is that short.
-fn wait_until_short(db: &Db) {
+/// Waits until the file of an open store is that short: the file itself, whatever the store says.
+fn wait_until_short(db: &Db, device: &AnyDevice) {
     let until = time::now() + Duration::from_secs(60);
     loop {
         let report = db.report();
         let used = report.data_bytes - report.data_free_bytes;
-        if report.data_bytes <= (used * 115 / 100).max(used + 2 * MIB) {
+        let data = data_bytes(device);
+        if data <= (used * 115 / 100).max(used + 2 * MIB) {
             return;
         }
-        assert!(time::now() < until, "{} for {used}", report.data_bytes);
+        assert!(time::now() < until, "{data} for {used}");
         thread::park_timeout(Duration::from_millis(10));
     }
 }
 
 /// Returns a store with a table of `mib` MiB that lies between holes of the same length.
 fn with_holes(device: &AnyDevice, options: Builder, mib: u32) -> Db {
+    with_holes_and_end(device, options, mib, 0)
+}
+
+/// As [`with_holes`], with so many MiB that are free behind them.
+fn with_holes_and_end(device: &AnyDevice, options: Builder, mib: u32, end: u32) -> Db {
     let db = Db::open_device(options, device.clone()).unwrap();
     let tables = ["kept", "dropped"].map(|name| db.table(name).unwrap());
     for number in 0..mib * 1024 {
@@ -70,7 +78,11 @@ fn with_holes(device: &AnyDevice, options: Builder, mib: u32) -> Db {
         }
     }
     drop(tables);
-    db.drop_table("dropped").unwrap();
+    load(&db.table("end").unwrap(), end);
+    db.checkpoint().unwrap();
+    for name in ["dropped", "end"] {
+        db.drop_table(name).unwrap();
+    }
     wait_for_garbage(&db);
     db.checkpoint().unwrap();
     db
@@ -146,16 +158,13 @@ fn free_space_in_the_middle_of_an_idle_store_goes_back_by_itself() {
     let device = AnyDevice::from(MemoryDevice::new(1 << 30));
     let db = with_holes(&device, options(), 12);
     let before = data_bytes(&device);
-    thread::park_timeout(Duration::from_millis(1500));
+    thread::sleep(Duration::from_millis(1500));
     assert_eq!(data_bytes(&device), before, "it is turned off");
     assert!(before > 24 * MIB, "{before}");
     drop(db);
-    let db = with_holes(
-        &AnyDevice::from(MemoryDevice::new(1 << 30)),
-        options_with(100),
-        12,
-    );
-    wait_until_short(&db);
+    let device = AnyDevice::from(MemoryDevice::new(1 << 30));
+    let db = with_holes(&device, options_with(100), 12);
+    wait_until_short(&db, &device);
     assert_eq!(db.table("kept").unwrap().iter().count(), 12 * 1024);
     db.close().unwrap();
 }
@@ -191,12 +200,59 @@ fn free_space_goes_back_beside_writers() {
                 }
             }
         });
-        wait_until_short(&db);
+        wait_until_short(&db, &device);
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(db.table("kept").unwrap().iter().count(), 32 * 1024);
     db.close().unwrap();
     assert_short(&device);
+}
+
+/// What is moved while a settled snapshot reads the old places makes nothing free, so nothing is.
+#[test]
+fn nothing_is_moved_beside_a_settled_snapshot() {
+    let device = AnyDevice::from(MemoryDevice::new(1 << 30));
+    let db = with_holes(&device, options_with(400), 12);
+    let snapshot = db.snapshot_settled().unwrap();
+    let before = data_bytes(&device);
+    thread::sleep(Duration::from_millis(2000));
+    assert_eq!(db.statistics().get(Ticker::CompactPages), 0);
+    assert_eq!(data_bytes(&device), before);
+    let kept = db.table("kept").unwrap();
+    assert_eq!(snapshot.iter(&kept).count(), 12 * 1024);
+    drop(snapshot);
+    wait_until_short(&db, &device);
+    db.close().unwrap();
+    assert_short(&device);
+}
+
+/// What has left the allocator leaves the file when the store is closed, at the latest: whoever
+/// moved things has ended before the file was cut.
+#[test]
+fn a_close_cuts_what_a_compaction_that_ended_early_has_won() {
+    let device = AnyDevice::from(MemoryDevice::new(1 << 30));
+    // So much lies behind the holes that a close does not move it.
+    let db = with_holes_and_end(&device, options(), 80, 120);
+    let before = data_bytes(&device);
+    let mut allocated = before;
+    // Until nothing more is at the end.
+    loop {
+        let report = db.compact(|progress| match progress.phase {
+            CompactPhase::Move => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        assert!(!report.unwrap().finished);
+        let was = std::mem::replace(&mut allocated, db.report().data_bytes);
+        if allocated == was {
+            break;
+        }
+    }
+    assert!(allocated < before - 4 * MIB, "{allocated} of {before}");
+    assert_eq!(data_bytes(&device), before);
+    db.close().unwrap();
+    assert!(data_bytes(&device) <= allocated, "{}", data_bytes(&device));
+    // It has moved nothing.
+    assert!(data_bytes(&device) > used_bytes(&device) * 3 / 2);
 }
 
 /// Who compacts does not meet a refusal because the store does so itself.
@@ -207,7 +263,7 @@ fn a_compaction_takes_the_place_of_what_goes_on_by_itself() {
     while db.statistics().get(Ticker::CompactPages) == 0 {
         thread::yield_now();
     }
-    let report = db.compact(|_| std::ops::ControlFlow::Continue(())).unwrap();
+    let report = db.compact(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.finished, "{report:?}");
     db.close().unwrap();
     assert_short(&device);
