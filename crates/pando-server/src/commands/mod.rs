@@ -33,6 +33,7 @@ mod many;
 mod memory;
 mod object;
 mod pando;
+mod popping;
 mod profile;
 mod range;
 mod rename;

@@ -3,7 +3,7 @@
 //! A string in chunks is copied, one chunk in memory at a time: its chunks belong to its key.
 
 use crate::context::{Command, Context, Flags, Found, Group, Keys, NewString, Run, replies};
-use crate::data::keyspace::DATABASES;
+use crate::data::keyspace::{DATABASES, ValueType};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -58,15 +58,21 @@ impl Carried {
         Self { found, bytes }
     }
 
-    /// Writes it at `key` of the selected database, whose expiry entry is `entry`.
+    /// Writes it at `key` of the selected database, whose expiry entry is `entry`. Nothing is
+    /// written if it is refused.
     fn put(&self, context: &mut Context<'_>, key: &[u8], entry: Option<u64>) -> Run {
         let deadline = self.found.deadline();
         let row = self.found.row.expect("only a value that lives is carried");
-        let Some(stream) = &self.found.large else {
-            return context.put_value(key, (row.value_type, &self.bytes), deadline, entry);
-        };
-        let value = context.copied(key, stream)?;
-        context.put(key, NewString::Large(&value), deadline, entry)
+        if let Some(stream) = &self.found.large {
+            let value = context.copied(key, stream)?;
+            return context.put(key, NewString::Large(&value), deadline, entry);
+        }
+        if row.value_type == ValueType::String {
+            // A long key leaves less room in the row: then it goes into chunks.
+            return context.put(key, NewString::Bytes(&self.bytes), deadline, entry);
+        }
+        context.check_packed(key, row.value_type, self.bytes.len() as u64)?;
+        context.put_value(key, (row.value_type, &self.bytes), deadline, entry)
     }
 }
 

@@ -51,24 +51,22 @@ impl Collection {
 }
 
 impl Context<'_> {
+    /// Returns the type of the collections of the command.
+    fn value_type(&self) -> ValueType {
+        let value_type = self.command.value_type;
+        value_type.expect("a command of collections has a type")
+    }
+
     /// Reads the collection at `key`, of the command's type, to be changed.
     pub(crate) fn collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
         let found = self.find(key)?;
-        let value_type = self.command.value_type;
-        self.decoded(
-            found,
-            value_type.expect("a command of collections has a type"),
-        )
+        self.decoded(found, self.value_type())
     }
 
     /// Reads the collection at `key`, of the command's type, for a reply: counts hits and misses.
     pub(crate) fn read_collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
         let found = self.read(key)?;
-        let value_type = self.command.value_type;
-        self.decoded(
-            found,
-            value_type.expect("a command of collections has a type"),
-        )
+        self.decoded(found, self.value_type())
     }
 
     /// Decodes the row that was read last.
@@ -109,8 +107,7 @@ impl Context<'_> {
 
     /// Replies with the number of elements at `key`.
     pub(crate) fn reply_length(&mut self, key: &[u8]) -> Run {
-        let value_type = self.command.value_type;
-        let of_one = strings_of_one(value_type.expect("a command of collections has a type"));
+        let of_one = strings_of_one(self.value_type());
         self.show_collection(key, |reader, reply| {
             let length = reader.map_or(0, |reader| reader.left) / of_one;
             reply.integer(i64::try_from(length).unwrap_or(i64::MAX));
@@ -121,7 +118,11 @@ impl Context<'_> {
     /// Refuses the command if the collection is too long for a row. To be asked for all
     /// collections of a command before it writes the first one.
     pub(crate) fn check_room(&mut self, key: &[u8], collection: &Collection) -> Run {
-        let bytes = collection.payload_bytes();
+        self.check_packed(key, collection.value_type, collection.payload_bytes())
+    }
+
+    /// As [`Context::check_room`], of a collection whose payload has `bytes` bytes.
+    pub(crate) fn check_packed(&self, key: &[u8], value_type: ValueType, bytes: u64) -> Run {
         if bytes <= PACKED_BYTES_MAX && self.lies_in_pages(key, bytes) {
             return Ok(());
         }
@@ -130,7 +131,7 @@ impl Context<'_> {
         Err(Interrupted::from(format!(
             "ERR the {} would take {bytes} bytes: larger collections than about {most} bytes are \
              not there yet",
-            collection.value_type.name()
+            value_type.name()
         )))
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod edits;
 mod index;
 mod interrupted;
 mod large;
+mod named;
 pub(crate) mod overlay;
 pub(crate) mod parts;
 pub(crate) mod progress;
@@ -223,6 +224,19 @@ impl<'a> Context<'a> {
     /// Returns argument `index` as an integer, or the text of the error.
     pub(crate) fn integer_at(&self, index: usize) -> Result<i64, &'static str> {
         parse_integer(self.argument(index)).ok_or(replies::NOT_AN_INTEGER)
+    }
+
+    /// Returns argument `index` as a number that is not below `least`; else the error is `text`.
+    pub(crate) fn number_from(
+        &self,
+        index: usize,
+        least: usize,
+        text: &'static str,
+    ) -> Result<usize, &'static str> {
+        match self.integer_at(index).map(usize::try_from) {
+            Ok(Ok(number)) if number >= least => Ok(number),
+            _ => Err(text),
+        }
     }
 
     /// # Panics

@@ -45,7 +45,6 @@ pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode becau
      accessible from internet if you do so. 2) Setup a password for the default user with \
      --requirepass. NOTE: You only need to do one of the above things in order for the server to \
      start accepting connections from the outside.";
-pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 pub(crate) const NOT_BALANCED: &str = "ERR value is out of range, value must between \
      -9223372036854775807 and 9223372036854775807";
 pub(crate) const RANK_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 \

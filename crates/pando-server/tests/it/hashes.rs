@@ -280,3 +280,74 @@ fn what_is_too_long_is_refused_by_name() {
         ("HSET h small 1", ":1"),
     ]);
 }
+
+/// Thousands of arguments beside thousands of elements: each is looked at once.
+#[test]
+fn many_named_elements_are_found_in_one_pass() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let numbers = || (0..100_000).map(|number| number.to_string());
+    let mut hset: Vec<String> = vec!["HSET".into(), "h".into()];
+    hset.extend(numbers().flat_map(|number| [number, String::new()]));
+    assert_eq!(show(&client.call(&hset)), ":100000");
+    assert_eq!(show(&client.call(&hset)), ":0");
+    let command = |words: &[&str], last: std::ops::Range<u32>| {
+        let words = words.iter().map(|word| (*word).to_owned());
+        let numbers = last.map(|number| number.to_string());
+        words.chain(numbers).collect::<Vec<_>>()
+    };
+    // With a look through all of them for each argument this takes a minute.
+    let began = pando_sync::time::now();
+    let values = show(&client.call(&command(&["HMGET", "h"], 90_000..110_000)));
+    let wanted = ["\"\""; 10_000].into_iter().chain(["nil"; 10_000]);
+    assert_eq!(
+        values,
+        format!("[{}]", wanted.collect::<Vec<_>>().join(" "))
+    );
+    let hdel = command(&["HDEL", "h", "99999"], 60_000..120_000);
+    assert_eq!(show(&client.call(&hdel)), ":40000");
+    let gone = show(&client.call(&command(
+        &["HGETDEL", "h", "FIELDS", "40001", "1"],
+        20_000..60_000,
+    )));
+    assert_eq!(gone.matches("\"\"").count(), 40_001);
+    client.check(&[("HLEN h", ":19999"), ("HGET h 0", "\"\"")]);
+    let sadd = command(&["SADD", "s", "x"], 0..100_000);
+    assert_eq!(show(&client.call(&sadd)), ":100001");
+    let srem = command(&["SREM", "s", "5", "5"], 0..60_000);
+    assert_eq!(show(&client.call(&srem)), ":60000");
+    client.check(&[("SCARD s", ":40001"), ("SISMEMBER s x", ":1")]);
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_name_that_is_given_twice_counts_once() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        // Few names, and many.
+        ("HSET h a 1 b 2 a 3", ":2"),
+        ("HGETALL h", "[\"a\" \"3\" \"b\" \"2\"]"),
+        ("HMGET h a a b", "[\"3\" \"3\" \"2\"]"),
+        ("HGETDEL h FIELDS 3 a a b", "[\"3\" nil \"2\"]"),
+        ("EXISTS h", ":0"),
+        ("HSET h a 1 b 2 a 3 c 4 d 5 e 6 f 7 g 8 a 9 g 0", ":7"),
+        (
+            "HMGET h a x g a x b x x x",
+            "[\"9\" nil \"0\" \"9\" nil \"2\" nil nil nil]",
+        ),
+        (
+            "HGETDEL h FIELDS 9 a a b x x g g x x",
+            "[\"9\" nil \"2\" nil nil \"0\" nil nil nil]",
+        ),
+        ("HDEL h x x x x x x x c c d", ":2"),
+        ("HKEYS h", "[\"e\" \"f\"]"),
+        ("SADD s 1 2 3", ":3"),
+        ("SREM s 1 1 01 2 x x x x x", ":2"),
+        ("SMEMBERS s", "[\"3\"]"),
+        ("ZADD z 1 a 2 b", ":2"),
+        ("ZREM z a a", ":1"),
+        ("ZREM z a b b c d e f g h", ":1"),
+        ("EXISTS z", ":0"),
+    ]);
+}

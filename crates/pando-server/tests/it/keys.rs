@@ -1,9 +1,10 @@
 //! Values that go to other keys, and what is told of keys.
 
 use pando_resp::Answer;
+use pandodb::Db;
 
 use crate::client::{encode, show};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, options};
 
 #[test]
 fn keys_are_renamed() {
@@ -138,6 +139,52 @@ fn long_keys_are_renamed_with_their_whole_names() {
         panic!("KEYS replies an array");
     };
     assert_eq!(keys, [Answer::Bulk(first.into_bytes())]);
+}
+
+/// A long key is kept whole in the row, which leaves less room for the value.
+#[test]
+fn a_long_new_key_leaves_less_room_for_the_value() {
+    let server = Fixture::opened_by(options(), |_| {
+        let options = Db::builder().max_memory(64 << 20);
+        options.chunk_values_over(200_000).open_in_memory()
+    });
+    let mut client = server.client();
+    let long_key = "k".repeat(60_000);
+    let refusal = client.run(&format!("HSET h f {}", "x".repeat(300_000)));
+    let most = refusal
+        .split("larger collections than about ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .and_then(|number| number.parse::<usize>().ok());
+    let most = most.unwrap_or_else(|| panic!("{refusal}"));
+    let value = "x".repeat(most - 1000);
+    client.check(&[
+        (&format!("SET s {value}"), "+OK"),
+        (&format!("HSET h f {value}"), ":1"),
+        ("MULTI", "+OK"),
+        ("SET before 1", "+QUEUED"),
+        (&format!("RENAME s {long_key}"), "+QUEUED"),
+        (&format!("COPY h {long_key}h"), "+QUEUED"),
+        (&format!("RENAME h {long_key}h"), "+QUEUED"),
+        ("SET behind 1", "+QUEUED"),
+    ]);
+    let replies = client.run("EXEC");
+    let refused = "-ERR the hash would take ";
+    assert!(
+        replies.starts_with(&format!("[+OK +OK {refused}")),
+        "{replies}"
+    );
+    assert_eq!(replies.matches(refused).count(), 2, "{replies}");
+    assert!(replies.ends_with("are not there yet +OK]"), "{replies}");
+    client.check(&[
+        ("HGET h f", &format!("\"{value}\"")),
+        (&format!("GET {long_key}"), &format!("\"{value}\"")),
+        ("EXISTS s", ":0"),
+        (&format!("EXISTS {long_key}h"), ":0"),
+        ("MGET before behind", "[\"1\" \"1\"]"),
+        (&format!("RENAME {long_key} s"), "+OK"),
+        ("GET s", &format!("\"{value}\"")),
+    ]);
 }
 
 #[test]

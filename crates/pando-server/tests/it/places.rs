@@ -113,3 +113,28 @@ fn places_are_searched() {
         ("EXISTS dst", ":0"),
     ]);
 }
+
+#[test]
+fn of_several_members_the_last_one_is_the_center() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        (SICILY, ":2"),
+        (
+            "GEOSEARCH g FROMMEMBER Catania FROMMEMBER Palermo BYRADIUS 1 m",
+            "[\"Palermo\"]",
+        ),
+        (
+            "GEOSEARCH g FROMMEMBER x FROMMEMBER Palermo BYRADIUS 1 m WHAT",
+            "-ERR could not decode requested zset member",
+        ),
+        (
+            "GEOSEARCH g FROMMEMBER Palermo FROMLONLAT 15 37 BYRADIUS 1 m",
+            "-ERR syntax error",
+        ),
+        (
+            "GEOSEARCH g FROMLONLAT 15 37 FROMMEMBER Palermo BYRADIUS 1 m",
+            "-ERR syntax error",
+        ),
+    ]);
+}

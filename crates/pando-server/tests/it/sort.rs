@@ -193,3 +193,25 @@ fn a_long_result_is_a_quicklist() {
         ("OBJECT ENCODING l", "\"listpack\""),
     ]);
 }
+
+/// A command that looks through more than 256 MiB of fields would hold its loop for long.
+#[test]
+fn what_patterns_look_through_is_bounded() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let long = "x".repeat(500_000);
+    client.check(&[
+        ("RPUSH l 1", ":1"),
+        (&format!("HSET h_1 a {long} b 2"), ":2"),
+    ]);
+    let sort = |times: usize| format!("SORT l{}", " GET h_*->b".repeat(times));
+    let reply = client.run(&sort(500));
+    assert_eq!(reply.matches("\"2\"").count(), 500);
+    client.check(&[
+        (
+            &sort(600),
+            "-ERR the values that BY and GET name have more than 256 MiB together",
+        ),
+        ("SORT l BY h_*->b GET h_*->b", "[\"2\"]"),
+    ]);
+}

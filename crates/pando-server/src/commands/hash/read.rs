@@ -115,12 +115,11 @@ fn get(context: &mut Context<'_>) -> Run {
 
 fn get_many(context: &mut Context<'_>) -> Run {
     let hash = context.read_collection(context.argument(1))?;
-    let fields = context.arguments.from(2);
-    let count = context.count() - 2;
-    context.reply().array(count);
+    let fields: Vec<&[u8]> = context.arguments.from(2).collect();
+    context.reply().array(fields.len());
+    let mut named = hash.named(&fields);
     for field in fields {
-        let place = hash.strings.find(field, 2);
-        let value = place.map(|place| hash.strings.at(place + 1));
+        let value = named.find(field).map(|place| hash.strings.at(place + 1));
         show(&mut context.reply(), value);
         context.check_reply()?;
     }

@@ -1,13 +1,9 @@
 //! HSET, HMSET, HSETNX, HDEL, HGETDEL.
 
 use pando_resp::parse_integer;
-use std::collections::HashMap;
 
 use super::{grow_encoding, writing};
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Run, replies};
-
-/// Number of fields from which on an index of the hash is worth its making.
-const FIELDS_OF_INDEX: usize = 8;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -70,29 +66,15 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
     let key = context.argument(1);
     let mut hash = context.collection(key)?;
     let before = hash.len();
-    let pairs = (context.count() - 2) / 2;
-    if pairs < FIELDS_OF_INDEX {
-        for at in (2..context.count()).step_by(2) {
-            let place = hash.strings.find(context.argument(at), 2);
-            put_pair(
-                &mut hash,
-                place,
-                context.argument(at),
-                context.argument(at + 1),
-            );
+    let fields: Vec<&[u8]> = context.arguments.from(2).step_by(2).collect();
+    let mut named = hash.named(&fields);
+    for at in (2..context.count()).step_by(2) {
+        let (field, value) = (context.argument(at), context.argument(at + 1));
+        let place = named.find(field);
+        if place.is_none() {
+            named.set(field, hash.strings.len());
         }
-    } else {
-        let fields = hash.strings.iter().step_by(2).enumerate();
-        let of_field = |(number, field): (usize, &[u8])| (field.to_vec(), number * 2);
-        let mut index: HashMap<Vec<u8>, usize> = fields.map(of_field).collect();
-        for at in (2..context.count()).step_by(2) {
-            let (field, value) = (context.argument(at), context.argument(at + 1));
-            let place = index.get(field).copied();
-            if place.is_none() {
-                index.insert(field.to_vec(), hash.strings.len());
-            }
-            put_pair(&mut hash, place, field, value);
-        }
+        put_pair(&mut hash, place, field, value);
     }
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
@@ -135,13 +117,8 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
 fn delete(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     let mut hash = context.collection(key)?;
-    let mut deleted = 0;
-    for field in context.arguments.from(2) {
-        if let Some(place) = hash.strings.find(field, 2) {
-            hash.strings.remove(place..place + 2);
-            deleted += 1;
-        }
-    }
+    let fields: Vec<&[u8]> = context.arguments.from(2).collect();
+    let deleted = hash.remove_named(&fields);
     if deleted > 0 {
         context.put_collection(key, &hash)?;
     }
@@ -164,21 +141,19 @@ fn get_and_delete(context: &mut Context<'_>) -> Run {
     }
     let key = context.argument(1);
     let mut hash = context.collection(key)?;
-    let before = hash.len();
-    let count = context.count() - 4;
-    context.reply().array(count);
-    for field in context.arguments.from(4) {
-        match hash.strings.find(field, 2) {
-            Some(place) => {
-                context.reply().bulk(hash.strings.at(place + 1));
-                hash.strings.remove(place..place + 2);
-            }
+    let fields: Vec<&[u8]> = context.arguments.from(4).collect();
+    context.reply().array(fields.len());
+    let mut named = hash.named(&fields);
+    let gone = named.places();
+    for field in fields {
+        match named.take(field) {
+            Some(place) => context.reply().bulk(hash.strings.at(place + 1)),
             None => context.reply().null(),
         }
         context.check_reply()?;
     }
-    match hash.len() < before {
-        true => context.put_collection(key, &hash),
-        false => Ok(()),
+    match hash.remove_at(&gone) {
+        0 => Ok(()),
+        _ => context.put_collection(key, &hash),
     }
 }

@@ -105,20 +105,6 @@ fn reply_length(context: &mut Context<'_>, length: usize) -> Run {
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
-/// Returns argument `index` as a number that is not below `least`; else the error is `text`.
-fn number_from(
-    context: &Context<'_>,
-    index: usize,
-    least: usize,
-    text: &'static str,
-) -> Result<usize, &'static str> {
-    let number = context.integer_at(index).map(usize::try_from);
-    match number {
-        Ok(Ok(number)) if number >= least => Ok(number),
-        _ => Err(text),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{End, place, places};

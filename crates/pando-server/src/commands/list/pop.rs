@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{End, number_from, remove, writing};
+use super::{End, remove, writing};
+use crate::commands::popping::Popping;
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -46,7 +47,7 @@ fn reply_elements(context: &mut Context<'_>, list: &Collection, places: Range<us
 fn pop(context: &mut Context<'_>, end: End) -> Run {
     let count = match context.count() {
         2 => None,
-        3 => Some(number_from(context, 2, 0, replies::NOT_POSITIVE)?),
+        3 => Some(context.number_from(2, 0, replies::MUST_BE_POSITIVE)?),
         _ => return Err(replies::wrong_arity(context.command.name).into()),
     };
     let key = context.argument(1);
@@ -70,46 +71,11 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     remove(context, key, &mut list, places)
 }
 
-/// What LMPOP and BLMPOP pop.
-pub(super) struct Popping {
-    /// Places of the keys among the arguments.
-    pub(super) keys: Range<usize>,
-    end: End,
-    count: usize,
-}
-
-impl Popping {
-    /// Reads the arguments from the number of keys on, which is argument `at`.
-    pub(super) fn parse(context: &Context<'_>, at: usize) -> Result<Self, &'static str> {
-        let keys = number_from(context, at, 1, "ERR numkeys should be greater than 0")?;
-        let end_at = keys.saturating_add(at + 1);
-        if end_at >= context.count() {
-            return Err(replies::SYNTAX);
-        }
-        let end = End::at(context, end_at)?;
-        let mut count = None;
-        let mut option = end_at + 1;
-        while option < context.count() {
-            if count.is_some() || !context.is(option, "count") || option + 1 == context.count() {
-                return Err(replies::SYNTAX);
-            }
-            let text = "ERR count should be greater than 0";
-            count = Some(number_from(context, option + 1, 1, text)?);
-            option += 2;
-        }
-        Ok(Self {
-            keys: at + 1..end_at,
-            end,
-            count: count.unwrap_or(1),
-        })
-    }
-}
-
 /// Pops from the list whose key is argument `at`; returns false if there is none.
 pub(super) fn pop_from(
     context: &mut Context<'_>,
     at: usize,
-    popping: &Popping,
+    popping: &Popping<End>,
 ) -> Result<bool, Interrupted> {
     let key = context.argument(at);
     let mut list = context.collection(key)?;
@@ -127,7 +93,7 @@ pub(super) fn pop_from(
 
 /// Pops from the first list that exists.
 fn pop_of_many(context: &mut Context<'_>) -> Run {
-    let popping = Popping::parse(context, 1)?;
+    let popping = Popping::parse(context, 1, End::at)?;
     for at in popping.keys.clone() {
         if pop_from(context, at, &popping)? {
             return Ok(());

@@ -1,6 +1,6 @@
 //! LPOS: where an element is in a list.
 
-use super::{number_from, reading};
+use super::reading;
 use crate::context::{Collection, Command, Context, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
@@ -44,9 +44,9 @@ impl Options {
                 options.skipped = rank.checked_sub(1).ok_or(replies::RANK_ZERO)?;
             } else if context.is(at, "count") {
                 let text = "ERR COUNT can't be negative";
-                options.count = Some(number_from(context, at + 1, 0, text)?);
+                options.count = Some(context.number_from(at + 1, 0, text)?);
             } else if context.is(at, "maxlen") {
-                let compared = number_from(context, at + 1, 0, "ERR MAXLEN can't be negative")?;
+                let compared = context.number_from(at + 1, 0, "ERR MAXLEN can't be negative")?;
                 options.compared = if compared == 0 { usize::MAX } else { compared };
             } else {
                 return Err(replies::SYNTAX);

@@ -1,8 +1,9 @@
 //! BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH: commands of lists that wait for elements.
 
-use super::pop::{Popping, pop_from};
+use super::pop::pop_from;
 use super::transfer::transfer;
 use super::{End, writing};
+use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
 
 const FLAGS: Flags = Flags::WRITE
@@ -90,7 +91,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
 }
 
 fn pop_of_many(context: &mut Context<'_>) -> Run {
-    let popping = Popping::parse(context, 2)?;
+    let popping = Popping::parse(context, 2, End::at)?;
     let keys = popping.keys.clone();
     let serve = |context: &mut Context<'_>, at| pop_from(context, at, &popping);
     context.serve_or_wait(keys, 1, serve, |reply| reply.null_array())

@@ -55,13 +55,11 @@ fn add(context: &mut Context<'_>) -> Run {
 
 fn remove(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut set = Members::new(context.collection(key)?, 1);
-    let mut removed = 0;
-    for member in context.arguments.from(2) {
-        removed += i64::from(set.remove(member));
-    }
+    let mut set = context.collection(key)?;
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let removed = set.remove_named(&members);
     if removed > 0 {
-        context.put_collection(key, &set.set)?;
+        context.put_collection(key, &set)?;
     }
     context.integer(removed)
 }

@@ -13,10 +13,9 @@ use crate::commands::list;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
 use crate::context::{replies, strings_of_one};
 use crate::data::keyspace::ValueType;
-use crate::data::packed::Strings;
 use options::Options;
 use order::{Order, Weights};
-use pattern::{Pattern, Value};
+use pattern::{LookUps, Pattern, Value};
 
 const COMPLEXITY: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to \
                           sort, and M the number of returned elements. When the elements are not \
@@ -58,6 +57,7 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
     let options = Options::parse(context, may_store)?;
     let source = elements(context)?;
     let order = options.order(source.value_type);
+    let mut look_ups = LookUps::default();
     let mut places: Vec<usize> = (0..source.strings.len())
         .step_by(strings_of_one(source.value_type))
         .collect();
@@ -65,24 +65,24 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
         Order::AsIs => {}
         Order::Reversed => places.reverse(),
         Order::Sorted { by, is_alpha } => {
-            let weights = weights(context, &source.strings, &places, by, is_alpha)?;
+            let weights = weights(context, &mut look_ups, &source, &places, (by, is_alpha))?;
             weights.sort(&source.strings, &mut places, options.is_descending);
         }
     }
     let selected = &places[options.range(places.len())];
     match options.store {
-        Some(key) => store(context, key, &options, &source.strings, selected),
-        None => reply(context, &options, &source.strings, selected),
+        Some(key) => store(context, &mut look_ups, key, &options, (&source, selected)),
+        None => reply(context, &mut look_ups, &options, (&source, selected)),
     }
 }
 
 /// Reads what the elements at `places` are sorted by.
 fn weights(
     context: &mut Context<'_>,
-    strings: &Strings,
+    look_ups: &mut LookUps,
+    source: &Collection,
     places: &[usize],
-    by: Option<Pattern<'_>>,
-    is_alpha: bool,
+    (by, is_alpha): (Option<Pattern<'_>>, bool),
 ) -> Result<Weights, Interrupted> {
     if by.is_none() && is_alpha {
         return Ok(Weights::None);
@@ -90,9 +90,9 @@ fn weights(
     let (mut numbers, mut texts, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut all_are_numbers = true;
     for place in places {
-        let element = strings.at(*place);
+        let element = source.strings.at(*place);
         let value = match &by {
-            Some(pattern) => pattern.look_up(context, element)?.into_bytes()?,
+            Some(pattern) => look_ups.value(context, pattern, element)?.into_bytes()?,
             None => None,
         };
         if is_alpha {
@@ -118,19 +118,19 @@ fn weights(
 
 fn reply(
     context: &mut Context<'_>,
+    look_ups: &mut LookUps,
     options: &Options<'_>,
-    strings: &Strings,
-    places: &[usize],
+    (source, places): (&Collection, &[usize]),
 ) -> Run {
     let of_one = options.get.len().max(1);
     context.reply().array(places.len() * of_one);
     for place in places {
-        let element = strings.at(*place);
+        let element = source.strings.at(*place);
         if options.get.is_empty() {
             context.reply().bulk(element);
         }
         for pattern in &options.get {
-            match pattern.look_up(context, element)? {
+            match look_ups.value(context, pattern, element)? {
                 Value::None => context.reply().null(),
                 Value::Bytes(bytes) => context.reply().bulk(&bytes),
                 Value::Long(found) => context.reply_found(&found)?,
@@ -144,20 +144,20 @@ fn reply(
 /// Replaces whatever `key` has by the list of what would be returned.
 fn store(
     context: &mut Context<'_>,
+    look_ups: &mut LookUps,
     key: &[u8],
     options: &Options<'_>,
-    strings: &Strings,
-    places: &[usize],
+    (source, places): (&Collection, &[usize]),
 ) -> Run {
     let mut list = Collection::new(Found::default(), ValueType::List);
     let mut bytes = 0;
     for place in places {
-        let element = strings.at(*place);
+        let element = source.strings.at(*place);
         if options.get.is_empty() {
             list.strings.push(element);
         }
         for pattern in &options.get {
-            let value = pattern.look_up(context, element)?.into_bytes()?;
+            let value = look_ups.value(context, pattern, element)?.into_bytes()?;
             let value = value.unwrap_or_default();
             list.strings.push(&value);
             // Each string has at least a byte before it.

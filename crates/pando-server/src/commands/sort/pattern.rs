@@ -4,6 +4,10 @@ use crate::context::{Context, Found, Interrupted, replies};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
 
+/// Most bytes of rows that one command looks through: it holds its loop as long as that takes.
+const LOOKED_BYTES_MAX: usize = 256 << 20;
+const TOO_MUCH: &str = "ERR the values that BY and GET name have more than 256 MiB together";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern<'a> {
     /// `#`: the element itself.
@@ -37,6 +41,25 @@ impl Value {
     }
 }
 
+/// Reads what patterns have for elements, within a bound for all of a command.
+#[derive(Default)]
+pub(super) struct LookUps {
+    /// Bytes of the rows that were looked through.
+    looked: usize,
+}
+
+impl LookUps {
+    /// Reads what `pattern` has for `element`.
+    pub(super) fn value(
+        &mut self,
+        context: &mut Context<'_>,
+        pattern: &Pattern<'_>,
+        element: &[u8],
+    ) -> Result<Value, Interrupted> {
+        pattern.look_up(context, element, &mut self.looked)
+    }
+}
+
 impl<'a> Pattern<'a> {
     /// Reads a pattern. As in Redis, a zero byte ends the part in which the star and the arrow of a
     /// field are looked for.
@@ -63,11 +86,12 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Reads what it has for `element`.
-    pub(super) fn look_up(
+    /// Reads what it has for `element`. `looked` is the number of bytes looked through so far.
+    fn look_up(
         &self,
         context: &mut Context<'_>,
         element: &[u8],
+        looked: &mut usize,
     ) -> Result<Value, Interrupted> {
         let (before, after, field) = match *self {
             Self::Element => return Ok(Value::Bytes(element.to_vec())),
@@ -82,10 +106,15 @@ impl<'a> Pattern<'a> {
         let Some(row) = found.row else {
             return Ok(Value::None);
         };
+        let payload = context.payload(row);
+        *looked += payload.len();
+        if *looked > LOOKED_BYTES_MAX {
+            return Err(TOO_MUCH.into());
+        }
         match (row.value_type, field) {
             (ValueType::String, None) if found.large.is_some() => Ok(Value::Long(found)),
-            (ValueType::String, None) => Ok(Value::Bytes(context.payload(row).to_vec())),
-            (ValueType::Hash, Some(field)) => Ok(field_of(context.payload(row), field)?),
+            (ValueType::String, None) => Ok(Value::Bytes(payload.to_vec())),
+            (ValueType::Hash, Some(field)) => Ok(field_of(payload, field)?),
             _ => Ok(Value::None),
         }
     }

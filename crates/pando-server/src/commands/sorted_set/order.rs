@@ -123,6 +123,15 @@ impl SortedSet {
         place.map(|place| place / 2)
     }
 
+    /// Returns the score of each of these members; `None` if there is no such member.
+    pub(super) fn scores_of(&self, members: &[&[u8]]) -> Vec<Option<f64>> {
+        let mut named = self.collection.named(members);
+        let places = members.iter().map(|member| named.find(member));
+        places
+            .map(|place| place.map(|place| self.score(place / 2)))
+            .collect()
+    }
+
     /// Returns the scores of all members: for a command that asks for many.
     pub(in crate::commands) fn scores(&self) -> HashMap<&[u8], f64> {
         self.elements()
@@ -190,11 +199,9 @@ impl SortedSet {
             .remove(ranks.start * 2..ranks.end * 2);
     }
 
-    /// Removes each element for which `keeps` says no. Returns their number.
-    pub(super) fn retain(&mut self, keeps: impl Fn(&[u8]) -> bool) -> usize {
-        let kept: Vec<bool> = self.elements().map(|(_, member)| keeps(member)).collect();
-        self.collection.strings.retain(|place| kept[place / 2]);
-        kept.len() - self.len()
+    /// Removes the members with these names. Returns their number.
+    pub(super) fn remove_named(&mut self, names: &[&[u8]]) -> i64 {
+        self.collection.remove_named(names)
     }
 
     /// Writes it to the key that it was read from.

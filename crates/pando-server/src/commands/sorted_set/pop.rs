@@ -1,12 +1,11 @@
 //! ZPOPMIN, ZPOPMAX, ZMPOP: the members at one end are removed and returned.
 
-use std::ops::Range;
-
-use pando_resp::{Version, parse_integer};
+use pando_resp::Version;
 
 use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
 use super::replying;
+use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Interrupted, Keys, Run, replies};
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
@@ -46,6 +45,19 @@ pub(super) enum End {
     Highest,
 }
 
+impl End {
+    /// Reads argument `index`: MIN or MAX.
+    pub(super) fn at(context: &Context<'_>, index: usize) -> Result<Self, &'static str> {
+        if context.is(index, "min") {
+            Ok(Self::Lowest)
+        } else if context.is(index, "max") {
+            Ok(Self::Highest)
+        } else {
+            Err(replies::SYNTAX)
+        }
+    }
+}
+
 /// Removes up to `count` members, replies with them, and writes the rest.
 pub(super) fn take(
     context: &mut Context<'_>,
@@ -74,7 +86,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         return Err(replies::SYNTAX.into());
     }
     let count = match context.count() {
-        3 => Some(at_least(context, 2, 0, replies::MUST_BE_POSITIVE)?),
+        3 => Some(context.number_from(2, 0, replies::MUST_BE_POSITIVE)?),
         _ => None,
     };
     let key = context.argument(1);
@@ -97,61 +109,11 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     })
 }
 
-/// Returns the number at argument `at`, which is not below `least`.
-fn at_least(
-    context: &Context<'_>,
-    at: usize,
-    least: i64,
-    text: &'static str,
-) -> Result<usize, Interrupted> {
-    let number = parse_integer(context.argument(at)).filter(|number| *number >= least);
-    let number = number.and_then(|number| usize::try_from(number).ok());
-    number.ok_or_else(|| Interrupted::from(text))
-}
-
-/// What ZMPOP and BZMPOP pop.
-pub(super) struct Popping {
-    /// Places of the keys among the arguments.
-    pub(super) keys: Range<usize>,
-    end: End,
-    count: usize,
-}
-
-impl Popping {
-    /// Reads the arguments from the number of keys on, which is argument `at`.
-    pub(super) fn parse(context: &Context<'_>, at: usize) -> Result<Self, Interrupted> {
-        let keys = at_least(context, at, 1, "ERR numkeys should be greater than 0")?;
-        let end_at = keys.saturating_add(at + 1);
-        let end = if context.is(end_at, "min") {
-            End::Lowest
-        } else if context.is(end_at, "max") {
-            End::Highest
-        } else {
-            return Err(replies::SYNTAX.into());
-        };
-        let mut count = None;
-        let mut option = end_at + 1;
-        while option < context.count() {
-            if count.is_some() || !context.is(option, "count") || option + 1 >= context.count() {
-                return Err(replies::SYNTAX.into());
-            }
-            let text = "ERR count should be greater than 0";
-            count = Some(at_least(context, option + 1, 1, text)?);
-            option += 2;
-        }
-        Ok(Self {
-            keys: at + 1..end_at,
-            end,
-            count: count.unwrap_or(1),
-        })
-    }
-}
-
 /// Pops from the sorted set whose key is argument `at`; returns false if there is none.
 pub(super) fn pop_from(
     context: &mut Context<'_>,
     at: usize,
-    popping: &Popping,
+    popping: &Popping<End>,
 ) -> Result<bool, Interrupted> {
     let key = context.argument(at);
     let set = SortedSet::find(context, key)?;
@@ -179,7 +141,7 @@ pub(super) fn pop_from(
 
 /// Pops from the first sorted set that exists.
 fn pop_first(context: &mut Context<'_>) -> Run {
-    let popping = Popping::parse(context, 1)?;
+    let popping = Popping::parse(context, 1, End::at)?;
     for at in popping.keys.clone() {
         if pop_from(context, at, &popping)? {
             return Ok(());

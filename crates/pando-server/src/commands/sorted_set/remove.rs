@@ -1,7 +1,5 @@
 //! ZREM, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX.
 
-use std::collections::HashSet;
-
 use super::bounds::{Bounds, By};
 use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
@@ -51,12 +49,12 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn remove(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     let mut set = SortedSet::find(context, key)?;
-    let members: HashSet<&[u8]> = context.arguments.from(2).collect();
-    let removed = set.retain(|member| !members.contains(member));
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let removed = set.remove_named(&members);
     if removed > 0 {
         set.put(context, key)?;
     }
-    context.integer(i64::try_from(removed).unwrap_or(i64::MAX))
+    context.integer(removed)
 }
 
 fn remove_range(context: &mut Context<'_>, by: By) -> Run {

@@ -2,8 +2,9 @@
 
 use super::describe::writing;
 use super::order::SortedSet;
-use super::pop::{End, Popping, pop_from, take};
+use super::pop::{End, pop_from, take};
 use super::replying;
+use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
 
 const COMPLEXITY: &str = "O(log(N)) with N being the number of elements in the sorted set.";
@@ -68,7 +69,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
 }
 
 fn pop_of_many(context: &mut Context<'_>) -> Run {
-    let popping = Popping::parse(context, 2)?;
+    let popping = Popping::parse(context, 2, End::at)?;
     let keys = popping.keys.clone();
     let serve = |context: &mut Context<'_>, at| pop_from(context, at, &popping);
     context.serve_or_wait(keys, 1, serve, |reply| reply.null_array())

@@ -95,8 +95,8 @@ enum Order {
 #[derive(Default)]
 struct Request<'a> {
     center: Option<Place>,
-    /// The center is that of a member, which is unknown if there is no key.
-    has_member: bool,
+    /// Members of FROMMEMBER: the center is the place of the last one, unknown if there is no key.
+    members: Vec<&'a [u8]>,
     shape: Option<Shape>,
     /// Meters of the unit.
     unit: f64,
@@ -159,16 +159,36 @@ impl<'a> Request<'a> {
     }
 
     fn parse(context: &Context<'a>, form: Form, set: &SortedSet) -> Result<Self, Interrupted> {
-        let (mut request, mut at) = Self::begin(context, form, set)?;
+        let (mut request, at) = Self::begin(context, form, set)?;
+        let options = request.options(context, form, at);
+        // A member that is missing was found missing before an option behind it.
+        request.find_members(set)?;
+        options?;
+        request.check(context, form)?;
+        Ok(request)
+    }
+
+    fn options(&mut self, context: &Context<'a>, form: Form, mut at: usize) -> Run {
         while at < context.count() {
-            at += match request.plain_option(context, at)? {
-                0 if form.is_search() => request.search_option(context, at, form, set)?,
-                0 => request.store_option(context, at)?,
+            at += match self.plain_option(context, at)? {
+                0 if form.is_search() => self.search_option(context, at, form)?,
+                0 => self.store_option(context, at)?,
                 taken => taken,
             };
         }
-        request.check(context, form)?;
-        Ok(request)
+        Ok(())
+    }
+
+    /// Finds the members of FROMMEMBER, which may be given again and again: the last one counts,
+    /// and all must be there if there is a set.
+    fn find_members(&mut self, set: &SortedSet) -> Run {
+        if !set.exists() {
+            return Ok(());
+        }
+        for score in set.scores_of(&self.members) {
+            self.center = Some(Place::of_score(score.ok_or(NO_MEMBER)?));
+        }
+        Ok(())
     }
 
     /// Reads an option that all forms have. Returns the number of its arguments; 0: it is none.
@@ -209,21 +229,16 @@ impl<'a> Request<'a> {
         context: &Context<'a>,
         at: usize,
         form: Form,
-        set: &SortedSet,
     ) -> Result<usize, Interrupted> {
         let left = context.count() - at - 1;
         let is_circle = matches!(self.shape, Some(Shape::Circle { .. }));
         let is_rectangle = matches!(self.shape, Some(Shape::Rectangle { .. }));
-        let from_place = self.center.is_some() && !self.has_member;
+        let from_place = self.center.is_some();
         if context.is(at, "frommember") && left >= 1 && !from_place {
-            self.has_member = true;
-            if set.exists() {
-                let place = place_of(set, context.argument(at + 1));
-                self.center = Some(place.ok_or(NO_MEMBER)?);
-            }
+            self.members.push(context.argument(at + 1));
             return Ok(2);
         }
-        if context.is(at, "fromlonlat") && left >= 2 && !self.has_member {
+        if context.is(at, "fromlonlat") && left >= 2 && self.members.is_empty() {
             self.center = Some(shape::place(context, at + 1)?);
             return Ok(3);
         }
@@ -254,7 +269,7 @@ impl<'a> Request<'a> {
             return Err(format!("ERR {what} is not compatible with {options}").into());
         }
         let name = replies::shown(context.argument(0));
-        if form.is_search() && self.center.is_none() && !self.has_member {
+        if form.is_search() && self.center.is_none() && self.members.is_empty() {
             let what = "exactly one of FROMMEMBER or FROMLONLAT can be specified for";
             return Err(format!("ERR {what} {name}").into());
         }
