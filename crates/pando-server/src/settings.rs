@@ -5,6 +5,7 @@ use std::time::Duration;
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use pando_sync::{Rank, RwLock};
 
+use crate::data::limits::EncodingLimits;
 use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 use crate::times::milliseconds;
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     monitor_ms: AtomicU64,
     /// The smaller of `slow_us` and `monitor_ms`, in nanoseconds; see [`Settings::watch_ns`].
     watch_ns: AtomicU64,
+    /// Of OBJECT ENCODING.
+    pub(crate) encoding_limits: EncodingLimits,
     log_level: RwLock<LogLevel>,
     log_level_setter: Option<LogLevelSetter>,
 }
@@ -58,6 +61,7 @@ impl Settings {
             slow_entries_max: AtomicU64::new(128),
             monitor_ms: AtomicU64::new(0),
             watch_ns: AtomicU64::new(u64::MAX),
+            encoding_limits: EncodingLimits::default(),
             log_level: RwLock::new(Rank::Leaf, options.log_level),
             log_level_setter: options.log_level_setter,
         };

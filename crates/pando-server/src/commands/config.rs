@@ -6,6 +6,7 @@ use crate::commands::glob;
 use crate::context::{Command, Context, Flags, Run, replies};
 use crate::data::engine::bytes;
 use crate::data::keyspace::DATABASES;
+use crate::data::limits::Limit;
 use crate::log::LogLevel;
 use crate::options::Durability;
 use crate::shared::Shared;
@@ -71,6 +72,8 @@ enum Value {
     /// Cannot be set.
     Computed(fn(&Shared) -> String),
     Settable(fn(&Shared) -> String, Set),
+    /// Up to which size a collection has a compact encoding.
+    Limit(Limit),
 }
 
 /// Greatest accepted limit of entries in the slow log, since these take memory.
@@ -91,10 +94,16 @@ const PARAMETERS: &[(&str, Value)] = &[
     ("dir", Value::Computed(|shared| shared.options.dir.clone())),
     ("durability", Value::Settable(durability, set_durability)),
     ("enable-debug-command", Value::Fixed("no")),
-    ("hash-max-listpack-entries", Value::Fixed("128")),
-    ("hash-max-listpack-value", Value::Fixed("64")),
-    ("hash-max-ziplist-entries", Value::Fixed("128")),
-    ("hash-max-ziplist-value", Value::Fixed("64")),
+    (
+        "hash-max-listpack-entries",
+        Value::Limit(Limit::HashElements),
+    ),
+    ("hash-max-listpack-value", Value::Limit(Limit::HashBytes)),
+    (
+        "hash-max-ziplist-entries",
+        Value::Limit(Limit::HashElements),
+    ),
+    ("hash-max-ziplist-value", Value::Limit(Limit::HashBytes)),
     (
         "io-threads",
         Value::Computed(|shared| shared.loops.len().to_string()),
@@ -108,8 +117,8 @@ const PARAMETERS: &[(&str, Value)] = &[
         "latency-tracking-info-percentiles",
         Value::Fixed("50 99 99.9"),
     ),
-    ("list-max-listpack-size", Value::Fixed("-2")),
-    ("list-max-ziplist-size", Value::Fixed("-2")),
+    ("list-max-listpack-size", Value::Limit(Limit::ListSize)),
+    ("list-max-ziplist-size", Value::Limit(Limit::ListSize)),
     ("loglevel", Value::Settable(log_level, set_log_level)),
     ("lua-time-limit", Value::Fixed("5000")),
     ("maxclients", Value::Settable(maxclients, set_maxclients)),
@@ -128,9 +137,9 @@ const PARAMETERS: &[(&str, Value)] = &[
     ),
     ("requirepass", Value::Settable(requirepass, set_requirepass)),
     ("save", Value::Fixed("")),
-    ("set-max-intset-entries", Value::Fixed("512")),
-    ("set-max-listpack-entries", Value::Fixed("128")),
-    ("set-max-listpack-value", Value::Fixed("64")),
+    ("set-max-intset-entries", Value::Limit(Limit::SetIntegers)),
+    ("set-max-listpack-entries", Value::Limit(Limit::SetElements)),
+    ("set-max-listpack-value", Value::Limit(Limit::SetBytes)),
     (
         "slowlog-log-slower-than",
         Value::Settable(slow_us, set_slow_us),
@@ -148,10 +157,22 @@ const PARAMETERS: &[(&str, Value)] = &[
         Value::Settable(tcp_keepalive, set_tcp_keepalive),
     ),
     ("timeout", Value::Settable(timeout, set_timeout)),
-    ("zset-max-listpack-entries", Value::Fixed("128")),
-    ("zset-max-listpack-value", Value::Fixed("64")),
-    ("zset-max-ziplist-entries", Value::Fixed("128")),
-    ("zset-max-ziplist-value", Value::Fixed("64")),
+    (
+        "zset-max-listpack-entries",
+        Value::Limit(Limit::SortedSetElements),
+    ),
+    (
+        "zset-max-listpack-value",
+        Value::Limit(Limit::SortedSetBytes),
+    ),
+    (
+        "zset-max-ziplist-entries",
+        Value::Limit(Limit::SortedSetElements),
+    ),
+    (
+        "zset-max-ziplist-value",
+        Value::Limit(Limit::SortedSetBytes),
+    ),
 ];
 
 fn switch(on: bool) -> String {
@@ -218,6 +239,20 @@ fn set_durability(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'st
 fn number(value: &[u8]) -> Result<u64, &'static str> {
     let number = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
     u64::try_from(number).map_err(|_| "argument must be between 0 and 2147483647 inclusive")
+}
+
+fn set_limit(shared: &Shared, limit: Limit, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let number = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
+    if limit == Limit::ListSize && i32::try_from(number).is_err() {
+        return Err("argument must be between -2147483648 and 2147483647 inclusive");
+    }
+    if limit != Limit::ListSize && number < 0 {
+        return Err("argument must be between 0 and 9223372036854775807 inclusive");
+    }
+    if apply {
+        shared.settings.encoding_limits.set(limit, number);
+    }
+    Ok(())
 }
 
 fn maxclients(shared: &Shared) -> String {
@@ -377,6 +412,7 @@ fn value_of(shared: &Shared, value: &Value) -> String {
     match value {
         Value::Fixed(text) => (*text).to_owned(),
         Value::Computed(get) | Value::Settable(get, _) => get(shared),
+        Value::Limit(limit) => shared.settings.encoding_limits.get(*limit).to_string(),
     }
 }
 
@@ -422,6 +458,7 @@ fn set(context: &mut Context<'_>) -> Run {
             let result = match value {
                 _ if twice => Err("duplicate parameter"),
                 Value::Settable(_, set) => set(context.shared, given, apply),
+                Value::Limit(limit) => set_limit(context.shared, *limit, given, apply),
                 other if value_of(context.shared, other).as_bytes() == given => Ok(()),
                 _ => Err(IMMUTABLE),
             };

@@ -4,6 +4,7 @@ use pando_resp::Writer;
 
 use super::{Context, Found, Interrupted, Run};
 use crate::data::keyspace::{RowError, ValueType, plain_string_bytes_max};
+use crate::data::limits::Limits;
 use crate::data::packed::{Encoding, Reader, Strings};
 
 /// Longest packed collection, in bytes: each change writes all of it.
@@ -16,6 +17,8 @@ pub(crate) struct Collection {
     pub(crate) found: Found,
     pub(crate) value_type: ValueType,
     pub(crate) encoding: Encoding,
+    /// Up to which sizes it has a compact encoding.
+    pub(crate) limits: Limits,
     /// Its strings, as `data/packed.rs` says for each type.
     pub(crate) strings: Strings,
 }
@@ -30,11 +33,12 @@ pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
 
 impl Collection {
     /// Returns an empty one, of a key that has the row `found`, or none.
-    pub(crate) fn new(found: Found, value_type: ValueType) -> Self {
+    pub(crate) fn new(found: Found, value_type: ValueType, limits: Limits) -> Self {
         Self {
             found,
             value_type,
             encoding: Encoding::of_new(value_type),
+            limits,
             strings: Strings::default(),
         }
     }
@@ -75,8 +79,9 @@ impl Context<'_> {
         found: Found,
         value_type: ValueType,
     ) -> Result<Collection, Interrupted> {
+        let limits = self.shared.settings.encoding_limits.of(value_type);
         let Some(row) = found.row else {
-            return Ok(Collection::new(found, value_type));
+            return Ok(Collection::new(found, value_type, limits));
         };
         let payload = self.payload(row);
         Ok(Collection {
@@ -84,7 +89,19 @@ impl Context<'_> {
             strings: Strings::decode(payload, strings_of_one(value_type))?,
             found,
             value_type,
+            limits,
         })
+    }
+
+    /// Returns an empty collection that replaces what `found` describes: that gives it nothing but
+    /// the expiry entry that has to go.
+    pub(crate) fn replacement(&self, found: &Found, value_type: ValueType) -> Collection {
+        let found = Found {
+            entry: found.entry,
+            ..Found::default()
+        };
+        let limits = self.shared.settings.encoding_limits.of(value_type);
+        Collection::new(found, value_type, limits)
     }
 
     /// Reads the collection at `key`, of the command's type, and has `show` write the reply from

@@ -5,4 +5,5 @@ pub(crate) mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod engine;
 pub(crate) mod keyspace;
+pub(crate) mod limits;
 pub(crate) mod packed;

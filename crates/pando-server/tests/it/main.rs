@@ -19,6 +19,8 @@ mod diagnosis;
 #[cfg(test)]
 mod durability;
 #[cfg(test)]
+mod encodings;
+#[cfg(test)]
 mod expiry;
 #[cfg(test)]
 mod failures;

@@ -10,11 +10,6 @@ use crate::context::{Collection, Command, Context, Flags, Group, Kind, Run};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::Encoding;
 
-/// Longest listpack in fields, as Redis has it by default: `hash-max-listpack-entries`.
-const LISTPACK_FIELDS_MAX: usize = 512;
-/// Longest field or value in a listpack: `hash-max-listpack-value`.
-const LISTPACK_BYTES_MAX: usize = 64;
-
 const fn reading(
     name: &'static str,
     arity: i32,
@@ -47,8 +42,9 @@ const fn writing(
 
 /// Sets the encoding that Redis would have after a change; it never goes back.
 fn grow_encoding(hash: &mut Collection) {
-    let is_long = |string: &[u8]| string.len() > LISTPACK_BYTES_MAX;
-    if hash.len() > LISTPACK_FIELDS_MAX || hash.strings.iter().any(is_long) {
+    let most = hash.limits;
+    let is_long = |string: &[u8]| string.len() > most.bytes;
+    if hash.len() > most.elements || hash.strings.iter().any(is_long) {
         hash.encoding = Encoding::Hashtable;
     }
 }

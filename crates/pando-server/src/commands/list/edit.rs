@@ -43,7 +43,7 @@ fn set(context: &mut Context<'_>) -> Run {
     }
     let place = place(context.integer_at(2)?, list.len());
     let place = place.ok_or("ERR index out of range")?;
-    encoding::grow(&mut list, element.len() as u64);
+    encoding::grow(&mut list, 1, element.len() as u64);
     list.strings.set(place, element);
     encoding::shrink(&mut list);
     context.put_collection(key, &list)?;
@@ -68,7 +68,7 @@ fn insert(context: &mut Context<'_>) -> Run {
     let Some(place) = list.strings.find(pivot, 1) else {
         return context.integer(-1);
     };
-    encoding::grow(&mut list, element.len() as u64);
+    encoding::grow(&mut list, 1, element.len() as u64);
     list.strings.insert(place + behind, element);
     context.put_collection(key, &list)?;
     reply_length(context, list.len())

@@ -1,6 +1,6 @@
 //! What OBJECT ENCODING shows of a list: `listpack` or `quicklist`, by Redis's rules.
 //!
-//! A listpack of Redis is at most 8 KiB long (its default `list-max-listpack-size` of -2). Before
+//! A listpack of Redis has at most 8 KiB, unless `list-max-listpack-size` says otherwise. Before
 //! elements are added, their plain lengths are counted with what is there (`t_list.c` of Redis
 //! 7.2). When elements are removed, a quicklist becomes a listpack again at half of that; here by
 //! the length of the whole list, since there are no nodes.
@@ -10,29 +10,32 @@ use pando_resp::parse_integer;
 use crate::context::Collection;
 use crate::data::packed::{Encoding, Strings};
 
-/// Length of the longest listpack.
-const LISTPACK_BYTES_MAX: u64 = 8192;
 /// Length of a listpack without elements.
 const EMPTY_BYTES: u64 = 7;
 
-/// Makes a list a quicklist if it is too long for a listpack with `added` more bytes.
-pub(super) fn grow(list: &mut Collection, added: u64) {
-    let left = LISTPACK_BYTES_MAX.saturating_sub(added);
-    if list.encoding == Encoding::Listpack && (added > LISTPACK_BYTES_MAX || !fits(list, left)) {
+/// Makes a list a quicklist if it is too long for a listpack with `count` more elements, of `added`
+/// bytes together.
+pub(super) fn grow(list: &mut Collection, count: usize, added: u64) {
+    let (elements_max, bytes_max) = list.limits.of_list();
+    let is_long = list.len() + count > elements_max || added > bytes_max;
+    if list.encoding == Encoding::Listpack && (is_long || !fits(list, bytes_max - added)) {
         list.encoding = Encoding::Quicklist;
     }
 }
 
 /// Makes a list from which something was removed a listpack if it is short enough.
 pub(super) fn shrink(list: &mut Collection) {
-    if list.encoding == Encoding::Quicklist && fits(list, LISTPACK_BYTES_MAX / 2) {
+    let (elements_max, bytes_max) = list.limits.of_list();
+    let is_short = list.len() <= elements_max / 2 && fits(list, bytes_max / 2);
+    if list.encoding == Encoding::Quicklist && is_short {
         list.encoding = Encoding::Listpack;
     }
 }
 
 /// Decides on the encoding of a list that was made as a whole.
 pub(in crate::commands) fn decide(list: &mut Collection) {
-    list.encoding = match fits(list, LISTPACK_BYTES_MAX) {
+    let (elements_max, bytes_max) = list.limits.of_list();
+    list.encoding = match list.len() <= elements_max && fits(list, bytes_max) {
         true => Encoding::Listpack,
         false => Encoding::Quicklist,
     };
@@ -93,9 +96,11 @@ mod tests {
     use super::*;
     use crate::context::Found;
     use crate::data::keyspace::ValueType;
+    use crate::data::limits::EncodingLimits;
 
     fn list(elements: &[&[u8]]) -> Collection {
-        let mut list = Collection::new(Found::default(), ValueType::List);
+        let limits = EncodingLimits::default().of(ValueType::List);
+        let mut list = Collection::new(Found::default(), ValueType::List, limits);
         elements.iter().for_each(|of| list.strings.push(of));
         list
     }
@@ -129,9 +134,9 @@ mod tests {
         let kilobyte = [b'x'; 1000];
         // 8 x 1004 and 7 bytes.
         let mut long = list(&[kilobyte.as_slice(); 8]);
-        grow(&mut long, 8192 - 8039);
+        grow(&mut long, 1, 8192 - 8039);
         assert_eq!(long.encoding, Encoding::Listpack);
-        grow(&mut long, 8192 - 8038);
+        grow(&mut long, 1, 8192 - 8038);
         assert_eq!(long.encoding, Encoding::Quicklist);
         long.strings.keep(0..5);
         shrink(&mut long);
@@ -140,7 +145,7 @@ mod tests {
         shrink(&mut long);
         assert_eq!(long.encoding, Encoding::Listpack);
         let mut huge = list(&[]);
-        grow(&mut huge, u64::MAX);
+        grow(&mut huge, 1, u64::MAX);
         assert_eq!(huge.encoding, Encoding::Quicklist);
         let mut made = list(&[kilobyte.as_slice(); 9]);
         decide(&mut made);

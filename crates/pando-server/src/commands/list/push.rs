@@ -54,7 +54,8 @@ fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
         return context.integer(0);
     }
     let elements = || (2..context.count()).map(|index| context.argument(index));
-    encoding::grow(&mut list, elements().map(|of| of.len() as u64).sum());
+    let added = elements().map(|of| of.len() as u64).sum();
+    encoding::grow(&mut list, elements().len(), added);
     match end {
         End::Tail => elements().for_each(|element| list.strings.push(element)),
         End::Head => {

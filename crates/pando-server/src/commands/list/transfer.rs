@@ -62,12 +62,12 @@ pub(super) fn transfer(context: &mut Context<'_>, from: End, to: End) -> Result<
     source.strings.remove(places);
     let added = encoding::moved_bytes(&element);
     if source_key == target_key {
-        encoding::grow(&mut source, added);
+        encoding::grow(&mut source, 1, added);
         to.push(&mut source.strings, &element);
         encoding::shrink(&mut source);
     } else {
         let mut target = context.collection(target_key)?;
-        encoding::grow(&mut target, added);
+        encoding::grow(&mut target, 1, added);
         to.push(&mut target.strings, &element);
         encoding::shrink(&mut source);
         context.check_room(target_key, &target)?;

@@ -5,6 +5,7 @@ use super::{reading, writing};
 use crate::context::{
     Collection, Command, Context, Flags, Found, Interrupted, Keys, Kind, Run, replies,
 };
+use crate::data::keyspace::ValueType;
 
 const OF_MANY: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is \
                        the number of sets.";
@@ -117,10 +118,10 @@ fn sets(context: &mut Context<'_>, from: usize, to: usize) -> Result<Vec<Collect
     Ok(sets)
 }
 
-/// Returns the result, at most `most` members of it, in a set that replaces `found`.
-fn combine(sets: Vec<Collection>, operation: Operation, found: Found, most: usize) -> Members {
+/// Returns the result, at most `most` members of it, in the set `empty`.
+fn combine(sets: Vec<Collection>, operation: Operation, empty: Collection, most: usize) -> Members {
     let total = sets.iter().map(Collection::len).sum();
-    let mut result = Members::replacing(found, total);
+    let mut result = Members::new(empty, total);
     match operation {
         Operation::Union => {
             for set in &sets {
@@ -159,7 +160,8 @@ fn keep(mut sets: Vec<Collection>, wanted: bool, most: usize, result: &mut Membe
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
     let sets = sets(context, 1, context.count())?;
-    let result = combine(sets, operation, Found::default(), usize::MAX);
+    let empty = context.replacement(&Found::default(), ValueType::Set);
+    let result = combine(sets, operation, empty, usize::MAX);
     let mut reply = context.reply();
     reply.set(result.len());
     result.iter().for_each(|member| reply.bulk(member));
@@ -171,7 +173,8 @@ fn store(context: &mut Context<'_>, operation: Operation) -> Run {
     let sets = sets(context, 2, context.count())?;
     let found = context.find_any_head(key)?;
     let was_there = found.row;
-    let mut result = combine(sets, operation, found, usize::MAX);
+    let empty = context.replacement(&found, ValueType::Set);
+    let mut result = combine(sets, operation, empty, usize::MAX);
     if result.len() == 0 {
         result.set.found.row = was_there;
     }
@@ -204,6 +207,7 @@ fn cardinality(context: &mut Context<'_>) -> Run {
         at += 2;
     }
     let sets = sets(context, 2, 2 + count)?;
-    let result = combine(sets, Operation::Intersection, Found::default(), most);
+    let empty = context.replacement(&Found::default(), ValueType::Set);
+    let result = combine(sets, Operation::Intersection, empty, most);
     context.integer(i64::try_from(result.len()).unwrap_or(i64::MAX))
 }

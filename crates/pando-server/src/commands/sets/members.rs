@@ -3,16 +3,9 @@
 use pando_resp::parse_integer;
 use std::collections::HashSet;
 
-use crate::context::{Collection, Found};
-use crate::data::keyspace::ValueType;
+use crate::context::Collection;
 use crate::data::packed::Encoding;
 
-/// Longest intset, as Redis has it by default: `set-max-intset-entries`.
-const INTSET_MEMBERS_MAX: usize = 512;
-/// Longest listpack in members: `set-max-listpack-entries`.
-const LISTPACK_MEMBERS_MAX: usize = 128;
-/// Longest member in a listpack: `set-max-listpack-value`.
-const LISTPACK_BYTES_MAX: usize = 64;
 /// Number of members to be looked for from which on an index is worth its making.
 const MEMBERS_OF_INDEX: usize = 8;
 
@@ -31,17 +24,6 @@ impl Members {
             members.make_index();
         }
         members
-    }
-
-    /// Returns an empty set that replaces what `found` describes.
-    pub(super) fn replacing(found: Found, asked: usize) -> Self {
-        // What is replaced gives nothing to the new set but the entry that has to go.
-        let found = Found {
-            row: None,
-            entry: found.entry,
-            ..Found::default()
-        };
-        Self::new(Collection::new(found, ValueType::Set), asked)
     }
 
     fn make_index(&mut self) {
@@ -92,14 +74,19 @@ impl Members {
                 Some(Ok(_)) => return false,
                 Some(Err(place)) => {
                     self.set.strings.insert(place, member);
-                    if self.len() > INTSET_MEMBERS_MAX {
+                    if self.len() > self.set.limits.integers {
                         self.set.encoding = Encoding::Hashtable;
                         self.make_index();
                     }
                     return true;
                 }
                 None => {
-                    self.set.encoding = Encoding::Listpack;
+                    let most = self.set.limits.bytes;
+                    let fit = self.iter().all(|member| member.len() <= most);
+                    self.set.encoding = match fit {
+                        true => Encoding::Listpack,
+                        false => Encoding::Hashtable,
+                    };
                     self.make_index();
                 }
             }
@@ -110,7 +97,8 @@ impl Members {
         };
         if is_new {
             self.set.strings.push(member);
-            if self.len() > LISTPACK_MEMBERS_MAX || member.len() > LISTPACK_BYTES_MAX {
+            let most = self.set.limits;
+            if self.len() > most.elements || member.len() > most.bytes {
                 self.set.encoding = Encoding::Hashtable;
             }
         }

@@ -149,7 +149,7 @@ fn store(
     options: &Options<'_>,
     (source, places): (&Collection, &[usize]),
 ) -> Run {
-    let mut list = Collection::new(Found::default(), ValueType::List);
+    let mut list = context.replacement(&Found::default(), ValueType::List);
     let mut bytes = 0;
     for place in places {
         let element = source.strings.at(*place);

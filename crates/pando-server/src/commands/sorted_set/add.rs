@@ -6,7 +6,7 @@ use super::describe::writing;
 use super::number::parse_score;
 use super::order::SortedSet;
 use super::replying;
-use crate::context::{Command, Context, Found, Interrupted, Run, replies};
+use crate::context::{Command, Context, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -25,8 +25,6 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// From this number of members on all of them are looked up in a table, and sorted once.
 const MANY: usize = 16;
-/// A command that adds more members than this makes a skiplist, even of a small set.
-const HINT_MAX: usize = 128;
 
 /// What ZADD was asked to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -166,12 +164,11 @@ fn change_few(
 
 /// Changes many members: the time does not grow with the product of both numbers of members.
 fn change_many(
-    set: &mut SortedSet,
+    old: SortedSet,
     pairs: &[(f64, &[u8])],
     options: Options,
-) -> Result<Outcome, &'static str> {
+) -> Result<(Outcome, SortedSet), &'static str> {
     let mut outcome = Outcome::default();
-    let old = std::mem::take(set);
     let mut scores: HashMap<&[u8], f64> = old.scores();
     for (score, member) in pairs {
         let change = options.decide(scores.get(member).copied(), *score)?;
@@ -180,10 +177,9 @@ fn change_many(
         }
     }
     let elements = scores.into_iter().map(|(member, score)| (score, member));
-    let elements = elements.collect();
-    *set = SortedSet::of(elements, Found::default(), old.encoding());
+    let mut set = SortedSet::of(elements.collect(), old.empty_like());
     set.take_row(old);
-    Ok(outcome)
+    Ok((outcome, set))
 }
 
 fn add(context: &mut Context<'_>, increment: bool) -> Run {
@@ -204,14 +200,18 @@ pub(super) fn add_pairs(
 ) -> Run {
     let key = context.argument(1);
     let mut set = SortedSet::find(context, key)?;
-    if pairs.len() > HINT_MAX {
+    // Even if some of them are the same, and the set stays small.
+    if pairs.len() > set.listpack_elements_max() {
         set.enlarge();
     }
     let outcome = match pairs.len() < MANY {
-        true => change_few(&mut set, pairs, options),
-        false => change_many(&mut set, pairs, options),
-    }
-    .map_err(Interrupted::from)?;
+        true => change_few(&mut set, pairs, options)?,
+        false => {
+            let (outcome, changed) = change_many(set, pairs, options)?;
+            set = changed;
+            outcome
+        }
+    };
     if outcome.added + outcome.updated > 0 {
         set.put(context, key)?;
     }

@@ -8,7 +8,7 @@ use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::number::parse_score;
 use super::order::{Element, SortedSet, compare, store};
 use super::replying;
-use crate::context::{Collection, Command, Context, Interrupted, Keys, Kind, Run, replies};
+use crate::context::{Collection, Command, Context, Found, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::ValueType;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
@@ -322,7 +322,10 @@ fn read(context: &mut Context<'_>, key: &[u8], form: Form) -> Result<Source, Int
         _ => context.read(key)?,
     };
     match found.row.map(|row| row.value_type) {
-        None => Ok(Source::Scored(SortedSet::default())),
+        None => {
+            let empty = context.replacement(&Found::default(), ValueType::SortedSet);
+            Ok(Source::Scored(SortedSet::checked(empty)?))
+        }
         Some(ValueType::SortedSet) => {
             let collection = context.decoded(found, ValueType::SortedSet)?;
             Ok(Source::Scored(SortedSet::checked(collection)?))

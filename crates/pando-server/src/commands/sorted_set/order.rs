@@ -8,11 +8,6 @@ use crate::context::{Collection, Context, Found, Interrupted, Run};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Encoding;
 
-/// Number of elements up to which OBJECT ENCODING shows a listpack.
-const LISTPACK_ELEMENTS_MAX: usize = 128;
-/// Length of a member up to which OBJECT ENCODING shows a listpack.
-const LISTPACK_BYTES_MAX: usize = 64;
-
 /// A member and its score; of a set, whose members have no score, the score is 1.
 pub(in crate::commands) type Element<'a> = (f64, &'a [u8]);
 
@@ -55,17 +50,11 @@ impl SortedSet {
         Ok(Self { collection })
     }
 
-    /// Creates one of elements in any order, whose members differ; the row that it replaces was
-    /// `found`, and it has at least the encoding `least`.
-    pub(in crate::commands) fn of(
-        mut elements: Vec<Element<'_>>,
-        found: Found,
-        least: Encoding,
-    ) -> Self {
+    /// Creates one of elements in any order, whose members differ; `empty` has none.
+    pub(in crate::commands) fn of(mut elements: Vec<Element<'_>>, empty: Collection) -> Self {
+        assert_eq!(empty.strings.len(), 0, "it is empty");
         elements.sort_unstable_by(compare);
-        let mut collection = Collection::new(found, ValueType::SortedSet);
-        collection.encoding = least;
-        let mut set = Self { collection };
+        let mut set = Self { collection: empty };
         for (_, member) in &elements {
             set.grow(member, elements.len());
         }
@@ -77,9 +66,24 @@ impl SortedSet {
         set
     }
 
+    /// Returns a collection without elements and without a row, of the same encoding.
+    pub(super) fn empty_like(&self) -> Collection {
+        let limits = self.collection.limits;
+        let empty = Collection::new(Found::default(), ValueType::SortedSet, limits);
+        Collection {
+            encoding: self.encoding(),
+            ..empty
+        }
+    }
+
     /// Becomes the new value of the row that `old` was read from.
     pub(super) fn take_row(&mut self, old: Self) {
         self.collection.found = old.collection.found;
+    }
+
+    /// Returns the most elements of a listpack.
+    pub(super) fn listpack_elements_max(&self) -> usize {
+        self.collection.limits.elements
     }
 
     pub(in crate::commands) fn exists(&self) -> bool {
@@ -179,7 +183,8 @@ impl SortedSet {
 
     /// Chooses the encoding of a set of `count` members that gets `member`.
     fn grow(&mut self, member: &[u8], count: usize) {
-        if count > LISTPACK_ELEMENTS_MAX || member.len() > LISTPACK_BYTES_MAX {
+        let most = self.collection.limits;
+        if count > most.elements || member.len() > most.bytes {
             self.enlarge();
         }
     }
@@ -210,14 +215,6 @@ impl SortedSet {
     }
 }
 
-impl Default for SortedSet {
-    fn default() -> Self {
-        Self {
-            collection: Collection::new(Found::default(), ValueType::SortedSet),
-        }
-    }
-}
-
 /// Writes elements to `key`, whatever it has had, and replies with their number.
 pub(in crate::commands) fn store(
     context: &mut Context<'_>,
@@ -227,12 +224,8 @@ pub(in crate::commands) fn store(
     let found = context.find_any_head(key)?;
     let count = elements.len();
     if count > 0 {
-        // Its deadline goes, and so does the expiry entry.
-        let old = Found {
-            entry: found.entry,
-            ..Found::default()
-        };
-        SortedSet::of(elements, old, Encoding::Listpack).put(context, key)?;
+        let empty = context.replacement(&found, ValueType::SortedSet);
+        SortedSet::of(elements, empty).put(context, key)?;
     } else if found.row.is_some() || found.entry.is_some() {
         context.remove(key, &found)?;
     }
@@ -246,10 +239,16 @@ fn score_of(bytes: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::limits::EncodingLimits;
     use proptest::prelude::*;
 
+    fn collection() -> Collection {
+        let limits = EncodingLimits::default().of(ValueType::SortedSet);
+        Collection::new(Found::default(), ValueType::SortedSet, limits)
+    }
+
     fn empty() -> SortedSet {
-        SortedSet::of(Vec::new(), Found::default(), Encoding::Listpack)
+        SortedSet::of(Vec::new(), collection())
     }
 
     #[test]
@@ -273,7 +272,7 @@ mod tests {
     #[test]
     fn scores_of_other_lengths_and_no_numbers_are_damaged() {
         for score in [&b"1234567"[..], b"123456789", &f64::NAN.to_le_bytes()] {
-            let mut collection = Collection::new(Found::default(), ValueType::SortedSet);
+            let mut collection = collection();
             collection.strings.push(b"member");
             collection.strings.push(score);
             let checked = SortedSet::checked(collection);
