@@ -5,7 +5,7 @@ use pando_sync::time::{Duration, now};
 use std::collections::BTreeSet;
 
 use crate::client::{Client, encode, show, words};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, open_small, options};
 
 impl Client {
     /// Sends a command whose reply comes later.
@@ -286,6 +286,53 @@ fn what_comes_between_looking_and_waiting_is_found() {
         assert_eq!(pusher.run("BLPOP back 0"), "[\"back\" \"x\"]");
     }
     waits.join().unwrap();
+}
+
+/// It takes milliseconds to look at so many keys: elements come when theirs was looked at, and the
+/// command does not wait yet.
+#[test]
+fn what_comes_while_other_keys_are_looked_at_is_found() {
+    const KEYS: usize = 10_000;
+    let server = Fixture::new();
+    let mut pusher = server.client();
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let command = encode(&words(&format!("BLPOP {} 0", keys.join(" "))));
+    // One of them has another loop than the one who pushes.
+    for mut waiter in [server.client(), server.client()] {
+        for round in 0..40 {
+            waiter.send(&command);
+            thread::sleep(Duration::from_micros(round * 250));
+            pusher.check(&[("RPUSH k0 x", ":1")]);
+            assert_eq!(waiter.end(), "[\"k0\" \"x\"]", "{round}");
+        }
+    }
+}
+
+/// Between the looks at keys whose pages are on disk the command begins again and again, and what
+/// it has read is played back: it must not wait for what has come since.
+#[test]
+fn what_comes_while_pages_are_read_is_found() {
+    const VALUES: usize = 20_000;
+    let server = Fixture::opened_by(options(), open_small);
+    let mut pusher = server.client();
+    let value = "v".repeat(200);
+    for first in (0..VALUES).step_by(500) {
+        let numbers = first..first + 500;
+        let pairs: Vec<String> = numbers.map(|of| format!("key{of:05} {value}")).collect();
+        assert_eq!(pusher.run(&format!("MSET {}", pairs.join(" "))), "+OK");
+    }
+    // The first one lies in a leaf of its own.
+    let others = (0..400).map(|of| format!("key{:05}x", of * VALUES / 400));
+    let keys: Vec<String> = std::iter::once("a".to_owned()).chain(others).collect();
+    let command = encode(&words(&format!("BLPOP {} 0", keys.join(" "))));
+    for mut waiter in [server.client(), server.client()] {
+        for round in 0..100 {
+            waiter.send(&command);
+            thread::sleep(Duration::from_micros(round * 100));
+            pusher.check(&[("RPUSH a x", ":1")]);
+            assert_eq!(waiter.end(), "[\"a\" \"x\"]", "{round}");
+        }
+    }
 }
 
 /// Whoever goes without what is in a key leaves it to the next one.

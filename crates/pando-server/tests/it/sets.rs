@@ -120,3 +120,27 @@ fn sets_are_combined() {
         ("COMMAND GETKEYS SMOVE a b m", "[\"a\" \"b\"]"),
     ]);
 }
+
+/// All sets of such a command are in memory at once.
+#[test]
+fn sets_that_do_not_fit_into_memory_together_are_refused() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let mut sadd = vec!["SADD".to_owned(), "s".to_owned()];
+    sadd.extend((0..100_000).map(|number| format!("m{number}")));
+    client.call(&sadd);
+    let refused = "-ERR the command reads sets that do not fit into memory together";
+    client.check(&[
+        ("SCARD s", ":100000"),
+        ("SINTERCARD 2 s s", ":100000"),
+        ("SINTERCARD 6 s s s s s s", refused),
+        ("SADD t x", ":1"),
+        ("SUNION t s s s s s s", refused),
+        ("MULTI", "+OK"),
+        ("SADD t y", "+QUEUED"),
+        ("SDIFFSTORE t s s s s s s", "+QUEUED"),
+        ("EXEC", &format!("[:1 {refused}]")),
+        ("SMEMBERS t", "[\"x\" \"y\"]"),
+        ("SUNIONSTORE t s s", ":100000"),
+    ]);
+}
