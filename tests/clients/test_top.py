@@ -95,7 +95,9 @@ class Top(ServerTest):
         terminal.wait_for(lambda text: "Traffic" in text)
         deadline = time.monotonic() + PATIENCE
         seen = ""
-        while not (" get " in seen and " set " in seen) and time.monotonic() < deadline:
+        # The first commands are on the screen before all keys are.
+        wanted = ("200 keys", " get ", " set ")
+        while not all(part in seen for part in wanted) and time.monotonic() < deadline:
             self.load()
             terminal.read(0.1)
             seen = terminal.text().replace("\u2502", " ")
