@@ -178,14 +178,12 @@ impl Db {
         }
         let snapshots = &engine.old_versions.snapshots;
         let beginning = snapshots.begin(engine.log.reserved_end());
+        // It is registered, so the mode is not turned off from here on. It may still look off for a
+        // moment, while the maintenance thread finds out that it is needed.
         if !snapshots.is_on() {
             engine.turn_snapshots_on()?;
         }
         let registration = beginning.at(engine.log.reserved_end());
-        assert!(
-            snapshots.is_on() || registration.is_ended(),
-            "nobody saves what a snapshot reads"
-        );
         let young = Arc::new(Young::new(registration, is_of_transaction));
         let list = engine.kept.young_here();
         list.add(&young);

@@ -71,11 +71,16 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
                 .cut_tail(goal, || engine.store.committed_blocks());
             let (used, end) = engine.store.space.used_and_end();
             let excess = end.saturating_sub(used);
-            let no_gain = end >= before && without_run == 0;
-            if excess <= used / USED_SHARE || no_gain {
+            if excess <= used / USED_SHARE {
                 break;
             }
-            before = end;
+            // Not the end: one page that a checkpoint wrote while the front was still taken by what
+            // it was about to free says nothing of all the others.
+            let behind = engine.bytes_behind(used);
+            if behind >= before && without_run == 0 {
+                break;
+            }
+            before = behind;
             let all = first.saturating_sub(used).max(1);
             let done = 1.0 - excess as f64 / all as f64;
             let from = MOVE_FROM + (CUT_FROM - MOVE_FROM) * done.clamp(0.0, 1.0);
