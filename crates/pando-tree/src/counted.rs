@@ -145,6 +145,49 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::try_select`], but counted from the first record whose key is not below `from`, as
+    /// of one moment.
+    ///
+    /// # Errors
+    /// As [`Tree::try_select`].
+    ///
+    /// # Panics
+    /// When the tree is not counted.
+    pub fn try_select_from(
+        &self,
+        pool: &Pool,
+        from: &[u8],
+        number: u64,
+        key: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        assert!(self.id.is_counted(), "{} does not count", self.id);
+        retry_then_latch(pool, |latched| match latched {
+            None => {
+                let both = [&mut OptimisticAccess, &mut OptimisticAccess];
+                self.select_from(pool, both, (from, number), key)
+            }
+            Some(latched) => {
+                let mut again = SharedAccess::default();
+                self.select_from(pool, [latched, &mut again], (from, number), key)
+            }
+        })
+    }
+
+    fn select_from<'p>(
+        &self,
+        pool: &'p Pool,
+        [first, second]: [&mut impl Access<'p>; 2],
+        (from, number): (&[u8], u64),
+        key: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        let root = self.root(pool, first)?;
+        let before = self.rank(pool, first, Ranked::Below(from))?;
+        let found = self.select(pool, second, before.saturating_add(number), key)?;
+        // Each change of a count changes the root, too.
+        root.validate()?;
+        Ok(found)
+    }
+
     fn select<'p>(
         &self,
         pool: &'p Pool,

@@ -95,4 +95,17 @@ impl Table {
         let found = engine.block(|_| engine.try_key_at(&self.state, rank, &mut key))?;
         Ok(found.then_some(key))
     }
+
+    /// The key that `number` keys precede that are not below `from`: 0 is the first one from there
+    /// on. None if there are not so many. As of one moment, also while others write before `from`.
+    /// Two descents. Blocks for pages that are not in memory.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub fn key_from(&self, from: &[u8], number: u64) -> Result<Option<Vec<u8>>> {
+        let engine = self.db.engine();
+        let mut key = Vec::new();
+        let found = engine.block(|_| engine.try_key_from(&self.state, (from, number), &mut key))?;
+        Ok(found.then_some(key))
+    }
 }

@@ -40,4 +40,14 @@ impl Reads<'_> {
         let step = engine.try_key_at(&self.table.state, rank, key);
         polled(step, &mut Vec::new())
     }
+
+    /// As [`crate::Table::key_from`], into `key`; true if there is one.
+    ///
+    /// # Errors
+    /// As [`crate::Table::rank`].
+    pub fn key_from(self, from: &[u8], number: u64, key: &mut Vec<u8>) -> Result<Polled<bool>> {
+        let engine = self.table.db.engine();
+        let step = engine.try_key_from(&self.table.state, (from, number), key);
+        polled(step, &mut Vec::new())
+    }
 }

@@ -1,6 +1,7 @@
 //! The parts of the engine that event loops use; [`crate::nonblocking`] exports them.
 
 pub(crate) mod aside;
+pub(crate) mod batch_scan;
 pub(crate) mod counted;
 pub(crate) mod group;
 pub(crate) mod polled;

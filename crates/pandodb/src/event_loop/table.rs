@@ -262,7 +262,7 @@ impl ScanPage {
     }
 
     /// Finds out where the scan continues.
-    fn find_next(&mut self, direction: Direction) {
+    pub(super) fn find_next(&mut self, direction: Direction) {
         self.next = match &self.kept {
             Some(kept) => kept.next.clone(),
             None => self.leaf.next_key().map(<[u8]>::to_vec),
@@ -294,7 +294,7 @@ impl ScanPage {
     }
 
     /// Copies the entries of one leaf from `from` on, as they are, or as `snapshot` sees them.
-    fn scan(
+    pub(super) fn scan(
         &mut self,
         table: &Table,
         snapshot: Option<&Snapshot>,
@@ -331,7 +331,7 @@ impl ScanPage {
     }
 
     /// Replaces what `above` has by its values; None for a key that is not there.
-    fn lay_over<'r>(
+    pub(super) fn lay_over<'r>(
         &mut self,
         above: impl Iterator<Item = (&'r [u8], Option<ScanValue<'r>>)>,
         direction: Direction,

@@ -40,4 +40,16 @@ impl Table {
         let found = drive_alone(engine, || engine.try_key_at(&self.state, rank, &mut key)).await?;
         Ok(found.then_some(key))
     }
+
+    /// As [`Table::key_from`], as a future.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub async fn key_from_async(&self, from: &[u8], number: u64) -> Result<Option<Vec<u8>>> {
+        let engine = self.db.engine();
+        let mut key = Vec::new();
+        let attempt = || engine.try_key_from(&self.state, (from, number), &mut key);
+        let found = drive_alone(engine, attempt).await?;
+        Ok(found.then_some(key))
+    }
 }

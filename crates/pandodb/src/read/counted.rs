@@ -62,6 +62,18 @@ impl Engine {
         let found = tree.try_select(&self.store.pool, rank, key);
         Ok(on_tree(table, tree, found)?)
     }
+
+    /// As [`Engine::try_key_at`], counted from the first key that is not below `from`.
+    pub(crate) fn try_key_from(
+        &self,
+        table: &TableState,
+        (from, number): (&[u8], u64),
+        key: &mut Vec<u8>,
+    ) -> Step<bool> {
+        let tree = counted_tree(table)?;
+        let found = tree.try_select_from(&self.store.pool, from, number, key);
+        Ok(on_tree(table, tree, found)?)
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use fastrand::Rng;
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::nonblocking::Reads;
@@ -45,6 +46,10 @@ fn compare(table: &Table, model: &Model, random: &mut Rng) {
         let other = scattered_key(random.u32(..)).to_vec();
         let below = model.range(..other.clone()).count() as u64;
         assert_eq!(table.rank(&other).unwrap(), below);
+        let number = random.u64(..20);
+        let from = model.range(other.clone()..).nth(number as usize);
+        let from = from.map(|(key, _)| key.clone());
+        assert_eq!(table.key_from(&other, number).unwrap(), from);
         for range in [
             (Bound::Included(&key[..]), Bound::Excluded(&other[..])),
             (Bound::Excluded(&key[..]), Bound::Included(&other[..])),
@@ -285,6 +290,12 @@ fn every_form_of_call_counts_the_same() {
         let rank = table.rank(&probe).unwrap();
         assert_eq!(block_on(table.rank_async(&probe)).unwrap(), rank);
         assert_eq!(ended(&mut reactor, || reads.rank(&probe)).unwrap(), rank);
+        let number = random.u64(..500);
+        let key = table.key_from(&probe, number).unwrap();
+        assert_eq!(key, table.key_at(rank + number).unwrap());
+        assert_eq!(block_on(table.key_from_async(&probe, number)).unwrap(), key);
+        let found = ended(&mut reactor, || reads.key_from(&probe, number, &mut out)).unwrap();
+        assert_eq!(found.then_some(&out), key.as_ref());
         let (start, end) = (Bound::Included(&probe[..]), Bound::Unbounded);
         assert_eq!(table.count((start, end)).unwrap(), 60_000 - rank);
         assert_eq!(
@@ -370,4 +381,40 @@ fn an_older_program_never_sees_a_counted_table() {
 fn versions(device: &FaultyDevice) -> [u32; 2] {
     let bytes = device.snapshot_file("superblock");
     [8, 4096 + 8].map(|at| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap()))
+}
+
+/// Others write before the key from which on it is counted.
+#[test]
+fn a_key_from_another_one_is_that_of_one_moment() {
+    let db = options().open_in_memory().unwrap();
+    let table = counted(&db, "t");
+    fill(&table, 0..2000, |n| {
+        ((1_000_000 + n).to_be_bytes(), [7; 20])
+    });
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Rng::with_seed(5);
+            for _ in 0..30_000 {
+                let key = random.u32(..3000).to_be_bytes();
+                if random.bool() {
+                    table.put(&key, &[1; 20]).unwrap();
+                } else {
+                    let _was_there = table.delete(&key).unwrap();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let from = 1_000_000_u32.to_be_bytes();
+        let mut random = Rng::with_seed(6);
+        while !over.load(Ordering::Relaxed) {
+            let number = random.u32(..2000);
+            let found = table.key_from(&from, u64::from(number)).unwrap();
+            assert_eq!(
+                found.as_deref(),
+                Some(&(1_000_000 + number).to_be_bytes()[..])
+            );
+            assert_eq!(table.key_from(&from, 2000).unwrap(), None);
+        }
+    });
 }

@@ -120,6 +120,69 @@ fn transactions_conflict_exactly_when_what_they_read_has_changed() {
 
 /// What was read and written since the savepoint is neither validated nor committed; what was
 /// before it is.
+/// Key and value of what a scan of a batch shows, leaf by leaf.
+fn scanned(
+    reactor: &mut Reactor,
+    batch: &mut ValidatedBatch,
+    table: &pandodb::Table,
+    is_backwards: bool,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut page, mut all) = (ScanPage::default(), Vec::new());
+    let mut from: Bound<Vec<u8>> = Bound::Unbounded;
+    loop {
+        let bound = from.as_ref().map(Vec::as_slice);
+        run(reactor, |_| match is_backwards {
+            false => batch.scan(table, bound, &mut page).unwrap(),
+            true => batch.scan_back(table, bound, &mut page).unwrap(),
+        });
+        for index in 0..page.len() {
+            let (key, value) = page.entry(index);
+            all.push((key.to_vec(), value.unwrap().to_vec()));
+        }
+        from = match page.next.take() {
+            None => return all,
+            Some(next) if is_backwards => Bound::Excluded(next),
+            Some(next) => Bound::Included(next),
+        };
+    }
+}
+
+#[test]
+fn a_batch_scans_a_table_with_its_own_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = filled(directory.path());
+    let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let mut model: std::collections::BTreeMap<Vec<u8>, Vec<u8>> = (0..3000_u32)
+        .map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 200]))
+        .collect();
+    let mut batch = ValidatedBatch::new(&db);
+    let key = |n: u32| n.to_be_bytes();
+    let from = |n: &'static [u8; 4]| Bound::Included(&n[..]);
+    assert!(!batch.writes_between(&table, Bound::Unbounded, Bound::Unbounded));
+    batch.put(&other, &key(7), b"of another table").unwrap();
+    assert!(!batch.writes_between(&table, Bound::Unbounded, Bound::Unbounded));
+    for n in (0..4000_u32).step_by(7) {
+        match n % 3 {
+            0 => {
+                batch.delete(&table, &key(n));
+                model.remove(&key(n)[..]);
+            }
+            _ => {
+                let long = [&key(n)[..], b"x"].concat();
+                batch.put(&table, &long, b"new").unwrap();
+                model.insert(long, b"new".to_vec());
+            }
+        }
+    }
+    let forward: Vec<_> = model.into_iter().collect();
+    let backward: Vec<_> = forward.iter().rev().cloned().collect();
+    assert!(scanned(&mut reactor, &mut batch, &table, false) == forward);
+    assert!(scanned(&mut reactor, &mut batch, &table, true) == backward);
+    assert!(batch.writes_between(&table, from(&[0, 0, 0, 7]), from(&[0, 0, 0, 8])));
+    assert!(!batch.writes_between(&table, from(&[0, 0, 0, 8]), from(&[0, 0, 0, 13])));
+}
+
 #[test]
 fn a_batch_goes_back_to_a_savepoint() {
     let directory = tempfile::tempdir().unwrap();
