@@ -10,6 +10,9 @@ use crate::log::{LogLevel, LogLevelSetter};
 use crate::options::{Durability, ServerOptions};
 use crate::times::milliseconds;
 
+/// What of a row lies in its leaf with pages of 4 KiB, and some room for its key.
+const PACKED_BYTES_MAX: u64 = 1800;
+
 /// Settings that `CONFIG SET` changes and the loops read. All atomic accesses are Relaxed: no
 /// setting depends on another one.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Settings {
     monitor_ms: AtomicU64,
     /// The smaller of `slow_us` and `monitor_ms`, in nanoseconds; see [`Settings::watch_ns`].
     watch_ns: AtomicU64,
+    /// Longest packed collection that Redis would not keep in a compact encoding, in bytes.
+    packed_bytes_max: AtomicU64,
     /// Of OBJECT ENCODING.
     pub(crate) encoding_limits: EncodingLimits,
     log_level: RwLock<LogLevel>,
@@ -61,6 +66,7 @@ impl Settings {
             slow_entries_max: AtomicU64::new(128),
             monitor_ms: AtomicU64::new(0),
             watch_ns: AtomicU64::new(u64::MAX),
+            packed_bytes_max: AtomicU64::new(PACKED_BYTES_MAX),
             encoding_limits: EncodingLimits::default(),
             log_level: RwLock::new(Rank::Leaf, options.log_level),
             log_level_setter: options.log_level_setter,
@@ -98,6 +104,17 @@ impl Settings {
                 given.iter().enumerate().fold(0, differs) == 0 && given.len() == password.len()
             }
         }
+    }
+
+    /// Returns the length from which on the elements of a collection get rows of their own, in
+    /// bytes.
+    pub(crate) fn packed_bytes_max(&self) -> u64 {
+        self.packed_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Applies to collections that are written from now on.
+    pub(crate) fn set_packed_bytes_max(&self, bytes: u64) {
+        self.packed_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// True if clients of other machines are refused as long as there is no password.

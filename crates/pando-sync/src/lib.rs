@@ -50,5 +50,7 @@ pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use queue::SignalQueue;
 pub use rank::Rank;
 pub use stamp_lock::StampLock;
+/// A value that is set once. No model of loom or shuttle sees it.
+pub use std::sync::OnceLock;
 pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
 pub use words::WordArena;

@@ -36,7 +36,7 @@ pub(crate) fn overwrite(
         _ => {
             let value = context.spliced(key, found, offset, piece)?;
             let string = NewString::Large(&value);
-            context.put(key, string, found.deadline(), found.entry)?;
+            context.put(key, string, found.deadline(), found.former)?;
         }
     }
     Ok(length)
@@ -66,7 +66,7 @@ fn overwrite_plain(
     }
     value[start + offset..end].copy_from_slice(piece);
     let string = NewString::Bytes(&value[start..]);
-    let result = context.put(key, string, found.deadline(), found.entry);
+    let result = context.put(key, string, found.deadline(), found.former);
     context.data().scratch.value = value;
     result
 }

@@ -73,7 +73,7 @@ fn bit_operation(context: &mut Context<'_>) -> Run {
     let length = sum.len();
     let there = context.find_any_head(key)?;
     if length > 0 {
-        context.put(key, NewString::Bytes(&sum), None, there.entry)?;
+        context.put(key, NewString::Bytes(&sum), None, there.former)?;
     } else if there.row.is_some() {
         context.remove(key, &there)?;
     }

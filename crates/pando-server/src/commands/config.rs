@@ -78,6 +78,8 @@ enum Value {
 
 /// Greatest accepted limit of entries in the slow log, since these take memory.
 const SLOW_ENTRIES_MAX: u64 = 100_000;
+/// Greatest accepted length of a packed collection: each change writes all of it.
+const PACKED_BYTES_MAX: u64 = 65_536;
 const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
 const NOT_A_SWITCH: &str = "argument must be 'yes' or 'no'";
 const IMMUTABLE: &str = "can't set immutable config";
@@ -125,6 +127,10 @@ const PARAMETERS: &[(&str, Value)] = &[
     ("maxmemory", Value::Computed(maxmemory)),
     ("maxmemory-policy", Value::Fixed("noeviction")),
     ("notify-keyspace-events", Value::Fixed("")),
+    (
+        "packed-bytes-max",
+        Value::Settable(packed_bytes_max, set_packed_bytes_max),
+    ),
     (
         "periodic-ms",
         Value::Computed(|shared| shared.options.periodic_ms.to_string()),
@@ -186,6 +192,22 @@ fn appendfsync(shared: &Shared) -> String {
         Durability::None => "no",
     };
     name.to_owned()
+}
+
+fn packed_bytes_max(shared: &Shared) -> String {
+    shared.settings.packed_bytes_max().to_string()
+}
+
+fn set_packed_bytes_max(shared: &Shared, value: &[u8], apply: bool) -> Result<(), &'static str> {
+    let bytes = parse_integer(value).ok_or(NOT_AN_INTEGER)?;
+    let bytes = u64::try_from(bytes)
+        .ok()
+        .filter(|bytes| *bytes <= PACKED_BYTES_MAX);
+    let bytes = bytes.ok_or("argument must be between 0 and 65536 inclusive")?;
+    if apply {
+        shared.settings.set_packed_bytes_max(bytes);
+    }
+    Ok(())
 }
 
 fn bind(shared: &Shared) -> String {

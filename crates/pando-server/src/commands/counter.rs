@@ -67,7 +67,7 @@ fn add(context: &mut Context<'_>, by: i64) -> Run {
     };
     let mut digits = itoa::Buffer::new();
     let text = digits.format(new).as_bytes();
-    context.put(key, NewString::Bytes(text), found.deadline(), found.entry)?;
+    context.put(key, NewString::Bytes(text), found.deadline(), found.former)?;
     context.integer(new)
 }
 
@@ -88,7 +88,7 @@ fn increment_by_float(context: &mut Context<'_>) -> Run {
         key,
         NewString::Bytes(text.as_bytes()),
         found.deadline(),
-        found.entry,
+        found.former,
     )?;
     context.reply().bulk(text.as_bytes());
     Ok(())

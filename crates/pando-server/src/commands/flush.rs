@@ -42,6 +42,9 @@ fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
     for number in numbers {
         batch.clear_table(&engine.databases[number].keys);
         batch.clear_table(&engine.databases[number].elements);
+        if let Some(members) = engine.databases[number].members.table() {
+            batch.clear_table(members);
+        }
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.clear(number);
         }

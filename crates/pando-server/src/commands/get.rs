@@ -100,5 +100,5 @@ fn get_and_set(context: &mut Context<'_>) -> Run {
     }
     let found = context.read(key)?;
     context.reply_found(&found)?;
-    context.put(key, value, None, found.entry)
+    context.put(key, value, None, found.former)
 }

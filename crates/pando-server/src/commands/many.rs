@@ -66,7 +66,7 @@ fn set_many(context: &mut Context<'_>) -> Run {
     for at in (1..context.count()).step_by(2) {
         let (key, value) = (context.argument(at), context.string(at + 1));
         let found = entry_to_replace(context, key)?;
-        context.put(key, value, None, found.entry)?;
+        context.put(key, value, None, found.former)?;
     }
     context.ok()
 }
@@ -83,7 +83,7 @@ fn set_many_if_absent(context: &mut Context<'_>) -> Run {
     for at in (1..context.count()).step_by(2) {
         let (key, value) = (context.argument(at), context.string(at + 1));
         let found = context.find_head(key)?;
-        context.put(key, value, None, found.entry)?;
+        context.put(key, value, None, found.former)?;
     }
     context.integer(1)
 }

@@ -1,8 +1,11 @@
 //! RENAME, RENAMENX, COPY, MOVE: a value goes to another key, with its deadline.
 //!
-//! A string in chunks is copied, one chunk in memory at a time: its chunks belong to its key.
+//! A string in chunks is copied, one chunk in memory at a time: its chunks belong to its key. The
+//! elements of a large collection stay where they are when it gets another name, and are copied to
+//! another database.
 
-use crate::context::{Command, Context, Flags, Found, Group, Keys, NewString, Run, replies};
+use crate::context::{Collection, Command, Context, Flags, Former, Found, Group, Interrupted};
+use crate::context::{Keys, NewString, Part, Run, replies};
 use crate::data::keyspace::{DATABASES, ValueType};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -44,35 +47,61 @@ pub(crate) const COMMANDS: &[Command] = &[
 /// A value on its way to another key.
 struct Carried {
     found: Found,
-    /// The string or the packed collection, unless it lies in chunks.
+    /// The string, unless it lies in chunks.
     bytes: Vec<u8>,
+    /// The collection with all of its elements, if it is one.
+    collection: Option<Collection>,
 }
 
 impl Carried {
     /// Takes the value that was read last.
-    fn new(context: &mut Context<'_>, found: Found) -> Self {
-        let bytes = match found.row {
-            Some(row) if found.large.is_none() => context.payload(row).to_vec(),
-            _ => Vec::new(),
+    fn new(context: &mut Context<'_>, found: Found) -> Result<Self, Interrupted> {
+        let mut carried = Self {
+            found,
+            bytes: Vec::new(),
+            collection: None,
         };
-        Self { found, bytes }
+        match carried.found.row {
+            Some(row) if row.value_type != ValueType::String => {
+                let found = Found {
+                    row: Some(row),
+                    former: carried.found.former,
+                    ..Found::default()
+                };
+                let all = context.decoded(found, row.value_type, &Part::All)?;
+                carried.collection = Some(all);
+            }
+            Some(row) if carried.found.large.is_none() => {
+                carried.bytes = context.payload(row).to_vec();
+            }
+            _ => {}
+        }
+        Ok(carried)
     }
 
-    /// Writes it at `key` of the selected database, whose expiry entry is `entry`. Nothing is
+    /// Writes it at `key` of the selected database, which has had `former`. Nothing is
     /// written if it is refused.
-    fn put(&self, context: &mut Context<'_>, key: &[u8], entry: Option<u64>) -> Run {
+    fn put(&self, context: &mut Context<'_>, key: &[u8], former: Former) -> Run {
         let deadline = self.found.deadline();
         let row = self.found.row.expect("only a value that lives is carried");
         if let Some(stream) = &self.found.large {
             let value = context.copied(key, stream)?;
-            return context.put(key, NewString::Large(&value), deadline, entry);
+            return context.put(key, NewString::Large(&value), deadline, former);
         }
         if row.value_type == ValueType::String {
             // A long key leaves less room in the row: then it goes into chunks.
-            return context.put(key, NewString::Bytes(&self.bytes), deadline, entry);
+            return context.put(key, NewString::Bytes(&self.bytes), deadline, former);
         }
-        context.check_packed(key, row.value_type, self.bytes.len() as u64)?;
-        context.put_value(key, (row.value_type, &self.bytes), deadline, entry)
+        let mut copy = context.replacement(&Found::default(), row.value_type);
+        let collection = self.collection.as_ref().expect("it is no string");
+        copy.encoding = collection.encoding;
+        copy.strings = collection.strings.clone();
+        copy.found = Found {
+            row: Some(row),
+            former,
+            ..Found::default()
+        };
+        context.put_collection(key, &copy)
     }
 }
 
@@ -94,7 +123,7 @@ fn rename_if_absent(context: &mut Context<'_>) -> Run {
 fn rename_unless(
     context: &mut Context<'_>,
     must_be_absent: bool,
-) -> Result<Option<bool>, crate::context::Interrupted> {
+) -> Result<Option<bool>, Interrupted> {
     let (key, new_key) = (context.argument(1), context.argument(2));
     let found = context.find(key)?;
     if found.row.is_none() {
@@ -103,13 +132,40 @@ fn rename_unless(
     if key == new_key {
         return Ok(Some(!must_be_absent));
     }
-    let carried = Carried::new(context, found);
+    if context.tree_head(&found)?.is_some() {
+        return rename_tree(context, &found, must_be_absent);
+    }
+    let carried = Carried::new(context, found)?;
     let there = context.find_head(new_key)?;
     if must_be_absent && there.row.is_some() {
         return Ok(Some(false));
     }
-    carried.put(context, new_key, there.entry)?;
+    carried.put(context, new_key, there.former)?;
     context.remove(key, &carried.found)?;
+    Ok(Some(true))
+}
+
+/// As [`rename_unless`], of a large collection, which was read last: its elements stay where they
+/// are.
+fn rename_tree(
+    context: &mut Context<'_>,
+    found: &Found,
+    must_be_absent: bool,
+) -> Result<Option<bool>, Interrupted> {
+    let (key, new_key) = (context.argument(1), context.argument(2));
+    let row = found.row.expect("a collection that lives is renamed");
+    let head = context.payload(row).to_vec();
+    let there = context.find_head(new_key)?;
+    if must_be_absent && there.row.is_some() {
+        return Ok(Some(false));
+    }
+    context.put_value(
+        new_key,
+        (row.value_type, &head),
+        found.deadline(),
+        there.former,
+    )?;
+    context.remove_row(key, found.former.but_tree())?;
     Ok(Some(true))
 }
 
@@ -149,13 +205,13 @@ fn copy(context: &mut Context<'_>) -> Run {
     if found.row.is_none() {
         return context.integer(0);
     }
-    let carried = Carried::new(context, found);
+    let carried = Carried::new(context, found)?;
     let copied = context.in_database(database, |context| {
         let there = context.find_head(new_key)?;
         if there.row.is_some() && !replaces {
             return Ok(0);
         }
-        carried.put(context, new_key, there.entry).map(|()| 1)
+        carried.put(context, new_key, there.former).map(|()| 1)
     });
     context.integer(copied?)
 }
@@ -173,13 +229,13 @@ fn move_to_database(context: &mut Context<'_>) -> Run {
     if found.row.is_none() {
         return context.integer(0);
     }
-    let carried = Carried::new(context, found);
+    let carried = Carried::new(context, found)?;
     let moved = context.in_database(database, |context| {
         let there = context.find_head(key)?;
         if there.row.is_some() {
             return Ok(0);
         }
-        carried.put(context, key, there.entry).map(|()| 1)
+        carried.put(context, key, there.former).map(|()| 1)
     });
     let moved = moved?;
     if moved > 0 {

@@ -1,6 +1,11 @@
 //! Random elements of a collection: which ones HRANDFIELD, SRANDMEMBER and their like return.
 
-use crate::context::{Context, Interrupted, replies};
+use std::collections::HashSet;
+
+use fastrand::Rng;
+
+use crate::context::{Collection, Context, Found, Interrupted, Part, replies};
+use crate::data::keyspace::ValueType;
 
 /// Returns argument `at` as the number of elements: of different ones, or if it is negative of any.
 pub(crate) fn parse_count(context: &Context<'_>, at: usize) -> Result<i64, Interrupted> {
@@ -14,6 +19,7 @@ pub(crate) fn parse_count(context: &Context<'_>, at: usize) -> Result<i64, Inter
 pub(crate) struct Places {
     chosen: Chosen,
     length: usize,
+    random: Rng,
 }
 
 enum Chosen {
@@ -27,31 +33,37 @@ enum Chosen {
 
 /// Chooses among `elements` elements: `count` different ones, or all if there are not so many; if
 /// `count` is negative as many as it says, which may repeat themselves.
-pub(crate) fn places(elements: usize, count: i64) -> Places {
+pub(crate) fn places(elements: usize, count: i64, mut random: Rng) -> Places {
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    if elements == 0 {
-        return Places {
-            chosen: Chosen::All(0),
-            length: 0,
-        };
-    }
-    if count < 0 {
-        return Places {
-            chosen: Chosen::Any(elements),
-            length: wanted,
-        };
-    }
-    if wanted >= elements {
-        return Places {
-            chosen: Chosen::All(elements),
-            length: elements,
-        };
-    }
-    let chosen = fastrand::choose_multiple(0..elements, wanted);
+    let (chosen, length) = match elements {
+        0 => (Chosen::All(0), 0),
+        _ if count < 0 => (Chosen::Any(elements), wanted),
+        _ if wanted >= elements => (Chosen::All(elements), elements),
+        _ => {
+            let chosen = different(elements, wanted, &mut random);
+            (Chosen::These(chosen.into_iter()), wanted)
+        }
+    };
     Places {
-        chosen: Chosen::These(chosen.into_iter()),
-        length: wanted,
+        chosen,
+        length,
+        random,
     }
+}
+
+/// Chooses `wanted` different ones of `elements` places, which are more, in random order. Takes as
+/// long as there are wanted ones. (Robert Floyd's algorithm: Bentley, Programming Pearls, 1987.)
+fn different(elements: usize, wanted: usize, random: &mut Rng) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(wanted);
+    let mut chosen = Vec::with_capacity(wanted);
+    for last in elements - wanted..elements {
+        let place = random.usize(..=last);
+        let place = if seen.insert(place) { place } else { last };
+        seen.insert(place);
+        chosen.push(place);
+    }
+    random.shuffle(&mut chosen);
+    chosen
 }
 
 impl Places {
@@ -72,8 +84,42 @@ impl Iterator for Places {
         match &mut self.chosen {
             Chosen::All(elements) => Some(*elements - 1 - self.length),
             Chosen::These(chosen) => chosen.next(),
-            Chosen::Any(elements) => Some(fastrand::usize(..*elements)),
+            Chosen::Any(elements) => Some(self.random.usize(..*elements)),
         }
+    }
+}
+
+impl Context<'_> {
+    /// Returns random numbers that are the same in each run of the command, so that a run after a
+    /// wait reads what the one before it has waited for.
+    fn random(&mut self) -> Rng {
+        let seed = self.progress.seed.get_or_insert_with(|| fastrand::u64(..));
+        let place = self.exec_index.map_or(0, |index| index as u64 + 1);
+        Rng::with_seed(seed.wrapping_add(place))
+    }
+
+    /// Chooses among the elements of the collection that was read last, as [`places`], and reads
+    /// the chosen ones. Returns the places that they have in what was read.
+    pub(crate) fn choose(
+        &mut self,
+        found: Found,
+        value_type: ValueType,
+        count: i64,
+    ) -> Result<(Collection, Places), Interrupted> {
+        let elements = self.length(&found)?;
+        let chosen = places(elements, count, self.random());
+        if self.tree_head(&found)?.is_none() {
+            return Ok((self.decoded(found, value_type, &Part::All)?, chosen));
+        }
+        // Each takes more bytes of the reply.
+        if chosen.len() > self.engine().reply_bytes_max / size_of::<usize>() {
+            return Err(Interrupted::ReplyTooLong);
+        }
+        let chosen: Vec<usize> = chosen.collect();
+        let collection = self.decoded(found, value_type, &Part::Each(&chosen))?;
+        let all = i64::try_from(chosen.len()).unwrap_or(i64::MAX);
+        let places = places(collection.in_memory(), all, Rng::with_seed(0));
+        Ok((collection, places))
     }
 }
 
@@ -83,12 +129,13 @@ mod tests {
 
     #[test]
     fn so_many_as_were_asked_for() {
-        assert_eq!(places(3, 5).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(places(3, 0).count(), 0);
-        assert_eq!(places(0, -4).count(), 0);
-        assert_eq!(places(2, -9).count(), 9);
-        assert_eq!(places(2, i64::MIN + 1).len(), usize::MAX / 2);
-        let mut four: Vec<_> = places(9, 4).collect();
+        let chosen = |elements, count| places(elements, count, Rng::new());
+        assert_eq!(chosen(3, 5).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(chosen(3, 0).count(), 0);
+        assert_eq!(chosen(0, -4).count(), 0);
+        assert_eq!(chosen(2, -9).count(), 9);
+        assert_eq!(chosen(2, i64::MIN + 1).len(), usize::MAX / 2);
+        let mut four: Vec<_> = chosen(9, 4).collect();
         four.sort_unstable();
         four.dedup();
         assert_eq!(four.len(), 4);
@@ -101,7 +148,7 @@ mod tests {
             let mut seen = [0_u32; 10];
             let mut draws = 0;
             while draws < 20_000 {
-                for place in places(10, count) {
+                for place in places(10, count, Rng::new()) {
                     seen[place] += 1;
                     draws += 1;
                 }

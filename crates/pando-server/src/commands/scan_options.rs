@@ -1,6 +1,10 @@
 //! Options of HSCAN, SSCAN and ZSCAN.
 
-use crate::context::{Context, Interrupted, Run, replies};
+use crate::context::{Collection, Context, Interrupted, Part, Run, replies};
+use crate::data::keyspace::ValueType;
+
+/// Number of elements that are asked for without COUNT.
+const COUNT: usize = 10;
 
 /// What an iteration over a collection shows.
 pub(crate) struct ScanOptions<'a> {
@@ -8,16 +12,16 @@ pub(crate) struct ScanOptions<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     /// HSCAN shows the fields only.
     pub(crate) no_values: bool,
+    /// Number of elements that are asked for, about.
+    count: usize,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Refuses a cursor in argument 2 that is no number.
-    pub(crate) fn check_cursor(context: &Context<'_>) -> Run {
+    /// Reads argument 2 as a cursor.
+    pub(crate) fn cursor(context: &Context<'_>) -> Result<u64, Interrupted> {
         let cursor = std::str::from_utf8(context.argument(2)).ok();
-        match cursor.and_then(|text| text.parse::<u64>().ok()) {
-            Some(_) => Ok(()),
-            None => Err("ERR invalid cursor".into()),
-        }
+        let cursor = cursor.and_then(|text| text.parse::<u64>().ok());
+        cursor.ok_or_else(|| "ERR invalid cursor".into())
     }
 
     /// Reads the options behind the cursor; `is_hash` allows NOVALUES. Redis looks at them only if
@@ -26,6 +30,7 @@ impl<'a> ScanOptions<'a> {
         let mut options = Self {
             pattern: None,
             no_values: false,
+            count: COUNT,
         };
         let mut at = 3;
         while at < context.count() {
@@ -35,9 +40,9 @@ impl<'a> ScanOptions<'a> {
                 options.pattern = (pattern != b"*").then_some(pattern);
                 at += 2;
             } else if has_value && context.is(at, "count") {
-                if context.integer_at(at + 1)? < 1 {
-                    return Err(replies::SYNTAX.into());
-                }
+                let count = context.integer_at(at + 1)?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                options.count = count.ok_or(replies::SYNTAX)?;
                 at += 2;
             } else if is_hash && context.is(at, "novalues") {
                 options.no_values = true;
@@ -48,6 +53,24 @@ impl<'a> ScanOptions<'a> {
         }
         Ok(options)
     }
+}
+
+/// Reads the collection whose key is argument 1 from `cursor` on: about as many elements as the
+/// options say, or all if it is packed, as Redis shows a listpack. Also returns the next cursor; 0:
+/// there is none. `None`: the key has none, and the options are not looked at.
+pub(crate) fn iterate<'a>(
+    context: &mut Context<'a>,
+    value_type: ValueType,
+    cursor: u64,
+) -> Result<Option<(Collection, u64, ScanOptions<'a>)>, Interrupted> {
+    let found = context.read(context.argument(1))?;
+    if found.row.is_none() {
+        return Ok(None);
+    }
+    let options = ScanOptions::parse(context, value_type == ValueType::Hash)?;
+    let part = Part::Iterated(cursor, options.count);
+    let (collection, next) = context.iterated(found, value_type, &part)?;
+    Ok(Some((collection, next, options)))
 }
 
 /// Replies as an iteration over nothing that is complete.

@@ -99,7 +99,8 @@ pub(crate) fn entry_to_replace(
     let database = context.database();
     let batch = context.data().batch.as_deref();
     let may_have_own = batch.is_none_or(|batch| batch.touches(&database.elements));
-    let no_entries = database.entries() == 0 && !may_have_own;
+    let has_large = database.members.table().is_some();
+    let no_entries = database.entries() == 0 && !may_have_own && !has_large;
     if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());
     }
@@ -113,7 +114,7 @@ fn set(context: &mut Context<'_>) -> Run {
             return context.fail(replies::STRING_TOO_LONG);
         }
         let found = entry_to_replace(context, key)?;
-        context.put(key, value, None, found.entry)?;
+        context.put(key, value, None, found.former)?;
         return context.ok();
     }
     let options = match parse(context) {
@@ -152,7 +153,7 @@ fn set(context: &mut Context<'_>) -> Run {
     } else {
         options.deadline
     };
-    context.put(key, value, deadline, found.entry)?;
+    context.put(key, value, deadline, found.former)?;
     if options.get { Ok(()) } else { context.ok() }
 }
 
@@ -165,7 +166,7 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
     if found.row.is_some() {
         return context.integer(0);
     }
-    context.put(key, value, None, found.entry)?;
+    context.put(key, value, None, found.former)?;
     context.integer(1)
 }
 
@@ -187,6 +188,6 @@ fn set_with(context: &mut Context<'_>, unit: Expire) -> Run {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = context.find_head(key)?;
-    context.put(key, value, Some(deadline), found.entry)?;
+    context.put(key, value, Some(deadline), found.former)?;
     context.ok()
 }

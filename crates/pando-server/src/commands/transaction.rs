@@ -212,7 +212,7 @@ fn remove_over(context: &mut Context<'_>, watching: &mut Watching) -> Run {
             Err(Interrupted::Row(RowError::OtherKey)) => continue,
             found => found?,
         };
-        if found.row.is_none() && found.entry.is_some() {
+        if found.row.is_none() && found.former.entry.is_some() {
             context.remove(key, &found)?;
             removed += 1;
         }

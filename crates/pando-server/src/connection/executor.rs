@@ -100,6 +100,7 @@ impl Connection {
             began: turn.clock,
             consumed,
             committing: false,
+            reads_many: false,
             // If the lookahead has covered this command, it has counted its misses.
             missed: self.position < self.looked_until,
             waited: false,
@@ -194,6 +195,12 @@ impl Connection {
             if !running.committing {
                 match self.run_once(turn, &mut running) {
                     Ok(()) => running.committing = true,
+                    Err(Interrupted::ReadsMany) => {
+                        assert!(running.batch.is_none(), "it had a transaction");
+                        running.reads_many = true;
+                        self.take_back();
+                        continue;
+                    }
                     Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
                         Step::Done => return self.end(turn, running, None),
                         step => {
@@ -204,7 +211,8 @@ impl Connection {
                 }
             }
             let ends_here = match running.command.kind {
-                Kind::Session | Kind::Read => true,
+                Kind::Session => true,
+                Kind::Read => !running.reads_many || running.batch.is_none(),
                 // After its first commit it continues with further keys.
                 Kind::Watch => self.progress().watching.is_none(),
                 Kind::ReadMany | Kind::ReadAll | Kind::Transaction | Kind::Commit => {
@@ -246,8 +254,9 @@ impl Connection {
         let is_inside = self.session.interactive.is_some();
         let transactional = match running.command.kind {
             Kind::Session => false,
-            Kind::Read | Kind::Commit => is_inside,
-            Kind::ReadMany => is_inside || arguments.len() > 2,
+            Kind::Commit => is_inside,
+            Kind::Read => is_inside || running.reads_many,
+            Kind::ReadMany => is_inside || running.reads_many || arguments.len() > 2,
             Kind::ReadAll | Kind::Transaction | Kind::Watch | Kind::Exec => true,
         };
         if let Some(data) = turn.data.as_mut()
@@ -259,7 +268,7 @@ impl Connection {
                 Some(batch) => batch.reset(),
                 None => running.batch = Some(data.batch()),
             }
-            enter_transaction(&mut self.session, data, running)?;
+            enter_transaction(&mut self.session, data, (running, progress))?;
         }
         running.replayed = std::mem::take(&mut running.waited);
         let reply_start = output.bytes.len();
@@ -341,6 +350,7 @@ impl Connection {
                 running.waited = running.batch.is_some();
                 return Step::Suspended;
             }
+            Interrupted::ReadsMany => unreachable!("its next run has begun"),
             Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
                 format!("ERR the value of this key cannot be used: {error:?}")

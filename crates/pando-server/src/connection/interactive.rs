@@ -8,6 +8,7 @@ use crate::client::session::Session;
 use crate::connection::Connection;
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::running::Running;
+use crate::context::progress::Progress;
 use crate::context::{Command, Flags, Interrupted, Kind, Run};
 
 impl Connection {
@@ -78,12 +79,18 @@ impl Connection {
     }
 }
 
+/// Conflicts after which a read of a large collection goes to a snapshot.
+const READ_CONFLICTS_MAX: u32 = 8;
+
 /// Returns true for a command that reads a moment of its own: of all keys, or of many keys of which
 /// some have changed while it has read them.
-fn reads_at_snapshot(running: &Running) -> bool {
+fn reads_at_snapshot(running: &Running, progress: &Progress) -> bool {
+    let restarts = running.conflicts + progress.restarts;
     match running.command.kind {
         Kind::ReadAll => true,
-        Kind::ReadMany => running.conflicts > 0,
+        Kind::ReadMany => restarts > 0,
+        // Ranks are not known at a snapshot: then the command counts.
+        Kind::Read => restarts > READ_CONFLICTS_MAX,
         _ => false,
     }
 }
@@ -93,9 +100,9 @@ fn reads_at_snapshot(running: &Running) -> bool {
 pub(super) fn enter_transaction(
     session: &mut Session,
     data: &LoopData,
-    running: &mut Running,
+    (running, progress): (&mut Running, &Progress),
 ) -> Run {
-    let at_snapshot = reads_at_snapshot(running) && !running.lost_snapshot;
+    let at_snapshot = reads_at_snapshot(running, progress) && !running.lost_snapshot;
     let Some(batch) = running.batch.as_deref_mut() else {
         return Ok(());
     };

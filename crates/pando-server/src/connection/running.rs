@@ -19,6 +19,8 @@ pub(crate) struct Running {
     pub(crate) committing: bool,
     /// It has requested a page that it reads.
     pub(crate) missed: bool,
+    /// It reads more than one row, although commands of its kind usually read one.
+    pub(crate) reads_many: bool,
     /// Its last run ended where it had to wait for a read.
     pub(crate) waited: bool,
     /// Its last run has played back what the one before it had read.

@@ -2,15 +2,15 @@
 
 use pando_resp::Writer;
 
-use super::{Context, Found, Interrupted, Run};
-use crate::data::keyspace::{RowError, ValueType, plain_string_bytes_max};
+use super::tree::part::{Loaded, Part};
+use super::{Context, Former, Found, Interrupted, Run, replies};
+use crate::data::keyspace::{RowError, ValueType};
 use crate::data::limits::Limits;
-use crate::data::packed::{Encoding, Reader, Strings};
+use crate::data::packed::{Encoding, Reader, Strings, strings_of_one};
+use crate::data::tree_head::TreeHead;
 
-/// Longest packed collection, in bytes: each change writes all of it.
-const PACKED_BYTES_MAX: u64 = 1 << 20;
-
-/// A hash, list, set or sorted set; an empty one if the key has none.
+/// A hash, list, set or sorted set; an empty one if the key has none. Of a large one it has the
+/// part that the command has asked for.
 #[derive(Debug)]
 pub(crate) struct Collection {
     /// The row that it was read from.
@@ -21,14 +21,8 @@ pub(crate) struct Collection {
     pub(crate) limits: Limits,
     /// Its strings, as `data/packed.rs` says for each type.
     pub(crate) strings: Strings,
-}
-
-/// Returns the number of strings of an element.
-pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
-    match value_type {
-        ValueType::Hash | ValueType::SortedSet => 2,
-        _ => 1,
-    }
+    /// What was loaded, if its elements have rows of their own.
+    loaded: Option<Box<Loaded>>,
 }
 
 impl Collection {
@@ -40,6 +34,7 @@ impl Collection {
             encoding: Encoding::of_new(value_type),
             limits,
             strings: Strings::default(),
+            loaded: None,
         }
     }
 
@@ -50,7 +45,42 @@ impl Collection {
 
     /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
+        self.in_memory() + self.elsewhere()
+    }
+
+    /// Returns the number of elements that `strings` has.
+    pub(crate) fn in_memory(&self) -> usize {
         self.strings.len() / strings_of_one(self.value_type)
+    }
+
+    /// Returns the number of elements that were not loaded.
+    pub(crate) fn elsewhere(&self) -> usize {
+        let loaded = self.loaded.as_ref();
+        loaded.map_or(0, |loaded| loaded.head.len() - loaded.count)
+    }
+
+    /// Returns the place of the first element that `strings` has, if these are neighbours.
+    pub(crate) fn first(&self) -> usize {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.first)
+    }
+
+    /// Returns true if its elements have rows of their own.
+    pub(crate) fn is_tree(&self) -> bool {
+        self.loaded.is_some()
+    }
+
+    /// Orders an intset, whose rows are in no such order.
+    fn sort_numbers(&mut self) {
+        let mut members: Vec<Vec<u8>> = self.strings.iter().map(<[u8]>::to_vec).collect();
+        members.sort_by_key(|member| pando_resp::parse_integer(member));
+        self.strings.keep(0..0);
+        members.iter().for_each(|member| self.strings.push(member));
+    }
+
+    /// Becomes the new value of what `old` was read from.
+    pub(crate) fn replace(&mut self, old: Self) {
+        self.found = old.found;
+        self.loaded = old.loaded;
     }
 }
 
@@ -63,41 +93,108 @@ impl Context<'_> {
 
     /// Reads the collection at `key`, of the command's type, to be changed.
     pub(crate) fn collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
+        self.find_part(key, &Part::All)
+    }
+
+    /// As [`Context::collection`], no more than a part of it if it is large.
+    pub(crate) fn find_part(
+        &mut self,
+        key: &[u8],
+        part: &Part<'_>,
+    ) -> Result<Collection, Interrupted> {
         let found = self.find(key)?;
-        self.decoded(found, self.value_type())
+        self.decoded(found, self.value_type(), part)
     }
 
     /// Reads the collection at `key`, of the command's type, for a reply: counts hits and misses.
     pub(crate) fn read_collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
-        let found = self.read(key)?;
-        self.decoded(found, self.value_type())
+        self.read_part(key, &Part::All)
     }
 
-    /// Decodes the row that was read last.
+    /// As [`Context::read_collection`], no more than a part of it if it is large.
+    pub(crate) fn read_part(
+        &mut self,
+        key: &[u8],
+        part: &Part<'_>,
+    ) -> Result<Collection, Interrupted> {
+        let found = self.read(key)?;
+        self.decoded(found, self.value_type(), part)
+    }
+
+    /// Decodes the row that was read last, and reads the part if it is large.
     pub(crate) fn decoded(
         &mut self,
         found: Found,
         value_type: ValueType,
+        part: &Part<'_>,
     ) -> Result<Collection, Interrupted> {
+        let (collection, _) = self.iterated(found, value_type, part)?;
+        Ok(collection)
+    }
+
+    /// As [`Context::decoded`]. Also returns where an iteration goes on; 0: it is complete.
+    pub(crate) fn iterated(
+        &mut self,
+        found: Found,
+        value_type: ValueType,
+        part: &Part<'_>,
+    ) -> Result<(Collection, u64), Interrupted> {
         let limits = self.shared.settings.encoding_limits.of(value_type);
         let Some(row) = found.row else {
-            return Ok(Collection::new(found, value_type, limits));
+            return Ok((Collection::new(found, value_type, limits), 0));
         };
         let payload = self.payload(row);
-        Ok(Collection {
-            encoding: Encoding::of_payload(payload)?,
-            strings: Strings::decode(payload, strings_of_one(value_type))?,
+        let encoding = Encoding::of_payload(payload)?;
+        let (strings, loaded, cursor) = match TreeHead::is_of(payload) {
+            true => {
+                let head = TreeHead::decode(payload)?;
+                let (loaded, strings, cursor) = self.load(value_type, head, part)?;
+                (strings, Some(Box::new(loaded)), cursor)
+            }
+            false => (
+                Strings::decode(payload, strings_of_one(value_type))?,
+                None,
+                0,
+            ),
+        };
+        let mut collection = Collection {
+            encoding,
+            strings,
+            loaded,
             found,
             value_type,
             limits,
-        })
+        };
+        if collection.is_tree() && encoding == Encoding::Intset {
+            collection.sort_numbers();
+        }
+        Ok((collection, cursor))
+    }
+
+    /// Returns the head of the large collection that was read last; `None` if it is not large.
+    pub(crate) fn tree_head(&mut self, found: &Found) -> Result<Option<TreeHead>, Interrupted> {
+        let Some(row) = found.row.filter(|_| found.former.tree.is_some()) else {
+            return Ok(None);
+        };
+        Ok(Some(TreeHead::decode(self.payload(row))?))
+    }
+
+    /// Returns the number of elements of the collection that was read last.
+    pub(crate) fn length(&mut self, found: &Found) -> Result<usize, Interrupted> {
+        let Some(row) = found.row else {
+            return Ok(0);
+        };
+        if let Some(head) = self.tree_head(found)? {
+            return Ok(head.len());
+        }
+        Ok(Reader::new(self.payload(row))?.left / strings_of_one(row.value_type))
     }
 
     /// Returns an empty collection that replaces what `found` describes: that gives it nothing but
-    /// the expiry entry that has to go.
+    /// what has to go.
     pub(crate) fn replacement(&self, found: &Found, value_type: ValueType) -> Collection {
         let found = Found {
-            entry: found.entry,
+            former: found.former,
             ..Found::default()
         };
         let limits = self.shared.settings.encoding_limits.of(value_type);
@@ -105,71 +202,127 @@ impl Context<'_> {
     }
 
     /// Reads the collection at `key`, of the command's type, and has `show` write the reply from
-    /// its strings, which are not copied; `None` if there is none.
+    /// its strings, which are not copied if it is packed; `None` if there is none. Of a large one
+    /// it reads a part.
     pub(crate) fn show_collection(
         &mut self,
         key: &[u8],
+        part: &Part<'_>,
         show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
     ) -> Run {
-        let row = self.read(key)?.row;
-        let value = std::mem::take(&mut self.data().scratch.value);
-        let reader = row
+        let found = self.read(key)?;
+        let mut value = match self.tree_head(&found)? {
+            None => std::mem::take(&mut self.data().scratch.value),
+            Some(_) => {
+                let collection = self.decoded(found, self.value_type(), part)?;
+                let mut value = std::mem::take(&mut self.data().scratch.value);
+                collection.strings.encode(collection.encoding, &mut value);
+                let shown = show(Some(Reader::new(&value)?), &mut self.reply());
+                self.data().scratch.value = value;
+                shown?;
+                return self.check_reply();
+            }
+        };
+        let reader = found
+            .row
             .map(|row| Reader::new(&value[row.payload..]))
             .transpose();
         let shown = reader.and_then(|reader| show(reader, &mut self.reply()));
-        self.data().scratch.value = value;
+        std::mem::swap(&mut self.data().scratch.value, &mut value);
         shown?;
         self.check_reply()
     }
 
     /// Replies with the number of elements at `key`.
     pub(crate) fn reply_length(&mut self, key: &[u8]) -> Run {
-        let of_one = strings_of_one(self.value_type());
-        self.show_collection(key, |reader, reply| {
-            let length = reader.map_or(0, |reader| reader.left) / of_one;
-            reply.integer(i64::try_from(length).unwrap_or(i64::MAX));
-            Ok(())
-        })
+        let found = self.read(key)?;
+        let length = self.length(&found)?;
+        self.integer(i64::try_from(length).unwrap_or(i64::MAX))
     }
 
-    /// Refuses the command if the collection is too long for a row. To be asked for all
-    /// collections of a command before it writes the first one.
-    pub(crate) fn check_room(&mut self, key: &[u8], collection: &Collection) -> Run {
-        self.check_packed(key, collection.value_type, collection.payload_bytes())
-    }
-
-    /// As [`Context::check_room`], of a collection whose payload has `bytes` bytes.
-    pub(crate) fn check_packed(&self, key: &[u8], value_type: ValueType, bytes: u64) -> Run {
-        if bytes <= PACKED_BYTES_MAX && self.lies_in_pages(key, bytes) {
+    /// Refuses the command if an element of the collection is too long for its row. To be asked for
+    /// all collections of a command before it writes the first one.
+    pub(crate) fn check_room(&mut self, collection: &Collection) -> Run {
+        let (engine, of_one) = (self.engine(), strings_of_one(collection.value_type));
+        let packed = self.packed_bytes_max(collection.encoding);
+        let is_large = collection.is_tree() || collection.payload_bytes() > packed;
+        if !is_large {
             return Ok(());
         }
-        let of_rows = plain_string_bytes_max(self.engine().row_bytes_max) as u64;
-        let most = PACKED_BYTES_MAX.min(of_rows);
-        Err(Interrupted::from(format!(
-            "ERR the {} would take {bytes} bytes: larger collections than about {most} bytes are \
-             not there yet",
-            value_type.name()
-        )))
+        for place in (0..collection.strings.len()).step_by(of_one) {
+            let bytes: usize = (place..place + of_one)
+                .map(|place| collection.strings.at(place).len())
+                .sum();
+            let most = engine.row_bytes_max.saturating_sub(ROW_BYTES);
+            if bytes > most {
+                let what = collection.value_type.name();
+                return Err(
+                    replies::too_long(&format!("an element of a {what}"), bytes, most).into(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the longest payload of a packed collection of this encoding, in bytes.
+    fn packed_bytes_max(&self, encoding: Encoding) -> u64 {
+        let most = self.shared.settings.packed_bytes_max();
+        match encoding {
+            // Redis shows such a collection in its order, as long as it keeps that encoding.
+            Encoding::Listpack | Encoding::Intset => most * COMPACT,
+            Encoding::Quicklist | Encoding::Hashtable | Encoding::Skiplist => most,
+        }
     }
 
     /// Writes the collection; an empty one is removed. It keeps its deadline.
     pub(crate) fn put_collection(&mut self, key: &[u8], collection: &Collection) -> Run {
+        self.check_room(collection)?;
+        if let Some(loaded) = &collection.loaded {
+            return self.put_tree(key, collection, loaded);
+        }
         if collection.strings.len() == 0 {
-            return match collection.found.row.is_some() || collection.found.entry.is_some() {
+            return match collection.found.is_written() {
                 true => self.remove(key, &collection.found),
                 false => Ok(()),
             };
         }
-        self.check_room(key, collection)?;
+        let bytes = collection.payload_bytes();
+        if bytes > self.packed_bytes_max(collection.encoding) || !self.lies_in_pages(key, bytes) {
+            return self.put_new_tree(key, collection);
+        }
+        self.put_packed(key, collection, collection.found.former)
+    }
+
+    /// Writes the collection, all of which is in memory, as its row.
+    pub(super) fn put_packed(
+        &mut self,
+        key: &[u8],
+        collection: &Collection,
+        former: Former,
+    ) -> Run {
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         collection.strings.encode(collection.encoding, &mut payload);
         let value = (collection.value_type, payload.as_slice());
-        let (deadline, entry) = (collection.found.deadline(), collection.found.entry);
-        let result = self.put_value(key, value, deadline, entry);
+        let result = self.put_value(key, value, collection.found.deadline(), former);
         self.data().scratch.value = payload;
         result
     }
+
+    /// Returns true if a large collection is all in memory, and has become so small that it is
+    /// packed again: much smaller than what is not packed, so that few changes make it neither.
+    pub(super) fn is_small(&self, collection: &Collection) -> bool {
+        let most = self.packed_bytes_max(collection.encoding) / 4;
+        collection.is_tree()
+            && collection.elsewhere() == 0
+            && collection.in_memory() > 0
+            && collection.payload_bytes() <= most
+    }
 }
+
+/// How many times as long a packed collection may be if Redis keeps it in a compact encoding.
+const COMPACT: u64 = 9;
+/// Bytes of the row of an element besides the element, at most.
+const ROW_BYTES: usize = 16;
 
 impl Collection {
     /// Returns the length of its payload.

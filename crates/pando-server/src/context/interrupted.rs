@@ -22,6 +22,8 @@ pub(crate) enum Interrupted {
     /// The waker of the connection is registered with keys of which the command wants elements; the
     /// next run reads them again.
     Blocked,
+    /// The command has to read more than one row, as of one moment: its next run has a transaction.
+    ReadsMany,
     /// The command ends with this error as its reply. If it has written something, so does the
     /// transaction around it: [`super::Context::run`].
     Refused(Cow<'static, str>),

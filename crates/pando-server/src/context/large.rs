@@ -8,7 +8,7 @@ use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
 use super::parts::{Gathered, Take};
-use super::{Context, Found, Interrupted, NewString, Run};
+use super::{Context, Former, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{ValueType, encode_head, head_bytes};
 
 impl<'a> Context<'a> {
@@ -140,7 +140,7 @@ impl<'a> Context<'a> {
         key: &[u8],
         string: NewString<'_>,
         deadline: Option<u64>,
-        entry: Option<u64>,
+        former: Former,
     ) -> Run {
         let value = match string {
             NewString::Large(value) => value.clone(),
@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
                 self.made(key, EditOld::Value(Vec::new()), new, None)?
             }
         };
-        self.put_with_head(key, deadline, entry, |head| value.with_head(head))
+        self.put_with_head(key, deadline, former, |head| value.with_head(head))
     }
 
     /// Changes the deadline of a string in chunks; writes no chunk.
@@ -159,19 +159,19 @@ impl<'a> Context<'a> {
         key: &[u8],
         stream: &ValueStream,
         deadline: Option<u64>,
-        entry: Option<u64>,
+        former: Former,
     ) -> Run {
-        self.put_with_head(key, deadline, entry, |head| stream.with_head(head))
+        self.put_with_head(key, deadline, former, |head| stream.with_head(head))
     }
 
     fn put_with_head(
         &mut self,
         key: &[u8],
         deadline: Option<u64>,
-        entry: Option<u64>,
+        former: Former,
         value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
     ) -> Run {
-        let expiry = self.move_entry(key, deadline, entry)?;
+        let expiry = self.replace_former(key, deadline, former)?;
         let whole_key = self.engine().folder.folds(key).then_some(key);
         let mut head = Vec::new();
         encode_head(&mut head, ValueType::String, whole_key, expiry);

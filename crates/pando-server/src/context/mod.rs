@@ -22,6 +22,7 @@ mod rows;
 mod specification;
 mod strings;
 pub(crate) mod subsequence;
+mod tree;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;
@@ -37,11 +38,12 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
-pub(crate) use collection::{Collection, strings_of_one};
+pub(crate) use collection::Collection;
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
-pub(crate) use strings::{Found, NewString};
+pub(crate) use strings::{Former, Found, NewString};
+pub(crate) use tree::part::{DAMAGED, Part};
 
 /// Buffers that commands use one after the other; one set per loop.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Collection;
-use super::collection::strings_of_one;
+use crate::data::packed::strings_of_one;
 
 /// Number of names from which on a hash table is worth its making.
 const NAMES_OF_TABLE: usize = 8;
@@ -77,7 +77,7 @@ impl Collection {
     /// Removes the elements at these places, all of which exist. Returns their number.
     pub(crate) fn remove_at(&mut self, places: &[usize]) -> i64 {
         let of_one = strings_of_one(self.value_type);
-        let mut kept = vec![true; self.len()];
+        let mut kept = vec![true; self.in_memory()];
         for place in places {
             kept[place / of_one] = false;
         }

@@ -12,6 +12,7 @@ use super::edits::Edits;
 use super::parts::Parts;
 use super::pushed::Pushed;
 use super::subsequence::Table;
+use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 
@@ -118,6 +119,15 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
+    /// Parts of large collections that are being loaded.
+    pub(crate) loads: Vec<Load>,
+    /// Number of parts that began again since the head had changed.
+    pub(crate) restarts: u32,
+    /// Those that were loaded.
+    pub(crate) loaded: Vec<Arc<Load>>,
+    /// Seed of the command's random choices, which are the same in all of its runs: a new choice
+    /// after a wait would prefer what is in memory.
+    pub(crate) seed: Option<u64>,
     /// Tables of LCS, likewise.
     tables: Vec<(usize, Table)>,
     /// The keys that a WATCH has read so far.
@@ -216,6 +226,8 @@ impl Progress {
             self.edits = Edits::default();
         }
         self.blocked = None;
+        self.seed = None;
+        self.restarts = 0;
         self.pushed.clear();
         if !self.parts.is_empty() {
             self.parts = Parts::default();
@@ -232,6 +244,12 @@ impl Progress {
     pub(crate) fn begin_again(&mut self) {
         if !self.walks.is_empty() {
             self.walks = Vec::new();
+        }
+        if !self.loads.is_empty() {
+            self.loads = Vec::new();
+        }
+        if !self.loaded.is_empty() {
+            self.loaded = Vec::new();
         }
         self.watching = None;
         self.job = None;

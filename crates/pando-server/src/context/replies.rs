@@ -34,6 +34,8 @@ pub(crate) const TOO_MANY_LONG_SETS: &str =
     "ERR the command reads sets that do not fit into memory together";
 pub(crate) const TOO_MANY_LONG: &str =
     "ERR the command reads long strings that do not fit into memory together";
+pub(crate) const TOO_LONG_TO_LOAD: &str =
+    "ERR the command reads a collection as a whole that does not fit into the memory for a reply";
 pub(crate) const QUEUE_TOO_LONG: &str = "ERR transaction exceeds the maximum allowed size";
 pub(crate) const MAX_CLIENTS: &str = "ERR max number of clients reached";
 pub(crate) const DENIED: &str = "DENIED Redis is running in protected mode because protected mode \
@@ -126,4 +128,10 @@ fn shown_key(table: &str, stored: &[u8]) -> String {
         true => format!("{}{dots}", String::from_utf8_lossy(key)),
         false => format!("\"{}\"{dots}", key.escape_ascii()),
     }
+}
+
+/// Returns the error for something in a large collection that is too long.
+#[cold]
+pub(crate) fn too_long(what: &str, bytes: usize, most: usize) -> String {
+    format!("ERR {what} has {bytes} bytes: longer ones than {most} bytes are not there yet")
 }

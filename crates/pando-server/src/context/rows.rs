@@ -4,10 +4,11 @@ use pando_resp::Writer;
 use pandodb::Error;
 use pandodb::nonblocking::{Opened, Polled, Reads};
 
-use super::{Context, Found, Interrupted, NewString, Run};
+use super::{Context, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
 use crate::context::replies;
-use crate::data::keyspace::{Expiry, Row, RowError, ValueType, encode, entry_key, head_bytes};
+use crate::data::keyspace::{Expiry, Row, RowError, ValueType, encode, entry_key, telling_bytes};
+use crate::data::tree_head::tree_of;
 
 impl Context<'_> {
     /// Reads the row of `key`: through the batch if the command has one, else its current state.
@@ -26,7 +27,7 @@ impl Context<'_> {
     /// As [`Context::find_any`], for a command that needs no more than the head of the row.
     pub(crate) fn find_any_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let whole_key = self.engine().folder.folds(key).then_some(key);
-        self.find_bytes(key, Some(head_bytes(whole_key)))
+        self.find_bytes(key, Some(telling_bytes(whole_key)))
     }
 
     /// Refuses the command if the value has another type than the command takes.
@@ -100,9 +101,13 @@ impl Context<'_> {
             return Err(Interrupted::Row(RowError::OtherKey));
         }
         let lives = !row.is_over(now_ms);
+        let former = Former {
+            entry: row.expiry.map(|expiry| expiry.entry),
+            tree: tree_of(&row, &scratch.value)?,
+        };
         Ok(Found {
             row: lives.then_some(row),
-            entry: row.expiry.map(|expiry| expiry.entry),
+            former,
             large: large.filter(|_| lives),
             cut,
         })
@@ -183,20 +188,20 @@ impl Context<'_> {
         self.check_reply()
     }
 
-    /// Writes a string; `entry` is the expiry entry that the key has now.
+    /// Writes a string; `former` is what the key has now.
     #[inline]
     pub(crate) fn put(
         &mut self,
         key: &[u8],
         string: NewString<'_>,
         deadline: Option<u64>,
-        entry: Option<u64>,
+        former: Former,
     ) -> Run {
         match string {
             NewString::Bytes(payload) if self.lies_in_pages(key, payload.len() as u64) => {
-                self.put_value(key, (ValueType::String, payload), deadline, entry)
+                self.put_value(key, (ValueType::String, payload), deadline, former)
             }
-            _ => self.put_chunks(key, string, deadline, entry),
+            _ => self.put_chunks(key, string, deadline, former),
         }
     }
 
@@ -206,9 +211,9 @@ impl Context<'_> {
         key: &[u8],
         (value_type, payload): (ValueType, &[u8]),
         deadline: Option<u64>,
-        entry: Option<u64>,
+        former: Former,
     ) -> Run {
-        let expiry = self.move_entry(key, deadline, entry)?;
+        let expiry = self.replace_former(key, deadline, former)?;
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
@@ -225,13 +230,13 @@ impl Context<'_> {
     /// Changes the deadline of the value that was read last.
     pub(crate) fn put_deadline(&mut self, key: &[u8], found: &Found, deadline: Option<u64>) -> Run {
         if let Some(stream) = &found.large {
-            return self.put_head(key, stream, deadline, found.entry);
+            return self.put_head(key, stream, deadline, found.former);
         }
         let row = found.row.expect("only a value that lives gets a deadline");
         assert_eq!(found.cut, 0, "the whole string is written again");
         let value = std::mem::take(&mut self.data().scratch.value);
         let payload = (row.value_type, &value[row.payload..]);
-        let result = self.put_value(key, payload, deadline, found.entry);
+        let result = self.put_value(key, payload, deadline, found.former.but_tree());
         self.data().scratch.value = value;
         result
     }
@@ -251,11 +256,17 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Deletes the row that `found` describes at `key`, and its expiry entry.
+    /// Deletes the row that `found` describes at `key`, its expiry entry, and its elements if they
+    /// have rows of their own.
     pub(crate) fn remove(&mut self, key: &[u8], found: &Found) -> Run {
+        self.remove_row(key, found.former)
+    }
+
+    /// Deletes the row at `key`, and what goes with it.
+    pub(crate) fn remove_row(&mut self, key: &[u8], former: Former) -> Run {
         let number = self.session.database;
         let database = self.database();
-        self.move_entry(key, None, found.entry)?;
+        self.replace_former(key, None, former)?;
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
@@ -284,8 +295,22 @@ impl Context<'_> {
         Ok(Some(expiry))
     }
 
+    /// Makes sure that the key's only expiry entry is not later than `deadline`, and gives up the
+    /// collection that the key has had.
+    pub(super) fn replace_former(
+        &mut self,
+        key: &[u8],
+        deadline: Option<u64>,
+        former: Former,
+    ) -> Result<Option<Expiry>, Interrupted> {
+        if let Some(id) = former.tree {
+            self.give_up(id)?;
+        }
+        self.move_entry(key, deadline, former.entry)
+    }
+
     /// Makes sure that the key's only expiry entry is not later than `deadline`.
-    pub(super) fn move_entry(
+    fn move_entry(
         &mut self,
         key: &[u8],
         deadline: Option<u64>,

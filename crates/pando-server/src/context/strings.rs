@@ -5,13 +5,29 @@ use pandodb::{LargeValue, ValueStream};
 
 use crate::data::keyspace::Row;
 
+/// What goes when a key gets another value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Former {
+    /// The expiry entry of the row; also that of an expired one.
+    pub(crate) entry: Option<u64>,
+    /// The id of the collection, if its elements have rows of their own; also of an expired one.
+    pub(crate) tree: Option<u64>,
+}
+
+impl Former {
+    /// Returns it without the collection, which stays.
+    pub(crate) fn but_tree(self) -> Self {
+        Self { tree: None, ..self }
+    }
+}
+
 /// What a key has.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The value, unless it has expired; its payload is in the scratch until the next read.
     pub(crate) row: Option<Row>,
-    /// The expiry entry of the row; also that of an expired one.
-    pub(crate) entry: Option<u64>,
+    /// What has to go if it gets another value.
+    pub(crate) former: Former,
     /// The string of the row, head included, if it lies in chunks: the payload is empty then.
     /// Boxed, since the usual row is moved often.
     pub(crate) large: Option<Box<ValueStream>>,
@@ -20,6 +36,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Returns true if the key has a row, be it expired.
+    pub(crate) fn is_written(&self) -> bool {
+        self.row.is_some() || self.former.entry.is_some()
+    }
+
     /// Returns the time at which the value expires.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.row

@@ -6,6 +6,9 @@
 //! deadline, the entry is moved to that time; if no row names the entry, it is removed. The work of
 //! a step is bounded; when more is due, the next step follows after the connections have had their
 //! turn.
+//!
+//! When nothing is due, it removes the elements of large collections that were given up, and then
+//! the row that says so (`data/elements.rs`). Nobody reads or writes them any more.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -13,14 +16,19 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::{Duration, unix_ms};
+use pandodb::Table;
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
 
+use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
+use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
 
 /// Maximum number of entries in a batch.
 const BATCH: usize = 64;
+/// Most elements that a batch removes.
+const GONE: usize = 256;
 /// Most keys that are passed over.
 const LOCKED_MAX: usize = 100_000;
 /// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
@@ -49,6 +57,8 @@ pub(crate) struct Cleaner {
     quiet: usize,
     /// Due entries of the current batch: time and stored key.
     due: Vec<(u64, Vec<u8>)>,
+    /// Rows of a collection that was given up, to be removed by the current batch.
+    gone: Vec<Vec<u8>>,
     /// Stored keys that are locked, and passed over until nothing else is due.
     locked: BTreeSet<Vec<u8>>,
     /// Maximum number of entries of the next batch.
@@ -86,6 +96,25 @@ impl From<pandodb::Error> for Stop {
     }
 }
 
+/// Removes the row of an expired key, and gives up its elements if they have rows of their own.
+/// Returns the number of rows. A damaged row stays.
+fn remove(
+    database: &Database,
+    batch: &mut ValidatedBatch,
+    (stored, row, value): (&[u8], &Row, &[u8]),
+) -> pandodb::Result<u64> {
+    let Ok(tree) = tree_of(row, value) else {
+        return Ok(0);
+    };
+    if let (Some(id), Some(members)) = (tree, database.members.table()) {
+        let mut key = Vec::new();
+        given_up_key(id, &mut key);
+        batch.put(members, &key, b"")?;
+    }
+    batch.delete(&database.keys, stored);
+    Ok(1)
+}
+
 impl Cleaner {
     /// Returns a cleaner of these databases, given by number. After [`Cleaned::Waiting`], `waker`
     /// is woken when it can continue.
@@ -95,6 +124,7 @@ impl Cleaner {
             at: 0,
             quiet: 0,
             due: Vec::new(),
+            gone: Vec::new(),
             locked: BTreeSet::new(),
             size: BATCH,
             waits: 0,
@@ -116,9 +146,10 @@ impl Cleaner {
 
     /// Returns true if there are any expiry entries, due or not.
     pub(crate) fn has_entries(&self, engine: &Engine) -> bool {
-        self.databases
-            .iter()
-            .any(|number| engine.databases[*number].entries() > 0)
+        self.databases.iter().any(|number| {
+            let database = &engine.databases[*number];
+            database.entries() > 0 || database.members.table().is_some_and(|of| !of.is_empty())
+        })
     }
 
     /// Processes at most one batch.
@@ -155,6 +186,7 @@ impl Cleaner {
                 self.committing = false;
                 self.batch.reset();
                 self.due.clear();
+                self.gone.clear();
                 match self.locked.len() < LOCKED_MAX && self.locked.insert(key) {
                     true => Cleaned::More,
                     false => {
@@ -174,9 +206,12 @@ impl Cleaner {
         reactor: &mut Reactor,
         now_ms: u64,
     ) -> Result<usize, Stop> {
-        if self.due.is_empty() {
+        if self.due.is_empty() && self.gone.is_empty() {
             self.collect(database, reactor, now_ms)?;
             if self.due.is_empty() {
+                self.collect_gone(database, reactor)?;
+            }
+            if self.due.is_empty() && self.gone.is_empty() {
                 return Ok(0);
             }
         }
@@ -187,6 +222,10 @@ impl Cleaner {
             }
             self.removed = 0;
             self.change(database, engine, reactor, now_ms)?;
+            if let Some(members) = database.members.table() {
+                let gone = self.gone.iter();
+                gone.for_each(|key| self.batch.delete(members, key));
+            }
             self.committing = true;
         }
         match self.batch.try_commit(reactor)? {
@@ -203,8 +242,9 @@ impl Cleaner {
                 // Until it is reset, the transaction keeps the chunks of large values from being
                 // freed.
                 self.batch.reset();
-                let count = self.due.len();
+                let count = self.due.len() + self.gone.len();
                 self.due.clear();
+                self.gone.clear();
                 self.waits = 0;
                 self.size = (self.size * 2).min(BATCH);
                 Ok(count)
@@ -255,6 +295,64 @@ impl Cleaner {
         }
     }
 
+    /// Collects rows of a collection that was given up; the row that says so once there are no
+    /// others.
+    fn collect_gone(&mut self, database: &Database, reactor: &mut Reactor) -> Result<(), Stop> {
+        let Some(members) = database.members.table() else {
+            return Ok(());
+        };
+        let mut given_up = None;
+        self.scan_members(members, reactor, &[0; 8], &mut |key| {
+            given_up = decode_given_up(key);
+            false
+        })?;
+        let Some(id) = given_up else {
+            return Ok(());
+        };
+        let mut gone = Vec::new();
+        self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
+            let is_of = id_of(key) == id;
+            if is_of {
+                gone.push(key.to_vec());
+            }
+            is_of && gone.len() < GONE
+        })?;
+        if gone.is_empty() {
+            let mut key = Vec::new();
+            given_up_key(id, &mut key);
+            gone.push(key);
+        }
+        self.gone = gone;
+        Ok(())
+    }
+
+    /// Shows the keys from `from` on until `goes_on` returns false.
+    fn scan_members(
+        &mut self,
+        members: &Table,
+        reactor: &mut Reactor,
+        from: &[u8],
+        goes_on: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Stop> {
+        let mut from = from.to_vec();
+        loop {
+            let scanned = Reads::of(members).scan(Bound::Included(&from), &mut self.page)?;
+            if let Polled::Pending(pending) = scanned {
+                reactor.park(pending, &self.waker)?;
+                return Err(Stop::Waiting);
+            }
+            for index in 0..self.page.len() {
+                if !goes_on(self.page.entry(index).0) {
+                    return Ok(());
+                }
+            }
+            match self.page.next.take() {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Writes the changes of a batch into its transaction.
     fn change(
         &mut self,
@@ -293,8 +391,8 @@ impl Cleaner {
                 continue;
             };
             if row.is_over(now_ms) {
-                self.batch.delete(&database.keys, stored);
-                self.removed += 1;
+                let (batch, value) = (&mut self.batch, &self.value);
+                self.removed += remove(database, batch, (stored, &row, value))?;
                 continue;
             }
             if cut > 0

@@ -4,7 +4,9 @@
 use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 use pandodb::{Db, Error, Lsn, Table};
 
+use crate::data::elements::ElementKeys;
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
+use crate::data::members::Members;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -13,13 +15,15 @@ pub(crate) fn bytes<T: TryInto<u64>>(count: T) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
-/// The two tables of a database.
+/// The tables of a database.
 #[derive(Clone)]
 pub(crate) struct Database {
     /// The rows, by stored key.
     pub(crate) keys: Table,
     /// The expiry entries, by time and stored key.
     pub(crate) elements: Table,
+    /// The elements of large collections.
+    pub(crate) members: Members,
 }
 
 impl Database {
@@ -82,6 +86,8 @@ pub(crate) struct Engine {
     pub(crate) databases: Vec<Database>,
     /// Converts user keys to stored keys.
     pub(crate) folder: KeyFolder,
+    /// Makes the keys of elements.
+    pub(crate) element_keys: ElementKeys,
     /// Longest string, in bytes.
     pub(crate) string_bytes_max: u64,
     /// Longest row that is stored in pages.
@@ -111,6 +117,7 @@ impl Engine {
             databases.push(Database {
                 keys: db.table(&format!("db/{number}/keys"))?,
                 elements: db.table(&format!("db/{number}/elements"))?,
+                members: Members::open(&db, number)?,
             });
         }
         let max_memory = bytes(db.report().max_memory);
@@ -120,6 +127,7 @@ impl Engine {
         let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
         Ok(Self {
             folder: KeyFolder::new(db.hash_key(), db.key_bytes_max()),
+            element_keys: ElementKeys::new(db.hash_key(), db.key_bytes_max()),
             string_bytes_max: db.value_bytes_max() as u64,
             row_bytes_max,
             whole_bytes_max,

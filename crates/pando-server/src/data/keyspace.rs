@@ -1,6 +1,7 @@
 //! How server data lies in the tables of the engine.
 //!
-//! Database N (0 to 15) is two tables: `db/N/keys` and `db/N/elements`.
+//! Database N (0 to 15) is two tables, `db/N/keys` and `db/N/elements`, and a third one,
+//! `db/N/members` (`data/elements.rs`), from its first large collection on.
 //!
 //! **Stored key**, key of a row of `db/N/keys` (L = longest key of the engine - 10):
 //!
@@ -22,7 +23,8 @@
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
 //! | 8       | with bit 0: the time of the row's expiry entry, never later than the deadline     |
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
-//! | rest    | payload: the string, or the packed collection (`data/packed.rs`)                  |
+//! | rest    | payload: the string, or the packed collection (`data/packed.rs`), or the head of  |
+//! |         | one whose elements have rows of their own (`data/tree_head.rs`)                   |
 //!
 //! A string that is too long for pages lies in chunks; this part of its row is then the head of the
 //! engine's large value, so a new deadline writes no chunk.
@@ -52,6 +54,8 @@ const HAS_WHOLE_KEY: u8 = 2;
 /// Maximum length of a value's head without the whole key: type, flags, deadline and entry, length
 /// of the whole key.
 const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
+/// Length of the payload of a collection whose elements have rows of their own.
+pub(crate) const TREE_HEAD_BYTES: usize = 2 + 5 * 8;
 
 /// Type of the value of a key. The number is that of the row's first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +127,11 @@ impl KeyFolder {
             hash_key,
             stored_bytes_max: key_bytes_max - ENTRY_PREFIX_BYTES,
         }
+    }
+
+    /// Creates it for stored keys of at most so many bytes.
+    pub(crate) fn with_stored_bytes_max(hash_key: [u64; 2], stored_bytes_max: usize) -> Self {
+        Self::new(hash_key, stored_bytes_max + ENTRY_PREFIX_BYTES)
     }
 
     /// Returns true if the row of `key` must store the whole key.
@@ -300,12 +309,18 @@ pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
     HEADER_BYTES_MAX + whole_key.map_or(0, <[u8]>::len)
 }
 
-/// Returns a number of bytes that the head of the row at `stored` does not exceed.
+/// Returns a number of bytes within which a value of `whole_key` tells all about it but its string
+/// or its packed elements.
+pub(crate) fn telling_bytes(whole_key: Option<&[u8]>) -> usize {
+    head_bytes(whole_key) + TREE_HEAD_BYTES
+}
+
+/// As [`telling_bytes`], of the row at `stored`.
 pub(crate) fn head_bytes_of(stored: &[u8]) -> usize {
     match stored.first() {
         // It has the whole key, whose length is not known.
         Some(&FOLDED) => usize::MAX,
-        _ => HEADER_BYTES_MAX,
+        _ => telling_bytes(None),
     }
 }
 

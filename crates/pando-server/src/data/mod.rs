@@ -3,7 +3,10 @@
 pub(crate) mod cleaner;
 pub(crate) mod compaction;
 pub(crate) mod cursor;
+pub(crate) mod elements;
 pub(crate) mod engine;
 pub(crate) mod keyspace;
 pub(crate) mod limits;
+pub(crate) mod members;
 pub(crate) mod packed;
+pub(crate) mod tree_head;

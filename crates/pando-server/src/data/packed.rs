@@ -71,6 +71,14 @@ impl Encoding {
     }
 }
 
+/// Returns the number of strings of an element.
+pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
+    match value_type {
+        ValueType::Hash | ValueType::SortedSet => 2,
+        _ => 1,
+    }
+}
+
 /// The strings of a collection in memory. Edits keep the bytes of what they replace until the
 /// collection is encoded.
 #[derive(Debug, Default, Clone)]
@@ -113,6 +121,36 @@ impl Strings {
         }
     }
 
+    /// Ends what was loaded: strings that are added from now on differ from those before in their
+    /// place in memory.
+    pub(crate) fn seal(&mut self) {
+        self.bytes.push(0);
+    }
+
+    /// Returns true if the string at `place` was not added after `old` was copied from this, which
+    /// was sealed then.
+    pub(crate) fn is_of(&self, place: usize, old: &Self) -> bool {
+        (self.spans[place].start as usize) < old.bytes.len()
+    }
+
+    /// Returns true if the string at `place` is the one that `old`, a copy of this, has at `other`;
+    /// or an empty one beside it.
+    pub(crate) fn is_same(&self, place: usize, old: &Self, other: usize) -> bool {
+        let (one, other) = (self.spans[place], old.spans[other]);
+        (one.start, one.end) == (other.start, other.end)
+    }
+
+    /// Reverses the order of the elements, of `of_one` strings each.
+    pub(crate) fn reverse(&mut self, of_one: usize) {
+        self.spans.reverse();
+        self.spans.chunks_mut(of_one).for_each(<[Span]>::reverse);
+    }
+
+    /// Returns the number of bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the number of strings.
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
@@ -144,6 +182,12 @@ impl Strings {
     pub(crate) fn push(&mut self, string: &[u8]) {
         let span = self.add(string);
         self.spans.push(span);
+    }
+
+    /// Inserts strings before all others.
+    pub(crate) fn push_front<'s>(&mut self, strings: impl Iterator<Item = &'s [u8]>) {
+        let spans: Vec<Span> = strings.map(|string| self.add(string)).collect();
+        self.spans.splice(..0, spans);
     }
 
     /// Inserts a string at `place`, which is at most the length.

@@ -142,6 +142,7 @@ fn long_keys_are_renamed_with_their_whole_names() {
 }
 
 /// A long key is kept whole in the row, which leaves less room for the value.
+/// A long key is in the row, beside the string or the elements: these then lie elsewhere.
 #[test]
 fn a_long_new_key_leaves_less_room_for_the_value() {
     let server = Fixture::opened_by(options(), |_| {
@@ -151,11 +152,11 @@ fn a_long_new_key_leaves_less_room_for_the_value() {
     let mut client = server.client();
     let long_key = "k".repeat(60_000);
     let refusal = client.run(&format!("HSET h f {}", "x".repeat(300_000)));
-    let most = refusal
-        .split("larger collections than about ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .and_then(|number| number.parse::<usize>().ok());
+    let refused = "-ERR an element of a hash has 300001 bytes: longer ones than ";
+    let most = refusal.strip_prefix(refused).and_then(|rest| {
+        let number = rest.split(' ').next();
+        number.and_then(|number| number.parse::<usize>().ok())
+    });
     let most = most.unwrap_or_else(|| panic!("{refusal}"));
     let value = "x".repeat(most - 1000);
     client.check(&[
@@ -165,22 +166,13 @@ fn a_long_new_key_leaves_less_room_for_the_value() {
         ("SET before 1", "+QUEUED"),
         (&format!("RENAME s {long_key}"), "+QUEUED"),
         (&format!("COPY h {long_key}h"), "+QUEUED"),
-        (&format!("RENAME h {long_key}h"), "+QUEUED"),
+        (&format!("RENAME h {long_key}i"), "+QUEUED"),
         ("SET behind 1", "+QUEUED"),
-    ]);
-    let replies = client.run("EXEC");
-    let refused = "-ERR the hash would take ";
-    assert!(
-        replies.starts_with(&format!("[+OK +OK {refused}")),
-        "{replies}"
-    );
-    assert_eq!(replies.matches(refused).count(), 2, "{replies}");
-    assert!(replies.ends_with("are not there yet +OK]"), "{replies}");
-    client.check(&[
-        ("HGET h f", &format!("\"{value}\"")),
+        ("EXEC", "[+OK +OK :1 +OK +OK]"),
+        (&format!("HGET {long_key}h f"), &format!("\"{value}\"")),
+        (&format!("HGET {long_key}i f"), &format!("\"{value}\"")),
         (&format!("GET {long_key}"), &format!("\"{value}\"")),
-        ("EXISTS s", ":0"),
-        (&format!("EXISTS {long_key}h"), ":0"),
+        ("EXISTS s h", ":0"),
         ("MGET before behind", "[\"1\" \"1\"]"),
         (&format!("RENAME {long_key} s"), "+OK"),
         ("GET s", &format!("\"{value}\"")),

@@ -1,5 +1,7 @@
 //! Commands of lists.
 
+use pandodb::Db;
+
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
@@ -326,38 +328,38 @@ fn lists_are_there_after_a_restart() {
 }
 
 #[test]
-fn a_list_that_is_too_long_is_refused_and_nothing_is_lost() {
-    let server = Fixture::new();
+fn an_element_that_is_too_long_is_refused_and_nothing_is_lost() {
+    let server = Fixture::opened_by(options(), |_| {
+        let options = Db::builder().max_memory(32 << 20);
+        options.chunk_values_over(100_000).open_in_memory()
+    });
     let mut client = server.client();
-    let element = "x".repeat(1000);
-    let many = format!("RPUSH l{}", format!(" {element}").repeat(100));
-    let push = format!("RPUSH l {element}");
-    let mut length = 0;
-    for (command, count) in [(&many, 100), (&push, 1)] {
-        while client.run(command).starts_with(':') {
-            length += count;
-        }
+    let refused = "-ERR an element of a list has ";
+    let (element, long) = ("x".repeat(1000), "x".repeat(100_001));
+    let many = format!("RPUSH l{}", format!(" {element}").repeat(2000));
+    client.check(&[(&many, ":2000"), ("RPUSH m a", ":1")]);
+    for command in ["RPUSH l", "LPUSH l", "LSET l 1000", "LINSERT l BEFORE"] {
+        let pivot = if command.starts_with("LI") {
+            &element
+        } else {
+            ""
+        };
+        let reply = client.run(&format!("{command} {pivot} {long}"));
+        assert!(reply.starts_with(refused), "{command}: {reply}");
     }
-    assert!(length > 8, "{length}");
-    let refused = "-ERR the list would take ";
-    let target = format!("LSET l 0 {element}{element}");
-    assert!(client.run(&push).starts_with(refused));
-    assert!(client.run(&target).starts_with(refused));
-    client.check(&[("MULTI", "+OK"), ("RPUSH m a", "+QUEUED")]);
-    client.check(&[(&push, "+QUEUED"), ("LLEN m", "+QUEUED")]);
-    let reply = client.run("EXEC");
-    assert!(reply.starts_with(&format!("[:1 {refused}")), "{reply}");
-    assert!(reply.ends_with(" :1]"), "{reply}");
-    // Neither list changes if the other has no room.
-    assert_eq!(client.run(&format!("LPUSH m {element}")), ":2");
-    assert!(client.run("LMOVE m l LEFT LEFT").starts_with(refused));
+    client.check(&[("MULTI", "+OK"), ("RPUSH m b", "+QUEUED")]);
     client.check(&[
-        ("LLEN m", ":2"),
-        ("LLEN l", &format!(":{length}")),
+        (&format!("RPUSH l {long}"), "+QUEUED"),
+        ("LLEN m", "+QUEUED"),
+    ]);
+    let reply = client.run("EXEC");
+    assert!(reply.starts_with(&format!("[:2 {refused}")), "{reply}");
+    assert!(reply.ends_with(" :2]"), "{reply}");
+    client.check(&[
+        ("LLEN l", ":2000"),
         ("LMOVE l m LEFT LEFT", &format!("\"{element}\"")),
-        ("LMOVE m l LEFT LEFT", &format!("\"{element}\"")),
-        ("LTRIM l 0 0", "+OK"),
-        (&push, ":2"),
+        ("LLEN l", ":1999"),
+        ("LLEN m", ":3"),
     ]);
 }
 

@@ -78,3 +78,5 @@ mod statistics;
 mod subsequence;
 #[cfg(test)]
 mod transactions;
+#[cfg(test)]
+mod trees;

@@ -5,7 +5,7 @@ use pando_resp::parse_integer;
 use super::write::put_pair;
 use super::{grow_encoding, writing};
 use crate::commands::decimal::{Decimal, DecimalError};
-use crate::context::{Command, Context, Run, replies};
+use crate::context::{Command, Context, Part, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     writing(
@@ -29,7 +29,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn add(context: &mut Context<'_>) -> Run {
     let (key, field) = (context.argument(1), context.argument(2));
     let by = context.integer_at(3)?;
-    let mut hash = context.collection(key)?;
+    let mut hash = context.find_part(key, &Part::Named(&[field]))?;
     let place = hash.strings.find(field, 2);
     let old = match place {
         Some(place) => parse_integer(hash.strings.at(place + 1)),
@@ -54,7 +54,7 @@ fn add_float(context: &mut Context<'_>) -> Run {
     if !by.is_finite() {
         return context.fail("ERR value is NaN or Infinity");
     }
-    let mut hash = context.collection(key)?;
+    let mut hash = context.find_part(key, &Part::Named(&[field]))?;
     let place = hash.strings.find(field, 2);
     let old = match place {
         Some(place) => Decimal::parse(hash.strings.at(place + 1)),

@@ -3,8 +3,9 @@
 use pando_resp::Version;
 
 use super::reading;
-use crate::commands::sample::{parse_count, places};
+use crate::commands::sample::parse_count;
 use crate::context::{Command, Context, Flags, Run, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     flags: Flags::READONLY,
@@ -21,13 +22,11 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 fn random(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     if context.count() == 2 {
-        let hash = context.read_collection(key)?;
-        match hash.len() {
-            0 => context.reply().null(),
-            count => {
-                let place = fastrand::usize(..count) * 2;
-                context.reply().bulk(hash.strings.at(place));
-            }
+        let found = context.read(key)?;
+        let (hash, mut places) = context.choose(found, ValueType::Hash, 1)?;
+        match places.next() {
+            None => context.reply().null(),
+            Some(place) => context.reply().bulk(hash.strings.at(place * 2)),
         }
         return context.check_reply();
     }
@@ -39,8 +38,8 @@ fn random(context: &mut Context<'_>) -> Run {
     if with_values && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
         return context.fail("ERR value is out of range");
     }
-    let hash = context.read_collection(key)?;
-    let places = places(hash.len(), count);
+    let found = context.read(key)?;
+    let (hash, places) = context.choose(found, ValueType::Hash, count)?;
     let in_pairs = with_values && context.session.version == Version::Resp3;
     let of_one = 1 + usize::from(with_values && !in_pairs);
     context.reply().array(places.len().saturating_mul(of_one));

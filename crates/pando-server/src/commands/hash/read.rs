@@ -3,7 +3,7 @@
 use pando_resp::Writer;
 
 use super::reading;
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Part, Run};
 use crate::data::keyspace::RowError;
 use crate::data::packed::Reader;
 
@@ -107,15 +107,15 @@ fn show(reply: &mut Writer<'_>, value: Option<&[u8]>) {
 
 fn get(context: &mut Context<'_>) -> Run {
     let (key, field) = (context.argument(1), context.argument(2));
-    context.show_collection(key, |hash, reply| {
+    context.show_collection(key, &Part::Named(&[field]), |hash, reply| {
         show(reply, value_of(hash, field)?);
         Ok(())
     })
 }
 
 fn get_many(context: &mut Context<'_>) -> Run {
-    let hash = context.read_collection(context.argument(1))?;
     let fields: Vec<&[u8]> = context.arguments.from(2).collect();
+    let hash = context.read_part(context.argument(1), &Part::Named(&fields))?;
     context.reply().array(fields.len());
     let mut named = hash.named(&fields);
     for field in fields {
@@ -127,7 +127,7 @@ fn get_many(context: &mut Context<'_>) -> Run {
 }
 
 fn get_all(context: &mut Context<'_>) -> Run {
-    context.show_collection(context.argument(1), |hash, reply| {
+    context.show_collection(context.argument(1), &Part::All, |hash, reply| {
         let Some(mut hash) = hash else {
             reply.map(0);
             return Ok(());
@@ -142,7 +142,7 @@ fn get_all(context: &mut Context<'_>) -> Run {
 
 /// Replies with the fields (`which` is 0) or the values (1).
 fn every_second(context: &mut Context<'_>, which: usize) -> Run {
-    context.show_collection(context.argument(1), |hash, reply| {
+    context.show_collection(context.argument(1), &Part::All, |hash, reply| {
         let Some(mut hash) = hash else {
             reply.array(0);
             return Ok(());
@@ -161,7 +161,7 @@ fn every_second(context: &mut Context<'_>, which: usize) -> Run {
 
 fn length_of_value(context: &mut Context<'_>) -> Run {
     let (key, field) = (context.argument(1), context.argument(2));
-    context.show_collection(key, |hash, reply| {
+    context.show_collection(key, &Part::Named(&[field]), |hash, reply| {
         let length = value_of(hash, field)?.map_or(0, <[u8]>::len);
         reply.integer(i64::try_from(length).unwrap_or(i64::MAX));
         Ok(())
@@ -170,7 +170,7 @@ fn length_of_value(context: &mut Context<'_>) -> Run {
 
 fn exists(context: &mut Context<'_>) -> Run {
     let (key, field) = (context.argument(1), context.argument(2));
-    context.show_collection(key, |hash, reply| {
+    context.show_collection(key, &Part::Named(&[field]), |hash, reply| {
         reply.integer(i64::from(value_of(hash, field)?.is_some()));
         Ok(())
     })

@@ -2,8 +2,9 @@
 
 use super::reading;
 use crate::commands::glob;
-use crate::commands::scan_options::{ScanOptions, reply_nothing};
+use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Flags, Run};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     flags: Flags::READONLY,
@@ -17,14 +18,11 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     )
 }];
 
-/// A packed hash is shown whole, as Redis shows a listpack: its iteration has one step.
 fn scan(context: &mut Context<'_>) -> Run {
-    ScanOptions::check_cursor(context)?;
-    let hash = context.read_collection(context.argument(1))?;
-    if !hash.exists() {
+    let cursor = ScanOptions::cursor(context)?;
+    let Some((hash, next, options)) = iterate(context, ValueType::Hash, cursor)? else {
         return reply_nothing(context);
-    }
-    let options = ScanOptions::parse(context, true)?;
+    };
     let takes = |place: &usize| {
         let field = hash.strings.at(*place);
         options
@@ -34,7 +32,7 @@ fn scan(context: &mut Context<'_>) -> Run {
     let places: Vec<usize> = (0..hash.strings.len()).step_by(2).filter(takes).collect();
     let mut reply = context.reply();
     reply.array(2);
-    reply.bulk(b"0");
+    reply.bulk(next.to_string().as_bytes());
     reply.array(places.len() * (2 - usize::from(options.no_values)));
     for place in places {
         reply.bulk(hash.strings.at(place));

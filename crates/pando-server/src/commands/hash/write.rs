@@ -3,7 +3,7 @@
 use pando_resp::parse_integer;
 
 use super::{grow_encoding, writing};
-use crate::context::{Collection, Command, Context, Flags, Interrupted, Run, replies};
+use crate::context::{Collection, Command, Context, Flags, Interrupted, Part, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -64,9 +64,9 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
         return Err(replies::wrong_arity(context.command.name).into());
     }
     let key = context.argument(1);
-    let mut hash = context.collection(key)?;
-    let before = hash.len();
     let fields: Vec<&[u8]> = context.arguments.from(2).step_by(2).collect();
+    let mut hash = context.find_part(key, &Part::Named(&fields))?;
+    let before = hash.len();
     let mut named = hash.named(&fields);
     for at in (2..context.count()).step_by(2) {
         let (field, value) = (context.argument(at), context.argument(at + 1));
@@ -104,7 +104,7 @@ fn set_many(context: &mut Context<'_>) -> Run {
 
 fn set_if_absent(context: &mut Context<'_>) -> Run {
     let (key, field) = (context.argument(1), context.argument(2));
-    let mut hash = context.collection(key)?;
+    let mut hash = context.find_part(key, &Part::Named(&[field]))?;
     if hash.strings.find(field, 2).is_some() {
         return context.integer(0);
     }
@@ -116,8 +116,8 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
 
 fn delete(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut hash = context.collection(key)?;
     let fields: Vec<&[u8]> = context.arguments.from(2).collect();
+    let mut hash = context.find_part(key, &Part::Named(&fields))?;
     let deleted = hash.remove_named(&fields);
     if deleted > 0 {
         context.put_collection(key, &hash)?;
@@ -140,8 +140,8 @@ fn get_and_delete(context: &mut Context<'_>) -> Run {
         _ => return context.fail("ERR Number of fields must be a positive integer"),
     }
     let key = context.argument(1);
-    let mut hash = context.collection(key)?;
     let fields: Vec<&[u8]> = context.arguments.from(4).collect();
+    let mut hash = context.find_part(key, &Part::Named(&fields))?;
     context.reply().array(fields.len());
     let mut named = hash.named(&fields);
     let gone = named.places();

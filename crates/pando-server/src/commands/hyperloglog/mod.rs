@@ -89,7 +89,12 @@ fn corrupt(context: &mut Context<'_>) -> Run {
 
 fn put(context: &mut Context<'_>, key: &[u8], found: &Found, sketch: &Sketch) -> Run {
     let bytes = sketch.bytes();
-    context.put(key, NewString::Bytes(&bytes), found.deadline(), found.entry)
+    context.put(
+        key,
+        NewString::Bytes(&bytes),
+        found.deadline(),
+        found.former,
+    )
 }
 
 fn add(context: &mut Context<'_>) -> Run {

@@ -1,6 +1,6 @@
 //! LSET, LINSERT, LREM, LTRIM.
 
-use super::{encoding, place, places, reply_length, writing};
+use super::{encoding, part, place, places, remove, reply_length, writing};
 use crate::context::{Command, Context, Flags, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -37,14 +37,18 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn set(context: &mut Context<'_>) -> Run {
     let (key, element) = (context.argument(1), context.argument(3));
-    let mut list = context.collection(key)?;
-    if !list.exists() {
+    let found = context.find(key)?;
+    if found.row.is_none() {
         return Err(replies::NO_SUCH_KEY.into());
     }
-    let place = place(context.integer_at(2)?, list.len());
-    let place = place.ok_or("ERR index out of range")?;
+    let index = context.integer_at(2)?;
+    let at = |length| place(index, length).map_or(0..0, |place| place..place + 1);
+    let (mut list, at) = part(context, key, at)?;
+    if at.is_empty() {
+        return Err("ERR index out of range".into());
+    }
     encoding::grow(&mut list, 1, element.len() as u64);
-    list.strings.set(place, element);
+    list.strings.set(at.start, element);
     encoding::shrink(&mut list);
     context.put_collection(key, &list)?;
     context.ok()
@@ -101,12 +105,19 @@ fn remove_equal(context: &mut Context<'_>) -> Run {
 fn trim(context: &mut Context<'_>) -> Run {
     let (start, end) = (context.integer_at(2)?, context.integer_at(3)?);
     let key = context.argument(1);
-    let mut list = context.collection(key)?;
-    let kept = places(start, end, list.len());
-    if kept.len() != list.len() {
-        list.strings.keep(kept);
-        encoding::shrink(&mut list);
-        context.put_collection(key, &list)?;
+    let found = context.find(key)?;
+    let length = context.length(&found)?;
+    let kept = places(start, end, length);
+    if kept.is_empty() && length > 0 {
+        context.remove(key, &found)?;
+        return context.ok();
+    }
+    // The tail first: the places of what is before it stay.
+    for gone in [kept.end..length, 0..kept.start] {
+        if !gone.is_empty() {
+            let (mut list, gone) = part(context, key, |_| gone.clone())?;
+            remove(context, key, &mut list, gone)?;
+        }
     }
     context.ok()
 }

@@ -3,7 +3,8 @@
 //! A listpack of Redis has at most 8 KiB, unless `list-max-listpack-size` says otherwise. Before
 //! elements are added, their plain lengths are counted with what is there (`t_list.c` of Redis
 //! 7.2). When elements are removed, a quicklist becomes a listpack again at half of that; here by
-//! the length of the whole list, since there are no nodes.
+//! the length of the whole list, since there are no nodes; and only if all of its elements were
+//! read.
 
 use pando_resp::parse_integer;
 
@@ -26,7 +27,8 @@ pub(super) fn grow(list: &mut Collection, count: usize, added: u64) {
 /// Makes a list from which something was removed a listpack if it is short enough.
 pub(super) fn shrink(list: &mut Collection) {
     let (elements_max, bytes_max) = list.limits.of_list();
-    let is_short = list.len() <= elements_max / 2 && fits(list, bytes_max / 2);
+    let is_known = list.elsewhere() == 0;
+    let is_short = is_known && list.len() <= elements_max / 2 && fits(list, bytes_max / 2);
     if list.encoding == Encoding::Quicklist && is_short {
         list.encoding = Encoding::Listpack;
     }

@@ -11,7 +11,7 @@ pub(super) mod waiting;
 
 use std::ops::Range;
 
-use crate::context::{Collection, Command, Context, Flags, Group, Run, replies};
+use crate::context::{Collection, Command, Context, Flags, Group, Interrupted, Part, Run, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::Strings;
 
@@ -69,6 +69,26 @@ impl End {
             Self::Tail => strings.push(element),
         }
     }
+}
+
+/// A list of so many elements is read whole, and can be packed again when it gets small.
+const FEW: usize = 16;
+
+/// Reads the list at `key`, to be changed at the places that `places` returns for its length; of a
+/// large one no more than those. Also returns these places among the elements that were read.
+fn part(
+    context: &mut Context<'_>,
+    key: &[u8],
+    places: impl Fn(usize) -> Range<usize>,
+) -> Result<(Collection, Range<usize>), Interrupted> {
+    let read = |length| match length {
+        0..=FEW => 0..length,
+        _ => places(length),
+    };
+    let list = context.find_part(key, &Part::Places(&read))?;
+    let (places, first) = (places(list.len()), list.first());
+    let places = places.start - first..places.end - first;
+    Ok((list, places))
 }
 
 /// Returns the place of `index`, which counts from the end if it is negative.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{End, remove, writing};
+use super::{End, part, remove, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
 
@@ -51,7 +51,8 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         _ => return Err(replies::wrong_arity(context.command.name).into()),
     };
     let key = context.argument(1);
-    let mut list = context.collection(key)?;
+    let taken = count.unwrap_or(1);
+    let (mut list, places) = part(context, key, |length| end.places(taken, length))?;
     if !list.exists() {
         match count {
             Some(_) => context.reply().null_array(),
@@ -59,7 +60,6 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         }
         return Ok(());
     }
-    let places = end.places(count.unwrap_or(1), list.len());
     match count {
         Some(_) => reply_elements(context, &list, places.clone(), end),
         None => context.reply().bulk(list.strings.at(places.start)),
@@ -78,11 +78,11 @@ pub(super) fn pop_from(
     popping: &Popping<End>,
 ) -> Result<bool, Interrupted> {
     let key = context.argument(at);
-    let mut list = context.collection(key)?;
+    let places = |length| popping.end.places(popping.count, length);
+    let (mut list, places) = part(context, key, places)?;
     if !list.exists() {
         return Ok(false);
     }
-    let places = popping.end.places(popping.count, list.len());
     context.reply().array(2);
     context.reply().bulk(key);
     reply_elements(context, &list, places.clone(), popping.end);

@@ -1,8 +1,7 @@
 //! LPUSH, RPUSH, LPUSHX, RPUSHX.
 
-use super::{End, encoding, reply_length, writing};
+use super::{End, encoding, part, reply_length, writing};
 use crate::context::{Command, Context, Flags, Run};
-use crate::data::packed::Strings;
 
 const fn pushing(
     name: &'static str,
@@ -49,7 +48,10 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
     let key = context.argument(1);
-    let mut list = context.collection(key)?;
+    let (mut list, _) = part(context, key, |length| match end {
+        End::Head => 0..0,
+        End::Tail => length..length,
+    })?;
     if must_exist && !list.exists() {
         return context.integer(0);
     }
@@ -58,13 +60,7 @@ fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
     encoding::grow(&mut list, elements().len(), added);
     match end {
         End::Tail => elements().for_each(|element| list.strings.push(element)),
-        End::Head => {
-            let old = std::mem::take(&mut list.strings);
-            let mut new = Strings::default();
-            elements().rev().for_each(|element| new.push(element));
-            old.iter().for_each(|element| new.push(element));
-            list.strings = new;
-        }
+        End::Head => list.strings.push_front(elements().rev()),
     }
     context.put_collection(key, &list)?;
     reply_length(context, list.len())

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{place, places, reading};
-use crate::context::{Command, Context, Flags, Interrupted, Run};
-use crate::data::keyspace::RowError;
+use crate::context::{Command, Context, Flags, Found, Interrupted, Part, Run};
+use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -70,22 +70,48 @@ fn reply_row(
     result
 }
 
-fn range(context: &mut Context<'_>) -> Run {
-    let (start, end) = (context.integer_at(2)?, context.integer_at(3)?);
-    let Some(row) = context.read(context.argument(1))?.row else {
-        context.reply().array(0);
+/// Replies with elements of the list at the first argument, as [`reply_selected`].
+fn reply_places(
+    context: &mut Context<'_>,
+    found: Found,
+    select: impl Fn(usize) -> Range<usize>,
+    is_array: bool,
+) -> Run {
+    let Some(row) = found.row else {
+        match is_array {
+            true => context.reply().array(0),
+            false => context.reply().null(),
+        }
         return Ok(());
     };
+    if context.tree_head(&found)?.is_none() {
+        return reply_row(context, row.payload, select, is_array);
+    }
+    let list = context.decoded(found, ValueType::List, &Part::Places(&select))?;
+    let mut reply = context.reply();
+    match is_array {
+        true => reply.array(list.in_memory()),
+        false if list.in_memory() == 0 => reply.null(),
+        false => {}
+    }
+    list.strings.iter().for_each(|element| reply.bulk(element));
+    context.check_reply()
+}
+
+fn range(context: &mut Context<'_>) -> Run {
+    let (start, end) = (context.integer_at(2)?, context.integer_at(3)?);
+    let found = context.read(context.argument(1))?;
     let select = |length| places(start, end, length);
-    reply_row(context, row.payload, select, true)
+    reply_places(context, found, select, true)
 }
 
 fn index(context: &mut Context<'_>) -> Run {
-    let Some(row) = context.read(context.argument(1))?.row else {
+    let found = context.read(context.argument(1))?;
+    if found.row.is_none() {
         context.reply().null();
         return Ok(());
-    };
+    }
     let index = context.integer_at(2)?;
     let select = |length| place(index, length).map_or(0..0, |place| place..place + 1);
-    reply_row(context, row.payload, select, false)
+    reply_places(context, found, select, false)
 }

@@ -1,7 +1,9 @@
 //! LMOVE and its old name RPOPLPUSH.
 
-use super::{End, encoding, writing};
-use crate::context::{Command, Context, Flags, Interrupted, Keys, Run};
+use std::ops::Range;
+
+use super::{End, encoding, part, writing};
+use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run};
 
 const fn transferring(
     name: &'static str,
@@ -53,28 +55,56 @@ fn transfer_or_null(context: &mut Context<'_>, from: End, to: End) -> Run {
 /// Moves an element and replies with it; returns false if the first list has none.
 pub(super) fn transfer(context: &mut Context<'_>, from: End, to: End) -> Result<bool, Interrupted> {
     let (source_key, target_key) = (context.argument(1), context.argument(2));
-    let mut source = context.collection(source_key)?;
+    let (mut source, places) = part(context, source_key, |length| from.places(1, length))?;
     if !source.exists() {
         return Ok(false);
     }
-    let places = from.places(1, source.len());
     let element = source.strings.at(places.start).to_vec();
-    source.strings.remove(places);
-    let added = encoding::moved_bytes(&element);
     if source_key == target_key {
-        encoding::grow(&mut source, 1, added);
-        to.push(&mut source.strings, &element);
-        encoding::shrink(&mut source);
+        rotate(context, (source, places), &element, to)?;
     } else {
-        let mut target = context.collection(target_key)?;
-        encoding::grow(&mut target, 1, added);
-        to.push(&mut target.strings, &element);
+        source.strings.remove(places);
+        let mut target = end_of(context, target_key, to)?;
+        add(&mut target, to, &element);
         encoding::shrink(&mut source);
-        context.check_room(target_key, &target)?;
+        context.check_room(&target)?;
         context.put_collection(target_key, &target)?;
+        context.put_collection(source_key, &source)?;
     }
-    context.put_collection(source_key, &source)?;
     context.reply().bulk(&element);
     context.check_reply()?;
     Ok(true)
+}
+
+/// Reads the list at `key`, of a large one nothing, to be pushed to.
+fn end_of(context: &mut Context<'_>, key: &[u8], end: End) -> Result<Collection, Interrupted> {
+    let places = |length| match end {
+        End::Head => 0..0,
+        End::Tail => length..length,
+    };
+    part(context, key, places).map(|(list, _)| list)
+}
+
+fn add(list: &mut Collection, end: End, element: &[u8]) {
+    encoding::grow(list, 1, encoding::moved_bytes(element));
+    end.push(&mut list.strings, element);
+}
+
+/// Moves an element to an end of its own list.
+fn rotate(
+    context: &mut Context<'_>,
+    (mut list, places): (Collection, Range<usize>),
+    element: &[u8],
+    to: End,
+) -> Run {
+    let key = context.argument(1);
+    list.strings.remove(places);
+    if list.elsewhere() > 0 {
+        // The other end of a large list was not read.
+        context.put_collection(key, &list)?;
+        list = end_of(context, key, to)?;
+    }
+    add(&mut list, to, element);
+    encoding::shrink(&mut list);
+    context.put_collection(key, &list)
 }

@@ -2,7 +2,7 @@
 
 use super::pop::pop_from;
 use super::transfer::transfer;
-use super::{End, writing};
+use super::{End, part, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
 
@@ -76,11 +76,10 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     let timeout_at = context.count() - 1;
     let serve = |context: &mut Context<'_>, at: usize| {
         let key = context.argument(at);
-        let mut list = context.collection(key)?;
+        let (mut list, places) = part(context, key, |length| end.places(1, length))?;
         if !list.exists() {
             return Ok(false);
         }
-        let places = end.places(1, list.len());
         context.reply().array(2);
         context.reply().bulk(key);
         context.reply().bulk(list.strings.at(places.start));

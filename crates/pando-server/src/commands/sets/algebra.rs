@@ -109,7 +109,7 @@ fn sets(context: &mut Context<'_>, from: usize, to: usize) -> Result<Vec<Collect
     for at in from..to {
         let set = context.read_collection(context.argument(at))?;
         // All of them are in memory at once, with an index of their members.
-        bytes += context.data().scratch.value.len() + MEMBER_BYTES * set.len();
+        bytes += set.strings.bytes() + MEMBER_BYTES * set.len();
         if bytes > most {
             return Err(replies::TOO_MANY_LONG_SETS.into());
         }

@@ -32,7 +32,7 @@ impl Members {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.set.strings.len()
+        self.set.len()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {

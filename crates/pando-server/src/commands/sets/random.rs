@@ -1,8 +1,9 @@
 //! SRANDMEMBER, SPOP.
 
 use super::{reading, writing};
-use crate::commands::sample::{parse_count, places};
+use crate::commands::sample::parse_count;
 use crate::context::{Command, Context, Flags, Run, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -35,12 +36,11 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn random(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     if context.count() == 2 {
-        let set = context.read_collection(key)?;
-        match set.len() {
-            0 => context.reply().null(),
-            count => context
-                .reply()
-                .bulk(set.strings.at(fastrand::usize(..count))),
+        let found = context.read(key)?;
+        let (set, mut places) = context.choose(found, ValueType::Set, 1)?;
+        match places.next() {
+            None => context.reply().null(),
+            Some(place) => context.reply().bulk(set.strings.at(place)),
         }
         return context.check_reply();
     }
@@ -48,8 +48,8 @@ fn random(context: &mut Context<'_>) -> Run {
     if context.count() > 3 {
         return context.fail(replies::SYNTAX);
     }
-    let set = context.read_collection(key)?;
-    let places = places(set.len(), count);
+    let found = context.read(key)?;
+    let (set, places) = context.choose(found, ValueType::Set, count)?;
     context.reply().array(places.len());
     for place in places {
         context.reply().bulk(set.strings.at(place));
@@ -70,8 +70,9 @@ fn pop(context: &mut Context<'_>) -> Run {
             _ => return context.fail(replies::MUST_BE_POSITIVE),
         },
     };
-    let mut set = context.collection(key)?;
-    let mut popped: Vec<usize> = places(set.len(), count.unwrap_or(1)).collect();
+    let found = context.find(key)?;
+    let (mut set, popped) = context.choose(found, ValueType::Set, count.unwrap_or(1))?;
+    let mut popped: Vec<usize> = popped.collect();
     match count {
         Some(_) => context.reply().set(popped.len()),
         None if popped.is_empty() => context.reply().null(),

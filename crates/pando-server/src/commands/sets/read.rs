@@ -2,7 +2,7 @@
 
 use super::members::Members;
 use super::reading;
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Part, Run};
 
 pub(crate) const COMMANDS: &[Command] = &[
     reading(
@@ -44,7 +44,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn is_member(context: &mut Context<'_>) -> Run {
     let (key, member) = (context.argument(1), context.argument(2));
-    context.show_collection(key, |set, reply| {
+    context.show_collection(key, &Part::Named(&[member]), |set, reply| {
         let mut found = false;
         if let Some(mut set) = set {
             while let Some(other) = set.next()? {
@@ -57,7 +57,8 @@ fn is_member(context: &mut Context<'_>) -> Run {
 }
 
 fn are_members(context: &mut Context<'_>) -> Run {
-    let set = context.read_collection(context.argument(1))?;
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let set = context.read_part(context.argument(1), &Part::Named(&members))?;
     let set = Members::new(set, context.count() - 2);
     let count = context.count() - 2;
     context.reply().array(count);
@@ -68,7 +69,7 @@ fn are_members(context: &mut Context<'_>) -> Run {
 }
 
 fn members(context: &mut Context<'_>) -> Run {
-    context.show_collection(context.argument(1), |set, reply| {
+    context.show_collection(context.argument(1), &Part::All, |set, reply| {
         let Some(mut set) = set else {
             reply.set(0);
             return Ok(());

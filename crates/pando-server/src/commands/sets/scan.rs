@@ -2,8 +2,9 @@
 
 use super::reading;
 use crate::commands::glob;
-use crate::commands::scan_options::{ScanOptions, reply_nothing};
+use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Flags, Run};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     flags: Flags::READONLY,
@@ -17,14 +18,11 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     )
 }];
 
-/// A packed set is shown whole, as Redis shows an intset: its iteration has one step.
 fn scan(context: &mut Context<'_>) -> Run {
-    ScanOptions::check_cursor(context)?;
-    let set = context.read_collection(context.argument(1))?;
-    if !set.exists() {
+    let cursor = ScanOptions::cursor(context)?;
+    let Some((set, next, options)) = iterate(context, ValueType::Set, cursor)? else {
         return reply_nothing(context);
-    }
-    let options = ScanOptions::parse(context, false)?;
+    };
     let takes = |member: &&[u8]| {
         let pattern = options.pattern;
         pattern.is_none_or(|pattern| glob::matches(pattern, member))
@@ -32,7 +30,7 @@ fn scan(context: &mut Context<'_>) -> Run {
     let members: Vec<&[u8]> = set.strings.iter().filter(takes).collect();
     let mut reply = context.reply();
     reply.array(2);
-    reply.bulk(b"0");
+    reply.bulk(next.to_string().as_bytes());
     reply.array(members.len());
     members.iter().for_each(|member| reply.bulk(member));
     context.check_reply()

@@ -2,7 +2,7 @@
 
 use super::members::Members;
 use super::writing;
-use crate::context::{Command, Context, Flags, Keys, Run};
+use crate::context::{Command, Context, Flags, Keys, Part, Run};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -42,7 +42,9 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn add(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut set = Members::new(context.collection(key)?, context.count() - 2);
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let set = context.find_part(key, &Part::Named(&members))?;
+    let mut set = Members::new(set, members.len());
     let mut added = 0;
     for member in context.arguments.from(2) {
         added += i64::from(set.add(member));
@@ -55,8 +57,8 @@ fn add(context: &mut Context<'_>) -> Run {
 
 fn remove(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut set = context.collection(key)?;
     let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let mut set = context.find_part(key, &Part::Named(&members))?;
     let removed = set.remove_named(&members);
     if removed > 0 {
         context.put_collection(key, &set)?;
@@ -67,11 +69,11 @@ fn remove(context: &mut Context<'_>) -> Run {
 fn move_member(context: &mut Context<'_>) -> Run {
     let (from_key, to_key) = (context.argument(1), context.argument(2));
     let member = context.argument(3);
-    let mut from = Members::new(context.collection(from_key)?, 1);
+    let mut from = Members::new(context.find_part(from_key, &Part::Named(&[member]))?, 1);
     if !from.set.exists() {
         return context.integer(0);
     }
-    let mut to = Members::new(context.collection(to_key)?, 1);
+    let mut to = Members::new(context.find_part(to_key, &Part::Named(&[member]))?, 1);
     if from_key == to_key {
         return context.integer(i64::from(from.has(member)));
     }
@@ -79,7 +81,7 @@ fn move_member(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     let is_new = to.add(member);
-    context.check_room(to_key, &to.set)?;
+    context.check_room(&to.set)?;
     context.put_collection(from_key, &from.set)?;
     if is_new {
         context.put_collection(to_key, &to.set)?;

@@ -11,8 +11,9 @@ mod weight;
 
 use crate::commands::list;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
-use crate::context::{replies, strings_of_one};
+use crate::context::{Part, replies};
 use crate::data::keyspace::ValueType;
+use crate::data::packed::strings_of_one;
 use options::Options;
 use order::{Order, Weights};
 use pattern::{LookUps, Pattern, Value};
@@ -49,7 +50,7 @@ fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
     let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
     match value_type {
         ValueType::String | ValueType::Hash => Err(replies::WRONG_TYPE.into()),
-        _ => context.decoded(found, value_type),
+        _ => context.decoded(found, value_type, &Part::All),
     }
 }
 
@@ -160,14 +161,13 @@ fn store(
             let value = look_ups.value(context, pattern, element)?.into_bytes()?;
             let value = value.unwrap_or_default();
             list.strings.push(&value);
-            // Each string has at least a byte before it.
-            bytes += value.len() as u64 + 1;
-            if !context.lies_in_pages(key, bytes) {
-                context.check_room(key, &list)?;
+            bytes += value.len();
+            if bytes > context.engine().reply_bytes_max {
+                return Err(replies::TOO_MANY_LONG.into());
             }
         }
     }
-    context.check_room(key, &list)?;
+    context.check_room(&list)?;
     let found = context.find_any_head(key)?;
     let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
     if length == 0 {
@@ -176,7 +176,7 @@ fn store(
         }
         return context.integer(0);
     }
-    list.found.entry = found.entry;
+    list.found.former = found.former;
     list::encoding::decide(&mut list);
     context.put_collection(key, &list)?;
     context.integer(length)

@@ -1,6 +1,6 @@
 //! Patterns of SORT's BY and GET: keys, or fields of hashes, whose names contain an element.
 
-use crate::context::{Context, Found, Interrupted, replies};
+use crate::context::{Context, Found, Interrupted, Part, replies};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
 
@@ -106,6 +106,16 @@ impl<'a> Pattern<'a> {
         let Some(row) = found.row else {
             return Ok(Value::None);
         };
+        if let (ValueType::Hash, Some(field), Some(_)) = (row.value_type, field, found.former.tree)
+        {
+            let hash = context.decoded(found, row.value_type, &Part::Named(&[field]))?;
+            let value = hash.strings.iter().nth(1);
+            *looked += hash.strings.bytes();
+            if *looked > LOOKED_BYTES_MAX {
+                return Err(TOO_MUCH.into());
+            }
+            return Ok(value.map_or(Value::None, |value| Value::Bytes(value.to_vec())));
+        }
         let payload = context.payload(row);
         *looked += payload.len();
         if *looked > LOOKED_BYTES_MAX {

@@ -6,7 +6,7 @@ use super::describe::writing;
 use super::number::parse_score;
 use super::order::SortedSet;
 use super::replying;
-use crate::context::{Command, Context, Run, replies};
+use crate::context::{Command, Context, Part, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -199,7 +199,8 @@ pub(super) fn add_pairs(
     options: Options,
 ) -> Run {
     let key = context.argument(1);
-    let mut set = SortedSet::find(context, key)?;
+    let members: Vec<&[u8]> = pairs.iter().map(|(_, member)| *member).collect();
+    let mut set = SortedSet::find_part(context, key, &Part::Named(&members))?;
     // Even if some of them are the same, and the set stays small.
     if pairs.len() > set.listpack_elements_max() {
         set.enlarge();

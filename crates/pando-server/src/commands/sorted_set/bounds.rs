@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use super::number::parse_bound;
 use super::order::SortedSet;
-use crate::context::{Context, replies};
+use crate::context::{Context, Found, Interrupted, Part, replies};
+use crate::data::elements;
+use crate::data::keyspace::ValueType;
+use crate::data::tree_head::TreeHead;
 
 /// The end of a range of scores: a score, and whether the range has it not.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +24,12 @@ impl ScoreEdge {
         };
         let score = parse_bound(number)?;
         Some(Self { score, excluded })
+    }
+
+    /// Returns what the keys of elements with this score begin with, or a key `behind` them.
+    fn key(self, behind: bool) -> Vec<u8> {
+        let ordered = u64::from_be_bytes(elements::ordered(self.score));
+        (ordered + u64::from(behind)).to_be_bytes().to_vec()
     }
 }
 
@@ -44,6 +53,18 @@ impl<'a> MemberEdge<'a> {
             [b'[', member @ ..] => Some(Self::Included(member)),
             [b'(', member @ ..] => Some(Self::Excluded(member)),
             _ => None,
+        }
+    }
+
+    /// Returns the key of this end of a range among members of the score `score`.
+    fn key(self, score: f64, is_end: bool) -> Vec<u8> {
+        let ordered = elements::ordered(score);
+        match self {
+            Self::Lowest => Vec::new(),
+            Self::Highest => vec![u8::MAX; 8],
+            Self::Included(member) if is_end => [&ordered, member, &[0]].concat(),
+            Self::Excluded(member) if !is_end => [&ordered, member, &[0]].concat(),
+            Self::Included(member) | Self::Excluded(member) => [&ordered, member].concat(),
         }
     }
 
@@ -133,6 +154,77 @@ impl<'a> Bounds<'a> {
             }
             Edges::Members(low, high) => of_members(set, low, high, reversed),
         }
+    }
+}
+
+impl<'a> Bounds<'a> {
+    /// Reads what `limited` leaves of the range of the sorted set `found`, which was read last, and
+    /// no more of a large one. Returns the places of that among what was read.
+    pub(super) fn select(
+        self,
+        context: &mut Context<'_>,
+        found: Found,
+        reversed: bool,
+        limited: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Result<(SortedSet, Range<usize>), Interrupted> {
+        let ranks = match context.tree_head(&found)? {
+            None => None,
+            Some(head) => self.ranks_of_tree(context, head, reversed)?,
+        };
+        let Some(ranks) = ranks else {
+            let all = context.decoded(found, ValueType::SortedSet, &Part::All)?;
+            let set = SortedSet::checked(all)?;
+            let ranks = limited(self.ranks(&set, reversed));
+            return Ok((set, ranks));
+        };
+        let ranks = limited(ranks);
+        let part = Part::Places(&|_| ranks.clone());
+        let part = context.decoded(found, ValueType::SortedSet, &part)?;
+        Ok((SortedSet::checked(part)?, 0..ranks.len()))
+    }
+
+    /// Returns the number of elements in the range of the sorted set `found`, which was read last.
+    pub(super) fn count(
+        self,
+        context: &mut Context<'_>,
+        found: Found,
+    ) -> Result<usize, Interrupted> {
+        if let Some(head) = context.tree_head(&found)?
+            && let Some(ranks) = self.ranks_of_tree(context, head, false)?
+        {
+            return Ok(ranks.len());
+        }
+        let all = context.decoded(found, ValueType::SortedSet, &Part::All)?;
+        Ok(self.ranks(&SortedSet::checked(all)?, false).len())
+    }
+
+    /// As [`Bounds::ranks`], of a large sorted set; `None` if they cannot be told without reading
+    /// all of it.
+    fn ranks_of_tree(
+        self,
+        context: &mut Context<'_>,
+        head: TreeHead,
+        reversed: bool,
+    ) -> Result<Option<Range<usize>>, Interrupted> {
+        let (low, high) = match self.0 {
+            Edges::Ranks(first, last) => {
+                let ranks = between(first, last, head.len());
+                return Ok(Some(match reversed {
+                    true => head.len() - ranks.end..head.len() - ranks.start,
+                    false => ranks,
+                }));
+            }
+            Edges::Scores(low, high) => (low.key(low.excluded), high.key(!high.excluded)),
+            Edges::Members(low, high) => {
+                let first = context.first_score(head)?;
+                (low.key(first, false), high.key(first, true))
+            }
+        };
+        let Some(start) = context.rank_of_score(head, &low)? else {
+            return Ok(None);
+        };
+        let end = context.rank_of_score(head, &high)?;
+        Ok(end.map(|end| start..end.max(start)))
     }
 }
 

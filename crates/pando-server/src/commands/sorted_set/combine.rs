@@ -8,7 +8,8 @@ use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::number::parse_score;
 use super::order::{Element, SortedSet, compare, store};
 use super::replying;
-use crate::context::{Collection, Command, Context, Found, Interrupted, Keys, Kind, Run, replies};
+use crate::context::replies;
+use crate::context::{Collection, Command, Context, Found, Interrupted, Keys, Kind, Part, Run};
 use crate::data::keyspace::ValueType;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
@@ -144,6 +145,13 @@ impl Source {
         }
     }
 
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Scored(set) => set.bytes(),
+            Self::Plain(set) => set.strings.bytes(),
+        }
+    }
+
     fn element(&self, place: usize) -> Element<'_> {
         match self {
             Self::Scored(set) => set.element(place),
@@ -199,7 +207,7 @@ impl Request {
         let mut bytes = 0_usize;
         for place in at + 1..=at + count {
             let source = read(context, context.argument(place), form)?;
-            bytes = bytes.saturating_add(context.data().scratch.value.len());
+            bytes = bytes.saturating_add(source.bytes());
             if bytes > context.engine().reply_bytes_max {
                 return Err(replies::TOO_MANY_LONG.into());
             }
@@ -327,10 +335,14 @@ fn read(context: &mut Context<'_>, key: &[u8], form: Form) -> Result<Source, Int
             Ok(Source::Scored(SortedSet::checked(empty)?))
         }
         Some(ValueType::SortedSet) => {
-            let collection = context.decoded(found, ValueType::SortedSet)?;
+            let collection = context.decoded(found, ValueType::SortedSet, &Part::All)?;
             Ok(Source::Scored(SortedSet::checked(collection)?))
         }
-        Some(ValueType::Set) => Ok(Source::Plain(context.decoded(found, ValueType::Set)?)),
+        Some(ValueType::Set) => Ok(Source::Plain(context.decoded(
+            found,
+            ValueType::Set,
+            &Part::All,
+        )?)),
         Some(_) => Err(replies::WRONG_TYPE.into()),
     }
 }

@@ -2,7 +2,6 @@
 
 use super::bounds::{Bounds, By};
 use super::describe::reading;
-use super::order::SortedSet;
 use crate::context::{Command, Context, Run};
 
 const COMPLEXITY: &str = "O(log(N)) with N being the number of elements in the sorted set.";
@@ -24,7 +23,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn count(context: &mut Context<'_>, by: By) -> Run {
     let bounds = Bounds::parse(context, by, 2, 3)?;
-    let set = SortedSet::read(context, context.argument(1))?;
-    let count = bounds.ranks(&set, false).len();
+    let found = context.read(context.argument(1))?;
+    let count = bounds.count(context, found)?;
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }

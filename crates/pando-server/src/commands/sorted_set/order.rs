@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::context::{Collection, Context, Found, Interrupted, Run};
+use crate::context::{Collection, Context, Found, Interrupted, Part, Run};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Encoding;
 
@@ -17,19 +17,21 @@ pub(super) fn compare(a: &Element<'_>, b: &Element<'_>) -> Ordering {
     of_scores.then_with(|| a.1.cmp(b.1))
 }
 
-/// A sorted set; an empty one if the key has none. An element has a rank, from 0 on.
+/// A sorted set, or the part of a large one that was read; an empty one if the key has none. What
+/// is called a rank here is the place among the elements in memory.
 #[derive(Debug)]
 pub(in crate::commands) struct SortedSet {
     collection: Collection,
 }
 
 impl SortedSet {
-    /// Reads the one at `key`, to be changed.
-    pub(in crate::commands) fn find(
+    /// Reads the one at `key`, to be changed; of a large one a part.
+    pub(in crate::commands) fn find_part(
         context: &mut Context<'_>,
         key: &[u8],
+        part: &Part<'_>,
     ) -> Result<Self, Interrupted> {
-        Self::checked(context.collection(key)?)
+        Self::checked(context.find_part(key, part)?)
     }
 
     /// Reads the one at `key`, for a reply.
@@ -38,6 +40,15 @@ impl SortedSet {
         key: &[u8],
     ) -> Result<Self, Interrupted> {
         Self::checked(context.read_collection(key)?)
+    }
+
+    /// As [`SortedSet::read`], no more than a part of a large one.
+    pub(in crate::commands) fn read_part(
+        context: &mut Context<'_>,
+        key: &[u8],
+        part: &Part<'_>,
+    ) -> Result<Self, Interrupted> {
+        Self::checked(context.read_part(key, part)?)
     }
 
     /// Takes what was decoded, which may be any strings.
@@ -69,16 +80,17 @@ impl SortedSet {
     /// Returns a collection without elements and without a row, of the same encoding.
     pub(super) fn empty_like(&self) -> Collection {
         let limits = self.collection.limits;
-        let empty = Collection::new(Found::default(), ValueType::SortedSet, limits);
-        Collection {
-            encoding: self.encoding(),
-            ..empty
-        }
+        let mut empty = Collection::new(Found::default(), ValueType::SortedSet, limits);
+        empty.encoding = self.encoding();
+        empty
     }
 
     /// Becomes the new value of the row that `old` was read from.
     pub(super) fn take_row(&mut self, old: Self) {
-        self.collection.found = old.collection.found;
+        self.collection.replace(old.collection);
+        if self.len() > self.collection.limits.elements {
+            self.enlarge();
+        }
     }
 
     /// Returns the most elements of a listpack.
@@ -90,8 +102,19 @@ impl SortedSet {
         self.collection.exists()
     }
 
+    /// Returns the number of all elements.
     pub(in crate::commands) fn len(&self) -> usize {
         self.collection.len()
+    }
+
+    /// Returns the number of elements in memory.
+    pub(in crate::commands) fn in_memory(&self) -> usize {
+        self.collection.in_memory()
+    }
+
+    /// Bytes that the elements in memory take.
+    pub(super) fn bytes(&self) -> usize {
+        self.collection.strings.bytes()
     }
 
     pub(super) fn encoding(&self) -> Encoding {
@@ -118,7 +141,7 @@ impl SortedSet {
     }
 
     pub(in crate::commands) fn elements(&self) -> impl DoubleEndedIterator<Item = Element<'_>> {
-        (0..self.len()).map(|rank| self.element(rank))
+        (0..self.in_memory()).map(|rank| self.element(rank))
     }
 
     /// Returns the rank of `member`.
@@ -148,7 +171,7 @@ impl SortedSet {
         &self,
         is_before: impl Fn(&Element<'_>) -> bool,
     ) -> usize {
-        let (mut low, mut high) = (0, self.len());
+        let (mut low, mut high) = (0, self.in_memory());
         while low < high {
             let middle = low + (high - low) / 2;
             if is_before(&self.element(middle)) {
@@ -226,7 +249,7 @@ pub(in crate::commands) fn store(
     if count > 0 {
         let empty = context.replacement(&found, ValueType::SortedSet);
         SortedSet::of(elements, empty).put(context, key)?;
-    } else if found.row.is_some() || found.entry.is_some() {
+    } else if found.is_written() {
         context.remove(key, &found)?;
     }
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))

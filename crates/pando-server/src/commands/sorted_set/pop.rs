@@ -1,12 +1,14 @@
 //! ZPOPMIN, ZPOPMAX, ZMPOP: the members at one end are removed and returned.
 
+use std::ops::Range;
+
 use pando_resp::Version;
 
 use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
 use super::replying;
 use crate::commands::popping::Popping;
-use crate::context::{Command, Context, Flags, Interrupted, Keys, Run, replies};
+use crate::context::{Command, Context, Flags, Interrupted, Keys, Part, Run, replies};
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
      being the number of elements popped.";
@@ -38,6 +40,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
+/// A sorted set of so many elements is read whole, and can be packed again when it gets small.
+const FEW: usize = 16;
+
 /// Where members are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -46,6 +51,29 @@ pub(super) enum End {
 }
 
 impl End {
+    /// Returns the places of up to `count` of `length` elements.
+    fn places(self, count: usize, length: usize) -> Range<usize> {
+        let count = count.min(length);
+        match self {
+            Self::Lowest => 0..count,
+            Self::Highest => length - count..length,
+        }
+    }
+
+    /// Reads up to `count` elements of the sorted set at `key`, to be taken from it.
+    pub(super) fn find(
+        self,
+        context: &mut Context<'_>,
+        key: &[u8],
+        count: usize,
+    ) -> Result<SortedSet, Interrupted> {
+        let places = |length| match length {
+            0..=FEW => 0..length,
+            _ => self.places(count, length),
+        };
+        SortedSet::find_part(context, key, &Part::Places(&places))
+    }
+
     /// Reads argument `index`: MIN or MAX.
     pub(super) fn at(context: &Context<'_>, index: usize) -> Result<Self, &'static str> {
         if context.is(index, "min") {
@@ -66,10 +94,7 @@ pub(super) fn take(
     (end, count): (End, usize),
     mut put: impl FnMut(&mut Context<'_>, (f64, &[u8])) -> Run,
 ) -> Run {
-    let ranks = match end {
-        End::Lowest => 0..count,
-        End::Highest => set.len() - count..set.len(),
-    };
+    let ranks = end.places(count, set.in_memory());
     for place in 0..count {
         let rank = match end {
             End::Lowest => place,
@@ -90,7 +115,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         _ => None,
     };
     let key = context.argument(1);
-    let set = SortedSet::find(context, key)?;
+    let set = end.find(context, key, count.unwrap_or(1))?;
     let taken = count.unwrap_or(1).min(set.len());
     // One element that was not counted is no list of pairs.
     let is_nested = count.is_some() && context.session.version == Version::Resp3;
@@ -116,7 +141,7 @@ pub(super) fn pop_from(
     popping: &Popping<End>,
 ) -> Result<bool, Interrupted> {
     let key = context.argument(at);
-    let set = SortedSet::find(context, key)?;
+    let set = popping.end.find(context, key, popping.count)?;
     if !set.exists() {
         return Ok(false);
     }

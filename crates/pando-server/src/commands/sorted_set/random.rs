@@ -3,8 +3,9 @@
 use super::describe::{SLOW_READ, reading};
 use super::order::SortedSet;
 use super::replying;
-use crate::commands::sample::{parse_count, places};
+use crate::commands::sample::parse_count;
 use crate::context::{Command, Context, Run, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     flags: SLOW_READ,
@@ -17,10 +18,12 @@ fn random(context: &mut Context<'_>) -> Run {
     if context.count() > 2 {
         return random_many(context);
     }
-    let set = SortedSet::read(context, context.argument(1))?;
-    match set.len() {
-        0 => context.reply().null(),
-        length => context.reply().bulk(set.member(fastrand::usize(..length))),
+    let found = context.read(context.argument(1))?;
+    let (set, mut places) = context.choose(found, ValueType::SortedSet, 1)?;
+    let set = SortedSet::checked(set)?;
+    match places.next() {
+        None => context.reply().null(),
+        Some(place) => context.reply().bulk(set.member(place)),
     }
     context.check_reply()
 }
@@ -34,8 +37,9 @@ fn random_many(context: &mut Context<'_>) -> Run {
     if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err("ERR value is out of range".into());
     }
-    let set = SortedSet::read(context, context.argument(1))?;
-    let ranks = places(set.len(), count);
+    let found = context.read(context.argument(1))?;
+    let (set, ranks) = context.choose(found, ValueType::SortedSet, count)?;
+    let set = SortedSet::checked(set)?;
     replying::begin(context, ranks.len(), with_scores);
     for rank in ranks {
         replying::element(context, set.element(rank), with_scores)?;

@@ -6,7 +6,7 @@ use super::bounds::{Bounds, By};
 use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::order::{SortedSet, store};
 use super::replying;
-use crate::context::{Command, Context, Keys, Run, replies};
+use crate::context::{Command, Context, Found, Interrupted, Keys, Run, replies};
 
 const BY_RANK: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \
      number of elements returned.";
@@ -164,9 +164,19 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Returns the ranks that are asked for.
-    fn ranks(&self, set: &SortedSet) -> Range<usize> {
-        let ranks = self.bounds.ranks(set, self.reversed);
+    /// Reads what is asked for of the sorted set `found`, which was read last. Also returns the
+    /// places of that among what was read.
+    fn select(
+        &self,
+        context: &mut Context<'_>,
+        found: Found,
+    ) -> Result<(SortedSet, Range<usize>), Interrupted> {
+        let limited = |ranks| self.limited(ranks);
+        self.bounds.select(context, found, self.reversed, limited)
+    }
+
+    /// Returns what offset and limit leave of these ranks.
+    fn limited(&self, ranks: Range<usize>) -> Range<usize> {
         let skipped = match usize::try_from(self.offset) {
             Ok(offset) => offset.min(ranks.len()),
             // So does Redis with a negative one.
@@ -183,19 +193,20 @@ impl<'a> Request<'a> {
 
 fn show(context: &mut Context<'_>, by: Option<By>, reversed: Option<bool>) -> Run {
     let request = Request::parse(context, 1, by, reversed)?;
-    let set = SortedSet::read(context, context.argument(1))?;
-    let ranks = request.ranks(&set);
-    replying::begin(context, ranks.len(), request.with_scores);
-    let mut put = |rank| replying::element(context, set.element(rank), request.with_scores);
+    let found = context.read(context.argument(1))?;
+    let (set, places) = request.select(context, found)?;
+    replying::begin(context, places.len(), request.with_scores);
+    let mut put = |place| replying::element(context, set.element(place), request.with_scores);
     match request.reversed {
-        true => ranks.rev().try_for_each(&mut put),
-        false => ranks.into_iter().try_for_each(&mut put),
+        true => places.rev().try_for_each(&mut put),
+        false => places.into_iter().try_for_each(&mut put),
     }
 }
 
 fn store_range(context: &mut Context<'_>) -> Run {
     let request = Request::parse(context, 2, None, None)?;
-    let set = SortedSet::find(context, context.argument(2))?;
-    let elements = request.ranks(&set).map(|rank| set.element(rank)).collect();
+    let found = context.find(context.argument(2))?;
+    let (set, places) = request.select(context, found)?;
+    let elements = places.map(|place| set.element(place)).collect();
     store(context, context.argument(1), elements)
 }

@@ -3,7 +3,7 @@
 use super::bounds::{Bounds, By};
 use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Part, Run};
 
 const RANGE_COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set \
      and M the number of elements removed by the operation.";
@@ -48,8 +48,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn remove(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut set = SortedSet::find(context, key)?;
     let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let mut set = SortedSet::find_part(context, key, &Part::Named(&members))?;
     let removed = set.remove_named(&members);
     if removed > 0 {
         set.put(context, key)?;
@@ -60,8 +60,8 @@ fn remove(context: &mut Context<'_>) -> Run {
 fn remove_range(context: &mut Context<'_>, by: By) -> Run {
     let bounds = Bounds::parse(context, by, 2, 3)?;
     let key = context.argument(1);
-    let mut set = SortedSet::find(context, key)?;
-    let ranks = bounds.ranks(&set, false);
+    let found = context.find(key)?;
+    let (mut set, ranks) = bounds.select(context, found, false, |ranks| ranks)?;
     let removed = ranks.len();
     if removed > 0 {
         set.remove(ranks);

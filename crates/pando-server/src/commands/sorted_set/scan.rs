@@ -1,11 +1,13 @@
-//! ZSCAN: all members come in the first reply, whose cursor says that the iteration is over.
+//! ZSCAN: all members of a packed sorted set come in the first reply, whose cursor says that the
+//! iteration is over.
 
 use super::describe::{SLOW_READ, reading};
 use super::double;
 use super::order::SortedSet;
 use crate::commands::glob;
-use crate::commands::scan_options::{ScanOptions, reply_nothing};
+use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Run};
+use crate::data::keyspace::ValueType;
 use crate::data::packed::Encoding;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
@@ -18,17 +20,17 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 }];
 
 fn scan(context: &mut Context<'_>) -> Run {
-    ScanOptions::check_cursor(context)?;
-    let set = SortedSet::read(context, context.argument(1))?;
-    if !set.exists() {
+    let cursor = ScanOptions::cursor(context)?;
+    let Some((set, next, options)) = iterate(context, ValueType::SortedSet, cursor)? else {
         return reply_nothing(context);
-    }
-    let pattern = ScanOptions::parse(context, false)?.pattern;
+    };
+    let set = SortedSet::checked(set)?;
+    let pattern = options.pattern;
     let takes = |rank: &usize| pattern.is_none_or(|of| glob::matches(of, set.member(*rank)));
-    let ranks: Vec<usize> = (0..set.len()).filter(takes).collect();
+    let ranks: Vec<usize> = (0..set.in_memory()).filter(takes).collect();
     let mut reply = context.reply();
     reply.array(2);
-    reply.bulk(b"0");
+    reply.bulk(next.to_string().as_bytes());
     reply.array(ranks.len() * 2);
     for rank in ranks {
         let score = set.score(rank);

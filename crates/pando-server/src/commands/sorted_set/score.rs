@@ -3,7 +3,8 @@
 use super::describe::reading;
 use super::order::SortedSet;
 use super::replying;
-use crate::context::{Command, Context, Run, replies};
+use crate::context::{Command, Context, DAMAGED, Found, Interrupted, Part, Run, replies};
+use crate::data::keyspace::ValueType;
 
 const RANK_COMPLEXITY: &str = "O(log(N))";
 
@@ -48,14 +49,16 @@ fn put_score(context: &mut Context<'_>, score: Option<f64>) {
 }
 
 fn score(context: &mut Context<'_>) -> Run {
-    let set = SortedSet::read(context, context.argument(1))?;
-    let rank = set.rank_of(context.argument(2));
+    let member = context.argument(2);
+    let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&[member]))?;
+    let rank = set.rank_of(member);
     put_score(context, rank.map(|rank| set.score(rank)));
     Ok(())
 }
 
 fn scores(context: &mut Context<'_>) -> Run {
-    let set = SortedSet::read(context, context.argument(1))?;
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&members))?;
     let count = context.count() - 2;
     let table = (count >= MANY).then(|| set.scores());
     context.reply().array(count);
@@ -77,8 +80,8 @@ fn rank(context: &mut Context<'_>, reversed: bool) -> Run {
     if with_score && !context.is(3, "withscore") {
         return Err(replies::SYNTAX.into());
     }
-    let set = SortedSet::read(context, context.argument(1))?;
-    let Some(rank) = set.rank_of(context.argument(2)) else {
+    let found = context.read(context.argument(1))?;
+    let Some((rank, score, length)) = rank_of(context, found)? else {
         match with_score {
             true => context.reply().null_array(),
             false => context.reply().null(),
@@ -88,10 +91,39 @@ fn rank(context: &mut Context<'_>, reversed: bool) -> Run {
     if with_score {
         context.reply().array(2);
     }
-    let shown = if reversed { set.len() - 1 - rank } else { rank };
+    let shown = if reversed { length - 1 - rank } else { rank };
     context.integer(i64::try_from(shown).unwrap_or(i64::MAX))?;
     if with_score {
-        replying::score(context, set.score(rank));
+        replying::score(context, score);
     }
     Ok(())
+}
+
+/// Returns rank and score of argument 2 in the sorted set `found`, which was read last, and the
+/// number of its elements.
+fn rank_of(
+    context: &mut Context<'_>,
+    found: Found,
+) -> Result<Option<(usize, f64, usize)>, Interrupted> {
+    let member = context.argument(2);
+    let head = context.tree_head(&found)?;
+    let part = match head {
+        Some(head) if context.may_rank(&head)? => Part::Named(&[member]),
+        _ => Part::All,
+    };
+    let is_whole = matches!(part, Part::All);
+    let set = SortedSet::checked(context.decoded(found, ValueType::SortedSet, &part)?)?;
+    let Some(place) = set.rank_of(member) else {
+        return Ok(None);
+    };
+    let (score, length) = (set.score(place), set.len());
+    let rank = match head {
+        Some(head) if !is_whole => {
+            let key = context.engine().element_keys.place(score, member);
+            let rank = context.rank_of_score(head, &key)?;
+            rank.filter(|rank| *rank < length).ok_or(DAMAGED)?
+        }
+        _ => place,
+    };
+    Ok(Some((rank, score, length)))
 }

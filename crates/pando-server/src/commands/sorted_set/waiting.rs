@@ -1,7 +1,6 @@
 //! BZPOPMIN, BZPOPMAX, BZMPOP: commands of sorted sets that wait for members.
 
 use super::describe::writing;
-use super::order::SortedSet;
 use super::pop::{End, pop_from, take};
 use super::replying;
 use crate::commands::popping::Popping;
@@ -52,7 +51,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     let timeout_at = context.count() - 1;
     let serve = |context: &mut Context<'_>, at: usize| {
         let key = context.argument(at);
-        let set = SortedSet::find(context, key)?;
+        let set = end.find(context, key, 1)?;
         if !set.exists() {
             return Ok(false);
         }

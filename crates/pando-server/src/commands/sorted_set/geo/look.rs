@@ -4,7 +4,7 @@ use super::super::order::SortedSet;
 use super::describe::reading;
 use super::earth::Place;
 use super::{reply, shape};
-use crate::context::{Command, Context, Run, replies};
+use crate::context::{Command, Context, Part, Run, replies};
 
 const FOR_EACH: &str = "O(1) for each member requested.";
 
@@ -33,7 +33,8 @@ pub(super) fn place_of(set: &SortedSet, member: &[u8]) -> Option<Place> {
 
 /// Writes one reply for each member, of its place.
 fn for_each(context: &mut Context<'_>, put: impl Fn(&mut Context<'_>, Option<Place>)) -> Run {
-    let set = SortedSet::read(context, context.argument(1))?;
+    let members: Vec<&[u8]> = context.arguments.from(2).collect();
+    let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&members))?;
     let scores = set.scores();
     let count = context.count() - 2;
     context.reply().array(count);
@@ -64,7 +65,8 @@ fn distance(context: &mut Context<'_>) -> Run {
         5 => shape::unit(context, 4)?,
         _ => return Err(replies::SYNTAX.into()),
     };
-    let set = SortedSet::read(context, context.argument(1))?;
+    let members = [context.argument(2), context.argument(3)];
+    let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&members))?;
     let place = |at| place_of(&set, context.argument(at));
     match (place(2), place(3)) {
         (Some(a), Some(b)) => reply::distance(context, a.distance(b) / unit),

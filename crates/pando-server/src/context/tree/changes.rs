@@ -1,0 +1,190 @@
+//! Writing what has changed in a part of a large collection.
+
+use std::collections::HashMap;
+
+use pando_sync::Arc;
+use pandodb::Table;
+use pandodb::nonblocking::ValidatedBatch;
+
+use super::part::{Load, Loaded, kind_of};
+use super::position::{Gap, gaps};
+use crate::context::collection::Collection;
+use crate::context::{Context, Former, Interrupted, Run};
+use crate::data::elements::{self, ElementKeys};
+use crate::data::keyspace::ValueType;
+use crate::data::packed::{Strings, strings_of_one};
+use crate::data::tree_head::TreeHead;
+
+impl Context<'_> {
+    /// Gives the elements of a packed collection rows of their own.
+    pub(in crate::context) fn put_new_tree(&mut self, key: &[u8], collection: &Collection) -> Run {
+        self.make_members()?;
+        let head = TreeHead::new(self.database().members.new_id());
+        // Nothing of it was loaded, and all is new.
+        let loaded = Loaded {
+            head,
+            first: 0,
+            count: 0,
+            load: Arc::new(Load::empty(head, kind_of(collection.value_type))),
+        };
+        let former = collection.found.former;
+        self.put_changes(key, collection, (&loaded, former))
+    }
+
+    /// Writes what was changed of the part of `collection` that was loaded.
+    pub(in crate::context) fn put_tree(
+        &mut self,
+        key: &[u8],
+        collection: &Collection,
+        loaded: &Loaded,
+    ) -> Run {
+        let former = collection.found.former.but_tree();
+        self.put_changes(key, collection, (loaded, former))
+    }
+
+    fn put_changes(
+        &mut self,
+        key: &[u8],
+        collection: &Collection,
+        (loaded, former): (&Loaded, Former),
+    ) -> Run {
+        let (members, keys) = (self.members()?, self.engine().element_keys);
+        let mut head = loaded.head;
+        let is_packed = self.is_small(collection);
+        let none = Strings::default();
+        let new = if is_packed {
+            &none
+        } else {
+            &collection.strings
+        };
+        let mut changes = Changes {
+            members,
+            keys,
+            batch: self.batch()?,
+            key: Vec::new(),
+            row: Vec::new(),
+        };
+        match collection.value_type {
+            ValueType::List => changes.list(&mut head, loaded, new)?,
+            value_type => changes.named(value_type, &mut head, (&loaded.load.strings, new))?,
+        }
+        if head.count == 0 && !is_packed {
+            return self.remove_row(key, former);
+        }
+        if is_packed {
+            return self.put_packed(key, collection, former);
+        }
+        head.edition = loaded.head.edition + 1;
+        let mut payload = std::mem::take(&mut self.data().scratch.value);
+        head.encode(collection.encoding, &mut payload);
+        let value = (collection.value_type, payload.as_slice());
+        let result = self.put_value(key, value, collection.found.deadline(), former);
+        self.data().scratch.value = payload;
+        result
+    }
+}
+
+/// Writes rows of elements.
+struct Changes<'c> {
+    members: &'c Table,
+    keys: ElementKeys,
+    batch: &'c mut ValidatedBatch,
+    key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl Changes<'_> {
+    /// Writes the fields of a hash or the members of a set or sorted set that differ from the old
+    /// ones.
+    fn named(
+        &mut self,
+        value_type: ValueType,
+        head: &mut TreeHead,
+        (old, new): (&Strings, &Strings),
+    ) -> Run {
+        let of_one = strings_of_one(value_type);
+        let value = |strings: &Strings, place: usize| match of_one {
+            1 => Vec::new(),
+            _ => strings.at(place + 1).to_vec(),
+        };
+        let mut gone: HashMap<&[u8], usize> = HashMap::new();
+        for place in (0..old.len()).step_by(of_one) {
+            gone.insert(old.at(place), place);
+        }
+        for place in (0..new.len()).step_by(of_one) {
+            let (name, new_value) = (new.at(place), value(new, place));
+            let was = gone.remove(name).map(|place| value(old, place));
+            if was.as_ref() == Some(&new_value) {
+                continue;
+            }
+            head.count += u64::from(was.is_none());
+            self.keys.name(head.id, name, &mut self.key);
+            self.keys.value(name, &new_value, &mut self.row);
+            self.batch.put(self.members, &self.key, &self.row)?;
+            if value_type == ValueType::SortedSet {
+                if let Some(was) = was {
+                    self.delete_score(head.id, name, &was);
+                }
+                let score = score_of(&new_value);
+                self.keys.score(head.id, score, name, &mut self.key);
+                self.keys.score_value(score, name, &mut self.row);
+                self.batch.put(self.members, &self.key, &self.row)?;
+            }
+        }
+        for (name, place) in gone {
+            head.count -= 1;
+            self.keys.name(head.id, name, &mut self.key);
+            self.batch.delete(self.members, &self.key);
+            if value_type == ValueType::SortedSet {
+                self.delete_score(head.id, name, &value(old, place));
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_score(&mut self, id: u64, member: &[u8], score: &[u8]) {
+        self.keys.score(id, score_of(score), member, &mut self.key);
+        self.batch.delete(self.members, &self.key);
+    }
+
+    /// Writes the elements of a list that were added, and deletes those that are not there any
+    /// more.
+    fn list(&mut self, head: &mut TreeHead, loaded: &Loaded, new: &Strings) -> Run {
+        for gap in gaps(&loaded.load.strings, new) {
+            let Gap { deleted, added, .. } = &gap;
+            let positions = gap.positions(head, loaded);
+            for position in deleted.clone().skip(added.len()) {
+                self.position(head.id, &loaded.load.positions[position]);
+                self.batch.delete(self.members, &self.key);
+            }
+            for (place, position) in added.clone().zip(positions) {
+                self.position(head.id, &position);
+                self.row.clear();
+                self.row.push(0);
+                self.row.extend_from_slice(new.at(place));
+                self.batch.put(self.members, &self.key, &self.row).map_err(
+                    |error| match error {
+                        pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
+                        error => Interrupted::Engine(error),
+                    },
+                )?;
+            }
+            head.count += added.len() as u64;
+            head.count -= deleted.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn position(&mut self, id: u64, position: &[u8]) {
+        elements::position_key(id, position, &mut self.key);
+    }
+}
+
+/// The reply if the positions between two elements are used up.
+const CROWDED: &str = "ERR too many elements were inserted at this place of the list: copy it with \
+                       COPY, and go on with the copy";
+
+fn score_of(bytes: &[u8]) -> f64 {
+    let bytes = bytes.try_into();
+    f64::from_le_bytes(bytes.expect("scores were checked when they were read"))
+}

@@ -1,0 +1,115 @@
+//! Large collections, whose elements have rows of their own (`data/tree_head.rs`,
+//! `data/elements.rs`; decision 085).
+//!
+//! A command reads the head, then the part of the elements that it needs ([`load`]), edits that in
+//! memory as it edits a packed collection, and writes what has changed ([`changes`]) and the head.
+//! Reads of elements need no check of their own: each change of an element changes the head, so if
+//! the head is unchanged at the commit, all that was read belongs to one state. What a run finds
+//! before that may contradict itself; it ends with an error then, which the client sees only if the
+//! head is unchanged, and which is damage in that case.
+
+mod changes;
+mod load;
+pub(crate) mod part;
+mod position;
+mod scan;
+
+use std::ops::Bound;
+
+use pando_sync::thread;
+use pandodb::Table;
+use pandodb::nonblocking::{Polled, Reads};
+
+use super::progress::Job;
+use super::{Context, Interrupted, Run};
+use crate::data::elements::{self, Kind, given_up_key};
+use crate::data::keyspace::{RowError, ValueType};
+use crate::data::tree_head::TreeHead;
+use part::Part;
+
+impl<'a> Context<'a> {
+    /// Returns the table of elements of a database that has large collections.
+    fn members(&self) -> Result<&'a Table, Interrupted> {
+        let members = self.database().members.table();
+        members.ok_or(Interrupted::Row(RowError::Damaged))
+    }
+
+    /// As [`Context::members`]; makes the table if there is none.
+    fn make_members(&mut self) -> Result<&'a Table, Interrupted> {
+        let database = self.database();
+        if let Some(table) = database.members.table() {
+            return Ok(table);
+        }
+        if self.is_together {
+            return Err(Interrupted::Yield);
+        }
+        if let Some(job) = &self.progress.job {
+            return match job.result() {
+                Some(Err(text)) => Err(format!("ERR {text}").into()),
+                _ => Err(Interrupted::Wait),
+            };
+        }
+        let engine = self.shared.engine();
+        let engine = engine.expect("commands with data run when the engine is open");
+        let job = Job::new(self.waker.clone());
+        let (members, worker_job) = (database.members.clone(), job.clone());
+        let spawned = thread::Builder::new()
+            .name("pando-make-table".to_owned())
+            .spawn(move || {
+                let result = members.make(&engine.db).map_err(|error| error.to_string());
+                drop(engine);
+                worker_job.finish(result);
+            });
+        if let Err(error) = spawned {
+            return Err(format!("ERR {error}").into());
+        }
+        self.progress.job = Some(job);
+        Err(Interrupted::Wait)
+    }
+
+    /// Returns true if ranks of the large collection with this head can be told without reading all
+    /// of it.
+    pub(crate) fn may_rank(&mut self, head: &TreeHead) -> Result<bool, Interrupted> {
+        let members = self.members()?;
+        self.may_rank_in(members, head)
+    }
+
+    /// Returns how many elements of a large sorted set lie before `key`, which is a score in order
+    /// and a member (`data/elements.rs`); `None` if that cannot be told without reading all.
+    pub(crate) fn rank_of_score(
+        &mut self,
+        head: TreeHead,
+        key: &[u8],
+    ) -> Result<Option<usize>, Interrupted> {
+        let members = self.members()?;
+        if !self.may_rank_in(members, &head)? {
+            return Ok(None);
+        }
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        elements::start(head.id, Kind::Score, &mut from);
+        elements::start(head.id, Kind::Score, &mut to);
+        to.extend_from_slice(key);
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        match Reads::of(members).count(from, to)? {
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
+            Polled::Ready(count) => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
+        }
+    }
+
+    /// Returns the lowest score of a large sorted set.
+    pub(crate) fn first_score(&mut self, head: TreeHead) -> Result<f64, Interrupted> {
+        let (_, strings, _) = self.load(ValueType::SortedSet, head, &Part::Places(&|_| 0..1))?;
+        let bytes = strings.at(1).try_into().map_err(|_| RowError::Damaged)?;
+        Ok(f64::from_le_bytes(bytes))
+    }
+
+    /// Notes that the collection `id` has no key any more: the cleaner removes its elements.
+    pub(super) fn give_up(&mut self, id: u64) -> Run {
+        let members = self.members()?;
+        let data = self.data();
+        given_up_key(id, &mut data.scratch.encoded);
+        let batch = data.batch.as_deref_mut();
+        let batch = batch.expect("commands that write have a transaction");
+        Ok(batch.put(members, &data.scratch.encoded, b"")?)
+    }
+}

@@ -1,0 +1,143 @@
+//! Parts of large collections: which one a command needs, and what was loaded.
+
+use std::ops::{Bound, Range};
+
+use pando_sync::Arc;
+
+use crate::data::elements::{self, Kind};
+use crate::data::keyspace::{RowError, ValueType};
+use crate::data::packed::Strings;
+use crate::data::tree_head::TreeHead;
+
+/// The reply if elements and head contradict each other.
+pub(crate) const DAMAGED: &str = "ERR the elements of this key contradict its head: it is damaged";
+
+/// What was loaded of a large collection.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) head: TreeHead,
+    /// Place of the first element that was loaded, if they are neighbours.
+    pub(crate) first: usize,
+    /// Number of elements that were loaded.
+    pub(crate) count: usize,
+    /// The elements as they were loaded.
+    pub(in crate::context) load: Arc<Load>,
+}
+
+/// The elements that a command needs. A packed collection is read whole all the same.
+pub(crate) enum Part<'p> {
+    All,
+    /// Those with these names, in this order, each once.
+    Named(&'p [&'p [u8]]),
+    /// Those at the places that it returns for the number of all.
+    Places(&'p dyn Fn(usize) -> Range<usize>),
+    /// Those at these places, in this order.
+    Each(&'p [usize]),
+    /// From a place of an iteration on, about so many, by name.
+    Iterated(u64, usize),
+}
+
+/// What is loaded, and for which command of EXEC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::context) struct Goal {
+    pub(in crate::context) exec_index: Option<usize>,
+    pub(in crate::context) database: usize,
+    pub(in crate::context) head: TreeHead,
+    /// The rows that show the elements.
+    pub(in crate::context) kind: Kind,
+    /// They have values besides their names.
+    pub(in crate::context) has_values: bool,
+    pub(in crate::context) from: Bound<Vec<u8>>,
+    pub(in crate::context) is_backwards: bool,
+    /// Number of elements that are passed over first.
+    pub(in crate::context) skipped: usize,
+    /// Number of elements to be loaded.
+    pub(in crate::context) count: usize,
+}
+
+/// A part that is being loaded, or was. It survives an interruption, and the next run goes on with
+/// it, or has it again, if the head has not changed. Else a command that reads several parts would
+/// begin with the first one after each wait.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(in crate::context) goal: Goal,
+    /// Where the scan goes on.
+    pub(in crate::context) from: Bound<Vec<u8>>,
+    pub(in crate::context) skipped: usize,
+    /// Number of elements that are missing.
+    pub(in crate::context) left: usize,
+    pub(in crate::context) strings: Strings,
+    pub(in crate::context) positions: Vec<Vec<u8>>,
+    /// Where an iteration goes on; 0: it has reached the end.
+    pub(in crate::context) cursor: u64,
+}
+
+impl Load {
+    pub(in crate::context) fn new(goal: Goal) -> Self {
+        Self {
+            from: goal.from.clone(),
+            skipped: goal.skipped,
+            left: goal.count,
+            strings: Strings::default(),
+            positions: Vec::new(),
+            cursor: 0,
+            goal,
+        }
+    }
+
+    /// Returns none of the elements of a collection, which has this head, by rows of this kind.
+    pub(in crate::context) fn empty(head: TreeHead, kind: Kind) -> Self {
+        Self::new(Goal {
+            exec_index: None,
+            database: 0,
+            head,
+            kind,
+            has_values: false,
+            from: Bound::Unbounded,
+            is_backwards: false,
+            skipped: 0,
+            count: 0,
+        })
+    }
+
+    /// Returns elements that were chosen from those of `all`.
+    pub(in crate::context) fn of(strings: Strings, all: &Self) -> Self {
+        let mut load = Self::new(all.goal.clone());
+        load.strings = strings;
+        load
+    }
+
+    /// Adds the element of the row at `key`.
+    pub(in crate::context) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        match self.goal.kind {
+            Kind::Position => {
+                self.strings.push(elements::decode_element(value)?);
+                let position = elements::position_of(key);
+                self.positions.push(position.to_vec());
+            }
+            Kind::Score => {
+                let (score, member) = elements::decode_score(key, value)?;
+                self.strings.push(member);
+                self.strings.push(&score.to_le_bytes());
+            }
+            Kind::Name => {
+                let (name, value) = elements::decode_name(key, value)?;
+                self.strings.push(name);
+                if self.goal.has_values {
+                    self.strings.push(value);
+                }
+            }
+        }
+        self.left = self.left.saturating_sub(1);
+        Ok(())
+    }
+}
+
+/// Returns the kind of the rows that show the elements of a collection in its order.
+pub(in crate::context) fn kind_of(value_type: ValueType) -> Kind {
+    match value_type {
+        ValueType::List => Kind::Position,
+        ValueType::SortedSet => Kind::Score,
+        _ => Kind::Name,
+    }
+}

@@ -1,0 +1,77 @@
+//! The table of the elements of large collections, and the ids of these.
+
+use std::ops::Bound;
+
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, OnceLock};
+use pandodb::{Db, Table, TableOptions};
+
+use super::elements::{decode_given_up, id_of};
+
+/// The table `db/N/members`, which is made when the first collection needs it: from then on the
+/// store is of version 2 of the format, and older programs refuse it.
+#[derive(Debug, Clone)]
+pub(crate) struct Members(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    table: OnceLock<Table>,
+    /// The id of the next collection: larger than all that the table has.
+    next: AtomicU64,
+}
+
+impl Members {
+    /// Opens the table of database `number`, if there is one. Blocks.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn open(db: &Db, number: usize) -> pandodb::Result<Self> {
+        let members = Self(Arc::new(Inner {
+            name: format!("db/{number}/members"),
+            table: OnceLock::new(),
+            next: AtomicU64::new(1),
+        }));
+        if let Some(table) = db.existing_table(&members.0.name) {
+            members.use_table(table)?;
+        }
+        Ok(members)
+    }
+
+    /// Makes the table if there is none. Blocks.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn make(&self, db: &Db) -> pandodb::Result<()> {
+        let options = TableOptions::new().counted(true);
+        self.use_table(db.table_with(&self.0.name, options)?)
+    }
+
+    fn use_table(&self, table: Table) -> pandodb::Result<()> {
+        let largest = |range: (Bound<&[u8]>, Bound<&[u8]>)| {
+            let entry = table.range(range).next_back().transpose()?;
+            pandodb::Result::Ok(entry.map(|(key, _)| key))
+        };
+        let last = largest((Bound::Unbounded, Bound::Unbounded))?;
+        let first_of_all = 1_u64.to_be_bytes();
+        let given_up = largest((Bound::Unbounded, Bound::Excluded(&first_of_all)))?;
+        let given_up = given_up.and_then(|key| decode_given_up(&key));
+        let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));
+        // Relaxed: who gets the table below gets it, too.
+        self.0.next.fetch_max(used + 1, Ordering::Relaxed);
+        let _others = self.0.table.set(table);
+        Ok(())
+    }
+
+    /// Returns the table, if there is one.
+    #[inline]
+    pub(crate) fn table(&self) -> Option<&Table> {
+        self.0.table.get()
+    }
+
+    /// Returns an id that no collection has had since the store was opened, nor has now.
+    pub(crate) fn new_id(&self) -> u64 {
+        // Relaxed: the ids differ, and that is all.
+        self.0.next.fetch_add(1, Ordering::Relaxed)
+    }
+}

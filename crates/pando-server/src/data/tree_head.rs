@@ -1,0 +1,138 @@
+//! The payload of a collection whose elements have rows of their own (`data/elements.rs`), all
+//! numbers little-endian:
+//!
+//! | bytes | what                                                                               |
+//! |-------|------------------------------------------------------------------------------------|
+//! | 1     | encoding that OBJECT ENCODING shows                                                |
+//! | 1     | form: 1 = tree                                                                     |
+//! | 8     | id: all keys of its elements begin with it                                         |
+//! | 8     | edition: grows with each change of an element                                      |
+//! | 8     | number of elements                                                                 |
+//! | 8     | of a list: position that no element is below; else 0                               |
+//! | 8     | of a list: position that no element is above; else 0                               |
+//!
+//! Whoever changes an element writes this, too. So if it is the same before and behind a number of
+//! reads, all of them have seen the same collection.
+
+use super::keyspace::{Row, RowError, TREE_HEAD_BYTES, ValueType};
+use super::packed::Encoding;
+
+/// Form of a collection whose elements have rows of their own.
+const TREE: u8 = 1;
+/// Position of the first element of a list: as far from the one end as from the other.
+pub(crate) const FIRST_POSITION: u64 = 1 << 63;
+
+/// What is known of a collection without looking at its elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeHead {
+    pub(crate) id: u64,
+    pub(crate) edition: u64,
+    pub(crate) count: u64,
+    /// Positions of a list are not below it.
+    pub(crate) low: u64,
+    /// Positions of a list are not above it.
+    pub(crate) high: u64,
+}
+
+/// Returns the id of the collection in the row with this head, if its elements have rows of their
+/// own; `value` is that of the row.
+#[inline]
+pub(crate) fn tree_of(row: &Row, value: &[u8]) -> Result<Option<u64>, RowError> {
+    let payload = &value[row.payload..];
+    if row.value_type == ValueType::String || !TreeHead::is_of(payload) {
+        return Ok(None);
+    }
+    TreeHead::decode(payload).map(|head| Some(head.id))
+}
+
+impl TreeHead {
+    /// Returns the head of a collection without elements.
+    pub(crate) fn new(id: u64) -> Self {
+        Self {
+            id,
+            edition: 0,
+            count: 0,
+            low: FIRST_POSITION,
+            high: FIRST_POSITION - 1,
+        }
+    }
+
+    /// Returns true if this is the payload of a collection with rows for its elements.
+    pub(crate) fn is_of(payload: &[u8]) -> bool {
+        payload.get(1) == Some(&TREE)
+    }
+
+    /// Decodes a payload, which may be any bytes.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, RowError> {
+        let rest = payload.get(2..).filter(|_| Self::is_of(payload));
+        let rest: &[u8; TREE_HEAD_BYTES - 2] = rest
+            .and_then(|rest| rest.try_into().ok())
+            .ok_or(RowError::Damaged)?;
+        let mut numbers = [0; 5];
+        for (number, bytes) in numbers.iter_mut().zip(rest.chunks_exact(8)) {
+            *number = u64::from_le_bytes(bytes.try_into().map_err(|_| RowError::Damaged)?);
+        }
+        let [id, edition, count, low, high] = numbers;
+        // No collection has the id 0, and none is without elements.
+        match id != 0 && count != 0 && usize::try_from(count).is_ok() {
+            true => Ok(Self {
+                id,
+                edition,
+                count,
+                low,
+                high,
+            }),
+            false => Err(RowError::Damaged),
+        }
+    }
+
+    /// Replaces `out` by the payload.
+    pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&[encoding as u8, TREE]);
+        for number in [self.id, self.edition, self.count, self.low, self.high] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn heads_come_back(id in 1..u64::MAX, edition: u64, count in 1..u64::MAX, low: u64) {
+            let head = TreeHead { id, edition, count, low, high: !low };
+            let mut payload = Vec::new();
+            head.encode(Encoding::Skiplist, &mut payload);
+            prop_assert_eq!(payload.len(), TREE_HEAD_BYTES);
+            prop_assert_eq!(TreeHead::decode(&payload), Ok(head));
+            prop_assert_eq!(Encoding::of_payload(&payload), Ok(Encoding::Skiplist));
+            for end in 0..payload.len() {
+                prop_assert_eq!(TreeHead::decode(&payload[..end]), Err(RowError::Damaged));
+            }
+            payload.push(0);
+            prop_assert_eq!(TreeHead::decode(&payload), Err(RowError::Damaged));
+        }
+    }
+
+    #[test]
+    fn no_id_and_no_elements_are_damage() {
+        let mut payload = Vec::new();
+        for (id, count) in [(0, 1), (1, 0)] {
+            let head = TreeHead {
+                count,
+                ..TreeHead::new(id)
+            };
+            head.encode(Encoding::Hashtable, &mut payload);
+            assert_eq!(TreeHead::decode(&payload), Err(RowError::Damaged));
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! Large collections, whose elements have rows of their own.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use pando_server::{Durability, ServerOptions};
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+use pandodb::Db;
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, open_on_disk, open_small, options};
+
+/// Returns a client of a server whose collections become large at once.
+fn client_of(server: &Fixture) -> Client {
+    let mut client = server.client();
+    client.check(&[("CONFIG SET packed-bytes-max 20", "+OK")]);
+    client
+}
+
+fn on_disk(path: &Path) -> Fixture {
+    let path = path.to_owned();
+    Fixture::opened_by(options(), move |_| open_on_disk(&path))
+}
+
+/// Sends a command with many arguments.
+fn many(client: &mut Client, words: &[&str], arguments: impl Iterator<Item = String>) -> String {
+    let words = words.iter().map(|word| (*word).to_owned());
+    let command: Vec<String> = words.chain(arguments).collect();
+    show(&client.call(&command))
+}
+
+/// Makes one large collection of each type, of `count` elements.
+fn fill(client: &mut Client, count: usize) {
+    let pairs = (0..count).flat_map(|n| [format!("f{n}"), format!("v{n}")]);
+    assert_eq!(many(client, &["HSET", "h"], pairs), format!(":{count}"));
+    let members = (0..count).map(|n| format!("m{n}"));
+    assert_eq!(many(client, &["SADD", "s"], members), format!(":{count}"));
+    let scored = (0..count).flat_map(|n| [(n * 7 % count).to_string(), format!("m{n:05}")]);
+    assert_eq!(many(client, &["ZADD", "z"], scored), format!(":{count}"));
+    let elements = (0..count).map(|n| format!("e{n}"));
+    assert_eq!(many(client, &["RPUSH", "l"], elements), format!(":{count}"));
+}
+
+/// Checks that the collections are those of [`fill`].
+fn check_filled(client: &mut Client, count: usize) {
+    let middle = count / 2;
+    client.check(&[
+        ("HLEN h", &format!(":{count}")),
+        ("SCARD s", &format!(":{count}")),
+        ("ZCARD z", &format!(":{count}")),
+        ("LLEN l", &format!(":{count}")),
+        ("HGET h f77", "\"v77\""),
+        ("SISMEMBER s m9", ":1"),
+        ("SISMEMBER s x", ":0"),
+        (&format!("LINDEX l {middle}"), &format!("\"e{middle}\"")),
+        ("LINDEX l -1", &format!("\"e{}\"", count - 1)),
+        ("ZRANK z m00003", ":21"),
+        ("ZCOUNT z (10 20", ":10"),
+        ("HEXISTS h x", ":0"),
+    ]);
+    let all = show(&client.call(&["LRANGE", "l", "0", "-1"]));
+    let wanted: Vec<String> = (0..count).map(|n| format!("\"e{n}\"")).collect();
+    assert_eq!(all, format!("[{}]", wanted.join(" ")));
+    let fields = show(&client.call(&["HKEYS", "h"]));
+    assert_eq!(fields.split(' ').collect::<BTreeSet<_>>().len(), count);
+    let by_rank = show(&client.call(&["ZRANGE", "z", "0", "-1"]));
+    let mut scored: Vec<(usize, String)> = (0..count)
+        .map(|n| (n * 7 % count, format!("\"m{n:05}\"")))
+        .collect();
+    scored.sort();
+    let wanted: Vec<String> = scored.into_iter().map(|(_, member)| member).collect();
+    assert_eq!(by_rank, format!("[{}]", wanted.join(" ")));
+}
+
+#[test]
+fn large_collections_are_what_they_were_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let server = on_disk(directory.path());
+        let mut client = client_of(&server);
+        fill(&mut client, 3000);
+        check_filled(&mut client, 3000);
+    }
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    check_filled(&mut client, 3000);
+    // New ones do not get the ids of those that were there.
+    let long = "x".repeat(100);
+    client.check(&[(&format!("HSET h2 f77 {long} f78 {long}"), ":2")]);
+    client.check(&[("RPUSH l2 aaaaaaaaaaaaaa bbbbbbbbbbbbbbb ccccccccccc", ":3")]);
+    check_filled(&mut client, 3000);
+}
+
+/// Number of rows of elements in the store, which no server has open.
+fn rows(path: &Path) -> (u64, u64) {
+    let db = Db::builder().max_memory(32 << 20).open(path).unwrap();
+    let entries = |name| db.existing_table(name).map_or(0, |table| table.len());
+    (entries("db/0/members"), entries("db/1/members"))
+}
+
+/// Waits until the cleaner has removed what was given up.
+fn after_cleaning(path: &Path, prepare: impl FnOnce(&mut Client)) -> (u64, u64) {
+    {
+        let server = on_disk(path);
+        prepare(&mut client_of(&server));
+    }
+    let began = now();
+    loop {
+        {
+            let server = on_disk(path);
+            let _ready = server.client();
+            thread::sleep(Duration::from_millis(1200));
+        }
+        let rows = rows(path);
+        if rows == (0, 0) || began.elapsed() > Duration::from_secs(20) {
+            return rows;
+        }
+    }
+}
+
+#[test]
+fn what_is_given_up_takes_no_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let path: PathBuf = directory.path().join("data");
+    // One row for each field, member and element, two for a member with a score.
+    {
+        let server = on_disk(&path);
+        fill(&mut client_of(&server), 500);
+    }
+    assert_eq!(rows(&path), (2500, 0));
+    let left = after_cleaning(&path, |client| {
+        client.check(&[
+            ("DEL h", ":1"),
+            ("SET s string", "+OK"),
+            ("PEXPIRE z 1", ":1"),
+            ("RPUSH other 1", ":1"),
+            ("RENAME other l", "+OK"),
+        ]);
+        // Nobody reads the sorted set again.
+    });
+    assert_eq!(left, (0, 0));
+    let left = after_cleaning(&path, |client| {
+        client.check(&[("DEL s l", ":2")]);
+        fill(client, 500);
+        client.check(&[
+            ("MOVE h 1", ":1"),
+            ("SUNIONSTORE s a-missing-one", ":0"),
+            ("ZREMRANGEBYRANK z 0 -1", ":500"),
+            ("LTRIM l 5 1", "+OK"),
+            ("SELECT 1", "+OK"),
+            ("HLEN h", ":500"),
+            ("HGET h f499", "\"v499\""),
+            ("FLUSHDB", "+OK"),
+        ]);
+    });
+    assert_eq!(left, (0, 0));
+    let left = after_cleaning(&path, |client| {
+        fill(client, 500);
+        let fields = (0..500).map(|n| format!("f{n}"));
+        assert_eq!(many(client, &["HDEL", "h"], fields), ":500");
+        assert_eq!(client.run("SPOP s 500").split(' ').count(), 500);
+        client.check(&[("LTRIM l 500 -1", "+OK"), ("DEL z", ":1")]);
+    });
+    assert_eq!(left, (0, 0));
+}
+
+#[test]
+fn copies_and_new_names_have_all_elements() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill(&mut client, 300);
+    for key in ["h", "s", "z", "l"] {
+        client.check(&[
+            (&format!("EXPIRE {key} 1000"), ":1"),
+            (&format!("COPY {key} {key}2"), ":1"),
+            (&format!("RENAME {key} x"), "+OK"),
+            (&format!("EXISTS {key}"), ":0"),
+            (&format!("RENAME x {key}"), "+OK"),
+            (&format!("TTL {key}"), ":1000"),
+            (&format!("TTL {key}2"), ":1000"),
+            (&format!("PERSIST {key}"), ":1"),
+        ]);
+    }
+    check_filled(&mut client, 300);
+    // The copy is one of its own.
+    client.check(&[("DEL h s z l", ":4")]);
+    for key in ["h", "s", "z", "l"] {
+        client.check(&[(&format!("RENAME {key}2 {key}"), "+OK")]);
+    }
+    check_filled(&mut client, 300);
+    client.check(&[
+        ("SELECT 1", "+OK"),
+        ("SELECT 0", "+OK"),
+        ("MOVE z 1", ":1"),
+        ("SELECT 1", "+OK"),
+        ("ZRANK z m00003", ":21"),
+        ("ZCARD z", ":300"),
+    ]);
+}
+
+/// Commands of one transaction see what those before them have written.
+#[test]
+fn a_transaction_sees_its_own_elements() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill(&mut client, 300);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("ZADD z 5.5 new", "+QUEUED"),
+        ("ZRANK z new", "+QUEUED"),
+        ("ZCOUNT z 5 6", "+QUEUED"),
+        ("ZRANGE z 5 7", "+QUEUED"),
+        ("ZREM z new", "+QUEUED"),
+        ("ZRANK z new", "+QUEUED"),
+        ("LPUSH l first", "+QUEUED"),
+        ("LRANGE l 0 1", "+QUEUED"),
+        ("LINDEX l 150", "+QUEUED"),
+        ("LTRIM l 1 -1", "+QUEUED"),
+        ("HSET h f1 other new 1", "+QUEUED"),
+        ("HMGET h f1 new f2", "+QUEUED"),
+        ("HDEL h new", "+QUEUED"),
+        ("HSET h f1 v1", "+QUEUED"),
+        ("HLEN h", "+QUEUED"),
+        (
+            "EXEC",
+            "[:1 :6 :3 [\"m00215\" \"new\" \"m00258\"] :1 nil :301 [\"first\" \"e0\"] \"e149\" +OK :1 \
+             [\"other\" \"1\" \"v2\"] :1 :0 :300]",
+        ),
+    ]);
+    check_filled(&mut client, 300);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("FLUSHDB", "+QUEUED"),
+        (
+            "RPUSH l aaaaaaaaaaaa bbbbbbbbbbbbbb cccccccccccc",
+            "+QUEUED",
+        ),
+        ("LRANGE l 0 -1", "+QUEUED"),
+        ("HLEN h", "+QUEUED"),
+        (
+            "EXEC",
+            "[+OK :3 [\"aaaaaaaaaaaa\" \"bbbbbbbbbbbbbb\" \"cccccccccccc\"] :0]",
+        ),
+        ("LINDEX l 1", "\"bbbbbbbbbbbbbb\""),
+    ]);
+}
+
+/// A transaction of PANDO BEGIN sees the collections of its moment.
+#[test]
+fn a_transaction_of_many_commands_sees_one_moment() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill(&mut client, 300);
+    let mut other = server.client();
+    client.check(&[("PANDO BEGIN", "+OK"), ("HGET h f1", "\"v1\"")]);
+    other.check(&[
+        ("HSET h f1 changed", ":0"),
+        ("ZADD z 5.5 new", ":1"),
+        ("LPOP l", "\"e0\""),
+        ("DEL s", ":1"),
+    ]);
+    check_filled(&mut client, 300);
+    client.check(&[("PANDO ROLLBACK", "+OK")]);
+    client.check(&[
+        ("HGET h f1", "\"changed\""),
+        ("ZRANK z new", ":6"),
+        ("LLEN l", ":299"),
+        ("EXISTS s", ":0"),
+    ]);
+}
+
+/// One writer moves elements around, and keeps sums; readers on both loops see no other ones.
+#[test]
+fn readers_see_one_state_of_a_collection() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let scored = (0..200).flat_map(|n| [n.to_string(), format!("m{n:03}")]);
+    assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":200");
+    let elements = (0..200).map(|n| format!("element-{n:03}"));
+    assert_eq!(many(&mut client, &["RPUSH", "l"], elements), ":200");
+    // So many that they are read in several turns.
+    let pairs = (0..3000).flat_map(|n| [format!("f{n:04}"), "100".to_owned()]);
+    assert_eq!(many(&mut client, &["HSET", "h"], pairs), ":3000");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut reader = server.client();
+                while !over.load(Ordering::Relaxed) {
+                    let ranks = reader.run("ZRANGE z 0 -1");
+                    assert_eq!(ranks.split(' ').count(), 200, "{ranks}");
+                    assert_eq!(reader.run("ZCOUNT z -inf +inf"), ":200");
+                    let list = reader.run("LRANGE l 0 -1");
+                    let list: BTreeSet<&str> = list.split(' ').collect();
+                    assert_eq!(list.len(), 200);
+                    let middle = reader.run("LRANGE l 50 149");
+                    assert_eq!(middle.split(' ').collect::<BTreeSet<_>>().len(), 100);
+                    let values = show(&reader.call(&["HVALS", "h"]));
+                    let sum: i64 = values
+                        .trim_matches(['[', ']'])
+                        .split(' ')
+                        .map(|value| value.trim_matches('"').parse::<i64>().unwrap())
+                        .sum();
+                    assert_eq!(sum, 300_000);
+                }
+            });
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..1500 {
+            let (a, b) = (random.u32(..200), random.u32(..200));
+            client.send(
+                &[
+                    encode(&["MULTI"]),
+                    encode(&["HINCRBY", "h", &format!("f{a:04}"), "3"]),
+                    encode(&["HINCRBY", "h", &format!("f{:04}", 2999 - b), "-3"]),
+                    encode(&["EXEC"]),
+                    encode(&[
+                        "ZADD",
+                        "z",
+                        &random.i32(-50..250).to_string(),
+                        &format!("m{a:03}"),
+                    ]),
+                    encode(&["LMOVE", "l", "l", "LEFT", "RIGHT"]),
+                ]
+                .concat(),
+            );
+            for _ in 0..6 {
+                let reply = show(&client.answer());
+                assert!(!reply.starts_with('-'), "{reply}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Many clients change the same collections: nothing is lost or counted twice.
+#[test]
+fn writers_of_one_collection_lose_nothing() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    thread::scope(|scope| {
+        for writer in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.client();
+                for n in 0..150 {
+                    let name = format!("writer-{writer}-{n}");
+                    client.check(&[
+                        (&format!("HSET h {name} {n}"), ":1"),
+                        (&format!("SADD s {name}"), ":1"),
+                        (&format!("ZADD z {n} {name}"), ":1"),
+                    ]);
+                    let side = if n % 2 == 0 { "RPUSH" } else { "LPUSH" };
+                    client.integer(&format!("{side} l {name}"));
+                    if n % 3 == 0 {
+                        client.check(&[(&format!("HDEL h {name}"), ":1")]);
+                    }
+                }
+            });
+        }
+    });
+    client.check(&[
+        ("HLEN h", ":800"),
+        ("SCARD s", ":1200"),
+        ("ZCARD z", ":1200"),
+        ("LLEN l", ":1200"),
+        ("ZCOUNT z 10 19", ":80"),
+    ]);
+    let list = client.run("LRANGE l 0 -1");
+    assert_eq!(list.split(' ').collect::<BTreeSet<_>>().len(), 1200);
+    let fields = client.run("HKEYS h");
+    assert_eq!(fields.split(' ').collect::<BTreeSet<_>>().len(), 800);
+}
+
+/// Each element that is there throughout is shown, whatever comes and goes meanwhile.
+#[test]
+fn an_iteration_shows_what_stays() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill(&mut client, 1000);
+    for (command, key, name) in [
+        ("HSCAN", "h", "f"),
+        ("SSCAN", "s", "m"),
+        ("ZSCAN", "z", "m"),
+    ] {
+        let (mut cursor, mut seen, mut steps) = ("0".to_owned(), BTreeSet::new(), 0);
+        loop {
+            let reply = client.run(&format!("{command} {key} {cursor} COUNT 20"));
+            let (next, elements) = reply.trim_start_matches('[').split_once(' ').unwrap();
+            cursor = next.trim_matches('"').to_owned();
+            let elements = elements.trim_matches(['[', ']']).split(' ');
+            seen.extend(elements.map(|of| of.trim_matches('"').to_owned()));
+            steps += 1;
+            let (gone, new) = (
+                format!("{name}{steps:05}x"),
+                format!("{name}{:05}x", steps + 1),
+            );
+            let changes = match key {
+                "h" => [format!("HDEL h {gone}"), format!("HSET h {new} 1")],
+                "s" => [format!("SREM s {gone}"), format!("SADD s {new}")],
+                _ => [format!("ZREM z {gone}"), format!("ZADD z 1 {new}")],
+            };
+            changes.iter().for_each(|change| {
+                client.run(change);
+            });
+            if cursor == "0" {
+                break;
+            }
+        }
+        let wanted = |n: usize| match key {
+            "z" => format!("m{n:05}"),
+            _ => format!("{name}{n}"),
+        };
+        for n in 0..1000 {
+            assert!(seen.contains(&wanted(n)), "{command} {}", wanted(n));
+        }
+        assert!((30..60).contains(&steps), "{command} took {steps} steps");
+    }
+    client.check(&[("HSCAN h 18446744073709551615", "[\"0\" []]")]);
+}
+
+/// 9 degrees of freedom: the bound is passed by chance once in a million runs.
+#[test]
+fn random_elements_of_large_collections_are_as_likely_as_others() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    // Some elements are long, and some were removed.
+    let names: Vec<String> = (0..20)
+        .map(|n| format!("{n:02}{}", "x".repeat(n % 4 * 300)))
+        .collect();
+    for name in &names {
+        client.run(&format!("SADD s {name}"));
+        client.run(&format!("HSET h {name} 1"));
+        client.run(&format!("ZADD z 1 {name}"));
+    }
+    for name in names.iter().step_by(2) {
+        client.run(&format!("SREM s {name}"));
+        client.run(&format!("HDEL h {name}"));
+        client.run(&format!("ZREM z {name}"));
+    }
+    for command in [
+        "SRANDMEMBER s",
+        "HRANDFIELD h",
+        "ZRANDMEMBER z",
+        "SRANDMEMBER s 3",
+        "SPOP s",
+    ] {
+        let mut seen: HashMap<String, u32> = HashMap::new();
+        let mut draws = 0;
+        while draws < 3000 {
+            let reply = client.run(command);
+            let elements = reply.trim_matches(['[', ']']).split(' ');
+            for element in elements.map(|of| of.trim_matches('"').to_owned()) {
+                if command.starts_with("SPOP") {
+                    client.check(&[(&format!("SADD s {element}"), ":1")]);
+                }
+                *seen.entry(element).or_default() += 1;
+                draws += 1;
+            }
+        }
+        assert_eq!(seen.len(), 10, "{command}");
+        let expected = f64::from(draws) / 10.0;
+        let square = |count: &u32| (f64::from(*count) - expected).powi(2) / expected;
+        let chi: f64 = seen.values().map(square).sum();
+        assert!(chi < 44.0, "{command}: {chi} {seen:?}");
+    }
+}
+
+/// The elements take many times the frames.
+#[test]
+fn collections_are_larger_than_memory() {
+    let options = ServerOptions {
+        durability: Durability::None,
+        ..options()
+    };
+    let server = Fixture::opened_by(options, open_small);
+    let mut client = server.client();
+    let value = "v".repeat(100);
+    let count = 30_000;
+    for start in (0..count).step_by(500) {
+        let numbers = || start..start + 500;
+        let pairs = numbers().flat_map(|n| [format!("field-{n}"), format!("{n}-{value}")]);
+        assert_eq!(many(&mut client, &["HSET", "h"], pairs), ":500");
+        let elements = numbers().map(|n| format!("{n}-{value}"));
+        let length = start + 500;
+        assert_eq!(
+            many(&mut client, &["RPUSH", "l"], elements),
+            format!(":{length}")
+        );
+        let scored = numbers().flat_map(|n| [n.to_string(), format!("member-{n}-{value}")]);
+        assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":500");
+    }
+    let mut random = fastrand::Rng::with_seed(3);
+    for _ in 0..500 {
+        let n = random.usize(..count);
+        client.check(&[
+            (&format!("HGET h field-{n}"), &format!("\"{n}-{value}\"")),
+            (&format!("LINDEX l {n}"), &format!("\"{n}-{value}\"")),
+            (&format!("ZRANK z member-{n}-{value}"), &format!(":{n}")),
+            (
+                &format!("ZRANGE z {n} {n}"),
+                &format!("[\"member-{n}-{value}\"]"),
+            ),
+        ]);
+    }
+    // One of them fits into a reply, and its leaves are read while others come and go.
+    let all = show(&client.call(&["LRANGE", "l", "0", "-1"]));
+    assert_eq!(all.split(' ').count(), count);
+    let (mut cursor, mut seen) = ("0".to_owned(), 0);
+    loop {
+        let reply = client.run(&format!("HSCAN h {cursor} COUNT 1000 NOVALUES"));
+        let (next, fields) = reply.trim_start_matches('[').split_once(' ').unwrap();
+        cursor = next.trim_matches('"').to_owned();
+        seen += fields.split(' ').count();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(seen, count);
+    let began = now();
+    client.check(&[("DEL h", ":1"), ("EXISTS h", ":0"), ("HLEN h", ":0")]);
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    client.check(&[("DBSIZE", ":2")]);
+}
+
+#[test]
+fn names_and_elements_may_be_long() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill(&mut client, 100);
+    let long = "x".repeat(5000);
+    client.check(&[
+        (&format!("ZADD z 1 {long}"), ":1"),
+        ("ZCARD z", ":101"),
+        (&format!("HSET h {long} 1"), ":1"),
+        (&format!("HGET h {long}"), "\"1\""),
+        (&format!("SADD s {long}"), ":1"),
+        (&format!("SISMEMBER s {long}"), ":1"),
+        (&format!("LINSERT l BEFORE e50 {long}"), ":101"),
+        ("LINDEX l 50", &format!("\"{long}\"")),
+    ]);
+}
+
+/// A list that shrinks is packed again, and keeps what it has.
+#[test]
+fn small_ones_are_packed_again() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        client.check(&[("CONFIG SET packed-bytes-max 200", "+OK")]);
+        client.check(&[("CONFIG SET list-max-listpack-size 5", "+OK")]);
+        fill(&mut client, 300);
+        client.check(&[("LPOP l 296", &{
+            let gone: Vec<String> = (0..296).map(|n| format!("\"e{n}\"")).collect();
+            format!("[{}]", gone.join(" "))
+        })]);
+        client.check(&[
+            ("RPOP l", "\"e299\""),
+            ("LRANGE l 0 -1", "[\"e296\" \"e297\" \"e298\"]"),
+        ]);
+        client.check(&[("DEL h s z", ":3")]);
+    }
+    assert_eq!(after_cleaning(directory.path(), |_| {}), (0, 0));
+    let server = on_disk(directory.path());
+    let mut client = server.client();
+    client.check(&[("LRANGE l 0 -1", "[\"e296\" \"e297\" \"e298\"]")]);
+}
