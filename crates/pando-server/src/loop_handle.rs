@@ -19,9 +19,9 @@ use crate::figures::error_codes::ErrorCodes;
 pub(crate) enum Message {
     /// A new connection.
     Accept(TcpStream, SocketAddr),
-    /// Close the connection with this token, if it is still there; its client record says that it
-    /// is killed.
-    Kill(Token),
+    /// Give a turn to the connection with this token, if it is still there: its client record says
+    /// that it is killed, or that its wait has ended.
+    Touch(Token),
     /// The engine is open.
     EngineReady,
     /// Finish what runs, then end.

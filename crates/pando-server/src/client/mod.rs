@@ -4,5 +4,6 @@ pub(crate) mod interactive;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;
+pub(crate) mod unblocking;
 pub(crate) mod waiters;
 pub(crate) mod watches;

@@ -9,6 +9,7 @@ use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, 
 use pando_sync::time::unix_ms;
 use pando_sync::{Arc, Mutex, Rank};
 
+use crate::client::unblocking::Unblocking;
 use crate::loop_handle::Token;
 
 /// Names that a client has given itself.
@@ -23,7 +24,7 @@ pub(crate) struct Names {
 }
 
 /// One client, as other threads see it. Its atomics are written by the loop of its connection
-/// (relaxed: a report may be a moment old); `killed` by any thread.
+/// (relaxed: a report may be a moment old); `killed` and `unblocking` by any thread.
 #[derive(Debug)]
 pub(crate) struct ClientRecord {
     /// No other client of this run has had it.
@@ -62,6 +63,8 @@ pub(crate) struct ClientRecord {
     pub(crate) transaction_ms: AtomicU64,
     /// True while a command waits for something that may never come.
     pub(crate) waiting: AtomicBool,
+    /// Whether the wait of its command can be ended.
+    pub(crate) unblocking: Unblocking,
     /// Set by CLIENT KILL; the loop then closes the connection.
     pub(crate) killed: AtomicBool,
     /// Guarded by its lock, which is held for a copy only.
@@ -100,6 +103,7 @@ impl ClientRecord {
             output_bytes: AtomicU64::new(0),
             transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
+            unblocking: Unblocking::default(),
             killed: AtomicBool::new(false),
             names: Mutex::new(Rank::Leaf, Names::default()),
             command: Mutex::new(Rank::Leaf, "NULL"),
@@ -189,6 +193,11 @@ impl Registry {
     /// Removes the client with this id, if it is there.
     pub(crate) fn remove(&self, id: u64) {
         self.clients.lock().remove(&id);
+    }
+
+    /// Returns the client with this id.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<ClientRecord>> {
+        self.clients.lock().get(&id).cloned()
     }
 
     /// Returns the sum of `figure` over all clients.

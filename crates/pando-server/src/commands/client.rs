@@ -1,7 +1,9 @@
 //! CLIENT and its subcommands, except KILL.
 
 use super::client_kill::kill;
+use crate::client::unblocking::Unblocked;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::loop_handle::Message;
 
 const FLAGS: Flags = Flags::LOADING.and(Flags::NOSCRIPT);
 const ADMIN: Flags = FLAGS.and(Flags::ADMIN);
@@ -204,22 +206,31 @@ fn list(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// No command that waits is ended from outside: those that do have a timeout of their own.
+/// Ends the wait of another client; a client that runs this does not wait.
 fn unblock(context: &mut Context<'_>) -> Run {
-    match context.count() {
-        3 => {}
-        4 if context.is(3, "timeout") || context.is(3, "error") => {}
+    let how = match context.count() {
+        3 => Unblocked::Timeout,
+        4 if context.is(3, "timeout") => Unblocked::Timeout,
+        4 if context.is(3, "error") => Unblocked::Error,
         4 => return context.fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
         _ => {
             let text = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try \
                         CLIENT HELP.";
             return context.fail(text);
         }
+    };
+    let id = match context.integer_at(2) {
+        Ok(id) => id,
+        Err(text) => return context.fail(text),
+    };
+    let record = u64::try_from(id)
+        .ok()
+        .and_then(|id| context.shared.clients.get(id));
+    let record = record.filter(|record| record.unblocking.unblock(how));
+    if let Some(record) = &record {
+        context.shared.loops[record.loop_index].send(Message::Touch(record.token));
     }
-    match context.integer_at(2) {
-        Ok(_) => context.integer(0),
-        Err(text) => context.fail(text),
-    }
+    context.integer(i64::from(record.is_some()))
 }
 
 fn switch(context: &mut Context<'_>) -> Run {
@@ -254,7 +265,7 @@ fn help(context: &mut Context<'_>) -> Run {
         "SETNAME <name>",
         "    Assign the name <name> to the current connection.",
         "UNBLOCK <clientid> [TIMEOUT|ERROR]",
-        "    Return 0: no command is unblocked.",
+        "    Unblock the client, as if its time was over, or with an error.",
         "HELP",
         "    Print this help.",
     ];

@@ -61,7 +61,7 @@ pub(crate) fn kill(context: &mut Context<'_>) -> Run {
         if record.id == own_id {
             context.session.closing = true;
         } else {
-            context.shared.loops[record.loop_index].send(Message::Kill(record.token));
+            context.shared.loops[record.loop_index].send(Message::Touch(record.token));
         }
     }
     match (old_style, killed) {

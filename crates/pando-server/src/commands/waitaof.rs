@@ -45,9 +45,9 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// Waits for the next wake-up. Returns false if the time is over, or inside a transaction, which
 /// must not wait.
-fn may_wait(context: &mut Context<'_>, timeout_ms: u64) -> bool {
-    if context.exec_index.is_some() {
-        return false;
+fn may_wait(context: &mut Context<'_>, timeout_ms: u64) -> Result<bool, Interrupted> {
+    if context.exec_index.is_some() || context.is_unblocked()? {
+        return Ok(false);
     }
     let now = now();
     if !context.progress.waiting {
@@ -55,11 +55,14 @@ fn may_wait(context: &mut Context<'_>, timeout_ms: u64) -> bool {
         if timeout_ms > 0 {
             context.progress.deadline = now.checked_add(Duration::from_millis(timeout_ms));
         }
+        context.record.unblocking.begin_wait();
     }
-    context
-        .progress
-        .deadline
-        .is_none_or(|deadline| now < deadline)
+    let deadline = context.progress.deadline;
+    let goes_on = deadline.is_none_or(|deadline| now < deadline);
+    if !goes_on {
+        context.end_wait()?;
+    }
+    Ok(goes_on)
 }
 
 fn timeout_at(context: &Context<'_>, index: usize) -> Result<u64, &'static str> {
@@ -77,7 +80,7 @@ fn wait(context: &mut Context<'_>) -> Run {
         Ok(timeout) => timeout,
         Err(text) => return context.fail(text),
     };
-    if replicas > 0 && may_wait(context, timeout_ms) {
+    if replicas > 0 && may_wait(context, timeout_ms)? {
         return Err(Interrupted::Wait);
     }
     context.integer(0)
@@ -103,8 +106,11 @@ fn wait_for_log(context: &mut Context<'_>) -> Run {
         None => true,
     };
     let satisfied = (durable || local == 0) && replicas == 0;
-    if !satisfied && may_wait(context, timeout_ms) {
+    if !satisfied && may_wait(context, timeout_ms)? {
         return Err(Interrupted::Wait);
+    }
+    if satisfied && !context.is_unblocked()? {
+        context.end_wait()?;
     }
     context.reply().array(2);
     context.reply().integer(i64::from(durable));

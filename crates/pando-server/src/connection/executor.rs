@@ -564,6 +564,9 @@ impl Connection {
         if running.command.kind == Kind::Exec && self.session.multi.is_some() {
             self.session.end_transaction();
         }
+        if running.command.flags.has(Flags::BLOCKING) {
+            self.record.unblocking.clear();
+        }
         self.count(turn, &running);
         self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)

@@ -4,6 +4,10 @@
 //! looks again, since elements may have come in between; then it waits (`client/waiters.rs`). It
 //! takes elements in a transaction of its own, like any other command: somebody who does not wait
 //! may come first, and then it waits on, at its old place.
+//!
+//! CLIENT UNBLOCK ends the wait (`client/unblocking.rs`). The command ends it itself before it
+//! takes anything, or says that its time is over; if it was unblocked meanwhile, it runs again, and
+//! its changes are dropped.
 
 use std::ops::Range;
 
@@ -12,7 +16,10 @@ use pando_sync::time::{Duration, Instant, now};
 
 use super::progress::Blocked;
 use super::{Context, Interrupted, Run};
+use crate::client::unblocking::Unblocked;
 use crate::client::waiters::queue_of;
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// Longest wait in milliseconds; longer ones are out of range.
 const TIMEOUT_MS_MAX: f64 = 9.2e18;
@@ -52,6 +59,10 @@ impl Context<'_> {
         mut serve: impl FnMut(&mut Self, usize) -> Result<bool, Interrupted>,
         nothing: impl FnOnce(&mut Writer<'_>),
     ) -> Run {
+        if self.is_unblocked()? {
+            nothing(&mut self.reply());
+            return Ok(());
+        }
         let until = match &self.progress.blocked {
             Some(blocked) => blocked.until,
             None => self.wait_until(timeout_at)?,
@@ -67,17 +78,40 @@ impl Context<'_> {
             if awaited.iter().any(|other| other == key) || !self.may_serve(key)? {
                 continue;
             }
-            if serve(self, place)? {
+            let served = serve(self, place);
+            if matches!(served, Ok(true) | Err(Interrupted::Refused(_))) {
+                self.end_wait()?;
+            }
+            if served? {
                 self.progress.waiting = false;
                 return Ok(());
             }
         }
         let is_over = until.is_some_and(|until| now() >= until);
         if !may_wait || self.progress.blocked.is_some() && is_over {
+            self.end_wait()?;
             nothing(&mut self.reply());
             return Ok(());
         }
         self.wait_for(keys, until)
+    }
+
+    /// Returns true if another client has ended the wait as if its time was over; an error is the
+    /// reply if it has asked for one.
+    pub(crate) fn is_unblocked(&self) -> Result<bool, Interrupted> {
+        match self.record.unblocking.unblocked() {
+            None => Ok(false),
+            Some(Unblocked::Timeout) => Ok(true),
+            Some(Unblocked::Error) => Err(UNBLOCKED.into()),
+        }
+    }
+
+    /// Nobody ends the wait from now on; if somebody has meanwhile, the command runs again.
+    pub(crate) fn end_wait(&self) -> Run {
+        match self.record.unblocking.end_wait() {
+            true => Ok(()),
+            false => Err(Interrupted::Yield),
+        }
     }
 
     /// Returns the queue of those who wait for values of the command's type in its database.
@@ -116,6 +150,7 @@ impl Context<'_> {
 
     /// Registers with the keys, or waits if that is done.
     fn wait_for(&mut self, keys: Range<usize>, until: Option<Instant>) -> Run {
+        self.record.unblocking.begin_wait();
         if self.progress.blocked.is_none() {
             let (queue, arguments) = (self.queue(), self.arguments);
             let keys = keys.map(|place| arguments.at(place));

@@ -30,7 +30,7 @@ impl EventLoop {
                 }
                 self.handle.connections.fetch_sub(1, Ordering::Relaxed);
             }
-            Message::Kill(token) => self.touch(token),
+            Message::Touch(token) => self.look_at(token),
             Message::EngineReady => self.engine_ready(),
             Message::Stop => {
                 self.stop_at = Some(now() + self.shared.options.shutdown_timeout);
@@ -47,6 +47,17 @@ impl EventLoop {
                     self.touch(token);
                 }
             }
+        }
+    }
+
+    /// Gives a turn to a connection whose record has changed; one that was killed is only closed.
+    fn look_at(&mut self, token: Token) {
+        let connection = self.connections.get(token);
+        // Relaxed: the message orders it.
+        let is_killed = connection.is_some_and(|of| of.record.killed.load(Ordering::Relaxed));
+        match is_killed {
+            true => self.touch(token),
+            false => self.enqueue(token),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Commands that wait for elements of their keys.
 
+use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use std::collections::BTreeSet;
@@ -372,4 +373,103 @@ fn nobody_waits_beside_elements_that_another_one_leaves() {
     pusher.check(&[("RPUSH s z", ":1")]);
     assert!(first.end().starts_with("-WRONGTYPE "));
     assert_eq!(second.end(), "[\"s\" \"z\"]");
+}
+
+#[test]
+fn others_end_a_wait() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let commands = [
+        ("BLPOP a b 0", "nil"),
+        ("BRPOP a 0", "nil"),
+        ("BLMPOP 0 2 a b LEFT", "nil"),
+        ("BLMOVE a b LEFT LEFT 0", "nil"),
+        ("BRPOPLPUSH a b 0", "nil"),
+        ("BZPOPMIN a b 0", "nil"),
+        ("BZPOPMAX a 0", "nil"),
+        ("BZMPOP 0 1 a MIN", "nil"),
+        ("WAIT 1 0", ":0"),
+        ("WAITAOF 0 1 0", "[:1 :0]"),
+    ];
+    let error = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
+    // Of both loops.
+    for mut waiter in [server.client(), server.client()] {
+        let id = waiter.integer("CLIENT ID");
+        for (command, nothing) in commands {
+            for (how, reply) in [("", nothing), ("TIMEOUT", nothing), ("error", error)] {
+                let unblock = format!("CLIENT UNBLOCK {id} {how}");
+                client.check(&[(&unblock, ":0")]);
+                waiter.begin(command);
+                wait_for_waiters(&mut client, 1);
+                client.check(&[(&unblock, ":1")]);
+                assert_eq!(waiter.end(), reply, "{command} {how}");
+                client.check(&[(&unblock, ":0")]);
+            }
+        }
+        // It has no place among those who wait, and takes nothing.
+        client.check(&[("RPUSH a x", ":1"), ("LLEN a", ":1"), ("DEL a", ":1")]);
+        waiter.check(&[("PING", "+PONG")]);
+    }
+    client.check(&[
+        ("CLIENT UNBLOCK 1000000", ":0"),
+        ("CLIENT UNBLOCK -1", ":0"),
+        (
+            "CLIENT UNBLOCK x",
+            "-ERR value is not an integer or out of range",
+        ),
+        (
+            "CLIENT UNBLOCK 1 soon",
+            "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+        ),
+    ]);
+}
+
+/// Of an element and an UNBLOCK that come at the same moment one ends the wait. Serving takes some
+/// time, for the list that gets the element is long.
+#[test]
+fn who_is_unblocked_takes_nothing() {
+    const ROUNDS: usize = 400;
+    const TAKEN: i64 = 20_000;
+    let server = Fixture::new();
+    let mut waiter = server.client();
+    let long = format!("RPUSH taken {}", "old ".repeat(20_000));
+    assert_eq!(waiter.integer(&long), TAKEN);
+    let id = waiter.integer("CLIENT ID");
+    // It has another loop than the one who waits.
+    let mut observer = server.client();
+    let mut pusher = server.client();
+    let mut ended = [0, 0];
+    let began = AtomicUsize::new(0);
+    for round in 1..=ROUNDS {
+        waiter.begin("BLMOVE q taken LEFT RIGHT 0");
+        wait_for_waiters(&mut observer, 1);
+        let unblocked = thread::scope(|scope| {
+            let push = scope.spawn(|| {
+                began.store(round, Ordering::Relaxed);
+                assert_eq!(pusher.run("RPUSH q x"), ":1");
+            });
+            while began.load(Ordering::Relaxed) != round {
+                std::hint::spin_loop();
+            }
+            for _ in 0..(round % 100) * 200 {
+                std::hint::spin_loop();
+            }
+            let unblocked = observer.integer(&format!("CLIENT UNBLOCK {id} ERROR"));
+            push.join().unwrap();
+            unblocked
+        });
+        let reply = waiter.end();
+        let left = observer.integer("DEL q");
+        let taken = observer.integer("LLEN taken") - TAKEN;
+        match unblocked {
+            1 => assert!(reply.starts_with("-UNBLOCKED"), "{round}: {reply}"),
+            _ => assert_eq!(reply, "\"x\"", "{round}"),
+        }
+        assert_eq!((left, taken), (unblocked, 1 - unblocked), "{round}");
+        if taken == 1 {
+            assert_eq!(observer.run("RPOP taken"), "\"x\"");
+        }
+        ended[usize::from(unblocked == 1)] += 1;
+    }
+    assert!(ended[0] > 0 && ended[1] > 0, "{ended:?}");
 }
