@@ -46,6 +46,16 @@ impl Pending {
         )
     }
 
+    /// Has the page that `other` waits for read at the same time, if both wait for pages.
+    pub fn beside(&mut self, other: Self) {
+        if let (WaitReason::Restart(Restart::Fault(_)), WaitReason::Restart(Restart::Fault(page))) =
+            (&self.reason, &other.reason)
+        {
+            self.wanted.push(*page);
+            self.wanted.extend(other.wanted);
+        }
+    }
+
     /// Returns what it waits for.
     pub fn wait(&self) -> Wait {
         self.reason.wait()

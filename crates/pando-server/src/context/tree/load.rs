@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pando_sync::Arc;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, Reads, ValidatedBatch};
+use pandodb::nonblocking::{Pending, Polled, Reads, ValidatedBatch};
 
 use super::part::{DAMAGED, Goal, Load, Loaded, Part, kind_of};
 use crate::context::{Context, Interrupted, Run, replies};
@@ -16,6 +16,8 @@ use crate::data::tree_head::TreeHead;
 
 /// Number of single elements that are read before others get a turn.
 const PLACES_PER_TURN: usize = 128;
+/// Number of names that are looked for behind one whose page is missing.
+const NAMES_AHEAD: usize = 128;
 /// Bytes that an element takes in memory besides its own, about.
 const ELEMENT_BYTES: usize = 32;
 
@@ -88,6 +90,7 @@ impl Context<'_> {
             kind: Kind::Name,
             ..goal
         });
+        let (mut missing, mut ahead) = (None::<Pending>, 0);
         let mut seen = HashSet::new();
         let keys = self.engine().element_keys;
         let (mut key, mut row) = (Vec::new(), Vec::new());
@@ -96,8 +99,23 @@ impl Context<'_> {
                 continue;
             }
             keys.name(id, name, &mut key);
+            if let Some(pending) = &mut missing {
+                // The pages of further names are read at the same time.
+                if ahead == NAMES_AHEAD {
+                    break;
+                }
+                ahead += 1;
+                let looked = Reads::of(members).prefetch(&key, usize::MAX, &mut row)?;
+                if let Polled::Pending(other) = looked {
+                    pending.beside(other);
+                }
+                continue;
+            }
             match self.batch()?.get(members, &key, &mut row)? {
-                Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+                Polled::Pending(pending) => {
+                    missing = Some(pending);
+                    continue;
+                }
                 Polled::Ready(false) => continue,
                 Polled::Ready(true) => load.add(&key, &row)?,
             }
@@ -106,6 +124,9 @@ impl Context<'_> {
                 return Err(RowError::OtherKey.into());
             }
             self.check_load(&load)?;
+        }
+        if let Some(pending) = missing {
+            return Err(Interrupted::Pending(pending));
         }
         load.strings.seal();
         Ok(Arc::new(load))
