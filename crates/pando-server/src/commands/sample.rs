@@ -93,7 +93,7 @@ impl Context<'_> {
     /// Returns random numbers that are the same in each run of the command, so that a run after a
     /// wait reads what the one before it has waited for.
     fn random(&mut self) -> Rng {
-        let seed = self.progress.seed.get_or_insert_with(|| fastrand::u64(..));
+        let seed = self.progress.seed();
         let place = self.exec_index.map_or(0, |index| index as u64 + 1);
         Rng::with_seed(seed.wrapping_add(place))
     }
@@ -107,15 +107,21 @@ impl Context<'_> {
         count: i64,
     ) -> Result<(Collection, Places), Interrupted> {
         let elements = self.length(&found)?;
-        let chosen = places(elements, count, self.random());
         if self.tree_head(&found)?.is_none() {
+            let chosen = places(elements, count, self.random());
             return Ok((self.decoded(found, value_type, &Part::All)?, chosen));
         }
         // Each takes more bytes of the reply.
-        if chosen.len() > self.engine().reply_bytes_max / size_of::<usize>() {
+        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        let wanted = if count < 0 {
+            wanted
+        } else {
+            wanted.min(elements)
+        };
+        if wanted > self.engine().reply_bytes_max / size_of::<usize>() {
             return Err(Interrupted::ReplyTooLong);
         }
-        let chosen: Vec<usize> = chosen.collect();
+        let chosen: Vec<usize> = places(elements, count, self.random()).collect();
         let collection = self.decoded(found, value_type, &Part::Each(&chosen))?;
         let all = i64::try_from(chosen.len()).unwrap_or(i64::MAX);
         let places = places(collection.in_memory(), all, Rng::with_seed(0));

@@ -56,7 +56,7 @@ impl Collection {
     /// Returns the number of elements that were not loaded.
     pub(crate) fn elsewhere(&self) -> usize {
         let loaded = self.loaded.as_ref();
-        loaded.map_or(0, |loaded| loaded.head.len() - loaded.count)
+        loaded.map_or(0, |loaded| loaded.head.len().saturating_sub(loaded.count))
     }
 
     /// Returns the place of the first element that `strings` has, if these are neighbours.
@@ -165,7 +165,8 @@ impl Context<'_> {
             value_type,
             limits,
         };
-        if collection.is_tree() && encoding == Encoding::Intset {
+        let is_chosen = matches!(part, Part::Each(_));
+        if collection.is_tree() && encoding == Encoding::Intset && !is_chosen {
             collection.sort_numbers();
         }
         Ok((collection, cursor))

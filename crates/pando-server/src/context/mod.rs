@@ -45,6 +45,10 @@ pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use strings::{Former, Found, NewString};
 pub(crate) use tree::part::{DAMAGED, Part};
 
+/// Number of runs of a command that found a collection damaged, and had written before, after which
+/// it is.
+const RESTARTS_MAX: u32 = 100;
+
 /// Buffers that commands use one after the other; one set per loop.
 #[derive(Default)]
 pub(crate) struct Scratch {
@@ -161,6 +165,13 @@ impl<'a> Context<'a> {
             Err(Interrupted::Refused(text)) if self.written_bytes() == written => {
                 self.out.truncate(start);
                 self.fail(&text)
+            }
+            // The head of a collection was of an earlier moment than its elements, most likely.
+            Err(Interrupted::Refused(text))
+                if text == DAMAGED && self.progress.restarts < RESTARTS_MAX =>
+            {
+                self.progress.restarts += 1;
+                Err(Interrupted::Yield)
             }
             run => run,
         }

@@ -123,6 +123,8 @@ pub(crate) struct Progress {
     pub(crate) loads: Vec<Load>,
     /// Number of parts that began again since the head had changed.
     pub(crate) restarts: u32,
+    /// Number of turns in which parts were loaded.
+    pub(crate) turns: u32,
     /// Those that were loaded.
     pub(crate) loaded: Vec<Arc<Load>>,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
@@ -182,6 +184,11 @@ pub(crate) struct InnerCall {
 }
 
 impl Progress {
+    /// Returns the seed of the command.
+    pub(crate) fn seed(&mut self) -> u64 {
+        *self.seed.get_or_insert_with(|| fastrand::u64(..))
+    }
+
     /// Takes out the iteration of the command at `index`. Put it back with [`Progress::keep_walk`]
     /// before the run is interrupted.
     pub(crate) fn take_walk(&mut self, index: usize) -> Walk {
@@ -227,7 +234,7 @@ impl Progress {
         }
         self.blocked = None;
         self.seed = None;
-        self.restarts = 0;
+        (self.restarts, self.turns) = (0, 0);
         self.pushed.clear();
         if !self.parts.is_empty() {
             self.parts = Parts::default();

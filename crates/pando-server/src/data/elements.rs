@@ -95,6 +95,11 @@ impl ElementKeys {
 }
 
 impl ElementKeys {
+    /// Bytes of a member up to which it is in order among all members with its score.
+    pub(crate) fn whole_member_bytes_max(&self) -> usize {
+        self.member_bytes_max - HASH_BYTES - 1
+    }
+
     /// Appends to `out` what keys of members with this score end with.
     fn append_member(&self, member: &[u8], out: &mut Vec<u8>) {
         if member.len() <= self.member_bytes_max {

@@ -74,7 +74,9 @@ impl TreeHead {
         }
         let [id, edition, count, low, high] = numbers;
         // No collection has the id 0, and none is without elements.
-        match id != 0 && count != 0 && usize::try_from(count).is_ok() {
+        let has_id = id != 0 && id != u64::MAX;
+        let has_places = low > 0 && high < u64::MAX - count;
+        match has_id && has_places && count != 0 && usize::try_from(count).is_ok() {
             true => Ok(Self {
                 id,
                 edition,
@@ -108,8 +110,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_come_back(id in 1..u64::MAX, edition: u64, count in 1..u64::MAX, low: u64) {
-            let head = TreeHead { id, edition, count, low, high: !low };
+        fn heads_come_back(
+            id in 1..u64::MAX,
+            edition: u64,
+            count in 1..u64::MAX / 2,
+            low in 1..u64::MAX,
+            high in 0..u64::MAX / 2,
+        ) {
+            let head = TreeHead { id, edition, count, low, high };
             let mut payload = Vec::new();
             head.encode(Encoding::Skiplist, &mut payload);
             prop_assert_eq!(payload.len(), TREE_HEAD_BYTES);

@@ -572,3 +572,230 @@ fn small_ones_are_packed_again() {
     let mut client = server.client();
     client.check(&[("LRANGE l 0 -1", "[\"e296\" \"e297\" \"e298\"]")]);
 }
+
+/// Makes a set that is read in several turns.
+fn fill_long_set(client: &mut Client) {
+    for start in (0..8000).step_by(2000) {
+        let members = (start..start + 2000).map(|n| format!("{n:05}{}", "m".repeat(90)));
+        assert_eq!(many(client, &["SADD", "long"], members), ":2000");
+    }
+}
+
+/// A run that begins again takes nothing of what another run has written itself.
+#[test]
+fn a_run_does_not_see_what_an_earlier_one_has_written() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill_long_set(&mut client);
+    let elements = (0..40).map(|n| format!("element-{n}"));
+    assert_eq!(many(&mut client, &["RPUSH", "l"], elements), ":40");
+    let mut other = server.client();
+    for round in 0..60 {
+        client.check(&[("RPUSH a X", ":1")]);
+        client.send(
+            &[
+                encode(&["MULTI"]),
+                encode(&["LMOVE", "a", "l", "LEFT", "RIGHT"]),
+                encode(&["LREM", "l", "0", "X"]),
+                encode(&["SCARD", "long"]),
+                encode(&["SINTERCARD", "2", "long", "long"]),
+                encode(&["EXEC"]),
+            ]
+            .concat(),
+        );
+        thread::sleep(Duration::from_millis(round % 12));
+        other.send(
+            &[
+                encode(&["MULTI"]),
+                encode(&["LPOP", "a"]),
+                encode(&["RPUSH", "l", "Y"]),
+                encode(&["EXEC"]),
+            ]
+            .concat(),
+        );
+        let popped = (0..4).map(|_| show(&other.answer())).last().unwrap();
+        let moved = (0..6).map(|_| show(&client.answer())).last().unwrap();
+        let ours = moved == "[\"X\" :1 :8000 :8000]" && popped == "[nil :41]";
+        let theirs = moved == "[nil :0 :8000 :8000]" && popped == "[\"X\" :41]";
+        assert!(ours || theirs, "{moved} {popped}");
+        client.check(&[("RPOP l", "\"Y\""), ("LLEN l", ":40")]);
+    }
+}
+
+#[test]
+fn a_transaction_makes_the_first_large_collections_of_two_databases() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let long = "x".repeat(300);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SELECT 10", "+QUEUED"),
+        (&format!("RPUSH q {long} {long}"), "+QUEUED"),
+        ("SELECT 11", "+QUEUED"),
+        (&format!("RPUSH q {long} {long}"), "+QUEUED"),
+        ("EXEC", "[+OK :2 +OK :2]"),
+        ("LINDEX q 1", &format!("\"{long}\"")),
+    ]);
+}
+
+/// Hashes, sets and sorted sets of one element or two come, go and change on two loops.
+#[test]
+fn small_counts_stay_right_beside_others() {
+    let server = Fixture::new();
+    let _limit = client_of(&server);
+    let (long, other) = ("x".repeat(100), "y".repeat(100));
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let (server, long, other) = (&server, &long, &other);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let commands = [
+                    format!("HSET h {long} 1 {other} 2"),
+                    format!("HDEL h {long} {other}"),
+                    format!("HSET h {other} 3"),
+                    format!("SADD s {long} {other}"),
+                    format!("SREM s {other} {long}"),
+                    format!("ZADD z 1 {long} 2 {other}"),
+                    format!("ZREM z {long} {other}"),
+                    format!("SPOP s {number}"),
+                ];
+                let mut random = fastrand::Rng::with_seed(number);
+                for _ in 0..800 {
+                    let reply = client.run(&commands[random.usize(..commands.len())]);
+                    assert!(!reply.starts_with('-'), "{reply}");
+                }
+            });
+        }
+    });
+    let mut client = server.client();
+    for (length, all) in [
+        ("HLEN h", "HKEYS h"),
+        ("SCARD s", "SMEMBERS s"),
+        ("ZCARD z", "ZRANGE z 0 -1"),
+    ] {
+        let elements =
+            client.run(all).matches("xx\"").count() + client.run(all).matches("yy\"").count();
+        client.check(&[(length, &format!(":{elements}"))]);
+    }
+}
+
+/// Rows of other collections lie in the same leaf.
+#[test]
+fn a_transaction_reads_no_more_than_its_collection() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let mut other = server.client();
+    for key in ["b", "a", "c"] {
+        let members = (0..30).map(|n| format!("member-{n}"));
+        assert_eq!(many(&mut client, &["SADD", key], members), ":30");
+    }
+    for read in [
+        "SMEMBERS a",
+        "SSCAN a 0 COUNT 100",
+        "SRANDMEMBER a 5",
+        "SCARD a",
+    ] {
+        client.check(&[("PANDO BEGIN", "+OK")]);
+        client.run(read);
+        client.check(&[("SET k 1", "+OK")]);
+        other.run("SADD b x");
+        other.run("SADD c x");
+        other.run("SREM b x");
+        other.run("SREM c x");
+        let ended = client.run("PANDO COMMIT");
+        assert!(!ended.starts_with('-'), "{read}: {ended}");
+    }
+    client.check(&[("PANDO BEGIN", "+OK")]);
+    client.run("SMEMBERS a");
+    client.check(&[("SET k 1", "+OK")]);
+    other.check(&[("SADD a x", ":1")]);
+    let ended = client.run("PANDO COMMIT");
+    assert!(ended.starts_with("-CONFLICT"), "{ended}");
+}
+
+#[test]
+fn long_members_are_found_by_their_names_in_ranges() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let long = |end: &str| format!("{}{end}", "L".repeat(1500));
+    for member in ["c", "a", "b"] {
+        client.check(&[(&format!("ZADD z 0 {}", long(member)), ":1")]);
+    }
+    for n in 0..30 {
+        client.check(&[(&format!("ZADD z 0 short-{n:02}"), ":1")]);
+    }
+    let (a, b, c) = (long("a"), long("b"), long("c"));
+    client.check(&[
+        (&format!("ZLEXCOUNT z [{a} [{a}"), ":1"),
+        (&format!("ZLEXCOUNT z - [{c}"), ":3"),
+        (&format!("ZLEXCOUNT z ({a} ({c}"), ":1"),
+        (
+            &format!("ZRANGE z [{a} ({c} BYLEX"),
+            &format!("[\"{a}\" \"{b}\"]"),
+        ),
+        ("ZLEXCOUNT z - [short-09", ":13"),
+        (&format!("ZREMRANGEBYLEX z [{b} [{b}"), ":1"),
+        (&format!("ZSCORE z {b}"), "nil"),
+        (&format!("ZSCORE z {c}"), "\"0\""),
+        ("ZCARD z", ":32"),
+    ]);
+}
+
+#[test]
+fn elements_are_inserted_at_one_place_again_and_again() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let mut elements: Vec<String> = (0..40).map(|n| format!("element-{n:02}")).collect();
+    assert_eq!(
+        many(&mut client, &["RPUSH", "l"], elements.iter().cloned()),
+        ":40"
+    );
+    let pivot = "element-20";
+    for n in 0..9000 {
+        let at = elements.iter().position(|of| of == pivot).unwrap();
+        let (side, at) = match n % 2 {
+            0 => ("BEFORE", at),
+            _ => ("AFTER", at + 1),
+        };
+        elements.insert(at, format!("new-{n}"));
+        let length = i64::try_from(elements.len()).unwrap();
+        let command = format!("LINSERT l {side} {pivot} new-{n}");
+        assert_eq!(client.integer(&command), length);
+        if n % 100 == 99 {
+            let all = client.run("LRANGE l 0 -1");
+            let wanted: Vec<String> = elements.iter().map(|of| format!("\"{of}\"")).collect();
+            assert_eq!(all, format!("[{}]", wanted.join(" ")));
+            client.check(&[("LTRIM l 50 -51", "+OK")]);
+            elements.drain(..50);
+            elements.truncate(elements.len() - 50);
+            for end in 0..10 {
+                client.integer(&format!("RPUSH l end-{n}-{end}"));
+                client.integer(&format!("LPUSH l begin-{n}-{end}"));
+                elements.push(format!("end-{n}-{end}"));
+                elements.insert(0, format!("begin-{n}-{end}"));
+            }
+            client.check(&[("LTRIM l 10 -11", "+OK")]);
+            elements.drain(..10);
+            elements.truncate(elements.len() - 10);
+        }
+    }
+}
+
+/// Each run begins with the first command.
+#[test]
+fn a_transaction_of_many_long_reads_ends() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill_long_set(&mut client);
+    let began = now();
+    client.check(&[("MULTI", "+OK")]);
+    for _ in 0..4 {
+        client.check(&[("SINTERCARD 2 long long", "+QUEUED")]);
+    }
+    client.check(&[("EXEC", "[:8000 :8000 :8000 :8000]")]);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+}

@@ -1,5 +1,6 @@
 //! Scans of validated batches, with their own writes.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 
 use pando_tree::{Direction, ScanBound, ScanValue};
@@ -15,46 +16,46 @@ use crate::writes::set::Value;
 type OwnWrite<'a> = (&'a [u8], Option<ScanValue<'a>>);
 
 impl ValidatedBatch {
-    /// Copies the entries of one leaf of `table`, from `from` on, into `page`, with its own writes.
-    /// Unlike what [`ValidatedBatch::get`] reads, the entries are **not validated** by its commit:
+    /// Copies the entries of one leaf of `table`, from the first bound on, into `page`, with its own
+    /// writes; there may be some behind the second bound, without those. Unlike what [`ValidatedBatch::get`] reads, the entries are **not validated** by its commit:
     /// the caller reads a key that whoever changes the range writes, too. Inside a transaction they
-    /// are those that the transaction sees, and count as read.
+    /// are those that the transaction sees, and count as read, up to the second bound.
     ///
     /// # Errors
     /// As [`Table::get_into`].
     pub fn scan(
         &mut self,
         table: &Table,
-        from: Bound<&[u8]>,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
-        self.scan_in(table, (from, Direction::Forward), page)
+        self.scan_in(table, (range, Direction::Forward), page)
     }
 
-    /// As [`ValidatedBatch::scan`], of a leaf from `from` backwards, in descending order.
+    /// As [`ValidatedBatch::scan`], of a leaf from the first bound backwards, in descending order.
     ///
     /// # Errors
     /// As [`Table::get_into`].
     pub fn scan_back(
         &mut self,
         table: &Table,
-        from: Bound<&[u8]>,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
-        self.scan_in(table, (from, Direction::Backward), page)
+        self.scan_in(table, (range, Direction::Backward), page)
     }
 
     fn scan_in(
         &mut self,
         table: &Table,
-        (from, direction): (ScanBound<'_>, Direction),
+        ((from, until), direction): ((ScanBound<'_>, ScanBound<'_>), Direction),
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
         let scanned = match &mut self.within {
-            Some(transaction) => match direction {
-                Direction::Forward => transaction.scan(table, from, page)?,
-                Direction::Backward => transaction.scan_back(table, from, page)?,
-            },
+            Some(transaction) => {
+                let step = transaction.try_scan(table, ((from, until), direction), page);
+                polled(step, &mut Vec::new())?
+            }
             None => {
                 let step = page.scan(table, None, (from, direction));
                 let scanned = polled(step, &mut Vec::new())?;
@@ -87,6 +88,25 @@ impl ValidatedBatch {
     pub fn writes_between(&self, table: &Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
         let within = |key: &[u8]| is_behind(from, key) && is_before(to, key);
         self.own(table).any(|(key, _)| within(key))
+    }
+
+    /// Returns a hash of its writes to `table` between these bounds; 0 if there are none.
+    pub fn hash_between(&self, table: &Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> u64 {
+        if self.set.is_read_only() {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        let mut any = false;
+        for (key, value) in self.own_between(table, (from, to)) {
+            any = true;
+            key.hash(&mut hasher);
+            match value {
+                None => hasher.write_u8(0),
+                Some(ScanValue::Inline(bytes)) => bytes.hash(&mut hasher),
+                Some(ScanValue::Long) => hasher.write_u8(1),
+            }
+        }
+        if any { hasher.finish() } else { 0 }
     }
 
     /// Returns its writes to `table`, in any order.

@@ -155,7 +155,8 @@ impl Transaction {
         from: Bound<&[u8]>,
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
-        let step = self.try_scan(table, (from, Direction::Forward), page);
+        let range = (from, Bound::Unbounded);
+        let step = self.try_scan(table, (range, Direction::Forward), page);
         polled(step, &mut Vec::new())
     }
 
@@ -169,16 +170,19 @@ impl Transaction {
         from: Bound<&[u8]>,
         page: &mut ScanPage,
     ) -> Result<Polled<()>> {
-        let step = self.try_scan(table, (from, Direction::Backward), page);
+        let range = (from, Bound::Unbounded);
+        let step = self.try_scan(table, (range, Direction::Backward), page);
         polled(step, &mut Vec::new())
     }
 
-    fn try_scan(
+    /// Scans a leaf from the first bound on. What lies behind the second one does not count as read.
+    pub(super) fn try_scan(
         &mut self,
         table: &Table,
-        at: (ScanBound<'_>, Direction),
+        ((from, until), direction): ((ScanBound<'_>, ScanBound<'_>), Direction),
         page: &mut ScanPage,
     ) -> Step<()> {
+        let at = (from, direction);
         let _own = self.own_reads();
         let inner = &mut self.inner;
         inner.check_store(table)?;
@@ -194,13 +198,12 @@ impl Transaction {
             scanned?;
         }
         let inner = &mut self.inner;
-        let (from, direction) = (at.0.map(<[u8]>::to_vec), at.1);
         page.find_next(direction);
-        let bounds = match (direction, page.next.clone()) {
-            (Direction::Forward, None) => (from, Bound::Unbounded),
-            (Direction::Forward, Some(next)) => (from, Bound::Excluded(next)),
-            (Direction::Backward, None) => (Bound::Unbounded, from),
-            (Direction::Backward, Some(next)) => (Bound::Included(next), from),
+        let end = nearer_end(page.next.as_deref(), until, direction).map(<[u8]>::to_vec);
+        let from = from.map(<[u8]>::to_vec);
+        let bounds = match direction {
+            Direction::Forward => (from, end),
+            Direction::Backward => (end, from),
         };
         let mut own = inner.own_writes(table, &bounds);
         if direction == Direction::Backward {
@@ -209,6 +212,29 @@ impl Transaction {
         page.lay_over(inner.own_at(&own), direction);
         inner.note_range(table, bounds)?;
         Ok(())
+    }
+}
+
+/// Returns the end of what a scan has read: where it goes on, unless `until` comes first.
+fn nearer_end<'k>(
+    next: Option<&'k [u8]>,
+    until: ScanBound<'k>,
+    direction: Direction,
+) -> ScanBound<'k> {
+    let Some(next) = next else {
+        return until;
+    };
+    let (Bound::Included(end) | Bound::Excluded(end)) = until else {
+        return match direction {
+            Direction::Forward => Bound::Excluded(next),
+            Direction::Backward => Bound::Included(next),
+        };
+    };
+    match direction {
+        Direction::Forward if end < next => until,
+        Direction::Forward => Bound::Excluded(next),
+        Direction::Backward if end > next => until,
+        Direction::Backward => Bound::Included(next),
     }
 }
 

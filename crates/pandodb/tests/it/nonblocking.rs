@@ -132,8 +132,12 @@ fn scanned(
     loop {
         let bound = from.as_ref().map(Vec::as_slice);
         run(reactor, |_| match is_backwards {
-            false => batch.scan(table, bound, &mut page).unwrap(),
-            true => batch.scan_back(table, bound, &mut page).unwrap(),
+            false => batch
+                .scan(table, (bound, Bound::Unbounded), &mut page)
+                .unwrap(),
+            true => batch
+                .scan_back(table, (bound, Bound::Unbounded), &mut page)
+                .unwrap(),
         });
         for index in 0..page.len() {
             let (key, value) = page.entry(index);

@@ -56,6 +56,14 @@ impl<'a> MemberEdge<'a> {
         }
     }
 
+    /// Returns true if it is a member of more than `most` bytes.
+    fn is_longer(self, most: usize) -> bool {
+        match self {
+            Self::Lowest | Self::Highest => false,
+            Self::Included(member) | Self::Excluded(member) => member.len() > most,
+        }
+    }
+
     /// Returns the key of this end of a range among members of the score `score`.
     fn key(self, score: f64, is_end: bool) -> Vec<u8> {
         let ordered = elements::ordered(score);
@@ -216,6 +224,10 @@ impl<'a> Bounds<'a> {
             }
             Edges::Scores(low, high) => (low.key(low.excluded), high.key(!high.excluded)),
             Edges::Members(low, high) => {
+                let most = context.engine().element_keys.whole_member_bytes_max();
+                if low.is_longer(most) || high.is_longer(most) {
+                    return Ok(None);
+                }
                 let first = context.first_score(head)?;
                 (low.key(first, false), high.key(first, true))
             }

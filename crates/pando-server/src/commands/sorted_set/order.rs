@@ -58,7 +58,22 @@ impl SortedSet {
         if !scores.all(|bytes| score_of(bytes).is_some_and(|score| !score.is_nan())) {
             return Err(RowError::Damaged.into());
         }
-        Ok(Self { collection })
+        let mut set = Self { collection };
+        let is_before = |rank: usize| compare(&set.element(rank - 1), &set.element(rank)).is_gt();
+        // Long members of a large one are in another order.
+        if set.collection.is_tree() && (1..set.in_memory()).any(is_before) {
+            let mut elements: Vec<(f64, Vec<u8>)> = set
+                .elements()
+                .map(|(score, member)| (score, member.to_vec()))
+                .collect();
+            elements.sort_by(|a, b| compare(&(a.0, &a.1), &(b.0, &b.1)));
+            set.collection.strings.keep(0..0);
+            for (score, member) in elements {
+                set.collection.strings.push(&member);
+                set.collection.strings.push(&score.to_le_bytes());
+            }
+        }
+        Ok(set)
     }
 
     /// Creates one of elements in any order, whose members differ; `empty` has none.

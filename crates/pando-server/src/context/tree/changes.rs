@@ -6,7 +6,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::ValidatedBatch;
 
-use super::part::{Load, Loaded, kind_of};
+use super::part::{DAMAGED, Load, Loaded, kind_of};
 use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
 use crate::context::{Context, Former, Interrupted, Run};
@@ -38,6 +38,10 @@ impl Context<'_> {
         collection: &Collection,
         loaded: &Loaded,
     ) -> Run {
+        if is_crowded(collection, loaded) {
+            // All elements get new positions.
+            return self.put_new_tree(key, collection);
+        }
         let former = collection.found.former.but_tree();
         self.put_changes(key, collection, (loaded, former))
     }
@@ -74,7 +78,7 @@ impl Context<'_> {
         if is_packed {
             return self.put_packed(key, collection, former);
         }
-        head.edition = loaded.head.edition + 1;
+        head.edition = self.next_edition(loaded.head.edition);
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         head.encode(collection.encoding, &mut payload);
         let value = (collection.value_type, payload.as_slice());
@@ -132,7 +136,7 @@ impl Changes<'_> {
             }
         }
         for (name, place) in gone {
-            head.count -= 1;
+            head.count = less(head.count, 1)?;
             self.keys.name(head.id, name, &mut self.key);
             self.batch.delete(self.members, &self.key);
             if value_type == ValueType::SortedSet {
@@ -170,7 +174,7 @@ impl Changes<'_> {
                 )?;
             }
             head.count += added.len() as u64;
-            head.count -= deleted.len() as u64;
+            head.count = less(head.count, deleted.len() as u64)?;
         }
         Ok(())
     }
@@ -178,6 +182,30 @@ impl Changes<'_> {
     fn position(&mut self, id: u64, position: &[u8]) {
         elements::position_key(id, position, &mut self.key);
     }
+}
+
+/// Bytes of a position from which on a list gets new ones.
+const POSITION_BYTES: usize = 64;
+/// Most bytes of a list that gets new positions: they are one batch.
+const RENEWED_BYTES: usize = 256 * 1024;
+
+/// Returns true if positions of a list have become long, and all of it is there to get new ones.
+fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
+    let is_long = |gap: &Gap| {
+        let positions = gap.positions(&mut loaded.head.clone(), loaded);
+        positions.iter().any(|of| of.len() > POSITION_BYTES)
+    };
+    list.value_type == ValueType::List
+        && list.elsewhere() == 0
+        && list.strings.bytes() <= RENEWED_BYTES
+        && gaps(&loaded.load.strings, &list.strings)
+            .iter()
+            .any(is_long)
+}
+
+/// Returns `count` less `by`. If it is too small, the elements are of a later moment than the head.
+fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
+    count.checked_sub(by).ok_or_else(|| DAMAGED.into())
 }
 
 /// The reply if the positions between two elements are used up.

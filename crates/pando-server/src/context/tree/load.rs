@@ -15,11 +15,22 @@ use crate::data::packed::{Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
 /// Number of single elements that are read before others get a turn.
-const PLACES_PER_TURN: usize = 128;
+const PLACES_PER_TURN: usize = 512;
 /// Number of names that are looked for behind one whose page is missing.
 const NAMES_AHEAD: usize = 128;
 /// Bytes that an element takes in memory besides its own, about.
 const ELEMENT_BYTES: usize = 32;
+
+/// Returns the bounds of the rows of a collection.
+fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
+    let (id, next) = (head.id.to_be_bytes(), (head.id + 1).to_be_bytes());
+    (Bound::Included(id), Bound::Excluded(next))
+}
+
+/// Returns a bound of a slice.
+fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
+}
 
 impl Context<'_> {
     /// Returns the transaction of the command.
@@ -38,7 +49,7 @@ impl Context<'_> {
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let members = self.members()?;
         self.batch()?;
-        let goal = self.goal(value_type, head);
+        let goal = self.goal(members, value_type, head)?;
         let (first, load) = match part {
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
             Part::Each(places) => (0, self.load_each(members, goal, places)?),
@@ -52,31 +63,46 @@ impl Context<'_> {
             }
         };
         let (strings, cursor) = (load.strings.clone(), load.cursor);
+        let count = strings.len() / strings_of_one(value_type);
+        // More than there are: they are of a later moment than the head.
+        if count > head.len() && !matches!(part, Part::Each(_)) {
+            return Err(DAMAGED.into());
+        }
         let loaded = Loaded {
             head,
             first,
-            count: strings.len() / strings_of_one(value_type),
+            count,
             load,
         };
         Ok((loaded, strings, cursor))
     }
 
     /// Returns the goal to load nothing, from the first element on.
-    fn goal(&self, value_type: ValueType, head: TreeHead) -> Goal {
+    fn goal(
+        &mut self,
+        members: &Table,
+        value_type: ValueType,
+        head: TreeHead,
+    ) -> Result<Goal, Interrupted> {
+        let ends = ends(&head);
+        let own = self
+            .batch()?
+            .hash_between(members, slice(&ends.0), slice(&ends.1));
         let kind = kind_of(value_type);
         let mut from = Vec::new();
         elements::start(head.id, kind, &mut from);
-        Goal {
+        Ok(Goal {
             exec_index: self.exec_index,
             database: self.session.database,
             head,
+            own,
             kind,
             has_values: value_type != ValueType::Set,
             from: Bound::Included(from),
             is_backwards: false,
             skipped: 0,
             count: 0,
-        }
+        })
     }
 
     fn load_named(
@@ -140,8 +166,8 @@ impl Context<'_> {
         head: &TreeHead,
     ) -> Result<bool, Interrupted> {
         let batch = self.batch()?;
-        let (from, to) = (head.id.to_be_bytes(), (head.id + 1).to_be_bytes());
-        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let (from, to) = ends(head);
+        let (from, to) = (slice(&from), slice(&to));
         Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
     }
 
@@ -207,7 +233,11 @@ impl Context<'_> {
 
     /// Refuses the command if it has loaded more than a reply may have.
     pub(super) fn check_load(&self, load: &Load) -> Run {
-        let bytes = load.strings.bytes() + load.strings.len() * ELEMENT_BYTES;
+        let all = self.progress.loaded.iter().map(|load| &**load);
+        let all = all.chain([load]).map(|load| &load.strings);
+        let bytes: usize = all
+            .map(|strings| strings.bytes() + strings.len() * ELEMENT_BYTES)
+            .sum();
         match bytes > self.engine().reply_bytes_max {
             true => Err(replies::TOO_LONG_TO_LOAD.into()),
             false => Ok(()),

@@ -16,6 +16,7 @@ mod scan;
 
 use std::ops::Bound;
 
+use fastrand::Rng;
 use pando_sync::thread;
 use pandodb::Table;
 use pandodb::nonblocking::{Polled, Reads};
@@ -43,11 +44,14 @@ impl<'a> Context<'a> {
         if self.is_together {
             return Err(Interrupted::Yield);
         }
-        if let Some(job) = &self.progress.job {
-            return match job.result() {
-                Some(Err(text)) => Err(format!("ERR {text}").into()),
-                _ => Err(Interrupted::Wait),
-            };
+        match self.progress.job.take().map(|job| (job.result(), job)) {
+            Some((None, job)) => {
+                self.progress.job = Some(job);
+                return Err(Interrupted::Wait);
+            }
+            Some((Some(Err(text)), _)) => return Err(format!("ERR {text}").into()),
+            // It was that of another database.
+            Some((Some(Ok(())), _)) | None => {}
         }
         let engine = self.shared.engine();
         let engine = engine.expect("commands with data run when the engine is open");
@@ -101,6 +105,12 @@ impl<'a> Context<'a> {
         let (_, strings, _) = self.load(ValueType::SortedSet, head, &Part::Places(&|_| 0..1))?;
         let bytes = strings.at(1).try_into().map_err(|_| RowError::Damaged)?;
         Ok(f64::from_le_bytes(bytes))
+    }
+
+    /// Returns the edition behind `edition`: one that no other command gives, and the same in all runs
+    /// of this one.
+    fn next_edition(&mut self, edition: u64) -> u64 {
+        Rng::with_seed(edition ^ self.progress.seed()).u64(..)
     }
 
     /// Notes that the collection `id` has no key any more: the cleaner removes its elements.

@@ -43,6 +43,9 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) exec_index: Option<usize>,
     pub(in crate::context) database: usize,
     pub(in crate::context) head: TreeHead,
+    /// Hash of what the transaction itself has written of the collection; 0: nothing. What an
+    /// earlier run has written may differ although the heads are the same.
+    pub(in crate::context) own: u64,
     /// The rows that show the elements.
     pub(in crate::context) kind: Kind,
     /// They have values besides their names.
@@ -91,6 +94,7 @@ impl Load {
             exec_index: None,
             database: 0,
             head,
+            own: 0,
             kind,
             has_values: false,
             from: Bound::Unbounded,

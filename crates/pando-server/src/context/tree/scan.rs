@@ -10,8 +10,11 @@ use super::part::{DAMAGED, Goal, Load};
 use crate::context::{Context, Interrupted, Run};
 use crate::data::elements::{self, Kind};
 
-/// Number of leaves that are read before others get a turn.
+/// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
+/// with all of its commands before, so that its turns become longer.
 const LEAVES_PER_TURN: usize = 8;
+/// Most doublings of that number.
+const DOUBLINGS_MAX: u32 = 6;
 /// Low bits of hashes that the numbers of iterations do not have: they have to be exact in
 /// JavaScript.
 const CURSOR_SHIFT: u32 = 12;
@@ -86,7 +89,11 @@ impl Context<'_> {
         }
         let mut page = std::mem::take(&mut self.data().scratch.page);
         let mut result = Ok(false);
-        for _ in 0..LEAVES_PER_TURN {
+        let doublings = match self.exec_index {
+            Some(_) => self.progress.turns.min(DOUBLINGS_MAX),
+            None => 0,
+        };
+        for _ in 0..LEAVES_PER_TURN << doublings {
             result = self.read_leaf(members, &load, &mut page);
             if result.is_ok() {
                 result = scan(self, members, &mut load, &mut page);
@@ -98,7 +105,10 @@ impl Context<'_> {
         self.data().scratch.page = page;
         let result = match result {
             Ok(true) => self.check_load(&load),
-            Ok(false) => self.check_load(&load).and(Err(Interrupted::Yield)),
+            Ok(false) => {
+                self.progress.turns += 1;
+                self.check_load(&load).and(Err(Interrupted::Yield))
+            }
             Err(interrupted) => Err(interrupted),
         };
         let mut load = self.unless_interrupted(load, result)?;
@@ -117,10 +127,18 @@ impl Context<'_> {
         page: &mut ScanPage,
     ) -> Result<bool, Interrupted> {
         let from = load.from.as_ref().map(Vec::as_slice);
+        let (head, kind) = (load.goal.head, load.goal.kind);
+        let mut until = Vec::new();
         let batch = self.batch()?;
         let scanned = match load.goal.is_backwards {
-            false => batch.scan(members, from, page)?,
-            true => batch.scan_back(members, from, page)?,
+            false => {
+                elements::end(head.id, kind, &mut until);
+                batch.scan(members, (from, Bound::Excluded(&until)), page)?
+            }
+            true => {
+                elements::start(head.id, kind, &mut until);
+                batch.scan_back(members, (from, Bound::Included(&until)), page)?
+            }
         };
         if let Polled::Pending(pending) = scanned {
             return Err(Interrupted::Pending(pending));
@@ -182,6 +200,10 @@ impl Context<'_> {
             }
             self.add(members, load, (key, value))?;
             load.cursor = cursor;
+            // COUNT is a wish.
+            if load.strings.bytes() > self.engine().reply_bytes_max / 4 {
+                load.left = 0;
+            }
         }
         match page.next.take() {
             None => {
