@@ -19,6 +19,7 @@ use crate::figures::statistics::ServerStatistics;
 use crate::log::Events;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
+use crate::pubsub::registry::Channels;
 use crate::settings::Settings;
 
 /// Stage of the server's life.
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) cursors: Mutex<Cursors>,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
+    /// Who has subscribed to which channels.
+    pub(crate) channels: Arc<Channels>,
     /// Memory that the watched keys of all connections take.
     pub(crate) watch_bytes: Arc<WatchBytes>,
     /// One handle per event loop.
@@ -101,6 +104,7 @@ impl Shared {
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
             waiters: Arc::default(),
+            channels: Arc::default(),
             watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),
@@ -166,6 +170,7 @@ impl Shared {
             engine
                 .db
                 .set_durability(self.settings.durability().of_engine());
+            self.channels.limits.set_bytes_max(engine.watch_bytes_max);
             *slot = Some(Arc::new(engine));
         }
         for handle in &self.loops {

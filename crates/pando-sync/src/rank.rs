@@ -57,6 +57,10 @@ pub enum Rank {
     ImageBuffers,
     /// 8: a file of the device in memory, around one of its pieces.
     MemoryFile,
+    /// 8: the subscribers of some channels of the server, while a message goes to them.
+    Channels,
+    /// 8: the subscribers of its patterns, inside the one before.
+    Patterns,
     /// 8: any lock under which no other lock is taken.
     Leaf,
 }

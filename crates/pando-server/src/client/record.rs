@@ -55,10 +55,18 @@ pub(crate) struct ClientRecord {
     pub(crate) watched: AtomicU32,
     /// Memory of the watches, in bytes.
     pub(crate) watched_bytes: AtomicU64,
+    /// Number of channels of its subscriptions.
+    pub(crate) channels: AtomicU32,
+    /// Number of patterns of its subscriptions.
+    pub(crate) patterns: AtomicU32,
+    /// Number of channels of SSUBSCRIBE.
+    pub(crate) shard_channels: AtomicU32,
     /// Unexecuted bytes of input.
     pub(crate) input_bytes: AtomicU64,
     /// Unsent bytes of replies in memory.
     pub(crate) output_bytes: AtomicU64,
+    /// Bytes of the messages that wait in its mailbox, as if it shared them with nobody.
+    pub(crate) mail_bytes: AtomicU64,
     /// When its transaction of PANDO BEGIN began, in milliseconds since 1970; 0 without one.
     pub(crate) transaction_ms: AtomicU64,
     /// True while a command waits for something that may never come.
@@ -99,8 +107,12 @@ impl ClientRecord {
             queued_bytes: AtomicU64::new(0),
             watched: AtomicU32::new(0),
             watched_bytes: AtomicU64::new(0),
+            channels: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            shard_channels: AtomicU32::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            mail_bytes: AtomicU64::new(0),
             transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             unblocking: Unblocking::default(),
@@ -108,6 +120,13 @@ impl ClientRecord {
             names: Mutex::new(Rank::Leaf, Names::default()),
             command: Mutex::new(Rank::Leaf, "NULL"),
         }
+    }
+
+    /// Returns true if it has subscribed to anything.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        // Relaxed: a report of its own.
+        let counts = [&self.channels, &self.patterns, &self.shard_channels];
+        counts.iter().any(|of| of.load(Ordering::Relaxed) > 0)
     }
 
     /// Returns how long its transaction of PANDO BEGIN has been open as of `now`, in milliseconds.
@@ -132,6 +151,9 @@ impl ClientRecord {
         let names = self.names.lock().clone();
         let queued = self.queued.load(Ordering::Relaxed);
         let mut flags = String::new();
+        if self.is_subscribed() {
+            flags.push('P');
+        }
         if queued >= 0 {
             flags.push('x');
         }
@@ -143,9 +165,9 @@ impl ClientRecord {
         }
         let _ = write!(
             into,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
-             ssub=0 multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 \
-             rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} \
+             ssub={} multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 \
+             rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={} transaction-ms={}",
             self.id,
             self.address,
@@ -155,10 +177,14 @@ impl ClientRecord {
             now.saturating_sub(self.created_ms) / 1000,
             now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000,
             self.database.load(Ordering::Relaxed),
+            self.channels.load(Ordering::Relaxed),
+            self.patterns.load(Ordering::Relaxed),
+            self.shard_channels.load(Ordering::Relaxed),
             self.watched.load(Ordering::Relaxed),
             self.input_bytes.load(Ordering::Relaxed),
             self.queued_bytes.load(Ordering::Relaxed),
             self.output_bytes.load(Ordering::Relaxed),
+            self.mail_bytes.load(Ordering::Relaxed),
             self.buffer_bytes() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
             *self.command.lock(),
             self.version.load(Ordering::Relaxed),

@@ -9,6 +9,8 @@ use crate::client::record::ClientRecord;
 use crate::client::staging::Staged;
 use crate::client::watches::Watches;
 use crate::figures::command_profile::Profiles;
+use crate::pubsub::message::Space;
+use crate::pubsub::subscriptions::Subscriptions;
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]
@@ -40,6 +42,9 @@ impl Multi {
 
     /// Begins an EXEC, perhaps again: undoes what its commands did to the session.
     pub(crate) fn enter(&mut self, session: &mut Session) {
+        if let Some(subscriptions) = &mut session.subscriptions {
+            subscriptions.revert();
+        }
         match self.before {
             Some((database, version)) => {
                 session.database = database;
@@ -104,6 +109,8 @@ pub(crate) struct Session {
     pub(crate) watches: Watches,
     /// LSN of the newest write of this connection.
     pub(crate) last_write: Option<Lsn>,
+    /// Channels and patterns, from the first one on.
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// Where its commands spend their time, if it has asked for that.
     pub(crate) profiles: Option<Box<Profiles>>,
 }
@@ -113,6 +120,18 @@ impl Session {
     pub(crate) fn end_transaction(&mut self) {
         self.multi = None;
         self.watches = Watches::default();
+    }
+
+    /// Returns true if it has subscribed to anything.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|of| of.any())
+    }
+
+    /// Returns true if the client could not tell replies from messages, so that few commands are
+    /// allowed.
+    #[inline]
+    pub(crate) fn receives_only(&self) -> bool {
+        self.version == Version::Resp2 && self.is_subscribed()
     }
 
     /// Publishes what CLIENT LIST shows of this session.
@@ -142,6 +161,15 @@ impl Session {
         record
             .watched
             .store(small(self.watches.len()), Ordering::Relaxed);
+        for (space, count) in [
+            (Space::Channel, &record.channels),
+            (Space::Pattern, &record.patterns),
+            (Space::Shard, &record.shard_channels),
+        ] {
+            let subscriptions = self.subscriptions.as_ref();
+            let names = subscriptions.map_or(0, |of| of.len(space));
+            count.store(small(names), Ordering::Relaxed);
+        }
         let watched_bytes = self.watches.memory();
         record.watched_bytes.store(watched_bytes, Ordering::Relaxed);
     }
@@ -150,6 +178,7 @@ impl Session {
     pub(crate) fn reset(&mut self, authenticated: bool) {
         self.end_transaction();
         self.interactive = None;
+        self.subscriptions = None;
         self.database = 0;
         self.version = Version::Resp2;
         self.profiles = None;

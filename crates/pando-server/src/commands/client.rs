@@ -1,6 +1,6 @@
 //! CLIENT and its subcommands, except KILL.
 
-use super::client_kill::kill;
+use super::client_kill::{Kind, kill};
 use crate::client::unblocking::Unblocked;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::loop_handle::Message;
@@ -168,18 +168,12 @@ fn publish(context: &Context<'_>) {
 }
 
 fn list(context: &mut Context<'_>) -> Run {
-    let mut ids = None;
+    let (mut ids, mut wanted_kind) = (None, None);
     if context.count() > 2 {
         if context.is(2, "type") && context.count() == 4 {
-            if !context.is(3, "normal") {
-                for kind in ["master", "replica", "slave", "pubsub"] {
-                    if context.is(3, kind) {
-                        context.reply().verbatim("");
-                        return Ok(());
-                    }
-                }
-                let kind = replies::shown(context.argument(3));
-                return context.fail(&format!("ERR Unknown client type '{kind}'"));
+            match Kind::parse(context.argument(3)) {
+                Ok(kind) => wanted_kind = Some(kind),
+                Err(text) => return context.fail(&text),
             }
         } else if context.is(2, "id") && context.count() > 3 {
             let mut wanted = Vec::new();
@@ -197,7 +191,9 @@ fn list(context: &mut Context<'_>) -> Run {
     publish(context);
     let mut text = String::new();
     for record in context.shared.clients.all() {
-        if ids.as_ref().is_none_or(|ids| ids.contains(&record.id)) {
+        if ids.as_ref().is_none_or(|ids| ids.contains(&record.id))
+            && wanted_kind.is_none_or(|kind| kind.has(&record))
+        {
             record.describe(&mut text);
             text.push('\n');
         }

@@ -8,14 +8,48 @@ use crate::client::record::ClientRecord;
 use crate::context::{Context, Run, replies};
 use crate::loop_handle::Message;
 
+/// What TYPE selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Clients without subscriptions.
+    Normal,
+    Subscriber,
+    /// Servers, of which there are none.
+    Other,
+}
+
+impl Kind {
+    /// # Errors
+    /// The reply that refuses it.
+    pub(crate) fn parse(name: &[u8]) -> Result<Self, String> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"pubsub" => Ok(Self::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(Self::Other),
+            _ => {
+                let name = replies::shown(name);
+                Err(format!("ERR Unknown client type '{name}'"))
+            }
+        }
+    }
+
+    /// Returns true if the client is one of them.
+    pub(crate) fn has(self, record: &ClientRecord) -> bool {
+        match self {
+            Self::Normal => !record.is_subscribed(),
+            Self::Subscriber => record.is_subscribed(),
+            Self::Other => false,
+        }
+    }
+}
+
 /// Selects clients: those that pass every given filter.
 #[derive(Default)]
 struct Filters<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
-    /// Only other kinds of clients are selected, of which there are none.
-    nobody: bool,
+    kind: Option<Kind>,
     age_s: Option<u64>,
     spare_self: bool,
 }
@@ -26,7 +60,7 @@ impl Filters<'_> {
             wanted.is_none_or(|wanted| wanted == address.to_string().as_bytes())
         };
         let age_s = unix_ms().saturating_sub(record.created_ms) / 1000;
-        !self.nobody
+        self.kind.is_none_or(|kind| kind.has(record))
             && self.id.is_none_or(|id| id == record.id)
             && is(self.address, record.address)
             && is(self.local_address, record.local_address)
@@ -97,14 +131,7 @@ fn parse<'a>(context: &Context<'a>) -> Result<Filters<'a>, String> {
         } else if context.is(at, "laddr") {
             filters.local_address = Some(value);
         } else if context.is(at, "type") {
-            match value.to_ascii_lowercase().as_slice() {
-                b"normal" => {}
-                b"master" | b"replica" | b"slave" | b"pubsub" => filters.nobody = true,
-                _ => {
-                    let kind = replies::shown(value);
-                    return Err(format!("ERR Unknown client type '{kind}'"));
-                }
-            }
+            filters.kind = Some(Kind::parse(value)?);
         } else if context.is(at, "user") {
             if value != b"default" {
                 return Err(format!("ERR No such user '{}'", replies::shown(value)));

@@ -78,6 +78,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     add("@geo", command.group == Group::Geo);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
+    add("@pubsub", has(Flags::PUBSUB));
     add("@admin", has(Flags::ADMIN));
     add(
         "@dangerous",

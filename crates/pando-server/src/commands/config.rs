@@ -2,7 +2,7 @@
 
 use pando_resp::parse_integer;
 
-use crate::commands::glob;
+use crate::commands::{glob, output_limits};
 use crate::context::{Command, Context, Flags, Run, replies};
 use crate::data::engine::bytes;
 use crate::data::keyspace::DATABASES;
@@ -90,6 +90,10 @@ const PARAMETERS: &[(&str, Value)] = &[
     ("appendfsync", Value::Computed(appendfsync)),
     ("appendonly", Value::Fixed("yes")),
     ("bind", Value::Computed(bind)),
+    (
+        "client-output-buffer-limit",
+        Value::Settable(output_limits::get, output_limits::set),
+    ),
     ("cluster-enabled", Value::Fixed("no")),
     ("databases", Value::Computed(|_| DATABASES.to_string())),
     ("dbfilename", Value::Fixed("")),

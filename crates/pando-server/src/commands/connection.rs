@@ -7,7 +7,7 @@ const FAST: Flags = Flags::FAST;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
-        flags: FAST,
+        flags: FAST.and(Flags::BESIDE_MESSAGES),
         group: Group::Connection,
         summary: "Returns the server's liveliness response.",
         ..Command::new("ping", -1, ping)
@@ -29,7 +29,8 @@ pub(crate) const COMMANDS: &[Command] = &[
             .and(Flags::LOADING)
             .and(Flags::NO_AUTH)
             .and(Flags::NOSCRIPT)
-            .and(Flags::AFTER_LOSS),
+            .and(Flags::AFTER_LOSS)
+            .and(Flags::BESIDE_MESSAGES),
         group: Group::Connection,
         summary: "Closes the connection.",
         ..Command::new("quit", -1, quit)
@@ -39,7 +40,8 @@ pub(crate) const COMMANDS: &[Command] = &[
             .and(Flags::LOADING)
             .and(Flags::NO_AUTH)
             .and(Flags::NOSCRIPT)
-            .and(Flags::AFTER_LOSS),
+            .and(Flags::AFTER_LOSS)
+            .and(Flags::BESIDE_MESSAGES),
         group: Group::Connection,
         since: "6.2.0",
         summary: "Resets the connection.",
@@ -47,8 +49,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
+/// A subscriber with RESP2 gets an array, as it does for everything else.
 fn ping(context: &mut Context<'_>) -> Run {
     match context.count() {
+        1 | 2 if context.session.receives_only() => {
+            let message = context.arguments.get(1).unwrap_or_default();
+            let mut reply = context.reply();
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(message);
+        }
         1 => context.reply().simple("PONG"),
         2 => {
             let message = context.argument(1);

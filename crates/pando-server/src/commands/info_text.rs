@@ -11,6 +11,7 @@ use super::auth::REDIS_VERSION;
 use crate::data::compaction::{CompactionProgress, Ended};
 use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
+use crate::pubsub::message::Space;
 use crate::report::gauges::{Gauge, gauges, snapshots};
 use crate::report::memory_use::{MemoryUse, resident_bytes};
 use crate::shared::{Shared, Stage};
@@ -138,7 +139,8 @@ fn clients(shared: &Shared, text: &mut String) {
     field(text, "client_recent_max_output_buffer", output.unwrap_or(0));
     field(text, "blocked_clients", waiting);
     field(text, "tracking_clients", 0);
-    field(text, "pubsub_clients", 0);
+    let subscribers = all.iter().filter(|record| record.is_subscribed());
+    field(text, "pubsub_clients", subscribers.count());
     let timers = |handle: &Arc<LoopHandle>| handle.timers.load(Ordering::Relaxed);
     let timers = shared.loops.iter().map(timers).sum::<usize>();
     field(text, "clients_in_timeout_table", timers);
@@ -307,12 +309,22 @@ fn statistics(shared: &Shared, text: &mut String) {
         "sync_partial_ok",
         "sync_partial_err",
         "evicted_keys",
-        "pubsub_channels",
-        "pubsub_patterns",
         "latest_fork_usec",
         "total_forks",
     ] {
         field(text, name, 0);
+    }
+    let channels = &shared.channels;
+    for (name, count) in [
+        ("pubsub_channels", channels.len(Space::Channel) as u64),
+        ("pubsub_patterns", channels.len(Space::Pattern) as u64),
+        ("pubsubshard_channels", channels.len(Space::Shard) as u64),
+        (
+            "client_output_buffer_limit_disconnections",
+            channels.overruns(),
+        ),
+    ] {
+        field(text, name, count);
     }
 }
 

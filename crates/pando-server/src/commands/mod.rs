@@ -21,7 +21,6 @@ mod exists;
 mod expire;
 mod flush;
 mod get;
-mod glob;
 mod hash;
 mod hyperloglog;
 mod info;
@@ -32,9 +31,12 @@ mod list;
 mod many;
 mod memory;
 mod object;
+mod output_limits;
 mod pando;
 mod popping;
 mod profile;
+mod publish;
+mod pubsub;
 mod range;
 mod rename;
 mod sample;
@@ -45,6 +47,7 @@ mod sets;
 mod slowlog;
 mod sort;
 mod sorted_set;
+mod subscribe;
 mod subsequence;
 mod transaction;
 mod ttl;
@@ -52,6 +55,7 @@ mod waitaof;
 mod walk;
 
 use crate::context::Command;
+use crate::glob;
 
 pub(crate) use info::info_all;
 pub(crate) use transaction::{queue, runs_at_once};
@@ -99,6 +103,9 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     sort::COMMANDS,
     flush::COMMANDS,
     transaction::COMMANDS,
+    subscribe::COMMANDS,
+    publish::COMMANDS,
+    pubsub::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     info::COMMANDS,

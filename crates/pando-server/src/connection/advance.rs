@@ -80,6 +80,7 @@ impl Connection {
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> AfterTurn {
         turn.is_clock_new = false;
         let most = turn.shared.settings.output_bytes_max();
+        self.receive(turn, spare);
         let received = self.owed() < self.output_bytes_max(most) && self.fill(turn, spare);
         let mut left = COMMANDS_PER_TURN;
         let mut next = AfterTurn::Wait;

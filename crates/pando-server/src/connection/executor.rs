@@ -77,7 +77,10 @@ impl Connection {
             }
         };
         let admitted = checked.and_then(|(index, id, command)| match self.admit(turn, command) {
-            Ok(()) => match self.admit_to_transaction(turn, command) {
+            Ok(()) => match self
+                .admit_to_transaction(turn, command)
+                .and_then(|()| self.admit_beside_messages(turn, (id, command)))
+            {
                 Ok(()) => Ok((index, id, command)),
                 Err(text) => Err((Some(id), text)),
             },
@@ -566,6 +569,11 @@ impl Connection {
         }
         if running.command.flags.has(Flags::BLOCKING) {
             self.record.unblocking.clear();
+        }
+        if let Some(subscriptions) = &self.session.subscriptions
+            && subscriptions.has_changes()
+        {
+            self.carry_out_changes(turn, lsn);
         }
         self.count(turn, &running);
         self.last_command = running.command.name;

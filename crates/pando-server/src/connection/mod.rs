@@ -3,8 +3,8 @@
 //! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
-//! figures), `lookahead` (page faults of a pipeline together), `pipeline_run` (plain commands
-//! together).
+//! figures), `messages` (those of channels), `lookahead` (page faults of a pipeline together),
+//! `pipeline_run` (plain commands together).
 
 mod accounting;
 pub(crate) mod advance;
@@ -13,6 +13,7 @@ mod intake;
 mod interactive;
 mod lookahead;
 pub(crate) mod loop_data;
+mod messages;
 mod output;
 mod pipeline_run;
 mod running;

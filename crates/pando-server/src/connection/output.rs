@@ -67,6 +67,18 @@ impl Output {
         self.bytes.truncate(index);
     }
 
+    /// Inserts a message that is no reply, in front of the reply of the running command if there is
+    /// one; with `gate`, it waits for this LSN to become durable.
+    pub(crate) fn insert(&mut self, message: &[u8], gate: Option<Lsn>) {
+        let hold = self.hold;
+        let position = hold.unwrap_or_else(|| self.end());
+        let index = self.index(position);
+        self.bytes.splice(index..index, message.iter().copied());
+        self.hold = Some(position);
+        self.release(gate);
+        self.hold = hold.map(|hold| hold + message.len() as u64);
+    }
+
     /// Returns the reply of the running command, as far as it is written.
     pub(crate) fn running(&self) -> &[u8] {
         let hold = self.hold.expect("a command is running");
@@ -271,6 +283,23 @@ mod tests {
         output.bytes.extend_from_slice(b"whole.");
         output.release(None);
         assert_eq!(output.sendable(), b"whole.");
+    }
+
+    #[test]
+    fn a_message_comes_before_the_reply_of_the_running_command() {
+        let mut output = Output::default();
+        output.insert(b"first.", None);
+        output.hold();
+        output.bytes.extend_from_slice(b"reply.");
+        output.insert(b"second.", None);
+        output.insert(b"third.", Some(Lsn(7)));
+        assert_eq!(output.running(), b"reply.");
+        assert_eq!(output.sendable(), b"first.second.");
+        output.advance(13);
+        output.release(None);
+        assert_eq!(output.sendable(), b"");
+        output.open_gates(Lsn(7));
+        assert_eq!(output.sendable(), b"third.reply.");
     }
 
     #[test]

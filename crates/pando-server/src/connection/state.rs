@@ -370,6 +370,9 @@ impl Connection {
         self.record
             .output_bytes
             .store(self.unsent() as u64, Ordering::Relaxed);
+        self.record
+            .mail_bytes
+            .store(self.mail_bytes() as u64, Ordering::Relaxed);
         let waiting = self
             .buffers
             .as_ref()

@@ -36,6 +36,10 @@ impl Flags {
     pub(crate) const NO_INTERACTIVE: Self = Self(1024);
     /// Allowed in a transaction of PANDO BEGIN that was rolled back.
     pub(crate) const AFTER_LOSS: Self = Self(2048);
+    /// About channels and their messages.
+    pub(crate) const PUBSUB: Self = Self(4096);
+    /// Allowed to a subscriber with RESP2.
+    pub(crate) const BESIDE_MESSAGES: Self = Self(8192);
 
     /// Returns the flags of both.
     pub(crate) const fn and(self, other: Self) -> Self {
@@ -49,13 +53,14 @@ impl Flags {
 
     /// Returns the names that COMMAND shows.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 10] = [
+        const NAMES: [(Flags, &str); 11] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
             (Flags::ADMIN, "admin"),
             (Flags::NOSCRIPT, "noscript"),
             (Flags::BLOCKING, "blocking"),
+            (Flags::PUBSUB, "pubsub"),
             (Flags::LOADING, "loading"),
             (Flags::FAST, "fast"),
             (Flags::NO_AUTH, "no_auth"),
@@ -180,6 +185,7 @@ pub(crate) enum Group {
     Geo,
     Server,
     Transactions,
+    PubSub,
 }
 
 impl Group {
@@ -198,6 +204,7 @@ impl Group {
             Self::Geo => "geo",
             Self::Server => "server",
             Self::Transactions => "transactions",
+            Self::PubSub => "pubsub",
         }
     }
 }

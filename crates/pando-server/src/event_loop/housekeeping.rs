@@ -98,9 +98,17 @@ impl EventLoop {
                 continue;
             };
             let since = |time: Instant| now.saturating_duration_since(time);
-            // A client that waits for the server is not idle; a client that does not read its
-            // replies is.
-            let idle = connection.running.is_none() && !connection.gated;
+            // A client that waits for the server or for messages is not idle; a client that does
+            // not read its replies is.
+            let idle = connection.running.is_none()
+                && !connection.gated
+                && !connection.session.is_subscribed();
+            let is_slow = connection.is_slow_subscriber(&self.shared.channels.limits, now);
+            if is_slow {
+                let client = connection.record.address;
+                self.shared.events.slow_subscriber(client);
+                self.shared.channels.count_overrun();
+            }
             let late = !connection.session.authenticated && since(connection.opened) > handshake
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
                 || connection
@@ -108,7 +116,7 @@ impl EventLoop {
                     .is_some_and(|time| since(time) > CLOSING_TIMEOUT);
             let deaf = stall_timeout.is_some_and(|most| connection.takes_nothing(now, most));
             let mute = stall_timeout.is_some_and(|most| connection.sends_nothing_more(now, most));
-            if late || mute || deaf && !self.takes_something(token, now) {
+            if late || is_slow || mute || deaf && !self.takes_something(token, now) {
                 self.close(token);
             }
         }

@@ -315,7 +315,8 @@ impl EventLoop {
             let Some(connection) = self.connections.get(token) else {
                 continue;
             };
-            let goes_on = connection.flush(&mut output_bytes, output_bytes_max);
+            let goes_on = connection.flush(&mut output_bytes, output_bytes_max)
+                | connection.has_room_for_messages();
             if connection.is_over(stopping) {
                 self.close(token);
                 continue;

@@ -20,6 +20,7 @@ pub(crate) struct Events {
     protocol: Limit,
     passwords: Limit,
     slow: Limit,
+    subscribers: Limit,
     engine: Limit,
 }
 
@@ -75,6 +76,14 @@ impl Events {
     pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64, waits: &str) {
         if let Some(left_out) = self.slow.admit(unix_ms()) {
             tracing::info!(%client, command, us, waits, left_out, "slow command");
+        }
+    }
+
+    /// Reports that a subscriber is closed, for it reads more slowly than others publish.
+    #[cold]
+    pub(crate) fn slow_subscriber(&self, client: SocketAddr) {
+        if let Some(left_out) = self.subscribers.admit(unix_ms()) {
+            tracing::warn!(%client, left_out, "subscriber closed: too many messages wait for it");
         }
     }
 

@@ -30,7 +30,8 @@ pub(crate) struct MemoryUse {
     /// The rest of the budget: for watches, cursors, connections, statistics, and memory that is
     /// not counted.
     pub(crate) rest_budget: u64,
-    /// Buffers of all connections, and an estimate for each.
+    /// Buffers of all connections, an estimate for each, their subscriptions, and the messages that
+    /// wait.
     pub(crate) connections: u64,
     /// An upper bound: untouched pages of counters take no memory.
     pub(crate) statistics: u64,
@@ -100,9 +101,10 @@ impl MemoryUse {
 }
 
 fn connections(shared: &Shared) -> u64 {
-    shared
+    let buffers = shared
         .clients
-        .sum(|record| CONNECTION_BYTES + record.buffer_bytes())
+        .sum(|record| CONNECTION_BYTES + record.buffer_bytes());
+    buffers + shared.channels.bytes()
 }
 
 /// Returns the resident memory of the process, as the system counts it, in bytes.

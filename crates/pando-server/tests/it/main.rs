@@ -63,6 +63,8 @@ mod places;
 #[cfg(test)]
 mod profile;
 #[cfg(test)]
+mod pubsub;
+#[cfg(test)]
 mod scan;
 #[cfg(test)]
 mod sets;

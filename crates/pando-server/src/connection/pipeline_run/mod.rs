@@ -76,7 +76,7 @@ impl Connection {
 
     fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let in_transaction = self.session.multi.is_some() || self.session.interactive.is_some();
-        let free = self.session.authenticated && !in_transaction;
+        let free = self.session.authenticated && !in_transaction && !self.session.receives_only();
         // A profile belongs to one command.
         let is_profiled = self.session.profiles.is_some();
         let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {

@@ -1,4 +1,4 @@
-//! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
+//! Patterns of KEYS, SCAN, PSUBSCRIBE and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
 //!
 //! The matcher remembers only one place to return to, the last star: so its work is at most the
 //! length of the pattern times that of the text, and it needs no stack, whatever the pattern.

@@ -1,0 +1,59 @@
+//! PUBLISH and SPUBLISH.
+
+use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::pubsub::message::Space;
+
+/// Longest name of a channel.
+pub(super) const CHANNEL_BYTES_MAX: usize = 64 * 1024;
+
+const fn publishing(
+    name: &'static str,
+    since: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::PUBSUB
+            .and(Flags::LOADING)
+            .and(Flags::FAST)
+            .and(Flags::NO_INTERACTIVE),
+        group: Group::PubSub,
+        since,
+        complexity: "O(N) where N is the number of receivers, and of patterns of all clients.",
+        summary,
+        ..Command::new(name, 3, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    publishing(
+        "publish",
+        "2.0.0",
+        |context| publish(context, Space::Channel),
+        "Posts a message to a channel.",
+    ),
+    publishing(
+        "spublish",
+        "7.0.0",
+        |context| publish(context, Space::Shard),
+        "Post a message to a shard channel",
+    ),
+];
+
+/// Publishes the message, and replies how many receive it. Inside EXEC, which may run again, it is
+/// published after the commit, and the reply says how many would receive it now.
+fn publish(context: &mut Context<'_>, space: Space) -> Run {
+    let (channel, text) = (context.argument(1), context.argument(2));
+    if channel.len() > CHANNEL_BYTES_MAX {
+        return context.fail(replies::CHANNEL_TOO_LONG);
+    }
+    let channels = &context.shared.channels;
+    let count = if context.exec_index.is_some() {
+        let own = context.session.subscriptions.get_or_insert_default();
+        own.publish_later(space, channel, text);
+        own.receives(space, channel) + channels.receivers_besides(space, channel, context.record.id)
+    } else {
+        channels.publish(space, (channel, text), context.session.last_write)
+    };
+    context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+}

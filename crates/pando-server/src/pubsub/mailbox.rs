@@ -1,0 +1,154 @@
+//! What waits for one subscriber. Publishers of all loops put messages in; its own loop takes them
+//! out, as fast as the client reads.
+//!
+//! **No message stays behind.** Whoever puts something into an empty mailbox wakes the connection,
+//! after the lock: so the loop looks after that. If something was in it already, either somebody
+//! else is about to wake it, or the loop has left it there for want of room in the output; then the
+//! loop comes again when it has sent that ([`Mailbox::sent`]).
+//!
+//! A subscriber that has too much waiting loses all of it and is closed by its loop. Publishers
+//! pass it by.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use pando_sync::{Mutex, Rank};
+
+use super::message::Delivery;
+
+/// The mailbox of one client.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    /// Gives the connection a turn.
+    waker: Waker,
+    /// Held for a push or a pop.
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    queue: VecDeque<Delivery>,
+    /// Of the queue.
+    bytes: usize,
+    /// Of the connection's unsent output, as of its last round.
+    unsent: usize,
+    /// It had too much waiting: it is about to be closed.
+    overrun: bool,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            waker,
+            waiting: Mutex::new(Rank::Leaf, Waiting::default()),
+        }
+    }
+
+    /// Puts a message in. At most `bytes_max` bytes may wait; none besides this one if
+    /// `is_memory_short`. Returns true if the caller has to wake the client.
+    #[must_use]
+    pub(crate) fn put(&self, delivery: Delivery, bytes_max: usize, is_memory_short: bool) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.overrun {
+            return false;
+        }
+        let was_empty = waiting.queue.is_empty();
+        let bytes = waiting.bytes + delivery.bytes();
+        if bytes + waiting.unsent > bytes_max || is_memory_short && !was_empty {
+            let dropped = std::mem::take(&mut *waiting);
+            waiting.overrun = true;
+            drop(waiting);
+            drop(dropped);
+            return true;
+        }
+        waiting.bytes = bytes;
+        waiting.queue.push_back(delivery);
+        was_empty
+    }
+
+    /// Gives the client's connection a turn.
+    pub(crate) fn wake(&self) {
+        self.waker.wake_by_ref();
+    }
+
+    /// Takes the oldest message out.
+    pub(crate) fn take(&self) -> Option<Delivery> {
+        let mut waiting = self.waiting.lock();
+        let taken = waiting.queue.pop_front();
+        match &taken {
+            Some(delivery) => waiting.bytes -= delivery.bytes(),
+            // What a burst has taken is given back.
+            None => waiting.queue = VecDeque::new(),
+        }
+        taken
+    }
+
+    /// Returns true if more was waiting than may. There is nothing to take any more.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.waiting.lock().overrun
+    }
+
+    /// Returns true if messages wait, or more would have waited than may.
+    pub(crate) fn has_news(&self) -> bool {
+        let waiting = self.waiting.lock();
+        !waiting.queue.is_empty() || waiting.overrun
+    }
+
+    /// Notes how much of the connection's output is unsent. Returns true if messages wait.
+    pub(crate) fn sent(&self, unsent: usize) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.unsent = unsent;
+        !waiting.queue.is_empty()
+    }
+
+    /// Returns the bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.waiting.lock().bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pubsub::message::{Message, MessageBytes, Reason};
+    use pando_sync::Arc;
+
+    fn delivery(text: &[u8], waiting: &Arc<MessageBytes>) -> Delivery {
+        let message = Arc::new(Message::new((b"c", text), None, waiting));
+        Delivery::new(Reason::Channel, message)
+    }
+
+    #[test]
+    fn who_has_too_much_waiting_loses_it_and_gets_nothing_more() {
+        let waiting = Arc::default();
+        let mailbox = Mailbox::new(Waker::noop().clone());
+        let one = || delivery(&[b'x'; 100], &waiting);
+        let bytes = one().bytes();
+        assert!(mailbox.put(one(), bytes * 2, false));
+        assert!(!mailbox.put(one(), bytes * 2, false));
+        assert_eq!(mailbox.bytes(), bytes * 2);
+        assert!(mailbox.take().is_some());
+        // The unsent output counts.
+        assert!(mailbox.sent(1));
+        assert!(mailbox.put(one(), bytes * 2, false), "it is to be closed");
+        assert_eq!((mailbox.bytes(), waiting.used()), (0, 0));
+        assert!(!mailbox.put(one(), bytes * 2, false));
+        assert!(mailbox.is_overrun() && mailbox.has_news());
+        assert!(mailbox.take().is_none());
+        assert_eq!(waiting.used(), 0);
+    }
+
+    #[test]
+    fn when_memory_is_short_nobody_may_be_behind() {
+        let waiting = Arc::default();
+        let mailbox = Mailbox::new(Waker::noop().clone());
+        for _ in 0..2 {
+            assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
+            assert!(mailbox.take().is_some());
+        }
+        assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
+        assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
+        assert!(mailbox.is_overrun() && mailbox.has_news());
+        assert!(mailbox.take().is_none());
+    }
+}

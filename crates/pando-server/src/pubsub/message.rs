@@ -1,0 +1,155 @@
+//! A message on its way. Its bytes are made once, and all who receive it share them: the protocol
+//! versions differ only in how a message begins.
+
+use pando_resp::{Version, Writer};
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pandodb::Lsn;
+
+/// The name of a channel, or a pattern.
+pub(crate) type Name = Arc<[u8]>;
+
+/// What is subscribed to. Each kind has names of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// A channel of PUBLISH.
+    Channel,
+    /// All channels of PUBLISH whose names match.
+    Pattern,
+    /// A channel of SPUBLISH.
+    Shard,
+}
+
+/// Memory that messages take which wait for somebody, and their places in mailboxes. Relaxed
+/// throughout: it orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct MessageBytes(AtomicU64);
+
+impl MessageBytes {
+    pub(crate) fn used(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What was published.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Channel and text, as two strings of any protocol version.
+    bytes: Vec<u8>,
+    /// The newest write of its publisher before it: who may not see the one does not see the other.
+    pub(crate) after: Option<Lsn>,
+    /// Counts `bytes` while the message exists.
+    waiting: Arc<MessageBytes>,
+}
+
+impl Message {
+    pub(crate) fn new(
+        (channel, text): (&[u8], &[u8]),
+        after: Option<Lsn>,
+        waiting: &Arc<MessageBytes>,
+    ) -> Self {
+        let mut bytes = Vec::with_capacity(channel.len() + text.len() + 32);
+        // Strings are the same in all versions.
+        let mut writer = Writer::new(&mut bytes, Version::Resp3);
+        writer.bulk(channel);
+        writer.bulk(text);
+        waiting.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Self {
+            bytes,
+            after,
+            waiting: Arc::clone(waiting),
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let bytes = self.bytes.len() as u64;
+        self.waiting.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Why somebody receives a message.
+#[derive(Debug, Clone)]
+pub(crate) enum Reason {
+    Channel,
+    Shard,
+    /// The channel matches this pattern.
+    Pattern(Name),
+}
+
+/// A message for one client. Counts its place in the mailbox while it exists.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    reason: Reason,
+    pub(crate) message: Arc<Message>,
+}
+
+impl Delivery {
+    pub(crate) fn new(reason: Reason, message: Arc<Message>) -> Self {
+        let place = size_of::<Self>() as u64;
+        message.waiting.0.fetch_add(place, Ordering::Relaxed);
+        Self { reason, message }
+    }
+
+    /// Returns the memory that it counts for at its receiver, as if it shared nothing.
+    pub(crate) fn bytes(&self) -> usize {
+        let pattern = match &self.reason {
+            Reason::Pattern(pattern) => pattern.len(),
+            Reason::Channel | Reason::Shard => 0,
+        };
+        self.message.bytes.len() + pattern + size_of::<Self>() + 32
+    }
+
+    /// Writes it in the protocol of its receiver.
+    pub(crate) fn write(&self, version: Version, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, version);
+        match &self.reason {
+            Reason::Channel => {
+                writer.push(3);
+                writer.bulk(b"message");
+            }
+            Reason::Shard => {
+                writer.push(3);
+                writer.bulk(b"smessage");
+            }
+            Reason::Pattern(pattern) => {
+                writer.push(4);
+                writer.bulk(b"pmessage");
+                writer.bulk(pattern);
+            }
+        }
+        writer.raw(&self.message.bytes);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let place = size_of::<Self>() as u64;
+        self.message.waiting.0.fetch_sub(place, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_counted_while_somebody_has_it() {
+        let waiting = Arc::default();
+        let message = Arc::new(Message::new((b"c", b"text"), None, &waiting));
+        assert_eq!(waiting.used(), 17);
+        let reason = Reason::Pattern(Arc::from(&b"*"[..]));
+        let delivery = Delivery::new(reason, Arc::clone(&message));
+        drop(message);
+        for (version, first) in [(Version::Resp2, '*'), (Version::Resp3, '>')] {
+            let mut out = Vec::new();
+            delivery.write(version, &mut out);
+            let text = "4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$4\r\ntext\r\n";
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{first}{text}"));
+        }
+        assert_eq!(waiting.used(), 17 + size_of::<Delivery>() as u64);
+        drop(delivery);
+        assert_eq!(waiting.used(), 0);
+    }
+}

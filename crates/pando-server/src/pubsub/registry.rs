@@ -1,0 +1,324 @@
+//! Who receives what: the subscribers of each channel and of each pattern, over all loops.
+//!
+//! Channels lie in shards by the hash of their names. A publisher holds the lock of its channel's
+//! shard, and inside it the shared one of the patterns, while it puts the message into the mailbox
+//! of each receiver. From this follows:
+//!
+//! - **One order for each channel.** Of two messages to a channel, one is in all mailboxes before
+//!   the other is in any, also in those of patterns. A mailbox is a queue, and its loop takes from
+//!   it in that order.
+//! - **Exact counts.** Nobody subscribes or leaves while receivers are counted.
+//! - **Who has seen the reply to SUBSCRIBE gets what is published after that.** The subscriber is
+//!   registered under the lock that a later publisher takes, before its reply is written.
+//! - **Who has seen the reply to UNSUBSCRIBE gets nothing more.** A publisher that found the
+//!   subscriber had put its message into the mailbox when the subscriber got the lock; the loop
+//!   empties the mailbox after that, and before it writes the reply (`connection/messages.rs`).
+//! - **Who receives a message sees what its publisher had committed before.** The commit came
+//!   before the lock of the mailbox, and the receiver's next command comes after it.
+//!
+//! Lock order: shard, patterns, mailbox. Connections are woken after all of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Arc, Mutex, Rank, RwLock};
+use pandodb::Lsn;
+
+use super::limits::SubscriberLimits;
+use super::mailbox::Mailbox;
+use super::message::{Delivery, Message, MessageBytes, Name, Reason, Space};
+use crate::glob;
+
+/// Number of shards of each kind of channel.
+const SHARDS: usize = 64;
+/// Memory that a subscription takes besides its name, in the tables of registry and client.
+const SUBSCRIPTION_BYTES: u64 = 256;
+
+/// The subscribers of one name, by client: a client that subscribes twice receives once.
+type Members = BTreeMap<u64, Arc<Mailbox>>;
+type Names = HashMap<Name, Members>;
+
+/// Who subscribes: the id of a client, and its mailbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscriber {
+    pub(crate) id: u64,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+/// All subscriptions of all clients.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    channels: Vec<Mutex<Names>>,
+    shard_channels: Vec<Mutex<Names>>,
+    patterns: RwLock<Names>,
+    hasher: RandomState,
+    pub(crate) limits: SubscriberLimits,
+    /// Memory of messages that wait, and of their places in mailboxes. The bytes of a message count
+    /// once, however many receivers it has.
+    waiting: Arc<MessageBytes>,
+    /// Memory of subscriptions. Relaxed: it orders nothing.
+    bytes: AtomicU64,
+    /// Number of subscribers that were closed since they had too much waiting. Relaxed.
+    overruns: AtomicU64,
+}
+
+impl Default for Channels {
+    fn default() -> Self {
+        let shards = || {
+            let shard = |_| Mutex::new(Rank::Channels, Names::default());
+            (0..SHARDS).map(shard).collect()
+        };
+        Self {
+            channels: shards(),
+            shard_channels: shards(),
+            patterns: RwLock::new(Rank::Patterns, Names::default()),
+            hasher: RandomState::new(),
+            limits: SubscriberLimits::default(),
+            waiting: Arc::default(),
+            bytes: AtomicU64::new(0),
+            overruns: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Adds a subscriber. Returns false if it was there.
+fn insert(names: &mut Names, name: &Name, subscriber: &Subscriber) -> bool {
+    let members = names.entry(Arc::clone(name)).or_default();
+    let mailbox = Arc::clone(&subscriber.mailbox);
+    members.insert(subscriber.id, mailbox).is_none()
+}
+
+/// Removes a subscriber. Returns false if it was not there.
+fn remove(names: &mut Names, name: &[u8], id: u64) -> bool {
+    let Some(members) = names.get_mut(name) else {
+        return false;
+    };
+    let was_there = members.remove(&id).is_some();
+    if members.is_empty() {
+        names.remove(name);
+        if names.len() < names.capacity() / 8 {
+            names.shrink_to(names.len() * 2);
+        }
+    }
+    was_there
+}
+
+/// A message that is being put into mailboxes.
+struct Round<'a> {
+    limits: &'a SubscriberLimits,
+    message: Arc<Message>,
+    is_memory_short: bool,
+    count: usize,
+    /// Those that have to be woken.
+    asleep: Vec<Arc<Mailbox>>,
+}
+
+impl Round<'_> {
+    fn put(&mut self, members: &Members, reason: &Reason) {
+        let hard = self.limits.hard();
+        for mailbox in members.values() {
+            let delivery = Delivery::new(reason.clone(), Arc::clone(&self.message));
+            self.count += 1;
+            if mailbox.put(delivery, hard, self.is_memory_short) {
+                self.asleep.push(Arc::clone(mailbox));
+            }
+        }
+    }
+}
+
+impl Channels {
+    fn all_of(&self, space: Space) -> &[Mutex<Names>] {
+        match space {
+            Space::Shard => &self.shard_channels,
+            Space::Channel | Space::Pattern => &self.channels,
+        }
+    }
+
+    /// Returns the shard of a channel.
+    fn shard(&self, space: Space, channel: &[u8]) -> &Mutex<Names> {
+        assert!(space != Space::Pattern, "patterns have one table");
+        let hash = self.hasher.hash_one(channel);
+        let shards = self.all_of(space);
+        let index = usize::try_from(hash % shards.len() as u64);
+        &shards[index.expect("it is smaller than their number")]
+    }
+
+    /// Registers a subscriber, if it is not there.
+    pub(crate) fn subscribe(&self, space: Space, name: &Name, subscriber: &Subscriber) {
+        let is_new = match space {
+            Space::Pattern => insert(&mut self.patterns.write(), name, subscriber),
+            _ => insert(&mut self.shard(space, name).lock(), name, subscriber),
+        };
+        if is_new {
+            let bytes = name.len() as u64 + SUBSCRIPTION_BYTES;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes a subscriber, if it is there.
+    pub(crate) fn unsubscribe(&self, space: Space, name: &[u8], id: u64) {
+        let was_there = match space {
+            Space::Pattern => remove(&mut self.patterns.write(), name, id),
+            _ => remove(&mut self.shard(space, name).lock(), name, id),
+        };
+        if was_there {
+            let bytes = name.len() as u64 + SUBSCRIPTION_BYTES;
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes `text`; `after` is the newest write that came before it. Returns the number of
+    /// receivers. A client with patterns may receive it several times.
+    pub(crate) fn publish(
+        &self,
+        space: Space,
+        (channel, text): (&[u8], &[u8]),
+        after: Option<Lsn>,
+    ) -> usize {
+        let names = self.shard(space, channel).lock();
+        let members = names.get(channel);
+        let patterns = (space == Space::Channel).then(|| self.patterns.read());
+        let patterns = patterns.filter(|patterns| !patterns.is_empty());
+        if members.is_none() && patterns.is_none() {
+            return 0;
+        }
+        let message = Message::new((channel, text), after, &self.waiting);
+        let mut round = Round {
+            limits: &self.limits,
+            is_memory_short: self.waiting.used() > self.limits.bytes_max(),
+            message: Arc::new(message),
+            count: 0,
+            asleep: Vec::new(),
+        };
+        if let Some(members) = members {
+            let reason = match space {
+                Space::Shard => Reason::Shard,
+                Space::Channel | Space::Pattern => Reason::Channel,
+            };
+            round.put(members, &reason);
+        }
+        for (pattern, members) in patterns.iter().flat_map(|patterns| patterns.iter()) {
+            if glob::matches(pattern, channel) {
+                round.put(members, &Reason::Pattern(Arc::clone(pattern)));
+            }
+        }
+        drop(patterns);
+        drop(names);
+        round.asleep.iter().for_each(|mailbox| mailbox.wake());
+        round.count
+    }
+
+    /// Returns how many others than client `id` would receive a message now.
+    pub(crate) fn receivers_besides(&self, space: Space, channel: &[u8], id: u64) -> usize {
+        let others = |members: &Members| members.len() - usize::from(members.contains_key(&id));
+        let names = self.shard(space, channel).lock();
+        let mut count = names.get(channel).map_or(0, others);
+        if space == Space::Channel {
+            let patterns = self.patterns.read();
+            let matching = patterns
+                .iter()
+                .filter(|(pattern, _)| glob::matches(pattern, channel));
+            count += matching.map(|(_, members)| others(members)).sum::<usize>();
+        }
+        count
+    }
+
+    /// Returns the number of subscribers of a channel; those of patterns do not count.
+    pub(crate) fn members(&self, space: Space, channel: &[u8]) -> usize {
+        let names = self.shard(space, channel).lock();
+        names.get(channel).map_or(0, Members::len)
+    }
+
+    /// Returns the number of names that somebody has subscribed to.
+    pub(crate) fn len(&self, space: Space) -> usize {
+        match space {
+            Space::Pattern => self.patterns.read().len(),
+            _ => {
+                let shards = self.all_of(space).iter();
+                shards.map(|shard| shard.lock().len()).sum()
+            }
+        }
+    }
+
+    /// Returns the channels that have subscribers and match `pattern`.
+    pub(crate) fn active(&self, space: Space, pattern: Option<&[u8]>) -> Vec<Name> {
+        let mut found = Vec::new();
+        for shard in self.all_of(space) {
+            let names = shard.lock();
+            let matching = names
+                .keys()
+                .filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
+            found.extend(matching.cloned());
+        }
+        found
+    }
+
+    /// Returns true if there is memory for a further subscription to `names`.
+    pub(crate) fn has_room<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> bool {
+        let more: u64 = names
+            .map(|name| name.len() as u64 + SUBSCRIPTION_BYTES)
+            .sum();
+        self.bytes.load(Ordering::Relaxed) + more <= self.limits.bytes_max()
+    }
+
+    /// Returns the memory of subscriptions and of messages that wait, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) + self.waiting.used()
+    }
+
+    /// Counts a subscriber that is closed since it had too much waiting.
+    pub(crate) fn count_overrun(&self) {
+        self.overruns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of subscribers that were closed since they had too much waiting.
+    pub(crate) fn overruns(&self) -> u64 {
+        self.overruns.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn subscriber(id: u64) -> Subscriber {
+        let mailbox = Arc::new(Mailbox::new(Waker::noop().clone()));
+        Subscriber { id, mailbox }
+    }
+
+    #[test]
+    fn receivers_are_those_of_the_channel_and_of_each_pattern() {
+        let channels = Channels::default();
+        let (one, two) = (subscriber(1), subscriber(2));
+        let name = |text: &str| Name::from(text.as_bytes());
+        channels.subscribe(Space::Channel, &name("news"), &one);
+        channels.subscribe(Space::Channel, &name("news"), &one);
+        channels.subscribe(Space::Pattern, &name("n*"), &one);
+        channels.subscribe(Space::Pattern, &name("n*"), &two);
+        channels.subscribe(Space::Shard, &name("news"), &two);
+        let news = (&b"news"[..], &b"text"[..]);
+        assert_eq!(channels.publish(Space::Channel, news, None), 3);
+        assert_eq!(channels.publish(Space::Shard, news, None), 1);
+        assert_eq!(channels.receivers_besides(Space::Channel, b"news", 1), 1);
+        assert_eq!(channels.receivers_besides(Space::Shard, b"news", 1), 1);
+        assert_eq!(channels.publish(Space::Channel, (b"old", b""), None), 0);
+        let lens = |channels: &Channels| {
+            [Space::Channel, Space::Pattern, Space::Shard].map(|space| channels.len(space))
+        };
+        assert_eq!(lens(&channels), [1, 1, 1]);
+        for (space, text) in [
+            (Space::Channel, "news"),
+            (Space::Pattern, "n*"),
+            (Space::Shard, "news"),
+        ] {
+            for id in [1, 2, 2] {
+                channels.unsubscribe(space, text.as_bytes(), id);
+            }
+        }
+        assert_eq!(lens(&channels), [0; 3]);
+        drop((one, two));
+        assert_eq!(channels.bytes(), 0);
+    }
+}

@@ -1,0 +1,242 @@
+//! What one client has subscribed to, as its commands see it.
+//!
+//! Commands change the names here, and note the change; the registry learns of it when the command
+//! has ended (`connection/messages.rs`). Inside EXEC that is after the commit: until then a run may
+//! be given up and repeated, and its changes are undone by [`Subscriptions::revert`]. What is
+//! published inside EXEC waits among the changes, and so goes out once.
+
+use std::collections::BTreeSet;
+use std::task::Waker;
+
+use pando_sync::Arc;
+use pando_sync::time::Instant;
+
+use super::mailbox::Mailbox;
+use super::message::{Name, Space};
+use super::registry::{Channels, Subscriber};
+use crate::glob;
+
+/// Something that a command has done and nobody else has seen yet.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Subscribe(Space, Name),
+    Unsubscribe(Space, Name),
+    /// Channel and text.
+    Publish(Space, Box<[u8]>, Box<[u8]>),
+}
+
+/// Where a client is registered. Ends all its subscriptions when it is dropped.
+#[derive(Debug)]
+struct Place {
+    channels: Arc<Channels>,
+    subscriber: Subscriber,
+}
+
+/// The subscriptions of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    channels: BTreeSet<Name>,
+    patterns: BTreeSet<Name>,
+    shard_channels: BTreeSet<Name>,
+    /// In the order in which they were made.
+    changes: Vec<Change>,
+    /// From the first subscription on.
+    place: Option<Place>,
+    /// Since when more waits for it than the soft limit.
+    pub(crate) over_since: Option<Instant>,
+}
+
+impl Subscriptions {
+    fn names(&self, space: Space) -> &BTreeSet<Name> {
+        match space {
+            Space::Channel => &self.channels,
+            Space::Pattern => &self.patterns,
+            Space::Shard => &self.shard_channels,
+        }
+    }
+
+    fn names_mut(&mut self, space: Space) -> &mut BTreeSet<Name> {
+        match space {
+            Space::Channel => &mut self.channels,
+            Space::Pattern => &mut self.patterns,
+            Space::Shard => &mut self.shard_channels,
+        }
+    }
+
+    /// Returns the number of names in `space`.
+    pub(crate) fn len(&self, space: Space) -> usize {
+        self.names(space).len()
+    }
+
+    /// Returns the number that replies about `space` show: channels and patterns count together.
+    pub(crate) fn shown(&self, space: Space) -> usize {
+        match space {
+            Space::Channel | Space::Pattern => self.channels.len() + self.patterns.len(),
+            Space::Shard => self.shard_channels.len(),
+        }
+    }
+
+    /// Returns true if it has subscribed to anything.
+    pub(crate) fn any(&self) -> bool {
+        self.shown(Space::Channel) + self.shown(Space::Shard) > 0
+    }
+
+    /// Subscribes to `name`, if it has not.
+    pub(crate) fn subscribe(&mut self, space: Space, name: &[u8]) {
+        if self.names(space).contains(name) {
+            return;
+        }
+        let name = Name::from(name);
+        self.names_mut(space).insert(Arc::clone(&name));
+        self.changes.push(Change::Subscribe(space, name));
+    }
+
+    /// Leaves `name`, if it has subscribed to it.
+    pub(crate) fn unsubscribe(&mut self, space: Space, name: &[u8]) {
+        if let Some(name) = self.names_mut(space).take(name) {
+            self.changes.push(Change::Unsubscribe(space, name));
+        }
+    }
+
+    /// Returns all names in `space`, in their order.
+    pub(crate) fn all(&self, space: Space) -> Vec<Name> {
+        self.names(space).iter().cloned().collect()
+    }
+
+    /// Publishes a message when the command has ended.
+    pub(crate) fn publish_later(&mut self, space: Space, channel: &[u8], text: &[u8]) {
+        let publish = Change::Publish(space, channel.into(), text.into());
+        self.changes.push(publish);
+    }
+
+    /// Returns how often the client itself would receive a message.
+    pub(crate) fn receives(&self, space: Space, channel: &[u8]) -> usize {
+        let mut count = usize::from(self.names(space).contains(channel));
+        if space == Space::Channel {
+            let patterns = self.patterns.iter();
+            count += patterns.filter(|of| glob::matches(of, channel)).count();
+        }
+        count
+    }
+
+    /// Returns true if changes wait to be carried out.
+    #[inline]
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Takes the changes out, in order, so that each is carried out.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Undoes the changes: nobody has seen them.
+    pub(crate) fn revert(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            match change {
+                Change::Subscribe(space, name) => {
+                    self.names_mut(space).remove(&name);
+                }
+                Change::Unsubscribe(space, name) => {
+                    self.names_mut(space).insert(name);
+                }
+                Change::Publish(..) => {}
+            }
+        }
+    }
+
+    /// Registers client `id`, which `waker` wakes, with `name`.
+    pub(crate) fn register(
+        &mut self,
+        channels: &Arc<Channels>,
+        (space, name): (Space, &Name),
+        (id, waker): (u64, &Waker),
+    ) {
+        let place = self.place.get_or_insert_with(|| Place {
+            channels: Arc::clone(channels),
+            subscriber: Subscriber {
+                id,
+                mailbox: Arc::new(Mailbox::new(waker.clone())),
+            },
+        });
+        channels.subscribe(space, name, &place.subscriber);
+    }
+
+    /// Ends the registration with `name`.
+    pub(crate) fn unregister(&mut self, space: Space, name: &Name) {
+        if let Some(Place {
+            channels,
+            subscriber,
+        }) = &self.place
+        {
+            channels.unsubscribe(space, name, subscriber.id);
+        }
+    }
+
+    /// Returns the mailbox, once there is one.
+    pub(crate) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        self.place.as_ref().map(|place| &place.subscriber.mailbox)
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        // What was left without the registry knowing is still registered.
+        self.revert();
+        for space in [Space::Channel, Space::Pattern, Space::Shard] {
+            for name in std::mem::take(self.names_mut(space)) {
+                self.unregister(space, &name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Carries out all changes, as the connection does.
+    fn carry_out(of: &mut Subscriptions, channels: &Arc<Channels>) {
+        for change in of.take_changes() {
+            match change {
+                Change::Subscribe(space, name) => {
+                    of.register(channels, (space, &name), (7, Waker::noop()));
+                }
+                Change::Unsubscribe(space, name) => of.unregister(space, &name),
+                Change::Publish(..) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_behind() {
+        let channels = Arc::new(Channels::default());
+        let mut own = Subscriptions::default();
+        for space in [Space::Channel, Space::Pattern, Space::Shard] {
+            own.subscribe(space, b"a");
+            own.subscribe(space, b"b");
+        }
+        carry_out(&mut own, &channels);
+        own.unsubscribe(Space::Channel, b"a");
+        own.subscribe(Space::Channel, b"c");
+        own.subscribe(Space::Channel, b"a");
+        own.unsubscribe(Space::Pattern, b"b");
+        own.publish_later(Space::Channel, b"c", b"x");
+        assert_eq!(
+            (own.receives(Space::Channel, b"c"), own.shown(Space::Shard)),
+            (1, 2)
+        );
+        own.revert();
+        let names: Vec<_> = own.all(Space::Channel);
+        assert_eq!(names, [Name::from(&b"a"[..]), Name::from(&b"b"[..])]);
+        assert_eq!((own.len(Space::Pattern), own.has_changes()), (2, false));
+        // Dropped in the middle of an EXEC.
+        own.unsubscribe(Space::Shard, b"a");
+        own.unsubscribe(Space::Channel, b"a");
+        own.subscribe(Space::Pattern, b"new");
+        assert_eq!(channels.len(Space::Channel), 2);
+        drop(own);
+        let lens = [Space::Channel, Space::Pattern, Space::Shard].map(|of| channels.len(of));
+        assert_eq!((lens, channels.bytes()), ([0; 3], 0));
+    }
+}
