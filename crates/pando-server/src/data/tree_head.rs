@@ -6,7 +6,7 @@
 //! | 1     | encoding that OBJECT ENCODING shows                                                |
 //! | 1     | form: 1 = tree                                                                     |
 //! | 8     | id: all keys of its elements begin with it                                         |
-//! | 8     | edition: grows with each change of an element                                      |
+//! | 8     | edition: another number after each change of an element                            |
 //! | 8     | number of elements                                                                 |
 //! | 8     | of a list: position that no element is below; else 0                               |
 //! | 8     | of a list: position that no element is above; else 0                               |

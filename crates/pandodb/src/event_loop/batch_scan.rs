@@ -16,10 +16,11 @@ use crate::writes::set::Value;
 type OwnWrite<'a> = (&'a [u8], Option<ScanValue<'a>>);
 
 impl ValidatedBatch {
-    /// Copies the entries of one leaf of `table`, from the first bound on, into `page`, with its own
-    /// writes; there may be some behind the second bound, without those. Unlike what [`ValidatedBatch::get`] reads, the entries are **not validated** by its commit:
-    /// the caller reads a key that whoever changes the range writes, too. Inside a transaction they
-    /// are those that the transaction sees, and count as read, up to the second bound.
+    /// Copies the entries of one leaf of `table`, from the first bound of `range` on, into `page`,
+    /// with its own writes; there may be some behind the second bound, without those. Unlike what
+    /// [`ValidatedBatch::get`] reads, the entries are **not validated** by its commit: the caller
+    /// reads a key that whoever changes the range writes, too. Inside a transaction they are those
+    /// that the transaction sees, and count as read, up to the second bound.
     ///
     /// # Errors
     /// As [`Table::get_into`].

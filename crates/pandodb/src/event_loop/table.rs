@@ -175,7 +175,8 @@ impl Transaction {
         polled(step, &mut Vec::new())
     }
 
-    /// Scans a leaf from the first bound on. What lies behind the second one does not count as read.
+    /// Scans a leaf from the first bound on. What lies behind the second one does not count as
+    /// read.
     pub(super) fn try_scan(
         &mut self,
         table: &Table,

@@ -107,8 +107,8 @@ impl<'a> Context<'a> {
         Ok(f64::from_le_bytes(bytes))
     }
 
-    /// Returns the edition behind `edition`: one that no other command gives, and the same in all runs
-    /// of this one.
+    /// Returns the edition behind `edition`: one that no other command gives, and the same in all
+    /// runs of this one.
     fn next_edition(&mut self, edition: u64) -> u64 {
         Rng::with_seed(edition ^ self.progress.seed()).u64(..)
     }
