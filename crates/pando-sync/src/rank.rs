@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Leaf (rank 22) is waited for with a lock of rank 22")]
+    #[should_panic(expected = "Leaf (rank 24) is waited for with a lock of rank 24")]
     fn a_leaf_under_a_leaf_panics() {
         let (one, other) = (Mutex::new(Rank::Leaf, ()), RwLock::new(Rank::Leaf, ()));
         let _one = one.lock();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is waited for with a lock of rank 22")]
+    #[should_panic(expected = "is waited for with a lock of rank 24")]
     fn a_writer_is_checked_too() {
         let (leaf, file) = (
             Mutex::new(Rank::Leaf, ()),
