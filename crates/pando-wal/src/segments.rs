@@ -271,10 +271,17 @@ impl<D: Device> Segments<D> {
         file.expect("a slot is used after its file is prepared")
     }
 
+    /// Returns the shortest prepared file: at any time, also while others are removed.
+    fn shortest(&self) -> Option<D::File> {
+        let files = self.files.lock();
+        let shortest = files.iter().flatten().min_by_key(|ready| ready.bytes);
+        shortest.map(|ready| ready.file.clone())
+    }
+
     /// Returns the size in bytes that each flush must be a multiple of.
     pub(crate) fn sector(&self) -> Result<u64> {
-        let (slot, _) = *self.ready().first().expect("some segments are ready");
-        let alignment = self.file(slot).alignment().max(SECTOR_BYTES_MIN);
+        let file = self.shortest().expect("some segments are ready");
+        let alignment = file.alignment().max(SECTOR_BYTES_MIN);
         if !alignment.is_power_of_two() || alignment > SEGMENT_HEADER_BYTES {
             return Err(Error::Options {
                 what: format!("the device of the log has sectors of {alignment} bytes"),
@@ -285,8 +292,6 @@ impl<D: Device> Segments<D> {
 
     /// Returns whether flushes bypass the page cache.
     pub(crate) fn is_direct(&self) -> bool {
-        self.ready()
-            .first()
-            .is_some_and(|(slot, _)| self.file(*slot).is_direct())
+        self.shortest().is_some_and(|file| file.is_direct())
     }
 }
