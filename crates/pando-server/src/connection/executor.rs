@@ -354,6 +354,7 @@ impl Connection {
                 return Step::Suspended;
             }
             Interrupted::ReadsMany => unreachable!("its next run has begun"),
+            Interrupted::Torn => replies::TORN.to_owned(),
             Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
                 format!("ERR the value of this key cannot be used: {error:?}")

@@ -212,24 +212,18 @@ impl Context<'_> {
         show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
     ) -> Run {
         let found = self.read(key)?;
-        let mut value = match self.tree_head(&found)? {
-            None => std::mem::take(&mut self.data().scratch.value),
-            Some(_) => {
-                let collection = self.decoded(found, self.value_type(), part)?;
-                let mut value = std::mem::take(&mut self.data().scratch.value);
-                collection.strings.encode(collection.encoding, &mut value);
-                let shown = show(Some(Reader::new(&value)?), &mut self.reply());
-                self.data().scratch.value = value;
-                shown?;
-                return self.check_reply();
-            }
+        let (value, payload) = if self.tree_head(&found)?.is_some() {
+            let collection = self.decoded(found, self.value_type(), part)?;
+            let mut value = std::mem::take(&mut self.data().scratch.value);
+            collection.strings.encode(collection.encoding, &mut value);
+            (value, Some(0))
+        } else {
+            let payload = found.row.map(|row| row.payload);
+            (std::mem::take(&mut self.data().scratch.value), payload)
         };
-        let reader = found
-            .row
-            .map(|row| Reader::new(&value[row.payload..]))
-            .transpose();
+        let reader = payload.map(|at| Reader::new(&value[at..])).transpose();
         let shown = reader.and_then(|reader| show(reader, &mut self.reply()));
-        std::mem::swap(&mut self.data().scratch.value, &mut value);
+        self.data().scratch.value = value;
         shown?;
         self.check_reply()
     }

@@ -24,6 +24,9 @@ pub(crate) enum Interrupted {
     Blocked,
     /// The command has to read more than one row, as of one moment: its next run has a transaction.
     ReadsMany,
+    /// What was read of a large collection contradicts its head: they are of two moments, or it is
+    /// damaged.
+    Torn,
     /// The command ends with this error as its reply. If it has written something, so does the
     /// transaction around it: [`super::Context::run`].
     Refused(Cow<'static, str>),

@@ -43,7 +43,7 @@ pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
 pub(crate) use strings::{Former, Found, NewString};
-pub(crate) use tree::part::{DAMAGED, Part};
+pub(crate) use tree::part::Part;
 
 /// Number of runs of a command that found a collection damaged, and had written before, after which
 /// it is.
@@ -166,13 +166,16 @@ impl<'a> Context<'a> {
                 self.out.truncate(start);
                 self.fail(&text)
             }
-            // The head of a collection was of an earlier moment than its elements, most likely.
-            Err(Interrupted::Refused(text))
-                if text == DAMAGED && self.progress.restarts < RESTARTS_MAX =>
-            {
+            // Its commit tells damage from a head of another moment; if it has written, a new run.
+            Err(Interrupted::Torn) if self.written_bytes() == written => {
+                self.out.truncate(start);
+                self.fail(replies::TORN)
+            }
+            Err(Interrupted::Torn) if self.progress.restarts < RESTARTS_MAX => {
                 self.progress.restarts += 1;
                 Err(Interrupted::Yield)
             }
+            Err(Interrupted::Torn) => Err(replies::TORN.into()),
             run => run,
         }
     }

@@ -34,6 +34,7 @@ pub(crate) const TOO_MANY_LONG_SETS: &str =
     "ERR the command reads sets that do not fit into memory together";
 pub(crate) const TOO_MANY_LONG: &str =
     "ERR the command reads long strings that do not fit into memory together";
+pub(crate) const TORN: &str = "ERR the elements of this key contradict its head: it is damaged";
 pub(crate) const TOO_LONG_TO_LOAD: &str =
     "ERR the command reads a collection as a whole that does not fit into the memory for a reply";
 pub(crate) const QUEUE_TOO_LONG: &str = "ERR transaction exceeds the maximum allowed size";

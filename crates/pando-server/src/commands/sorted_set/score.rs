@@ -3,7 +3,7 @@
 use super::describe::reading;
 use super::order::SortedSet;
 use super::replying;
-use crate::context::{Command, Context, DAMAGED, Found, Interrupted, Part, Run, replies};
+use crate::context::{Command, Context, Found, Interrupted, Part, Run, replies};
 use crate::data::keyspace::ValueType;
 
 const RANK_COMPLEXITY: &str = "O(log(N))";
@@ -121,7 +121,8 @@ fn rank_of(
         Some(head) if !is_whole => {
             let key = context.engine().element_keys.place(score, member);
             let rank = context.rank_of_score(head, &key)?;
-            rank.filter(|rank| *rank < length).ok_or(DAMAGED)?
+            rank.filter(|rank| *rank < length)
+                .ok_or(Interrupted::Torn)?
         }
         _ => place,
     };

@@ -6,7 +6,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::ValidatedBatch;
 
-use super::part::{DAMAGED, Load, Loaded, kind_of};
+use super::part::{Load, Loaded, kind_of};
 use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
 use crate::context::{Context, Former, Interrupted, Run};
@@ -205,7 +205,7 @@ fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
 
 /// Returns `count` less `by`. If it is too small, the elements are of a later moment than the head.
 fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
-    count.checked_sub(by).ok_or_else(|| DAMAGED.into())
+    count.checked_sub(by).ok_or(Interrupted::Torn)
 }
 
 /// The reply if the positions between two elements are used up.

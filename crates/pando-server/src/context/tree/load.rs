@@ -7,7 +7,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::{Pending, Polled, Reads, ValidatedBatch};
 
-use super::part::{DAMAGED, Goal, Load, Loaded, Part, kind_of};
+use super::part::{Goal, Load, Loaded, Part, kind_of};
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
@@ -66,7 +66,7 @@ impl Context<'_> {
         let count = strings.len() / strings_of_one(value_type);
         // More than there are: they are of a later moment than the head.
         if count > head.len() && !matches!(part, Part::Each(_)) {
-            return Err(DAMAGED.into());
+            return Err(Interrupted::Torn);
         }
         let loaded = Loaded {
             head,
@@ -182,7 +182,7 @@ impl Context<'_> {
             return self.load_places(members, goal, 0..places.len());
         }
         if !self.may_rank_in(members, &goal.head)? {
-            let of_one = 1 + usize::from(goal.kind != Kind::Position && goal.has_values);
+            let of_one = goal.strings_of_one();
             let all = 0..goal.head.len();
             let all = self.load_places(members, goal, all)?;
             let mut strings = Strings::default();
@@ -205,22 +205,22 @@ impl Context<'_> {
     }
 
     fn load_more_of_each(&mut self, members: &Table, load: &mut Load, places: &[usize]) -> Run {
-        let (mut start, mut key, mut row) = (Vec::new(), Vec::new(), Vec::new());
-        elements::start(load.goal.head.id, load.goal.kind, &mut start);
+        let prefix = load.goal.prefix();
+        let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..PLACES_PER_TURN {
             let Some(place) = places.get(places.len() - load.left) else {
                 return Ok(());
             };
-            match Reads::of(members).key_from(&start, *place as u64, &mut key)? {
+            match Reads::of(members).key_from(&prefix, *place as u64, &mut key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-                Polled::Ready(found) if !found || !key.starts_with(&start) => {
-                    return Err(DAMAGED.into());
+                Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
+                    return Err(Interrupted::Torn);
                 }
                 Polled::Ready(_) => {}
             }
             match self.batch()?.get(members, &key, &mut row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-                Polled::Ready(false) => return Err(DAMAGED.into()),
+                Polled::Ready(false) => return Err(Interrupted::Torn),
                 Polled::Ready(true) => load.add(&key, &row)?,
             }
             self.check_load(load)?;
@@ -267,7 +267,8 @@ impl Context<'_> {
         };
         let is_stale = |of: &Load| {
             let (old, new) = (&of.goal, &load.goal);
-            (old.database, old.head.id) == (new.database, new.head.id) && old.head != new.head
+            let place = |of: &Goal| (of.exec_index, of.database, of.head.id);
+            place(old) == place(new) && old.head != new.head
         };
         let before = loads.len();
         loads.retain(|of| !is_stale(of));

@@ -9,9 +9,6 @@ use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Strings;
 use crate::data::tree_head::TreeHead;
 
-/// The reply if elements and head contradict each other.
-pub(crate) const DAMAGED: &str = "ERR the elements of this key contradict its head: it is damaged";
-
 /// What was loaded of a large collection.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -56,6 +53,20 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) skipped: usize,
     /// Number of elements to be loaded.
     pub(in crate::context) count: usize,
+}
+
+impl Goal {
+    /// Returns what the keys of all rows of its kind begin with.
+    pub(in crate::context) fn prefix(&self) -> Vec<u8> {
+        let mut prefix = Vec::new();
+        elements::start(self.head.id, self.kind, &mut prefix);
+        prefix
+    }
+
+    /// Returns the number of strings of an element.
+    pub(in crate::context) fn strings_of_one(&self) -> usize {
+        1 + usize::from(self.kind != Kind::Position && self.has_values)
+    }
 }
 
 /// A part that is being loaded, or was. It survives an interruption, and the next run goes on with

@@ -6,7 +6,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::{Polled, Reads, ScanPage};
 
-use super::part::{DAMAGED, Goal, Load};
+use super::part::{Goal, Load};
 use crate::context::{Context, Interrupted, Run};
 use crate::data::elements::{self, Kind};
 
@@ -30,18 +30,17 @@ impl Context<'_> {
         goal.count = places.len();
         let behind = goal.head.len().saturating_sub(places.end);
         if goal.count > 0 && places.start > 0 {
-            let mut bound = Vec::new();
             if behind > 0 && self.may_rank_in(members, &goal.head)? {
-                elements::start(goal.head.id, goal.kind, &mut bound);
                 let mut key = Vec::new();
                 let place = places.start as u64;
-                match Reads::of(members).key_from(&bound, place, &mut key)? {
+                match Reads::of(members).key_from(&goal.prefix(), place, &mut key)? {
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                     Polled::Ready(_) => goal.from = Bound::Included(key),
                 }
             } else if behind < places.start {
-                elements::end(goal.head.id, goal.kind, &mut bound);
-                goal.from = Bound::Excluded(bound);
+                let mut end = Vec::new();
+                elements::end(goal.head.id, goal.kind, &mut end);
+                goal.from = Bound::Excluded(end);
                 goal.is_backwards = true;
                 goal.skipped = behind;
             } else {
@@ -61,8 +60,7 @@ impl Context<'_> {
     ) -> Result<Arc<Load>, Interrupted> {
         goal.kind = Kind::Name;
         goal.count = count;
-        let mut from = Vec::new();
-        elements::start(goal.head.id, goal.kind, &mut from);
+        let mut from = goal.prefix();
         // A number that no iteration has is behind all of them.
         let hash = match cursor >> (u64::BITS - CURSOR_SHIFT) {
             0 => cursor << CURSOR_SHIFT,
@@ -113,8 +111,7 @@ impl Context<'_> {
         };
         let mut load = self.unless_interrupted(load, result)?;
         if load.goal.is_backwards {
-            let of_one = 1 + usize::from(load.goal.kind != Kind::Position && load.goal.has_values);
-            load.strings.reverse(of_one);
+            load.strings.reverse(load.goal.strings_of_one());
             load.positions.reverse();
         }
         Ok(self.finish(load))
@@ -127,18 +124,15 @@ impl Context<'_> {
         page: &mut ScanPage,
     ) -> Result<bool, Interrupted> {
         let from = load.from.as_ref().map(Vec::as_slice);
-        let (head, kind) = (load.goal.head, load.goal.kind);
-        let mut until = Vec::new();
+        let goal = &load.goal;
         let batch = self.batch()?;
-        let scanned = match load.goal.is_backwards {
+        let scanned = match goal.is_backwards {
             false => {
-                elements::end(head.id, kind, &mut until);
-                batch.scan(members, (from, Bound::Excluded(&until)), page)?
+                let mut end = Vec::new();
+                elements::end(goal.head.id, goal.kind, &mut end);
+                batch.scan(members, (from, Bound::Excluded(&end)), page)?
             }
-            true => {
-                elements::start(head.id, kind, &mut until);
-                batch.scan_back(members, (from, Bound::Included(&until)), page)?
-            }
+            true => batch.scan_back(members, (from, Bound::Included(&goal.prefix())), page)?,
         };
         if let Polled::Pending(pending) = scanned {
             return Err(Interrupted::Pending(pending));
@@ -154,12 +148,11 @@ impl Context<'_> {
         load: &mut Load,
         page: &mut ScanPage,
     ) -> Result<bool, Interrupted> {
-        let mut start = Vec::new();
-        elements::start(load.goal.head.id, load.goal.kind, &mut start);
+        let prefix = load.goal.prefix();
         for index in 0..page.len() {
             let (key, value) = page.entry(index);
-            if !key.starts_with(&start) {
-                return Err(DAMAGED.into());
+            if !key.starts_with(&prefix) {
+                return Err(Interrupted::Torn);
             }
             if load.skipped > 0 {
                 load.skipped -= 1;
@@ -171,7 +164,7 @@ impl Context<'_> {
             }
         }
         match page.next.take() {
-            None => return Err(DAMAGED.into()),
+            None => return Err(Interrupted::Torn),
             Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
             Some(next) => load.from = Bound::Included(next),
         }
@@ -185,11 +178,10 @@ impl Context<'_> {
         load: &mut Load,
         page: &mut ScanPage,
     ) -> Result<bool, Interrupted> {
-        let mut start = Vec::new();
-        elements::start(load.goal.head.id, load.goal.kind, &mut start);
+        let prefix = load.goal.prefix();
         for index in 0..page.len() {
             let (key, value) = page.entry(index);
-            if !key.starts_with(&start) {
+            if !key.starts_with(&prefix) {
                 load.cursor = 0;
                 return Ok(true);
             }
@@ -231,7 +223,7 @@ impl Context<'_> {
                 load.from = Bound::Included(key.to_vec());
                 Err(Interrupted::Pending(pending))
             }
-            Polled::Ready(false) => Err(DAMAGED.into()),
+            Polled::Ready(false) => Err(Interrupted::Torn),
             Polled::Ready(true) => Ok(load.add(key, &row)?),
         }
     }
