@@ -7,14 +7,16 @@
 
 use pando_pool::{ApplyToken, Marks, Pool};
 
+use crate::access::OptimisticAccess;
 use crate::finger::Finger;
-use crate::leaf::LeafChange;
+use crate::insert::Seat;
+use crate::leaf::{Leaf, LeafChange};
 use crate::node::cut::is_inline;
 use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::ChildWord;
 use crate::place::Place;
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, Work};
 use crate::tree::Tree;
 
 /// What a run has put into the leaf.
@@ -54,19 +56,22 @@ impl Tree {
         let Some((key, value)) = entries.next() else {
             return run;
         };
-        let Some(seat) = self.seat_near(pool, (key, place), &mut work.nearby) else {
-            return run;
-        };
-        let (leaf, mut spot) = (seat.leaf, seat.spot);
         let mut record = Record {
             key,
             value,
             flags: 0,
             child: ChildWord(0),
         };
-        // A new record of a counted tree is counted in the nodes above, too.
-        let is_put = |spot: Spot| spot.exact || !self.id.is_counted();
-        if !is_put(spot) || !leaf.is_put_here(spot, &record) {
+        let seat = self.seat_near(pool, (key, place), &mut work.nearby);
+        let is_replaced = |seat: &Seat<'_>| seat.spot.exact;
+        if self.id.is_counted() && !seat.as_ref().is_some_and(is_replaced) {
+            return self.put_counted_run(pool, token, marks, (&mut record, entries), work);
+        }
+        let Some(seat) = seat else {
+            return run;
+        };
+        let (leaf, spot) = (seat.leaf, seat.spot);
+        if !leaf.is_put_here(spot, &record) {
             return run;
         }
         let Ok(mut latch) = leaf.latch() else {
@@ -76,25 +81,85 @@ impl Tree {
         let Ok(mut change) = LeafChange::begin(&mut latch, token) else {
             return run;
         };
+        // A new record of a counted tree is counted in the nodes above, too.
+        let is_put = |spot: Spot| spot.exact || !self.id.is_counted();
+        let here = (spot, seat.is_rightmost);
+        run.put(&mut change, here, (&mut record, entries), is_put);
+        change.end(marks);
+        drop(latch);
+        work.nearby.finger = Finger::behind(*self, leaf.here, seat.is_rightmost);
+        run
+    }
+
+    /// As [`Tree::put_run`] in a counted tree, whose first record is new: the path to its leaf is
+    /// latched once for all.
+    fn put_counted_run<'e>(
+        &self,
+        pool: &Pool,
+        token: &ApplyToken<'_>,
+        marks: Marks,
+        (record, entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
+        work: &mut Work,
+    ) -> Run {
+        let mut is_rightmost = true;
+        let found = self.descend_with_path(pool, &mut OptimisticAccess, |node| {
+            let index = node.child_for(record.key);
+            is_rightmost &= index + 1 == node.count();
+            index
+        });
+        let Ok((path, leaf)) = found else {
+            return Run::default();
+        };
+        let leaf = Leaf::at(leaf);
+        let spot = leaf.find(record.key);
+        if !leaf.is_put_here(spot, record) {
+            return Run::default();
+        }
+        let mut run = Run::default();
+        let counted = path.count_above(0, token, || {
+            let mut latch = leaf.latch().inspect_err(|_| {
+                work.lost = Some(leaf.here.page());
+            })?;
+            let mut change = LeafChange::begin(&mut latch, token)?;
+            run.put(&mut change, (spot, is_rightmost), (record, entries), |_| {
+                true
+            });
+            change.end(marks);
+            Ok(i64::try_from(run.new).expect("a leaf has fewer records"))
+        });
+        if counted.is_err() {
+            return Run::default();
+        }
+        work.nearby.finger = Finger::behind(*self, leaf.here, is_rightmost);
+        run
+    }
+}
+
+impl Run {
+    /// Puts `record`, which fits at the spot, and of `entries`, whose keys are greater, as many as
+    /// fit where `is_put` allows it.
+    fn put<'e>(
+        &mut self,
+        change: &mut LeafChange<'_>,
+        (mut spot, is_rightmost): (Spot, bool),
+        (record, mut entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
+        is_put: impl Fn(Spot) -> bool,
+    ) {
         loop {
-            change.put_in_place(spot, &record);
-            run.records += 1;
-            run.bytes += record.key.len() + record.value.len();
-            run.new += usize::from(!spot.exact);
+            change.put_in_place(spot, record);
+            self.records += 1;
+            self.bytes += record.key.len() + record.value.len();
+            self.new += usize::from(!spot.exact);
             let Some((key, value)) = entries.next() else {
                 break;
             };
             debug_assert!(record.key < key, "keys that do not ascend");
             (record.key, record.value) = (key, value);
-            match change.next_spot(spot, &record, seat.is_rightmost) {
+            match change.next_spot(spot, record, is_rightmost) {
                 Some(next) if is_put(next) => spot = next,
                 _ => break,
             }
         }
-        change.end(marks);
-        debug_assert!(run.new <= run.records, "more new keys than records");
-        drop(latch);
-        work.nearby.finger = Finger::behind(*self, leaf.here, seat.is_rightmost);
-        run
+        debug_assert!(self.new <= self.records, "more new keys than records");
     }
 }

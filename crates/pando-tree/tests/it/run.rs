@@ -24,9 +24,9 @@ fn value(random: &mut Rng, page_bytes: usize) -> Vec<u8> {
     random_bytes(random, bytes)
 }
 
-fn runs_agree_with_a_map(seed: u64, page_bytes: usize) {
+fn runs_agree_with_a_map(seed: u64, rig: Rig) {
     const KEYS: usize = 5000;
-    let (rig, mut random) = (Rig::new(page_bytes, 4096), Rng::with_seed(seed));
+    let (page_bytes, mut random) = (rig.pool.page_size().bytes(), Rng::with_seed(seed));
     let mut sessions = [Session::default(), Session::default()];
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let (mut all, mut in_runs) = (0, 0);
@@ -72,20 +72,26 @@ fn runs_agree_with_a_map(seed: u64, page_bytes: usize) {
 #[test]
 fn runs_with_removals_and_long_values_agree_with_a_map() {
     for seed in 0..3 {
-        runs_agree_with_a_map(seed, 4096);
-        runs_agree_with_a_map(seed + 10, 16384);
+        runs_agree_with_a_map(seed, Rig::new(4096, 4096));
+        runs_agree_with_a_map(seed + 10, Rig::new(16384, 4096));
+        runs_agree_with_a_map(seed + 20, Rig::counted(4096, 4096));
+        runs_agree_with_a_map(seed + 30, Rig::counted(16384, 4096));
     }
 }
 
 /// The runs of each thread end in leaves that other threads write to.
 #[test]
 fn runs_of_threads_in_the_same_leaves_lose_nothing() {
+    for rig in [Rig::new(4096, 8192), Rig::counted(4096, 8192)] {
+        threads_put_runs(&rig);
+    }
+}
+
+fn threads_put_runs(rig: &Rig) {
     const THREADS: usize = 4;
     const RUNS: usize = 400;
-    let rig = Rig::new(4096, 8192);
     thread::scope(|scope| {
         for who in 0..THREADS {
-            let rig = &rig;
             scope.spawn(move || {
                 let (mut session, mut random) = (Session::default(), Rng::with_seed(who as u64));
                 for run in 0..RUNS {
@@ -102,7 +108,7 @@ fn runs_of_threads_in_the_same_leaves_lose_nothing() {
             });
         }
     });
-    assert_eq!(check_tree(&rig).records, THREADS * RUNS * 20);
+    assert_eq!(check_tree(rig).records, THREADS * RUNS * 20);
 }
 
 /// An ascending load moves no records: a leaf is full when the next one begins.
