@@ -212,15 +212,20 @@ impl Context<'_> {
         show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
     ) -> Run {
         let found = self.read(key)?;
-        let (value, payload) = if self.tree_head(&found)?.is_some() {
-            let collection = self.decoded(found, self.value_type(), part)?;
-            let mut value = std::mem::take(&mut self.data().scratch.value);
-            collection.strings.encode(collection.encoding, &mut value);
-            (value, Some(0))
-        } else {
-            let payload = found.row.map(|row| row.payload);
-            (std::mem::take(&mut self.data().scratch.value), payload)
-        };
+        let head = self.tree_head(&found)?;
+        let (value, payload) =
+            if let (Some(head), Part::Named([name]), None) = (head, part, &self.data().batch) {
+                self.read_one_packed(key, (self.value_type(), head), name)?;
+                (std::mem::take(&mut self.data().scratch.value), Some(0))
+            } else if head.is_some() {
+                let collection = self.decoded(found, self.value_type(), part)?;
+                let mut value = std::mem::take(&mut self.data().scratch.value);
+                collection.strings.encode(collection.encoding, &mut value);
+                (value, Some(0))
+            } else {
+                let payload = found.row.map(|row| row.payload);
+                (std::mem::take(&mut self.data().scratch.value), payload)
+            };
         let reader = payload.map(|at| Reader::new(&value[at..])).transpose();
         let shown = reader.and_then(|reader| show(reader, &mut self.reply()));
         self.data().scratch.value = value;

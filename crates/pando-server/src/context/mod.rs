@@ -58,6 +58,10 @@ pub(crate) struct Scratch {
     pub(crate) stored: Vec<u8>,
     /// Row or expiry entry to be written.
     pub(crate) encoded: Vec<u8>,
+    /// Key of the row of an element.
+    pub(crate) element_key: Vec<u8>,
+    /// Value of the row of an element.
+    pub(crate) element_row: Vec<u8>,
     /// Rows of the leaf that was scanned last.
     pub(crate) page: ScanPage,
 }
@@ -65,7 +69,13 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Frees the memory of unusually large values.
     pub(crate) fn trim(&mut self, bytes: usize) {
-        for buffer in [&mut self.value, &mut self.stored, &mut self.encoded] {
+        for buffer in [
+            &mut self.value,
+            &mut self.stored,
+            &mut self.encoded,
+            &mut self.element_key,
+            &mut self.element_row,
+        ] {
             if buffer.capacity() > bytes {
                 *buffer = Vec::new();
             }

@@ -252,18 +252,31 @@ impl Progress {
         if !self.walks.is_empty() {
             self.walks = Vec::new();
         }
-        if !self.loads.is_empty() {
-            self.loads = Vec::new();
-        }
-        if !self.loaded.is_empty() {
-            self.loaded = Vec::new();
-        }
+        self.forget_loads();
         self.watching = None;
         self.job = None;
         self.deadline = None;
         self.waiting = false;
         self.take_back();
         self.calls = Vec::new();
+    }
+
+    /// Drops what belongs to one command alone, before the next one of a pipeline run.
+    #[inline]
+    pub(crate) fn next_in_run(&mut self) {
+        self.seed = None;
+        self.forget_loads();
+    }
+
+    /// Drops the parts of large collections.
+    #[inline]
+    fn forget_loads(&mut self) {
+        if !self.loads.is_empty() {
+            self.loads = Vec::new();
+        }
+        if !self.loaded.is_empty() {
+            self.loaded = Vec::new();
+        }
     }
 
     /// Drops what the current run has counted and replied: it is repeated or has failed.

@@ -27,6 +27,8 @@ use siphasher::sip::SipHasher24;
 
 use super::keyspace::{KeyFolder, RowError};
 
+/// Length of a key before what tells its element from others of its kind.
+pub(crate) const START_BYTES: usize = 9;
 /// Length of a key before the name or member.
 const PREFIX_BYTES: usize = 17;
 const HAS_WHOLE_NAME: u8 = 1;
@@ -73,7 +75,7 @@ impl ElementKeys {
 
     /// Replaces `out` by the key of the element `name`.
     pub(crate) fn name(&self, id: u64, name: &[u8], out: &mut Vec<u8>) {
-        start(id, Kind::Name, out);
+        begin(id, Kind::Name, out);
         out.extend_from_slice(&self.hash(name).to_be_bytes());
         self.folder.append(name, out);
     }
@@ -119,7 +121,7 @@ impl ElementKeys {
 
     /// Replaces `out` by the key of a member by its score.
     pub(crate) fn score(&self, id: u64, score: f64, member: &[u8], out: &mut Vec<u8>) {
-        start(id, Kind::Score, out);
+        begin(id, Kind::Score, out);
         out.extend_from_slice(&ordered(score));
         self.append_member(member, out);
     }
@@ -140,29 +142,35 @@ impl ElementKeys {
     }
 }
 
-/// Replaces `out` by what all keys of this kind begin with.
-pub(crate) fn start(id: u64, kind: Kind, out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(&id.to_be_bytes());
-    out.push(kind as u8);
+/// Returns what all keys of this kind begin with.
+pub(crate) fn start(id: u64, kind: Kind) -> [u8; START_BYTES] {
+    let mut start = [kind as u8; START_BYTES];
+    start[..START_BYTES - 1].copy_from_slice(&id.to_be_bytes());
+    start
 }
 
-/// Replaces `out` by the first key behind all keys of this kind.
-pub(crate) fn end(id: u64, kind: Kind, out: &mut Vec<u8>) {
+/// Returns the first key behind all keys of this kind.
+pub(crate) fn behind(id: u64, kind: Kind) -> [u8; START_BYTES] {
+    let mut behind = start(id, kind);
+    behind[START_BYTES - 1] += 1;
+    behind
+}
+
+/// Replaces `out` by what all keys of this kind begin with.
+fn begin(id: u64, kind: Kind, out: &mut Vec<u8>) {
     out.clear();
-    out.extend_from_slice(&id.to_be_bytes());
-    out.push(kind as u8 + 1);
+    out.extend_from_slice(&start(id, kind));
 }
 
 /// Replaces `out` by the key of the element of a list at `position`.
 pub(crate) fn position_key(id: u64, position: &[u8], out: &mut Vec<u8>) {
-    start(id, Kind::Position, out);
+    begin(id, Kind::Position, out);
     out.extend_from_slice(position);
 }
 
 /// Returns the position in the key of an element of a list.
 pub(crate) fn position_of(key: &[u8]) -> &[u8] {
-    key.get(9..).unwrap_or_default()
+    key.get(START_BYTES..).unwrap_or_default()
 }
 
 /// Returns the name and the rest of the row at `key`, of [`Kind::Name`].
@@ -190,7 +198,7 @@ pub(crate) fn decode_element(value: &[u8]) -> Result<&[u8], RowError> {
 
 /// Returns the hash by which the row of [`Kind::Name`] at `key` is ordered.
 pub(crate) fn hash_of(key: &[u8]) -> u64 {
-    let hash = key.get(9..).and_then(|rest| rest.first_chunk());
+    let hash = key.get(START_BYTES..).and_then(|rest| rest.first_chunk());
     hash.map_or(0, |hash| u64::from_be_bytes(*hash))
 }
 
@@ -209,7 +217,7 @@ pub(crate) fn decode_score<'r>(
     key: &'r [u8],
     value: &'r [u8],
 ) -> Result<(f64, &'r [u8]), RowError> {
-    let rest = key.get(9..).ok_or(RowError::Damaged)?;
+    let rest = key.get(START_BYTES..).ok_or(RowError::Damaged)?;
     let (bytes, member) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
     let bits = u64::from_be_bytes(*bytes);
     let bits = match bits >> 63 {

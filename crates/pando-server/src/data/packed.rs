@@ -87,6 +87,26 @@ pub(crate) struct Strings {
     spans: Vec<Span>,
 }
 
+/// Replaces `out` by the payload of a collection with these strings.
+pub(crate) fn encode<'s>(
+    encoding: Encoding,
+    strings: impl ExactSizeIterator<Item = &'s [u8]>,
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    out.extend_from_slice(&[encoding as u8, PACKED]);
+    put_varint(out, strings.len() as u64);
+    for string in strings {
+        put_varint(out, string.len() as u64 * 2);
+        out.extend_from_slice(string);
+    }
+}
+
+/// Number of edits for which a copy has room.
+const EDITS: usize = 2;
+/// Bytes of these edits.
+const EDITED_BYTES: usize = 128;
+
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: u32,
@@ -112,13 +132,22 @@ impl Strings {
 
     /// Replaces `out` by the payload.
     pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(&[encoding as u8, PACKED]);
-        put_varint(out, self.len() as u64);
-        for string in self.iter() {
-            put_varint(out, string.len() as u64 * 2);
-            out.extend_from_slice(string);
-        }
+        encode(encoding, self.iter(), out);
+    }
+
+    /// Makes room for so many more strings, and so many bytes.
+    pub(crate) fn reserve(&mut self, strings: usize, bytes: usize) {
+        self.spans.reserve(strings);
+        self.bytes.reserve(bytes);
+    }
+
+    /// Returns a copy with room for a few edits.
+    pub(crate) fn to_be_edited(&self) -> Self {
+        let mut copy = Self::default();
+        copy.reserve(self.spans.len() + EDITS, self.bytes.len() + EDITED_BYTES);
+        copy.bytes.extend_from_slice(&self.bytes);
+        copy.spans.extend_from_slice(&self.spans);
+        copy
     }
 
     /// Ends what was loaded: strings that are added from now on differ from those before in their

@@ -11,6 +11,11 @@
 //! | 8     | of a list: position that no element is below; else 0                               |
 //! | 8     | of a list: position that no element is above; else 0                               |
 //!
+//! A list is **dense** if its positions are all numbers from the lowest to the highest one. It is
+//! known by its head: they are as many as its elements. So each element that is inserted between
+//! two others raises the highest position by two, which nothing lowers again as long as the list is
+//! not dense. Lists of versions before that begin at a lower position, and count as not dense.
+//!
 //! Whoever changes an element writes this, too. So if it is the same before and behind a number of
 //! reads, all of them have seen the same collection.
 
@@ -19,8 +24,13 @@ use super::packed::Encoding;
 
 /// Form of a collection whose elements have rows of their own.
 const TREE: u8 = 1;
-/// Position of the first element of a list: as far from the one end as from the other.
-pub(crate) const FIRST_POSITION: u64 = 1 << 63;
+/// Position of the first element of a list.
+pub(crate) const FIRST_POSITION: u64 = 3 << 62;
+/// Lists of versions that did not know dense ones have no position from here on.
+const DENSE_FROM: u64 = 5 << 61;
+/// By how much an element between two others raises the highest position: so lists that have one,
+/// or have lost one that was not at an end, have fewer elements than positions.
+pub(crate) const PADDING: u64 = 2;
 
 /// What is known of a collection without looking at its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +105,11 @@ impl TreeHead {
         for number in [self.id, self.edition, self.count, self.low, self.high] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+    }
+
+    /// Returns true if it is a list whose positions are all numbers from `low` to `high`.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.low >= DENSE_FROM && self.high.wrapping_sub(self.low).wrapping_add(1) == self.count
     }
 
     /// Returns the number of elements.

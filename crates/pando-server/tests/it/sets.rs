@@ -1,5 +1,6 @@
 //! Commands of sets.
 
+use crate::client::{encode, show};
 use crate::fixture::Fixture;
 
 #[test]
@@ -148,4 +149,26 @@ fn sets_that_do_not_fit_into_memory_together_are_refused() {
     let reply = client.run("SUNIONSTORE t s s");
     assert!(reply.starts_with("-ERR batch of "), "{reply}");
     client.check(&[("SMEMBERS t", "[\"x\" \"y\"]")]);
+}
+
+/// Each command of a pipeline chooses by itself, although the commands share a commit: of two
+/// members that are popped together, each pair is as likely as any other.
+#[test]
+fn commands_of_a_pipeline_choose_independently() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let mut pairs = std::collections::HashSet::new();
+    for _ in 0..300 {
+        let commands = [
+            encode(&["SADD", "s", "0", "1", "2", "3", "4", "5", "6", "7"]),
+            encode(&["SPOP", "s"]),
+            encode(&["SPOP", "s"]),
+        ];
+        client.send(&commands.concat());
+        client.answer();
+        pairs.insert((show(&client.answer()), show(&client.answer())));
+    }
+    // Of 56, as many are missing as would be by chance once in millions of runs. The same choice of
+    // both would show 14.
+    assert!(pairs.len() > 45, "{} pairs", pairs.len());
 }

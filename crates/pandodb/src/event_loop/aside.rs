@@ -221,7 +221,8 @@ fn scan(
     let is_merged = engine.scan_settled(settled, tree, position, copies, &mut ahead)?;
     let mut records = merged.unwrap_or_default();
     if !is_merged {
-        records.fill(&mut leaf, std::iter::empty(), position.direction);
+        let all = (position.direction, usize::MAX);
+        records.fill(&mut leaf, std::iter::empty(), all);
     }
     Ok(ScannedLeaf {
         records,

@@ -210,7 +210,7 @@ impl Transaction {
         if direction == Direction::Backward {
             own.make_contiguous().reverse();
         }
-        page.lay_over(inner.own_at(&own), direction);
+        page.lay_over(inner.own_at(&own), direction, usize::MAX);
         inner.note_range(table, bounds)?;
         Ok(())
     }
@@ -357,23 +357,34 @@ impl ScanPage {
         Ok(())
     }
 
-    /// Replaces what `above` has by its values; None for a key that is not there.
+    /// Replaces what `above` has by its values; None for a key that is not there. If that has any,
+    /// no more than `most` entries stay, and the scan continues behind them.
     pub(super) fn lay_over<'r>(
         &mut self,
         above: impl Iterator<Item = (&'r [u8], Option<ScanValue<'r>>)>,
         direction: Direction,
+        most: usize,
     ) {
         let mut above = above.peekable();
         if above.peek().is_none() {
             return;
         }
-        let mut laid = std::mem::take(&mut self.spare);
-        match (&self.kept, self.is_merged) {
-            (Some(kept), _) => laid.fill(&mut &*kept.records, above, direction),
-            (None, true) => laid.fill(&mut &self.merged, above, direction),
-            (None, false) => laid.fill(&mut self.leaf, above, direction),
+        let laid = &mut self.spare;
+        let is_whole = match (&self.kept, self.is_merged) {
+            (Some(kept), _) => laid.fill(&mut &*kept.records, above, (direction, most)),
+            (None, true) => laid.fill(&mut &self.merged, above, (direction, most)),
+            (None, false) => laid.fill(&mut self.leaf, above, (direction, most)),
+        };
+        if !is_whole {
+            let (last, _) = laid.get(laid.len() - 1);
+            let mut next = last.to_vec();
+            if direction == Direction::Forward {
+                // The first key behind it.
+                next.push(0);
+            }
+            self.next = Some(next);
         }
-        self.spare = std::mem::replace(&mut self.merged, laid);
+        std::mem::swap(&mut self.merged, &mut self.spare);
         self.is_merged = true;
         self.kept = None;
     }

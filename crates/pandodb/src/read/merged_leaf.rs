@@ -130,23 +130,25 @@ impl MergedLeaf {
         let collected = collect(bounds, &mut range);
         if collected.is_ok() {
             let versions = range.iter().map(|(key, image)| (key, value_of(image)));
+            let all = (direction, usize::MAX);
             match direction {
-                Direction::Forward => self.fill(leaf, versions, direction),
-                Direction::Backward => self.fill(leaf, versions.rev(), direction),
-            }
+                Direction::Forward => self.fill(leaf, versions, all),
+                Direction::Backward => self.fill(leaf, versions.rev(), all),
+            };
         }
         self.range = range;
         collected
     }
 
     /// Replaces the records by `below`, with what `above` says of its keys instead: None for a key
-    /// that is not there. Both are in the order of `direction`.
+    /// that is not there. Both are in the order of `direction`. Returns false if it has ended after
+    /// `most` records, at least one, and there may be more.
     pub(crate) fn fill<'a>(
         &mut self,
         below: &mut impl Records,
         above: impl Iterator<Item = (&'a [u8], Option<ScanValue<'a>>)>,
-        direction: Direction,
-    ) {
+        (direction, most): (Direction, usize),
+    ) -> bool {
         self.bytes.clear();
         self.records.clear();
         let order = |one: &[u8], other: &[u8]| match direction {
@@ -156,6 +158,9 @@ impl MergedLeaf {
         let mut next = 0;
         for (key, value) in above {
             while next < below.len() {
+                if self.is_full(most) {
+                    return false;
+                }
                 let (own, own_value) = below.entry(next);
                 match order(own, key) {
                     Ordering::Less => self.push(own, own_value),
@@ -165,11 +170,17 @@ impl MergedLeaf {
                 }
                 next += 1;
             }
+            if self.is_full(most) {
+                return false;
+            }
             if let Some(value) = value {
                 self.push(key, value);
             }
         }
         for index in next..below.len() {
+            if self.is_full(most) {
+                return false;
+            }
             let (key, value) = below.entry(index);
             self.push(key, value);
         }
@@ -179,6 +190,12 @@ impl MergedLeaf {
                 .is_sorted_by(|one, next| order(key_of(one), key_of(next)).is_lt()),
             "records are in scan order, each once"
         );
+        true
+    }
+
+    /// Returns true if it has `most` records, and one at least.
+    fn is_full(&self, most: usize) -> bool {
+        self.len() >= most.max(1)
     }
 
     /// Returns the number of records up to the first one whose key is not `before` the end.

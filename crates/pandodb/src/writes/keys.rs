@@ -4,13 +4,14 @@
 
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use hashbrown::HashTable;
 use pando_tree::Place;
 
 use crate::blobs::value::LargeValue;
 use crate::writes::journal::{Journal, Undo};
+use crate::writes::order::KeyOrder;
 
 /// Beyond this many writes, keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
@@ -58,6 +59,8 @@ pub(super) struct KeyWrites {
     /// unless `is_ascending`.
     index: HashTable<usize>,
     hasher: rapidhash::fast::RandomState,
+    /// The writes in order, as of the last read of a range.
+    order: KeyOrder,
     /// What a transaction with savepoints needs to go back.
     journal: Journal<Change>,
 }
@@ -80,6 +83,7 @@ impl Default for KeyWrites {
             is_ascending: true,
             index: HashTable::new(),
             hasher: rapidhash::fast::RandomState::default(),
+            order: KeyOrder::default(),
             journal: Journal::default(),
         }
     }
@@ -94,6 +98,7 @@ impl KeyWrites {
         self.replaced_bytes = 0;
         self.is_ascending = true;
         self.index.clear();
+        self.order.clear();
         self.journal.clear();
     }
 
@@ -103,6 +108,7 @@ impl KeyWrites {
             + self.writes.capacity() * size_of::<Write>()
             + self.places.capacity() * size_of::<Place>()
             + self.index.capacity() * size_of::<usize>()
+            + self.order.capacity()
             + self.journal.capacity()
     }
 
@@ -157,6 +163,34 @@ impl KeyWrites {
     /// Returns the position of the write to a key.
     pub(super) fn find(&self, table: usize, key: &[u8]) -> Option<usize> {
         self.look_up(table, key).0
+    }
+
+    /// Returns the writes to `table` between two bounds: places in the order of their keys.
+    pub(super) fn between(
+        &mut self,
+        table: usize,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Range<usize> {
+        let (writes, bytes) = (&self.writes, &self.bytes);
+        let of = |at: usize| (writes[at].table, &bytes[writes[at].key.clone()]);
+        let compare = |one: usize, other: usize| of(one).cmp(&of(other));
+        self.order.catch_up(writes.len(), compare);
+        let is_before = |at: usize| match from {
+            Bound::Included(from) => of(at) < (table, from),
+            Bound::Excluded(from) => of(at) <= (table, from),
+            Bound::Unbounded => of(at).0 < table,
+        };
+        let is_behind = |at: usize| match to {
+            Bound::Included(to) => of(at) > (table, to),
+            Bound::Excluded(to) => of(at) >= (table, to),
+            Bound::Unbounded => of(at).0 > table,
+        };
+        self.order.between(is_before, is_behind)
+    }
+
+    /// Returns the position of the write at a place in the order of keys.
+    pub(super) fn in_order(&self, place: usize) -> usize {
+        self.order.at(place)
     }
 
     /// Returns the position of the write to a key, and the hash of the key if the index is in use.
@@ -281,6 +315,7 @@ impl KeyWrites {
         assert!(!self.journal.is_kept(), "a transaction changes no tables");
         self.writes.retain(|write| write.table != table);
         self.places.clear();
+        self.order.clear();
         self.index_all();
     }
 
@@ -303,6 +338,7 @@ impl KeyWrites {
         }
         self.bytes.truncate(mark.bytes);
         self.places.truncate(self.writes.len());
+        self.order.truncate(self.writes.len());
         self.index_all();
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod jobs;
 pub(crate) mod journal;
 pub(crate) mod keys;
+mod order;
 pub(crate) mod read_log;
 pub(crate) mod read_set;
 pub(crate) mod set;

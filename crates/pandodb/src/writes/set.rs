@@ -1,8 +1,10 @@
 //! The writes of one batch and what it has read: an overlay, through which a batch reads its own
 //! writes.
 
+use std::ops::Bound;
+
 use pando_sync::Arc;
-use pando_tree::{Place, Tree};
+use pando_tree::{Place, ScanValue, Tree};
 
 use crate::blobs::value::LargeValue;
 use crate::error::{Error, Result};
@@ -20,7 +22,15 @@ pub(crate) enum Value<'a> {
     Chunks(&'a LargeValue),
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// Returns it as a scan shows it.
+    pub(crate) fn scanned(self) -> ScanValue<'a> {
+        match self {
+            Self::Bytes(bytes) => ScanValue::Inline(bytes),
+            Self::Chunks(_) => ScanValue::Long,
+        }
+    }
+
     /// Bytes of it that are in the log and in pages: of a value in chunks those of its blob
     /// reference.
     pub(crate) fn stored_bytes(self) -> usize {
@@ -173,6 +183,12 @@ impl WriteSet {
         self.keys.find(table, key)
     }
 
+    /// Returns the index of a table that the batch touches.
+    pub(crate) fn index_of(&self, state: &Arc<TableState>) -> Option<usize> {
+        let mut tables = self.tables.iter();
+        tables.position(|table| Arc::ptr_eq(&table.state, state))
+    }
+
     /// Returns the index of a table, adding it with its current tree if it is new to the batch.
     pub(crate) fn table(&mut self, state: &Arc<TableState>) -> usize {
         debug_assert!(
@@ -182,10 +198,7 @@ impl WriteSet {
                 .all(|write| write.table < self.tables.len()),
             "each write has its table"
         );
-        let known = self
-            .tables
-            .iter()
-            .position(|table| Arc::ptr_eq(&table.state, state));
+        let known = self.index_of(state);
         known.unwrap_or_else(|| {
             let last = self.last_table.take();
             let again = last.filter(|last| Arc::ptr_eq(last, state));
@@ -382,6 +395,21 @@ impl WriteSet {
     /// Returns all writes, in the order in which their keys were first written.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
         (0..self.len()).map(|position| self.write_at(position))
+    }
+
+    /// Returns key and new value (None: deleted) of the writes to `table` between two bounds, in
+    /// order.
+    pub(crate) fn writes_between(
+        &mut self,
+        table: usize,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<Value<'_>>)> + ExactSizeIterator {
+        let places = self.keys.between(table, bounds);
+        let this = &*self;
+        places.map(|place| {
+            let (_, key, value) = this.write_at(this.keys.in_order(place));
+            (key, value)
+        })
     }
 
     /// Returns true if all writes are deletes and no table is created: such a batch may use the

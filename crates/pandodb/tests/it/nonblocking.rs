@@ -125,7 +125,7 @@ fn scanned(
     reactor: &mut Reactor,
     batch: &mut ValidatedBatch,
     table: &pandodb::Table,
-    is_backwards: bool,
+    (is_backwards, most): (bool, usize),
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut page, mut all) = (ScanPage::default(), Vec::new());
     let mut from: Bound<Vec<u8>> = Bound::Unbounded;
@@ -133,10 +133,10 @@ fn scanned(
         let bound = from.as_ref().map(Vec::as_slice);
         run(reactor, |_| match is_backwards {
             false => batch
-                .scan(table, (bound, Bound::Unbounded), &mut page)
+                .scan(table, (bound, Bound::Unbounded), most, &mut page)
                 .unwrap(),
             true => batch
-                .scan_back(table, (bound, Bound::Unbounded), &mut page)
+                .scan_back(table, (bound, Bound::Unbounded), most, &mut page)
                 .unwrap(),
         });
         for index in 0..page.len() {
@@ -181,8 +181,29 @@ fn a_batch_scans_a_table_with_its_own_writes() {
     }
     let forward: Vec<_> = model.into_iter().collect();
     let backward: Vec<_> = forward.iter().rev().cloned().collect();
-    assert!(scanned(&mut reactor, &mut batch, &table, false) == forward);
-    assert!(scanned(&mut reactor, &mut batch, &table, true) == backward);
+    for most in [0, 1, 2, 7, usize::MAX] {
+        assert!(scanned(&mut reactor, &mut batch, &table, (false, most)) == forward);
+        assert!(scanned(&mut reactor, &mut batch, &table, (true, most)) == backward);
+    }
+    let savepoint = batch.savepoint();
+    for n in (1..4000_u32).step_by(3) {
+        match n % 2 {
+            0 => batch.delete(&table, &key(n)),
+            _ => batch.put(&table, &[0, n as u8], b"newer").unwrap(),
+        }
+        if n % 500 == 1 {
+            let all = scanned(&mut reactor, &mut batch, &table, (false, usize::MAX));
+            assert!(all.iter().any(|(_, value)| value == b"newer"));
+        }
+    }
+    batch.rollback_to(savepoint);
+    assert!(scanned(&mut reactor, &mut batch, &table, (false, 5)) == forward);
+    let mut page = ScanPage::default();
+    let range = (Bound::Unbounded, Bound::Unbounded);
+    run(&mut reactor, |_| {
+        batch.scan(&table, range, 3, &mut page).unwrap()
+    });
+    assert_eq!(page.len(), 3, "no more than was asked for");
     assert!(batch.writes_between(&table, from(&[0, 0, 0, 7]), from(&[0, 0, 0, 8])));
     assert!(!batch.writes_between(&table, from(&[0, 0, 0, 8]), from(&[0, 0, 0, 13])));
 }

@@ -23,7 +23,12 @@ pub(in crate::commands) fn text(value: f64) -> String {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
     if value.abs() <= WHOLE_MAX && value.trunc() == value {
-        return format!("{value:.0}");
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is a whole number, and small enough"
+        )]
+        let whole = value as i64;
+        return whole.to_string();
     }
     let sign = if value < 0.0 { "-" } else { "" };
     let (digits, first) = digits(&format!("{:e}", value.abs()));

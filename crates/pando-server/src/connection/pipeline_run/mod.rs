@@ -104,6 +104,10 @@ impl Connection {
         if !buffers.staging.is_empty() {
             return None;
         }
+        let first = buffers.parser.spans().first()?;
+        if !run::may_begin(first.of(&buffers.input[buffers.offset..]), turn.commands) {
+            return None;
+        }
         let rest = &buffers.input[buffers.offset..];
         let most = most.min(self.quota.most());
         let known = (turn.commands, &engine.folder);

@@ -174,6 +174,11 @@ impl PipelineRun {
     }
 }
 
+/// Returns true if the command with this name may run together with others.
+pub(super) fn may_begin(name: &[u8], index: &CommandIndex) -> bool {
+    Known::of(name, index).is_some()
+}
+
 /// A command that may run together with others.
 #[derive(Clone, Copy)]
 struct Known<'a> {

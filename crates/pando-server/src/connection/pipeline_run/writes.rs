@@ -81,6 +81,7 @@ impl Connection {
             done.count += 1;
             done.hits += u64::from(std::mem::take(&mut progress.hits));
             done.misses += u64::from(std::mem::take(&mut progress.misses));
+            progress.next_in_run();
         }
         done
     }

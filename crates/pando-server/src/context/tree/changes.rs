@@ -1,6 +1,7 @@
 //! Writing what has changed in a part of a large collection.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
 
 use pando_sync::Arc;
 use pandodb::Table;
@@ -25,7 +26,7 @@ impl Context<'_> {
             head,
             first: 0,
             count: 0,
-            load: Arc::new(Load::empty(head, kind_of(collection.value_type))),
+            load: Arc::new(Load::empty(head, kind_of(collection.value_type), false)),
         };
         let former = collection.found.former;
         self.put_changes(key, collection, (&loaded, former))
@@ -61,24 +62,31 @@ impl Context<'_> {
         } else {
             &collection.strings
         };
+        let seed = self.progress.seed();
+        let data = self.data();
+        let batch = data.batch.as_deref_mut();
         let mut changes = Changes {
             members,
             keys,
-            batch: self.batch()?,
-            key: Vec::new(),
-            row: Vec::new(),
+            batch: batch.expect("commands that write have a transaction"),
+            key: std::mem::take(&mut data.scratch.element_key),
+            row: std::mem::take(&mut data.scratch.element_row),
+            hasher: DefaultHasher::new(),
         };
+        changes.hasher.write_u64(seed ^ head.edition);
         match collection.value_type {
             ValueType::List => changes.list(&mut head, loaded, new)?,
             value_type => changes.named(value_type, &mut head, (&loaded.load.strings, new))?,
         }
+        head.edition = changes.hasher.finish();
+        let Changes { key: k, row: r, .. } = changes;
+        (data.scratch.element_key, data.scratch.element_row) = (k, r);
         if head.count == 0 && !is_packed {
             return self.remove_row(key, former);
         }
         if is_packed {
             return self.put_packed(key, collection, former);
         }
-        head.edition = self.next_edition(loaded.head.edition);
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         head.encode(collection.encoding, &mut payload);
         let value = (collection.value_type, payload.as_slice());
@@ -95,9 +103,84 @@ struct Changes<'c> {
     batch: &'c mut ValidatedBatch,
     key: Vec<u8>,
     row: Vec<u8>,
+    /// Of all that was written, from the edition before and the seed of the command on. It becomes
+    /// the edition: no other command gives the same one, and another run of this one only if that
+    /// writes the same.
+    hasher: DefaultHasher,
+}
+
+/// Number of elements from which on a table finds those that a part has had.
+const OLD_OF_TABLE: usize = 8;
+
+/// The elements that a part has had, by their names.
+struct Old<'o> {
+    strings: &'o Strings,
+    of_one: usize,
+    /// Where each is, if they are many.
+    table: HashMap<&'o [u8], usize>,
+    /// Whether the element has not been found yet.
+    is_gone: Vec<bool>,
+}
+
+impl<'o> Old<'o> {
+    fn new(strings: &'o Strings, of_one: usize) -> Self {
+        let count = strings.len() / of_one;
+        let mut table = HashMap::new();
+        if count >= OLD_OF_TABLE {
+            let places = (0..strings.len()).step_by(of_one);
+            table.extend(places.map(|place| (strings.at(place), place)));
+        }
+        Self {
+            strings,
+            of_one,
+            table,
+            is_gone: vec![true; count],
+        }
+    }
+
+    /// Returns the place of the element `name`, if it was there, and was not taken before.
+    fn take(&mut self, name: &[u8]) -> Option<usize> {
+        let place = match self.is_gone.len() < OLD_OF_TABLE {
+            true => self.strings.find(name, self.of_one),
+            false => self.table.get(name).copied(),
+        }?;
+        let is_gone = &mut self.is_gone[place / self.of_one];
+        std::mem::replace(is_gone, false).then_some(place)
+    }
+
+    /// Returns the places of those that were not taken.
+    fn left(&self) -> impl Iterator<Item = usize> {
+        let places = self.is_gone.iter().enumerate();
+        places.filter_map(|(number, is_gone)| is_gone.then_some(number * self.of_one))
+    }
+}
+
+/// Returns what belongs to the name at `place`.
+fn value_at(strings: &Strings, of_one: usize, place: usize) -> &[u8] {
+    match of_one {
+        1 => &[],
+        _ => strings.at(place + 1),
+    }
 }
 
 impl Changes<'_> {
+    /// Writes `self.row` at `self.key`.
+    fn put(&mut self) -> pandodb::Result<()> {
+        self.hasher.write(&self.key);
+        self.hasher.write_usize(self.key.len());
+        self.hasher.write(&self.row);
+        self.hasher.write_usize(self.row.len());
+        self.batch.put(self.members, &self.key, &self.row)
+    }
+
+    /// Deletes the row at `self.key`.
+    fn delete(&mut self) {
+        self.hasher.write(&self.key);
+        self.hasher.write_usize(self.key.len());
+        self.hasher.write_usize(usize::MAX);
+        self.batch.delete(self.members, &self.key);
+    }
+
     /// Writes the fields of a hash or the members of a set or sorted set that differ from the old
     /// ones.
     fn named(
@@ -107,40 +190,34 @@ impl Changes<'_> {
         (old, new): (&Strings, &Strings),
     ) -> Run {
         let of_one = strings_of_one(value_type);
-        let value = |strings: &Strings, place: usize| match of_one {
-            1 => Vec::new(),
-            _ => strings.at(place + 1).to_vec(),
-        };
-        let mut gone: HashMap<&[u8], usize> = HashMap::new();
-        for place in (0..old.len()).step_by(of_one) {
-            gone.insert(old.at(place), place);
-        }
+        let mut olds = Old::new(old, of_one);
         for place in (0..new.len()).step_by(of_one) {
-            let (name, new_value) = (new.at(place), value(new, place));
-            let was = gone.remove(name).map(|place| value(old, place));
-            if was.as_ref() == Some(&new_value) {
+            let (name, new_value) = (new.at(place), value_at(new, of_one, place));
+            let was = olds.take(name).map(|place| value_at(old, of_one, place));
+            if was == Some(new_value) {
                 continue;
             }
             head.count += u64::from(was.is_none());
             self.keys.name(head.id, name, &mut self.key);
-            self.keys.value(name, &new_value, &mut self.row);
-            self.batch.put(self.members, &self.key, &self.row)?;
+            self.keys.value(name, new_value, &mut self.row);
+            self.put()?;
             if value_type == ValueType::SortedSet {
                 if let Some(was) = was {
-                    self.delete_score(head.id, name, &was);
+                    self.delete_score(head.id, name, was);
                 }
-                let score = score_of(&new_value);
+                let score = score_of(new_value);
                 self.keys.score(head.id, score, name, &mut self.key);
                 self.keys.score_value(score, name, &mut self.row);
-                self.batch.put(self.members, &self.key, &self.row)?;
+                self.put()?;
             }
         }
-        for (name, place) in gone {
+        for place in olds.left() {
+            let name = old.at(place);
             head.count = less(head.count, 1)?;
             self.keys.name(head.id, name, &mut self.key);
-            self.batch.delete(self.members, &self.key);
+            self.delete();
             if value_type == ValueType::SortedSet {
-                self.delete_score(head.id, name, &value(old, place));
+                self.delete_score(head.id, name, value_at(old, of_one, place));
             }
         }
         Ok(())
@@ -148,7 +225,7 @@ impl Changes<'_> {
 
     fn delete_score(&mut self, id: u64, member: &[u8], score: &[u8]) {
         self.keys.score(id, score_of(score), member, &mut self.key);
-        self.batch.delete(self.members, &self.key);
+        self.delete();
     }
 
     /// Writes the elements of a list that were added, and deletes those that are not there any
@@ -157,21 +234,20 @@ impl Changes<'_> {
         for gap in gaps(&loaded.load.strings, new) {
             let Gap { deleted, added, .. } = &gap;
             let positions = gap.positions(head, loaded);
+            gap.shorten(head, loaded);
             for position in deleted.clone().skip(added.len()) {
-                self.position(head.id, &loaded.load.positions[position]);
-                self.batch.delete(self.members, &self.key);
+                self.position(head.id, loaded.load.positions.at(position));
+                self.delete();
             }
-            for (place, position) in added.clone().zip(positions) {
-                self.position(head.id, &position);
+            for (place, position) in added.clone().zip(positions.iter()) {
+                self.position(head.id, position);
                 self.row.clear();
                 self.row.push(0);
                 self.row.extend_from_slice(new.at(place));
-                self.batch.put(self.members, &self.key, &self.row).map_err(
-                    |error| match error {
-                        pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
-                        error => Interrupted::Engine(error),
-                    },
-                )?;
+                self.put().map_err(|error| match error {
+                    pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
+                    error => Interrupted::Engine(error),
+                })?;
             }
             head.count += added.len() as u64;
             head.count = less(head.count, deleted.len() as u64)?;

@@ -11,7 +11,7 @@ use super::part::{Goal, Load, Loaded, Part, kind_of};
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
-use crate::data::packed::{Strings, strings_of_one};
+use crate::data::packed::{Encoding, Strings, encode, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
 /// Number of single elements that are read before others get a turn.
@@ -20,6 +20,34 @@ const PLACES_PER_TURN: usize = 512;
 const NAMES_AHEAD: usize = 128;
 /// Bytes that an element takes in memory besides its own, about.
 const ELEMENT_BYTES: usize = 32;
+
+/// Bytes of named elements, about, for which room is made at once.
+const NAMED_BYTES: usize = 96;
+/// Number of names from which on a table tells those that come twice.
+const NAMES_OF_TABLE: usize = 8;
+
+/// Tells names that come twice.
+#[derive(Default)]
+struct Seen<'n>(HashSet<&'n [u8]>);
+
+impl<'n> Seen<'n> {
+    /// Returns true if `name` is among those before it; to be asked for each one.
+    fn has(&mut self, before: &[&'n [u8]], name: &'n [u8]) -> bool {
+        match before.len() {
+            0..NAMES_OF_TABLE => before.contains(&name),
+            NAMES_OF_TABLE => {
+                self.0.extend(before);
+                !self.0.insert(name)
+            }
+            _ => !self.0.insert(name),
+        }
+    }
+}
+
+/// Returns the bytes that strings take in memory, about.
+fn bytes_of(strings: &Strings) -> usize {
+    strings.bytes() + strings.len() * ELEMENT_BYTES
+}
 
 /// Returns the bounds of the rows of a collection.
 fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
@@ -48,8 +76,11 @@ impl Context<'_> {
         part: &Part<'_>,
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let members = self.members()?;
+        if let (Part::Named([name]), None) = (part, &self.data().batch) {
+            return self.load_one(members, value_type, head, name);
+        }
         self.batch()?;
-        let goal = self.goal(members, value_type, head)?;
+        let goal = self.goal(value_type, head);
         let (first, load) = match part {
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
             Part::Each(places) => (0, self.load_each(members, goal, places)?),
@@ -62,47 +93,109 @@ impl Context<'_> {
                 (places.start, self.load_places(members, goal, places)?)
             }
         };
-        let (strings, cursor) = (load.strings.clone(), load.cursor);
-        let count = strings.len() / strings_of_one(value_type);
+        let loaded = Loaded::of(value_type, (head, first), load);
         // More than there are: they are of a later moment than the head.
-        if count > head.len() && !matches!(part, Part::Each(_)) {
+        if loaded.count > head.len() && !matches!(part, Part::Each(_)) {
             return Err(Interrupted::Torn);
         }
-        let loaded = Loaded {
-            head,
-            first,
-            count,
-            load,
-        };
+        let (strings, cursor) = (loaded.load.strings.to_be_edited(), loaded.load.cursor);
         Ok((loaded, strings, cursor))
     }
 
     /// Returns the goal to load nothing, from the first element on.
-    fn goal(
+    fn goal(&self, value_type: ValueType, head: TreeHead) -> Goal {
+        Goal {
+            exec_index: self.exec_index,
+            database: self.session.database,
+            head,
+            kind: kind_of(value_type),
+            has_values: value_type != ValueType::Set,
+            from: Bound::Unbounded,
+            is_backwards: false,
+            skipped: 0,
+            count: 0,
+        }
+    }
+
+    /// Loads an element by its name without a transaction. The element was there at the moment of
+    /// its read, or just before its collection was given up, after the head was read: its row stays
+    /// as it was until the cleaner removes it. So what it finds needs no check. If it finds
+    /// nothing, the command begins again with a transaction.
+    fn load_one(
         &mut self,
         members: &Table,
         value_type: ValueType,
         head: TreeHead,
-    ) -> Result<Goal, Interrupted> {
-        let ends = ends(&head);
-        let own = self
-            .batch()?
-            .hash_between(members, slice(&ends.0), slice(&ends.1));
-        let kind = kind_of(value_type);
-        let mut from = Vec::new();
-        elements::start(head.id, kind, &mut from);
-        Ok(Goal {
-            exec_index: self.exec_index,
-            database: self.session.database,
-            head,
-            own,
-            kind,
-            has_values: value_type != ValueType::Set,
-            from: Bound::Included(from),
-            is_backwards: false,
-            skipped: 0,
-            count: 0,
-        })
+        name: &[u8],
+    ) -> Result<(Loaded, Strings, u64), Interrupted> {
+        let has_values = value_type != ValueType::Set;
+        let mut load = Load::empty(head, Kind::Name, has_values);
+        if !self.read_one(members, head.id, name)? {
+            return Err(Interrupted::ReadsMany);
+        }
+        let scratch = &*self.data().scratch;
+        load.strings.reserve(2, NAMED_BYTES);
+        load.add(&scratch.element_key, &scratch.element_row)?;
+        load.strings.seal();
+        let strings = load.strings.clone();
+        let loaded = Loaded::of(value_type, (head, 0), Arc::new(load));
+        Ok((loaded, strings, 0))
+    }
+
+    /// Reads the element `name` of the collection `id` without a transaction into the scratch;
+    /// false if there is none. If its page is missing, the command begins again with a transaction,
+    /// which keeps what was read.
+    pub(in crate::context) fn read_one(
+        &mut self,
+        members: &Table,
+        id: u64,
+        name: &[u8],
+    ) -> Result<bool, Interrupted> {
+        let keys = self.engine().element_keys;
+        let scratch = &mut *self.data().scratch;
+        let (key, row) = (&mut scratch.element_key, &mut scratch.element_row);
+        keys.name(id, name, key);
+        row.clear();
+        let mut shown_from = None;
+        let found = Reads::of(members).get(key, row, &mut shown_from)?;
+        let Polled::Ready(found) = found else {
+            return Err(Interrupted::ReadsMany);
+        };
+        if found && elements::decode_name(key, row)?.0 != name {
+            return Err(RowError::OtherKey.into());
+        }
+        self.progress.show_from(shown_from);
+        Ok(found)
+    }
+
+    /// Replaces the value in the scratch by the payload of a collection of only the element `name`
+    /// of a large one at `key`, which was read last, or of none; without a transaction. That there
+    /// is none has to be confirmed: the cleaner may have removed the rows of a collection that was
+    /// given up.
+    pub(in crate::context) fn read_one_packed(
+        &mut self,
+        key: &[u8],
+        (value_type, head): (ValueType, TreeHead),
+        name: &[u8],
+    ) -> Run {
+        let members = self.members()?;
+        let is_there = self.read_one(members, head.id, name)?;
+        if !is_there {
+            let found = self.find(key)?;
+            if found.row.is_none() || found.former.tree != Some(head.id) {
+                return Err(Interrupted::ReadsMany);
+            }
+        }
+        let scratch = &mut *self.data().scratch;
+        let (name, value) = match is_there {
+            true => elements::decode_name(&scratch.element_key, &scratch.element_row)?,
+            false => Default::default(),
+        };
+        let strings = [name, value];
+        let count = usize::from(is_there) * strings_of_one(value_type);
+        let strings = strings[..count].iter().copied();
+        encode(Encoding::of_new(value_type), strings, &mut scratch.value);
+        Ok(())
     }
 
     fn load_named(
@@ -111,51 +204,69 @@ impl Context<'_> {
         goal: Goal,
         names: &[&[u8]],
     ) -> Result<Arc<Load>, Interrupted> {
-        let id = goal.head.id;
-        let mut load = Load::new(Goal {
+        let goal = Goal {
             kind: Kind::Name,
             ..goal
-        });
+        };
+        let scratch = &mut self.data().scratch;
+        let mut key = std::mem::take(&mut scratch.element_key);
+        let mut row = std::mem::take(&mut scratch.element_row);
+        let load = self.load_with(members, goal, names, (&mut key, &mut row));
+        let scratch = &mut self.data().scratch;
+        (scratch.element_key, scratch.element_row) = (key, row);
+        Ok(Arc::new(load?))
+    }
+
+    fn load_with(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+        names: &[&[u8]],
+        (key, row): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Result<Load, Interrupted> {
+        let id = goal.head.id;
+        let mut load = Load::new(goal);
+        load.strings.reserve(names.len() * 2, NAMED_BYTES);
         let (mut missing, mut ahead) = (None::<Pending>, 0);
-        let mut seen = HashSet::new();
+        let mut seen = Seen::default();
         let keys = self.engine().element_keys;
-        let (mut key, mut row) = (Vec::new(), Vec::new());
-        for name in names {
-            if names.len() > 1 && !seen.insert(*name) {
+        let before = self.loaded_bytes();
+        for (place, name) in names.iter().enumerate() {
+            if seen.has(&names[..place], name) {
                 continue;
             }
-            keys.name(id, name, &mut key);
+            keys.name(id, name, key);
             if let Some(pending) = &mut missing {
                 // The pages of further names are read at the same time.
                 if ahead == NAMES_AHEAD {
                     break;
                 }
                 ahead += 1;
-                let looked = Reads::of(members).prefetch(&key, usize::MAX, &mut row)?;
+                let looked = Reads::of(members).prefetch(key, usize::MAX, row)?;
                 if let Polled::Pending(other) = looked {
                     pending.beside(other);
                 }
                 continue;
             }
-            match self.batch()?.get(members, &key, &mut row)? {
+            match self.batch()?.get(members, key, row)? {
                 Polled::Pending(pending) => {
                     missing = Some(pending);
                     continue;
                 }
                 Polled::Ready(false) => continue,
-                Polled::Ready(true) => load.add(&key, &row)?,
+                Polled::Ready(true) => load.add(key, row)?,
             }
-            let (whole, _) = elements::decode_name(&key, &row)?;
+            let (whole, _) = elements::decode_name(key, row)?;
             if whole != *name {
                 return Err(RowError::OtherKey.into());
             }
-            self.check_load(&load)?;
+            self.check_load(before, &load)?;
         }
         if let Some(pending) = missing {
             return Err(Interrupted::Pending(pending));
         }
         load.strings.seal();
-        Ok(Arc::new(load))
+        Ok(load)
     }
 
     /// Returns true if the table of elements can be asked for ranks of this collection: this
@@ -182,6 +293,10 @@ impl Context<'_> {
             return self.load_places(members, goal, 0..places.len());
         }
         if !self.may_rank_in(members, &goal.head)? {
+            // The commit of the commands before it is cheaper than all elements.
+            if self.is_together {
+                return Err(Interrupted::Yield);
+            }
             let of_one = goal.strings_of_one();
             let all = 0..goal.head.len();
             let all = self.load_places(members, goal, all)?;
@@ -205,7 +320,7 @@ impl Context<'_> {
     }
 
     fn load_more_of_each(&mut self, members: &Table, load: &mut Load, places: &[usize]) -> Run {
-        let prefix = load.goal.prefix();
+        let (prefix, before) = (load.goal.prefix(), self.loaded_bytes());
         let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..PLACES_PER_TURN {
             let Some(place) = places.get(places.len() - load.left) else {
@@ -223,7 +338,7 @@ impl Context<'_> {
                 Polled::Ready(false) => return Err(Interrupted::Torn),
                 Polled::Ready(true) => load.add(&key, &row)?,
             }
-            self.check_load(load)?;
+            self.check_load(before, load)?;
         }
         match load.left {
             0 => Ok(()),
@@ -231,14 +346,16 @@ impl Context<'_> {
         }
     }
 
-    /// Refuses the command if it has loaded more than a reply may have.
-    pub(super) fn check_load(&self, load: &Load) -> Run {
-        let all = self.progress.loaded.iter().map(|load| &**load);
-        let all = all.chain([load]).map(|load| &load.strings);
-        let bytes: usize = all
-            .map(|strings| strings.bytes() + strings.len() * ELEMENT_BYTES)
-            .sum();
-        match bytes > self.engine().reply_bytes_max {
+    /// Returns the bytes of all that the command has loaded before.
+    pub(super) fn loaded_bytes(&self) -> usize {
+        let loaded = self.progress.loaded.iter();
+        loaded.map(|load| bytes_of(&load.strings)).sum()
+    }
+
+    /// Refuses the command if it has loaded more than a reply may have: `load`, and `before` that
+    /// so many bytes.
+    pub(super) fn check_load(&self, before: usize, load: &Load) -> Run {
+        match before + bytes_of(&load.strings) > self.engine().reply_bytes_max {
             true => Err(replies::TOO_LONG_TO_LOAD.into()),
             false => Ok(()),
         }

@@ -16,7 +16,6 @@ mod scan;
 
 use std::ops::Bound;
 
-use fastrand::Rng;
 use pando_sync::thread;
 use pandodb::Table;
 use pandodb::nonblocking::{Polled, Reads};
@@ -89,10 +88,8 @@ impl<'a> Context<'a> {
         if !self.may_rank_in(members, &head)? {
             return Ok(None);
         }
-        let (mut from, mut to) = (Vec::new(), Vec::new());
-        elements::start(head.id, Kind::Score, &mut from);
-        elements::start(head.id, Kind::Score, &mut to);
-        to.extend_from_slice(key);
+        let from = elements::start(head.id, Kind::Score);
+        let to = [&from, key].concat();
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         match Reads::of(members).count(from, to)? {
             Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
@@ -105,12 +102,6 @@ impl<'a> Context<'a> {
         let (_, strings, _) = self.load(ValueType::SortedSet, head, &Part::Places(&|_| 0..1))?;
         let bytes = strings.at(1).try_into().map_err(|_| RowError::Damaged)?;
         Ok(f64::from_le_bytes(bytes))
-    }
-
-    /// Returns the edition behind `edition`: one that no other command gives, and the same in all
-    /// runs of this one.
-    fn next_edition(&mut self, edition: u64) -> u64 {
-        Rng::with_seed(edition ^ self.progress.seed()).u64(..)
     }
 
     /// Notes that the collection `id` has no key any more: the cleaner removes its elements.

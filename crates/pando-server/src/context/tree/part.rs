@@ -6,7 +6,7 @@ use pando_sync::Arc;
 
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
-use crate::data::packed::Strings;
+use crate::data::packed::{Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
 /// What was loaded of a large collection.
@@ -19,6 +19,28 @@ pub(crate) struct Loaded {
     pub(crate) count: usize,
     /// The elements as they were loaded.
     pub(in crate::context) load: Arc<Load>,
+}
+
+impl Loaded {
+    /// Returns true if the last element of the collection is among those that were loaded, or, if
+    /// none was, behind which the part lies.
+    pub(in crate::context) fn reaches_end(&self) -> bool {
+        self.first + self.count == self.head.len()
+    }
+
+    /// Returns what was loaded of a collection of this type, from place `first` on.
+    pub(in crate::context) fn of(
+        value_type: ValueType,
+        (head, first): (TreeHead, usize),
+        load: Arc<Load>,
+    ) -> Self {
+        Self {
+            head,
+            first,
+            count: load.strings.len() / strings_of_one(value_type),
+            load,
+        }
+    }
 }
 
 /// The elements that a command needs. A packed collection is read whole all the same.
@@ -34,15 +56,17 @@ pub(crate) enum Part<'p> {
     Iterated(u64, usize),
 }
 
+/// Bytes of an element, if it is not known to have more.
+const ELEMENT_BYTES: usize = 128;
+/// Bytes of the elements of a leaf, about.
+const LEAF_BYTES: usize = 4096;
+
 /// What is loaded, and for which command of EXEC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::context) struct Goal {
     pub(in crate::context) exec_index: Option<usize>,
     pub(in crate::context) database: usize,
     pub(in crate::context) head: TreeHead,
-    /// Hash of what the transaction itself has written of the collection; 0: nothing. What an
-    /// earlier run has written may differ although the heads are the same.
-    pub(in crate::context) own: u64,
     /// The rows that show the elements.
     pub(in crate::context) kind: Kind,
     /// They have values besides their names.
@@ -57,10 +81,8 @@ pub(in crate::context) struct Goal {
 
 impl Goal {
     /// Returns what the keys of all rows of its kind begin with.
-    pub(in crate::context) fn prefix(&self) -> Vec<u8> {
-        let mut prefix = Vec::new();
-        elements::start(self.head.id, self.kind, &mut prefix);
-        prefix
+    pub(in crate::context) fn prefix(&self) -> [u8; elements::START_BYTES] {
+        elements::start(self.head.id, self.kind)
     }
 
     /// Returns the number of strings of an element.
@@ -81,7 +103,8 @@ pub(crate) struct Load {
     /// Number of elements that are missing.
     pub(in crate::context) left: usize,
     pub(in crate::context) strings: Strings,
-    pub(in crate::context) positions: Vec<Vec<u8>>,
+    /// Of a list: the position of each element.
+    pub(in crate::context) positions: Strings,
     /// Where an iteration goes on; 0: it has reached the end.
     pub(in crate::context) cursor: u64,
 }
@@ -93,21 +116,20 @@ impl Load {
             skipped: goal.skipped,
             left: goal.count,
             strings: Strings::default(),
-            positions: Vec::new(),
+            positions: Strings::default(),
             cursor: 0,
             goal,
         }
     }
 
     /// Returns none of the elements of a collection, which has this head, by rows of this kind.
-    pub(in crate::context) fn empty(head: TreeHead, kind: Kind) -> Self {
+    pub(in crate::context) fn empty(head: TreeHead, kind: Kind, has_values: bool) -> Self {
         Self::new(Goal {
             exec_index: None,
             database: 0,
             head,
-            own: 0,
             kind,
-            has_values: false,
+            has_values,
             from: Bound::Unbounded,
             is_backwards: false,
             skipped: 0,
@@ -122,13 +144,25 @@ impl Load {
         load
     }
 
+    /// Makes room for what it may get of a leaf with so many rows.
+    pub(in crate::context) fn make_room(&mut self, rows: usize) {
+        let elements = rows.min(self.left);
+        let bytes = (elements * ELEMENT_BYTES).min(LEAF_BYTES);
+        self.strings
+            .reserve(elements * self.goal.strings_of_one(), bytes);
+        if self.goal.kind == Kind::Position {
+            self.positions
+                .reserve(elements, elements * size_of::<u64>());
+        }
+    }
+
     /// Adds the element of the row at `key`.
     pub(in crate::context) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         match self.goal.kind {
             Kind::Position => {
                 self.strings.push(elements::decode_element(value)?);
                 let position = elements::position_of(key);
-                self.positions.push(position.to_vec());
+                self.positions.push(position);
             }
             Kind::Score => {
                 let (score, member) = elements::decode_score(key, value)?;

@@ -3,12 +3,16 @@
 //! An element at an end has the next number of 8 bytes. One that is inserted between two others has
 //! the shortest string between theirs. An element that takes the place of a removed one has its
 //! position.
+//!
+//! As long as a list is dense (`data/tree_head.rs`), the ends of its positions follow what is
+//! removed at an end, and the place of an element tells its position. What is inserted or removed
+//! elsewhere ends that.
 
 use std::ops::Range;
 
 use super::part::Loaded;
 use crate::data::packed::Strings;
-use crate::data::tree_head::TreeHead;
+use crate::data::tree_head::{PADDING, TreeHead};
 
 /// What was changed between two elements that have stayed.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,42 +47,57 @@ pub(super) fn gaps(old: &Strings, new: &Strings) -> Vec<Gap> {
 }
 
 impl Gap {
+    /// Lets the ends of the positions of a dense list follow what was removed there.
+    pub(super) fn shorten(&self, head: &mut TreeHead, loaded: &Loaded) {
+        let removed = self.deleted.len() as u64;
+        if !loaded.head.is_dense() || removed == 0 || !self.added.is_empty() {
+            return;
+        }
+        if loaded.first == 0 && self.deleted.start == 0 {
+            head.low += removed;
+        } else if loaded.reaches_end() && self.deleted.end == loaded.count {
+            head.high -= removed;
+        }
+    }
+
     /// Returns the positions of the elements that were added.
-    pub(super) fn positions(&self, head: &mut TreeHead, loaded: &Loaded) -> Vec<Vec<u8>> {
+    pub(super) fn positions(&self, head: &mut TreeHead, loaded: &Loaded) -> Strings {
+        let old = &loaded.load.positions;
+        let mut positions = Strings::default();
+        positions.reserve(self.added.len(), self.added.len() * size_of::<u64>());
         let reused = self.deleted.clone().take(self.added.len());
-        let mut positions: Vec<_> = reused
-            .map(|place| loaded.load.positions[place].clone())
-            .collect();
+        reused.for_each(|place| positions.push(old.at(place)));
         let missing = self.added.len() - positions.len();
         if missing == 0 {
             return positions;
         }
-        let below = match (positions.last(), self.deleted.start.checked_sub(1)) {
-            (Some(last), _) => Some(last.clone()),
-            (None, Some(place)) => Some(loaded.load.positions[place].clone()),
-            (None, None) => None,
+        let below = match (positions.iter().next_back(), self.deleted.start) {
+            (Some(last), _) => Some(last.to_vec()),
+            (None, 0) => None,
+            (None, start) => Some(old.at(start - 1).to_vec()),
         };
-        let above = loaded.load.positions.get(self.deleted.end);
-        let reaches_end = loaded.first + loaded.count == loaded.head.len();
+        let above = (self.deleted.end < old.len()).then(|| old.at(self.deleted.end));
+        let reaches_end = loaded.reaches_end();
         match (below, above) {
             (_, None) if reaches_end => {
                 for _ in 0..missing {
                     head.high += 1;
-                    positions.push(head.high.to_be_bytes().to_vec());
+                    positions.push(&head.high.to_be_bytes());
                 }
             }
             (None, _) => {
                 assert_eq!(loaded.first, 0, "what is before the part is not known");
                 head.low -= missing as u64;
                 let numbers = head.low..head.low + missing as u64;
-                positions.extend(numbers.map(|number| number.to_be_bytes().to_vec()));
+                numbers.for_each(|number| positions.push(&number.to_be_bytes()));
             }
             (Some(mut below), above) => {
                 let above = above.expect("what is behind the part is known");
                 for _ in 0..missing {
                     below = between(&below, above);
-                    positions.push(below.clone());
+                    positions.push(&below);
                 }
+                head.high += PADDING * missing as u64;
             }
         }
         positions
@@ -125,16 +144,16 @@ mod tests {
 
     fn loaded(old: &Strings, (first, total): (usize, u64)) -> Loaded {
         let count = old.len();
-        let position = |place: usize| (100 + (first + place) as u64).to_be_bytes().to_vec();
+        let position = |place: usize| (100 + (first + place) as u64).to_be_bytes();
         let head = TreeHead {
             count: total,
             low: 100,
             high: 99 + total,
             ..TreeHead::new(1)
         };
-        let mut load = Load::empty(head, Kind::Position);
+        let mut load = Load::empty(head, Kind::Position, false);
         load.strings = old.clone();
-        load.positions = (0..count).map(position).collect();
+        (0..count).for_each(|place| load.positions.push(&position(place)));
         Loaded {
             head,
             first,
@@ -175,15 +194,96 @@ mod tests {
         new.push(b"z");
         let positions: Vec<_> = gaps(&old, &new)
             .iter()
-            .flat_map(|gap| gap.positions(&mut head, &loaded))
+            .map(|gap| gap.positions(&mut head, &loaded).at(0).to_vec())
             .collect();
+        let old = &loaded.load.positions;
         assert_eq!(positions[0], 99_u64.to_be_bytes());
-        assert!(positions[1] > loaded.load.positions[0] && positions[1] < loaded.load.positions[1]);
-        assert_eq!(positions[2], 103_u64.to_be_bytes());
-        assert_eq!((head.low, head.high), (99, 103));
+        assert!(positions[1][..] > *old.at(0) && positions[1][..] < *old.at(1));
+        assert_eq!(positions[2], 105_u64.to_be_bytes());
+        assert_eq!((head.low, head.high), (99, 105));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Edit {
+        Push,
+        PushFront,
+        Insert(usize),
+        Set(usize),
+        Remove(usize, usize),
+        Pop(usize),
+        PopFront(usize),
+    }
+
+    fn edits() -> impl Strategy<Value = Edit> {
+        prop_oneof![
+            3 => Just(Edit::Push),
+            2 => Just(Edit::PushFront),
+            1 => (0..9_usize).prop_map(Edit::Insert),
+            1 => (0..9_usize).prop_map(Edit::Set),
+            1 => (0..9_usize, 1..3_usize).prop_map(|(at, count)| Edit::Remove(at, count)),
+            2 => (1..3_usize).prop_map(Edit::Pop),
+            2 => (1..3_usize).prop_map(Edit::PopFront),
+        ]
+    }
+
+    fn edit(list: &mut Strings, edit: &Edit) {
+        let length = list.len();
+        match *edit {
+            Edit::Push => list.push(b"new"),
+            Edit::PushFront => list.insert(0, b"new"),
+            Edit::Insert(at) => list.insert(at.min(length), b"new"),
+            Edit::Set(at) if at < length => list.set(at, b"set"),
+            Edit::Remove(at, count) if at + count < length => list.remove(at..at + count),
+            Edit::Pop(count) if count < length => list.remove(length - count..length),
+            Edit::PopFront(count) if count < length => list.remove(0..count),
+            _ => {}
+        }
     }
 
     proptest! {
+        #[test]
+        fn a_head_that_says_so_is_that_of_a_dense_list(
+            steps in prop::collection::vec(prop::collection::vec(edits(), 1..4), 1..60),
+        ) {
+            let mut head = TreeHead::new(1);
+            let (mut list, mut positions) = (Strings::default(), Vec::<Vec<u8>>::new());
+            let mut was_dense = false;
+            for edits in steps {
+                let mut load = Load::empty(head, Kind::Position, false);
+                list.seal();
+                load.strings = list.clone();
+                positions.iter().for_each(|of| load.positions.push(of));
+                let count = list.len();
+                let loaded = Loaded { head, first: 0, count, load: Arc::new(load) };
+                let old = list.clone();
+                edits.iter().for_each(|of| edit(&mut list, of));
+                let mut kept = positions.clone().into_iter();
+                let (mut next, mut taken) = (Vec::new(), 0);
+                for gap in gaps(&old, &list) {
+                    let added = gap.positions(&mut head, &loaded);
+                    gap.shorten(&mut head, &loaded);
+                    next.extend(kept.by_ref().take(gap.deleted.start - taken));
+                    kept.by_ref().take(gap.deleted.len()).for_each(drop);
+                    taken = gap.deleted.end;
+                    head.count = head.count + gap.added.len() as u64 - gap.deleted.len() as u64;
+                    next.extend(added.iter().map(<[u8]>::to_vec));
+                }
+                next.extend(kept);
+                positions = next;
+                prop_assert_eq!(positions.len() as u64, head.count);
+                prop_assert!(positions.is_sorted_by(|one, other| one < other));
+                let behind = (head.high + 1).to_be_bytes();
+                let low = head.low.to_be_bytes();
+                let is_within = |of: &Vec<u8>| of[..] >= low[..] && of[..] < behind[..];
+                prop_assert!(positions.iter().all(is_within));
+                let numbers = (head.low..=head.high).map(|number| number.to_be_bytes().to_vec());
+                let is_dense = positions.iter().cloned().eq(numbers);
+                prop_assert!(is_dense || !head.is_dense());
+                was_dense |= is_dense && head.is_dense();
+            }
+            prop_assert!(was_dense, "a list begins dense");
+        }
+
         #[test]
         fn there_is_always_something_between(
             places in prop::collection::vec(0..1000_usize, 1..200),

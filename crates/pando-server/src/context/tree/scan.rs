@@ -4,10 +4,10 @@ use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, Reads, ScanPage};
+use pandodb::nonblocking::{Polled, Reads, ScanPage, ValidatedBatch};
 
 use super::part::{Goal, Load};
-use crate::context::{Context, Interrupted, Run};
+use crate::context::{Context, Data, Interrupted, Run};
 use crate::data::elements::{self, Kind};
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
@@ -19,6 +19,19 @@ const DOUBLINGS_MAX: u32 = 6;
 /// JavaScript.
 const CURSOR_SHIFT: u32 = 12;
 
+/// What is known of a scan before it begins.
+struct Scanned<'s> {
+    /// What the keys of all elements begin with.
+    prefix: [u8; elements::START_BYTES],
+    members: &'s Table,
+    /// Bytes from which on an iteration ends: COUNT is a wish.
+    bytes_max: usize,
+}
+
+/// Adds the elements of a leaf to what was loaded. Returns true if nothing is missing.
+type AddLeaf =
+    fn(&Scanned<'_>, &mut ValidatedBatch, &mut Load, &mut ScanPage) -> Result<bool, Interrupted>;
+
 impl Context<'_> {
     /// Loads the elements at `places`.
     pub(super) fn load_places(
@@ -28,8 +41,22 @@ impl Context<'_> {
         places: Range<usize>,
     ) -> Result<Arc<Load>, Interrupted> {
         goal.count = places.len();
+        goal.from = Bound::Included(goal.prefix().to_vec());
+        if goal.count == 0 {
+            return Ok(Arc::new(Load::new(goal)));
+        }
+        if goal.kind == Kind::Position && goal.head.is_dense() {
+            let position = (goal.head.low + places.start as u64).to_be_bytes();
+            if goal.count == 1 {
+                return self.load_at(members, goal, &position);
+            }
+            let mut key = Vec::new();
+            elements::position_key(goal.head.id, &position, &mut key);
+            goal.from = Bound::Included(key);
+            return self.scanned(members, goal, add_places);
+        }
         let behind = goal.head.len().saturating_sub(places.end);
-        if goal.count > 0 && places.start > 0 {
+        if places.start > 0 {
             if behind > 0 && self.may_rank_in(members, &goal.head)? {
                 let mut key = Vec::new();
                 let place = places.start as u64;
@@ -38,16 +65,39 @@ impl Context<'_> {
                     Polled::Ready(_) => goal.from = Bound::Included(key),
                 }
             } else if behind < places.start {
-                let mut end = Vec::new();
-                elements::end(goal.head.id, goal.kind, &mut end);
-                goal.from = Bound::Excluded(end);
+                let end = elements::behind(goal.head.id, goal.kind);
+                goal.from = Bound::Excluded(end.to_vec());
                 goal.is_backwards = true;
                 goal.skipped = behind;
             } else {
                 goal.skipped = places.start;
             }
         }
-        self.scanned(members, goal, Self::scan_places)
+        self.scanned(members, goal, add_places)
+    }
+
+    /// Loads the element of a list at a position.
+    fn load_at(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+        position: &[u8],
+    ) -> Result<Arc<Load>, Interrupted> {
+        let Data { batch, scratch, .. } = self.data();
+        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let (key, row) = (&mut scratch.element_key, &mut scratch.element_row);
+        elements::position_key(goal.head.id, position, key);
+        match batch.get(members, key, row)? {
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+            Polled::Ready(false) => return Err(Interrupted::Torn),
+            Polled::Ready(true) => {}
+        }
+        let mut load = Load::new(goal);
+        load.strings.reserve(1, row.len());
+        load.add(key, row)?;
+        load.strings.seal();
+        self.check_load(self.loaded_bytes(), &load)?;
+        Ok(Arc::new(load))
     }
 
     /// Loads about so many elements from a place of an iteration on: all that have the same place
@@ -60,7 +110,7 @@ impl Context<'_> {
     ) -> Result<Arc<Load>, Interrupted> {
         goal.kind = Kind::Name;
         goal.count = count;
-        let mut from = goal.prefix();
+        let mut from = goal.prefix().to_vec();
         // A number that no iteration has is behind all of them.
         let hash = match cursor >> (u64::BITS - CURSOR_SHIFT) {
             0 => cursor << CURSOR_SHIFT,
@@ -68,163 +118,169 @@ impl Context<'_> {
         };
         from.extend_from_slice(&hash.to_be_bytes());
         goal.from = Bound::Included(from);
-        self.scanned(members, goal, Self::scan_iterated)
+        self.scanned(members, goal, add_iterated)
     }
 
-    /// Scans leaf by leaf until `scan` says that it has all.
+    /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
         members: &Table,
         goal: Goal,
-        scan: fn(&mut Self, &Table, &mut Load, &mut ScanPage) -> Result<bool, Interrupted>,
+        add_leaf: AddLeaf,
     ) -> Result<Arc<Load>, Interrupted> {
         if let Some(done) = self.finished(&goal) {
             return Ok(done);
         }
         let mut load = self.take_load(goal);
-        if load.goal.count == 0 {
-            return Ok(self.finish(load));
-        }
-        let mut page = std::mem::take(&mut self.data().scratch.page);
-        let mut result = Ok(false);
         let doublings = match self.exec_index {
             Some(_) => self.progress.turns.min(DOUBLINGS_MAX),
             None => 0,
         };
+        let scanned = Scanned {
+            prefix: load.goal.prefix(),
+            members,
+            bytes_max: self.engine().reply_bytes_max / 4,
+        };
+        let mut result = Ok(false);
         for _ in 0..LEAVES_PER_TURN << doublings {
-            result = self.read_leaf(members, &load, &mut page);
-            if result.is_ok() {
-                result = scan(self, members, &mut load, &mut page);
-            }
+            result = self.scan_leaf(&scanned, &mut load, add_leaf);
             if !matches!(result, Ok(false)) {
                 break;
             }
         }
-        self.data().scratch.page = page;
+        let before = self.loaded_bytes();
         let result = match result {
-            Ok(true) => self.check_load(&load),
+            Ok(true) => self.check_load(before, &load),
             Ok(false) => {
                 self.progress.turns += 1;
-                self.check_load(&load).and(Err(Interrupted::Yield))
+                self.check_load(before, &load).and(Err(Interrupted::Yield))
             }
             Err(interrupted) => Err(interrupted),
         };
         let mut load = self.unless_interrupted(load, result)?;
         if load.goal.is_backwards {
             load.strings.reverse(load.goal.strings_of_one());
-            load.positions.reverse();
+            load.positions.reverse(1);
         }
         Ok(self.finish(load))
     }
 
-    fn read_leaf(
+    /// Reads one leaf, and adds its elements.
+    fn scan_leaf(
         &mut self,
-        members: &Table,
-        load: &Load,
-        page: &mut ScanPage,
+        scanned: &Scanned<'_>,
+        load: &mut Load,
+        add_leaf: AddLeaf,
     ) -> Result<bool, Interrupted> {
         let from = load.from.as_ref().map(Vec::as_slice);
         let goal = &load.goal;
-        let batch = self.batch()?;
-        let scanned = match goal.is_backwards {
+        // An iteration sees by the next one that it has all of a place.
+        let most = load.skipped.saturating_add(load.left).saturating_add(1);
+        let Data { batch, scratch, .. } = self.data();
+        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let page = &mut scratch.page;
+        let polled = match goal.is_backwards {
             false => {
-                let mut end = Vec::new();
-                elements::end(goal.head.id, goal.kind, &mut end);
-                batch.scan(members, (from, Bound::Excluded(&end)), page)?
+                let end = elements::behind(goal.head.id, goal.kind);
+                let range = (from, Bound::Excluded(&end[..]));
+                batch.scan(scanned.members, range, most, page)?
             }
-            true => batch.scan_back(members, (from, Bound::Included(&goal.prefix())), page)?,
+            true => {
+                let range = (from, Bound::Included(&scanned.prefix[..]));
+                batch.scan_back(scanned.members, range, most, page)?
+            }
         };
-        if let Polled::Pending(pending) = scanned {
+        if let Polled::Pending(pending) = polled {
             return Err(Interrupted::Pending(pending));
         }
-        self.progress.show_from(page.shown_from);
-        Ok(false)
+        load.make_room(page.len());
+        let added = add_leaf(scanned, batch, load, page);
+        let shown_from = page.shown_from;
+        self.progress.show_from(shown_from);
+        added
     }
+}
 
-    /// Adds the elements of a leaf that was read. Returns true if nothing is missing.
-    fn scan_places(
-        &mut self,
-        members: &Table,
-        load: &mut Load,
-        page: &mut ScanPage,
-    ) -> Result<bool, Interrupted> {
-        let prefix = load.goal.prefix();
-        for index in 0..page.len() {
-            let (key, value) = page.entry(index);
-            if !key.starts_with(&prefix) {
-                return Err(Interrupted::Torn);
-            }
-            if load.skipped > 0 {
-                load.skipped -= 1;
-                continue;
-            }
-            self.add(members, load, (key, value))?;
-            if load.left == 0 {
-                return Ok(true);
-            }
+/// Adds elements until none is left of the number that is wanted.
+fn add_places(
+    scanned: &Scanned<'_>,
+    batch: &mut ValidatedBatch,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    for index in 0..page.len() {
+        let (key, value) = page.entry(index);
+        if !key.starts_with(&scanned.prefix) {
+            return Err(Interrupted::Torn);
         }
-        match page.next.take() {
-            None => return Err(Interrupted::Torn),
-            Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
-            Some(next) => load.from = Bound::Included(next),
+        if load.skipped > 0 {
+            load.skipped -= 1;
+            continue;
         }
-        Ok(false)
+        add(scanned, batch, load, (key, value))?;
+        if load.left == 0 {
+            return Ok(true);
+        }
     }
+    match page.next.take() {
+        None => return Err(Interrupted::Torn),
+        Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
 
-    /// Adds the elements of a leaf to an iteration. Returns true if it has enough.
-    fn scan_iterated(
-        &mut self,
-        members: &Table,
-        load: &mut Load,
-        page: &mut ScanPage,
-    ) -> Result<bool, Interrupted> {
-        let prefix = load.goal.prefix();
-        for index in 0..page.len() {
-            let (key, value) = page.entry(index);
-            if !key.starts_with(&prefix) {
-                load.cursor = 0;
-                return Ok(true);
-            }
-            let cursor = elements::hash_of(key) >> CURSOR_SHIFT;
-            if load.left == 0 && cursor != load.cursor {
-                load.cursor = cursor;
-                return Ok(true);
-            }
-            self.add(members, load, (key, value))?;
+/// Adds elements to an iteration until it has enough, and all of its last place.
+fn add_iterated(
+    scanned: &Scanned<'_>,
+    batch: &mut ValidatedBatch,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    for index in 0..page.len() {
+        let (key, value) = page.entry(index);
+        if !key.starts_with(&scanned.prefix) {
+            load.cursor = 0;
+            return Ok(true);
+        }
+        let cursor = elements::hash_of(key) >> CURSOR_SHIFT;
+        if load.left == 0 && cursor != load.cursor {
             load.cursor = cursor;
-            // COUNT is a wish.
-            if load.strings.bytes() > self.engine().reply_bytes_max / 4 {
-                load.left = 0;
-            }
+            return Ok(true);
         }
-        match page.next.take() {
-            None => {
-                load.cursor = 0;
-                return Ok(true);
-            }
-            Some(next) => load.from = Bound::Included(next),
+        add(scanned, batch, load, (key, value))?;
+        load.cursor = cursor;
+        if load.strings.bytes() > scanned.bytes_max {
+            load.left = 0;
         }
-        Ok(false)
     }
+    match page.next.take() {
+        None => {
+            load.cursor = 0;
+            return Ok(true);
+        }
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
 
-    /// Adds a row of a leaf; a value that does not lie there is read.
-    fn add(
-        &mut self,
-        members: &Table,
-        load: &mut Load,
-        (key, value): (&[u8], Option<&[u8]>),
-    ) -> Run {
-        if let Some(value) = value {
-            return Ok(load.add(key, value)?);
+/// Adds a row of a leaf; a value that does not lie there is read.
+fn add(
+    scanned: &Scanned<'_>,
+    batch: &mut ValidatedBatch,
+    load: &mut Load,
+    (key, value): (&[u8], Option<&[u8]>),
+) -> Run {
+    if let Some(value) = value {
+        return Ok(load.add(key, value)?);
+    }
+    let mut row = Vec::new();
+    match batch.get(scanned.members, key, &mut row)? {
+        Polled::Pending(pending) => {
+            load.from = Bound::Included(key.to_vec());
+            Err(Interrupted::Pending(pending))
         }
-        let mut row = Vec::new();
-        match self.batch()?.get(members, key, &mut row)? {
-            Polled::Pending(pending) => {
-                load.from = Bound::Included(key.to_vec());
-                Err(Interrupted::Pending(pending))
-            }
-            Polled::Ready(false) => Err(Interrupted::Torn),
-            Polled::Ready(true) => Ok(load.add(key, &row)?),
-        }
+        Polled::Ready(false) => Err(Interrupted::Torn),
+        Polled::Ready(true) => Ok(load.add(key, &row)?),
     }
 }
