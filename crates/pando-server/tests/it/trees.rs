@@ -622,6 +622,47 @@ fn a_run_does_not_see_what_an_earlier_one_has_written() {
     }
 }
 
+/// The runs of one transaction may write different elements, since a key ends between them. A later
+/// one sees its own.
+#[test]
+fn a_run_sees_its_own_elements_and_not_those_of_an_earlier_one() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill_long_set(&mut client);
+    let elements = (0..40).map(|n| format!("element-{n}"));
+    assert_eq!(many(&mut client, &["RPUSH", "l"], elements), ":40");
+    let mut seen = BTreeSet::new();
+    for round in 0..200 {
+        let deadline = (1 + round % 20).to_string();
+        client.check(&[("RPUSH a X", ":1")]);
+        client.send(
+            &[
+                encode(&["PEXPIRE", "a", &deadline]),
+                encode(&["MULTI"]),
+                encode(&["RPUSH", "a", "Z"]),
+                encode(&["LMOVE", "a", "l", "LEFT", "RIGHT"]),
+                encode(&["LRANGE", "l", "-2", "-1"]),
+                encode(&["SINTERCARD", "2", "long", "long"]),
+                encode(&["EXEC"]),
+            ]
+            .concat(),
+        );
+        let shown = (0..7).map(|_| show(&client.answer())).last().unwrap();
+        let of = |moved: &str, length| {
+            format!("[:{length} \"{moved}\" [\"element-39\" \"{moved}\"] :8000]")
+        };
+        assert!([of("X", 2), of("Z", 1)].contains(&shown), "{shown}");
+        seen.insert(shown);
+        client.run("RPOP l");
+        client.run("DEL a");
+    }
+    assert_eq!(
+        seen.len(),
+        2,
+        "the key ends before some runs, and after others"
+    );
+}
+
 #[test]
 fn a_transaction_makes_the_first_large_collections_of_two_databases() {
     let server = Fixture::new();

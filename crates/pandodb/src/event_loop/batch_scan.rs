@@ -1,4 +1,4 @@
-//! Scans of validated batches, with their own writes.
+//! What a validated batch reads beside what it validates: scans, with its own writes, and ranks.
 
 use std::ops::Bound;
 
@@ -7,7 +7,7 @@ use pando_tree::{Direction, ScanBound};
 use crate::api::table::Table;
 use crate::error::Result;
 use crate::event_loop::polled::{Polled, polled};
-use crate::event_loop::table::ScanPage;
+use crate::event_loop::table::{Reads, ScanPage};
 use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::writes::set::Value;
 
@@ -58,6 +58,7 @@ impl ValidatedBatch {
                 polled(step, &mut Vec::new())?
             }
             None => {
+                self.reads_beside = true;
                 let step = page.scan(table, None, (from, direction));
                 let scanned = polled(step, &mut Vec::new())?;
                 page.find_next(direction);
@@ -89,6 +90,36 @@ impl ValidatedBatch {
         // Unless it ends before.
         page.next = page.next.take().or(next);
         Ok(Polled::Ready(()))
+    }
+
+    /// As [`Reads::count`]: entries that `table` has, without its own writes, and **not
+    /// validated**, as those of [`ValidatedBatch::scan`].
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub fn count(
+        &mut self,
+        table: &Table,
+        start: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+    ) -> Result<Polled<u64>> {
+        self.reads_beside = true;
+        Reads::of(table).count(start, end)
+    }
+
+    /// As [`Reads::key_from`], for entries as [`ValidatedBatch::count`] counts them.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub fn key_from(
+        &mut self,
+        table: &Table,
+        from: &[u8],
+        number: u64,
+        key: &mut Vec<u8>,
+    ) -> Result<Polled<bool>> {
+        self.reads_beside = true;
+        Reads::of(table).key_from(from, number, key)
     }
 
     /// Returns true if it writes a key of `table` between these bounds.

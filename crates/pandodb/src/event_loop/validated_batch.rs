@@ -53,6 +53,9 @@ pub struct ValidatedBatch {
     /// After a second look that found a difference: the number of reads that the log has as of that
     /// moment.
     pub(crate) refreshed: Option<usize>,
+    /// Its current run has read something that is not validated, and so is not of the moment of a
+    /// second look.
+    pub(crate) reads_beside: bool,
 }
 
 /// A state of a batch: see [`ValidatedBatch::savepoint`].
@@ -109,6 +112,7 @@ impl ValidatedBatch {
             job: None,
             conflicts: 0,
             refreshed: None,
+            reads_beside: false,
         }
     }
 
@@ -166,6 +170,7 @@ impl ValidatedBatch {
         self.locks.end();
         self.conflicts = 0;
         self.refreshed = None;
+        self.reads_beside = false;
     }
 
     /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
@@ -189,6 +194,7 @@ impl ValidatedBatch {
         self.set.forget_writes();
         self.log.rewind();
         self.scratch.reset();
+        self.reads_beside = false;
     }
 
     /// Returns true after a [`ValidatedBatch::try_commit`] that has handed the batch to an engine
@@ -472,7 +478,7 @@ impl ValidatedBatch {
     fn commit_writes(&mut self) -> Result<Polled<Outcome>> {
         let reads = self.set.reads.len();
         let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
-        if is_read_only && self.refreshed == Some(reads) {
+        if is_read_only && self.refreshed == Some(reads) && !self.reads_beside {
             // All its reads are of the moment of the second look.
             return Ok(Polled::Ready(Outcome::Committed(None)));
         }

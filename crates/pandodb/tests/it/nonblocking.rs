@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use pandodb::nonblocking::{Outcome, Pending, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
-use pandodb::{Db, Durability, Error, WriteOptions};
+use pandodb::{Batch, Db, Durability, Error, TableOptions, WriteOptions};
 
 use crate::fixture::fill;
 
@@ -206,6 +206,58 @@ fn a_batch_scans_a_table_with_its_own_writes() {
     assert_eq!(page.len(), 3, "no more than was asked for");
     assert!(batch.writes_between(&table, from(&[0, 0, 0, 7]), from(&[0, 0, 0, 8])));
     assert!(!batch.writes_between(&table, from(&[0, 0, 0, 8]), from(&[0, 0, 0, 13])));
+}
+
+/// After some conflicts a run is answered with what its commit found, and a run that writes nothing
+/// is of that moment. What it scans and counts is not.
+#[test]
+fn what_is_scanned_after_conflicts_is_of_the_same_moment_as_what_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder().open(directory.path().join("db")).unwrap();
+    let counted = TableOptions::new().counted(true);
+    let (heads, rows) = (db.table("h").unwrap(), db.table_with("r", counted).unwrap());
+    let write = |number: u32| {
+        let mut both = Batch::new();
+        both.put(&heads, b"count", &number.to_be_bytes());
+        both.put(&rows, &number.to_be_bytes(), b"row");
+        db.write(&mut both, WriteOptions::default()).unwrap();
+    };
+    write(1);
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    for counts in [false, true] {
+        let (mut batch, mut head) = (ValidatedBatch::new(&db), Vec::new());
+        for run in 0..20 {
+            let found = batch.get(&heads, b"count", &mut head).unwrap();
+            assert!(matches!(found, Polled::Ready(true)));
+            // The writer stops at last.
+            if run < 12 {
+                write(u32::try_from(rows.len()).unwrap() + 1);
+            }
+            let shown = match counts {
+                true => match batch.count(&rows, all.0, all.1).unwrap() {
+                    Polled::Ready(count) => count,
+                    Polled::Pending(_) => panic!("all is in memory"),
+                },
+                false => {
+                    let mut page = ScanPage::default();
+                    let scanned = batch.scan(&rows, all, usize::MAX, &mut page).unwrap();
+                    assert!(matches!(scanned, Polled::Ready(())));
+                    page.len() as u64
+                }
+            };
+            match batch.try_commit(&mut reactor).unwrap() {
+                Polled::Ready(Outcome::Conflict { .. }) => batch.begin_again(),
+                Polled::Ready(Outcome::Committed(_)) => {
+                    let told = u32::from_be_bytes(head[..].try_into().unwrap());
+                    assert_eq!(shown, u64::from(told), "run {run}");
+                    break;
+                }
+                Polled::Pending(_) => panic!("nothing is in the way"),
+            }
+            assert!(run < 15, "it never ends");
+        }
+    }
 }
 
 #[test]

@@ -326,7 +326,8 @@ impl Context<'_> {
             let Some(place) = places.get(places.len() - load.left) else {
                 return Ok(());
             };
-            match Reads::of(members).key_from(&prefix, *place as u64, &mut key)? {
+            let batch = self.batch()?;
+            match batch.key_from(members, &prefix, *place as u64, &mut key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
                     return Err(Interrupted::Torn);

@@ -18,7 +18,7 @@ use std::ops::Bound;
 
 use pando_sync::thread;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, Reads};
+use pandodb::nonblocking::Polled;
 
 use super::progress::Job;
 use super::{Context, Interrupted, Run};
@@ -91,7 +91,7 @@ impl<'a> Context<'a> {
         let from = elements::start(head.id, Kind::Score);
         let to = [&from, key].concat();
         let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        match Reads::of(members).count(from, to)? {
+        match self.batch()?.count(members, from, to)? {
             Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
             Polled::Ready(count) => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
         }

@@ -4,7 +4,7 @@ use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, Reads, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Polled, ScanPage, ValidatedBatch};
 
 use super::part::{Goal, Load};
 use crate::context::{Context, Data, Interrupted, Run};
@@ -60,7 +60,8 @@ impl Context<'_> {
             if behind > 0 && self.may_rank_in(members, &goal.head)? {
                 let mut key = Vec::new();
                 let place = places.start as u64;
-                match Reads::of(members).key_from(&goal.prefix(), place, &mut key)? {
+                let (batch, prefix) = (self.batch()?, goal.prefix());
+                match batch.key_from(members, &prefix, place, &mut key)? {
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                     Polled::Ready(_) => goal.from = Bound::Included(key),
                 }
