@@ -15,6 +15,7 @@ use super::subsequence::Table;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
+use crate::data::tree_head::TreeHead;
 
 /// An iteration over a database that is under way.
 #[derive(Debug, Default)]
@@ -121,6 +122,8 @@ pub(crate) struct Progress {
     walks: Vec<(usize, Walk)>,
     /// Parts of large collections that are being loaded.
     pub(crate) loads: Vec<Load>,
+    /// The head of the collection that the current run has read without a transaction.
+    pub(crate) beside: Option<TreeHead>,
     /// Number of parts that began again since the head had changed.
     pub(crate) restarts: u32,
     /// Number of turns in which parts were loaded.
@@ -284,6 +287,7 @@ impl Progress {
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);
         self.shown_from = None;
+        self.beside = None;
         self.calls.clear();
         self.edits.rewind();
         self.parts.rewind();

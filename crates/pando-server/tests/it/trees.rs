@@ -335,6 +335,76 @@ fn readers_see_one_state_of_a_collection() {
     });
 }
 
+/// Collections of a few leaves are read without a transaction. A fast writer keeps sums and ranks.
+#[test]
+fn readers_without_a_transaction_see_one_state() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let field = |n: u32| format!("field-{n:040}");
+    let pairs = (0..150).flat_map(|n| [field(n), "100".to_owned()]);
+    assert_eq!(many(&mut client, &["HSET", "h"], pairs), ":150");
+    // Two members change their places; those between them stay where they are.
+    let scored = (0..150).flat_map(|n| [(n * 10).to_string(), field(n)]);
+    assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":150");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut reader = server.client();
+                let between = format!("ZRANK z {}", field(75));
+                while !over.load(Ordering::Relaxed) {
+                    let values = show(&reader.call(&["HVALS", "h"]));
+                    let values = values.trim_matches(['[', ']']).split(' ');
+                    let values =
+                        values.map(|value| value.trim_matches('"').parse::<i64>().unwrap());
+                    assert_eq!(values.sum::<i64>(), 15_000);
+                    assert_eq!(reader.run(&between), ":75");
+                    assert_eq!(reader.run("ZCOUNT z -inf 745"), ":75");
+                }
+            });
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..400 {
+            let mut sent = Vec::new();
+            for _ in 0..20 {
+                let (low, high) = (random.u32(..75), random.u32(76..150));
+                sent.extend(encode(&["MULTI"]));
+                sent.extend(encode(&["HINCRBY", "h", &field(low), "3"]));
+                sent.extend(encode(&["HINCRBY", "h", &field(high), "-3"]));
+                sent.extend(encode(&[
+                    "ZADD",
+                    "z",
+                    &(high * 10).to_string(),
+                    &field(low),
+                ]));
+                sent.extend(encode(&[
+                    "ZADD",
+                    "z",
+                    &(low * 10).to_string(),
+                    &field(high),
+                ]));
+                sent.extend(encode(&["EXEC"]));
+                // And back.
+                sent.extend(encode(&["MULTI"]));
+                sent.extend(encode(&["ZADD", "z", &(low * 10).to_string(), &field(low)]));
+                sent.extend(encode(&[
+                    "ZADD",
+                    "z",
+                    &(high * 10).to_string(),
+                    &field(high),
+                ]));
+                sent.extend(encode(&["EXEC"]));
+            }
+            client.send(&sent);
+            for _ in 0..20 * 10 {
+                let reply = show(&client.answer());
+                assert!(!reply.starts_with('-'), "{reply}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Many clients change the same collections: nothing is lost or counted twice.
 #[test]
 fn writers_of_one_collection_lose_nothing() {

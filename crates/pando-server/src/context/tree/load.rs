@@ -8,9 +8,10 @@ use pandodb::Table;
 use pandodb::nonblocking::{Pending, Polled, Reads, ValidatedBatch};
 
 use super::part::{Goal, Load, Loaded, Part, kind_of};
+use super::source::Source;
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
-use crate::data::keyspace::{RowError, ValueType};
+use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::packed::{Encoding, Strings, encode, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
@@ -76,10 +77,66 @@ impl Context<'_> {
         part: &Part<'_>,
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let members = self.members()?;
-        if let (Part::Named([name]), None) = (part, &self.data().batch) {
-            return self.load_one(members, value_type, head, name);
+        match (part, &self.data().batch) {
+            (_, Some(_)) => return self.load_part(members, (value_type, head), part),
+            (Part::Named([name]), None) => return self.load_one(members, value_type, head, name),
+            (Part::Named(_), None) => return Err(Interrupted::ReadsMany),
+            (_, None) => {}
         }
-        self.batch()?;
+        let loaded = self.load_part(members, (value_type, head), part);
+        self.confirmed(head, loaded)
+    }
+
+    /// Returns `read`, which was read of the collection with this head, whose row was read last. If
+    /// the command has no transaction, the head must be the same still, and whatever is in the way
+    /// is left to a run with a transaction.
+    pub(super) fn confirmed<T>(
+        &mut self,
+        head: TreeHead,
+        read: Result<T, Interrupted>,
+    ) -> Result<T, Interrupted> {
+        if self.data().batch.is_some() {
+            return read;
+        }
+        let read = match read {
+            Err(Interrupted::Pending(_) | Interrupted::Yield | Interrupted::Torn) => {
+                return Err(Interrupted::ReadsMany);
+            }
+            read => read?,
+        };
+        let first = *self.progress.beside.get_or_insert(head);
+        let database = self.database();
+        let scratch = &mut *self.data().scratch;
+        let (stored, row) = (&scratch.stored, &mut scratch.element_row);
+        row.clear();
+        let mut shown_from = None;
+        let found = Reads::of(&database.keys).get(stored, row, &mut shown_from)?;
+        if !matches!(found, Polled::Ready(true)) {
+            return Err(Interrupted::ReadsMany);
+        }
+        let payload = Row::decode(stored, row)?.payload;
+        if !TreeHead::is_of(&row[payload..])
+            || TreeHead::decode(&row[payload..])? != head
+            || first != head
+        {
+            return Err(Interrupted::ReadsMany);
+        }
+        self.progress.show_from(shown_from);
+        Ok(read)
+    }
+
+    /// Returns where the command reads elements.
+    pub(super) fn source(&mut self) -> Source<'_> {
+        Source::new(self.data().batch.as_deref_mut())
+    }
+
+    /// As [`Context::load`], without the check that a command without a transaction makes.
+    fn load_part(
+        &mut self,
+        members: &Table,
+        (value_type, head): (ValueType, TreeHead),
+        part: &Part<'_>,
+    ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let goal = self.goal(value_type, head);
         let (first, load) = match part {
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
@@ -276,7 +333,9 @@ impl Context<'_> {
         members: &Table,
         head: &TreeHead,
     ) -> Result<bool, Interrupted> {
-        let batch = self.batch()?;
+        let Some(batch) = self.data().batch.as_deref_mut() else {
+            return Ok(true);
+        };
         let (from, to) = ends(head);
         let (from, to) = (slice(&from), slice(&to));
         Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
@@ -326,19 +385,22 @@ impl Context<'_> {
             let Some(place) = places.get(places.len() - load.left) else {
                 return Ok(());
             };
-            let batch = self.batch()?;
-            match batch.key_from(members, &prefix, *place as u64, &mut key)? {
+            let from = (&prefix[..], *place);
+            match self.source().key_from(members, from, &mut key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
                     return Err(Interrupted::Torn);
                 }
                 Polled::Ready(_) => {}
             }
-            match self.batch()?.get(members, &key, &mut row)? {
+            let mut source = self.source();
+            match source.get(members, &key, &mut row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(false) => return Err(Interrupted::Torn),
                 Polled::Ready(true) => load.add(&key, &row)?,
             }
+            let shown_from = source.shown_from;
+            self.progress.show_from(shown_from);
             self.check_load(before, load)?;
         }
         match load.left {
@@ -403,6 +465,7 @@ impl Context<'_> {
         match result {
             Ok(()) => Ok(load),
             Err(interrupted) => {
+                // Without a transaction, the run with one goes on from here.
                 if matches!(interrupted, Interrupted::Pending(_) | Interrupted::Yield) {
                     self.progress.loads.push(load);
                 }

@@ -4,7 +4,9 @@
 //! A command reads the head, then the part of the elements that it needs ([`load`]), edits that in
 //! memory as it edits a packed collection, and writes what has changed ([`changes`]) and the head.
 //! Reads of elements need no check of their own: each change of an element changes the head, so if
-//! the head is unchanged at the commit, all that was read belongs to one state. What a run finds
+//! the head is unchanged at the commit, all that was read belongs to one state. A command that
+//! reads one collection, whose pages are in memory, has no transaction: it reads the head once more
+//! instead. What a run finds
 //! before that may contradict itself; it ends with an error then, which the client sees only if the
 //! head is unchanged, and which is damage in that case.
 
@@ -13,6 +15,7 @@ mod load;
 pub(crate) mod part;
 mod position;
 mod scan;
+mod source;
 
 use std::ops::Bound;
 
@@ -90,11 +93,12 @@ impl<'a> Context<'a> {
         }
         let from = elements::start(head.id, Kind::Score);
         let to = [&from, key].concat();
-        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        match self.batch()?.count(members, from, to)? {
+        let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let count = match self.source().count(members, bounds)? {
             Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
             Polled::Ready(count) => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
-        }
+        };
+        self.confirmed(head, count)
     }
 
     /// Returns the lowest score of a large sorted set.

@@ -4,9 +4,10 @@ use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::part::{Goal, Load};
+use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run};
 use crate::data::elements::{self, Kind};
 
@@ -30,7 +31,7 @@ struct Scanned<'s> {
 
 /// Adds the elements of a leaf to what was loaded. Returns true if nothing is missing.
 type AddLeaf =
-    fn(&Scanned<'_>, &mut ValidatedBatch, &mut Load, &mut ScanPage) -> Result<bool, Interrupted>;
+    fn(&Scanned<'_>, &mut Source<'_>, &mut Load, &mut ScanPage) -> Result<bool, Interrupted>;
 
 impl Context<'_> {
     /// Loads the elements at `places`.
@@ -59,9 +60,9 @@ impl Context<'_> {
         if places.start > 0 {
             if behind > 0 && self.may_rank_in(members, &goal.head)? {
                 let mut key = Vec::new();
-                let place = places.start as u64;
-                let (batch, prefix) = (self.batch()?, goal.prefix());
-                match batch.key_from(members, &prefix, place, &mut key)? {
+                let prefix = goal.prefix();
+                let from = (&prefix[..], places.start);
+                match self.source().key_from(members, from, &mut key)? {
                     Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                     Polled::Ready(_) => goal.from = Bound::Included(key),
                 }
@@ -85,10 +86,10 @@ impl Context<'_> {
         position: &[u8],
     ) -> Result<Arc<Load>, Interrupted> {
         let Data { batch, scratch, .. } = self.data();
-        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let mut source = Source::new(batch.as_deref_mut());
         let (key, row) = (&mut scratch.element_key, &mut scratch.element_row);
         elements::position_key(goal.head.id, position, key);
-        match batch.get(members, key, row)? {
+        match source.get(members, key, row)? {
             Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
             Polled::Ready(false) => return Err(Interrupted::Torn),
             Polled::Ready(true) => {}
@@ -97,6 +98,8 @@ impl Context<'_> {
         load.strings.reserve(1, row.len());
         load.add(key, row)?;
         load.strings.seal();
+        let shown_from = source.shown_from;
+        self.progress.show_from(shown_from);
         self.check_load(self.loaded_bytes(), &load)?;
         Ok(Arc::new(load))
     }
@@ -178,25 +181,20 @@ impl Context<'_> {
         // An iteration sees by the next one that it has all of a place.
         let most = load.skipped.saturating_add(load.left).saturating_add(1);
         let Data { batch, scratch, .. } = self.data();
-        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let mut source = Source::new(batch.as_deref_mut());
         let page = &mut scratch.page;
-        let polled = match goal.is_backwards {
-            false => {
-                let end = elements::behind(goal.head.id, goal.kind);
-                let range = (from, Bound::Excluded(&end[..]));
-                batch.scan(scanned.members, range, most, page)?
-            }
-            true => {
-                let range = (from, Bound::Included(&scanned.prefix[..]));
-                batch.scan_back(scanned.members, range, most, page)?
-            }
+        let end = elements::behind(goal.head.id, goal.kind);
+        let until = match goal.is_backwards {
+            false => Bound::Excluded(&end[..]),
+            true => Bound::Included(&scanned.prefix[..]),
         };
-        if let Polled::Pending(pending) = polled {
+        let range = ((from, until), goal.is_backwards);
+        if let Polled::Pending(pending) = source.scan(scanned.members, range, most, page)? {
             return Err(Interrupted::Pending(pending));
         }
         load.make_room(page.len());
-        let added = add_leaf(scanned, batch, load, page);
-        let shown_from = page.shown_from;
+        let added = add_leaf(scanned, &mut source, load, page);
+        let shown_from = source.shown_from;
         self.progress.show_from(shown_from);
         added
     }
@@ -205,7 +203,7 @@ impl Context<'_> {
 /// Adds elements until none is left of the number that is wanted.
 fn add_places(
     scanned: &Scanned<'_>,
-    batch: &mut ValidatedBatch,
+    source: &mut Source<'_>,
     load: &mut Load,
     page: &mut ScanPage,
 ) -> Result<bool, Interrupted> {
@@ -218,7 +216,7 @@ fn add_places(
             load.skipped -= 1;
             continue;
         }
-        add(scanned, batch, load, (key, value))?;
+        add(scanned, source, load, (key, value))?;
         if load.left == 0 {
             return Ok(true);
         }
@@ -234,7 +232,7 @@ fn add_places(
 /// Adds elements to an iteration until it has enough, and all of its last place.
 fn add_iterated(
     scanned: &Scanned<'_>,
-    batch: &mut ValidatedBatch,
+    source: &mut Source<'_>,
     load: &mut Load,
     page: &mut ScanPage,
 ) -> Result<bool, Interrupted> {
@@ -249,7 +247,7 @@ fn add_iterated(
             load.cursor = cursor;
             return Ok(true);
         }
-        add(scanned, batch, load, (key, value))?;
+        add(scanned, source, load, (key, value))?;
         load.cursor = cursor;
         if load.strings.bytes() > scanned.bytes_max {
             load.left = 0;
@@ -268,7 +266,7 @@ fn add_iterated(
 /// Adds a row of a leaf; a value that does not lie there is read.
 fn add(
     scanned: &Scanned<'_>,
-    batch: &mut ValidatedBatch,
+    source: &mut Source<'_>,
     load: &mut Load,
     (key, value): (&[u8], Option<&[u8]>),
 ) -> Run {
@@ -276,7 +274,7 @@ fn add(
         return Ok(load.add(key, value)?);
     }
     let mut row = Vec::new();
-    match batch.get(scanned.members, key, &mut row)? {
+    match source.get(scanned.members, key, &mut row)? {
         Polled::Pending(pending) => {
             load.from = Bound::Included(key.to_vec());
             Err(Interrupted::Pending(pending))
