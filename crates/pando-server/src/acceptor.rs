@@ -7,7 +7,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Poll};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::time::Duration;
+use pando_sync::time::{Duration, now};
 
 use crate::context::replies;
 use crate::loop_handle::Message;
@@ -17,13 +17,34 @@ use crate::shared::{Shared, Stage};
 /// files.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
+/// Longest time for which clients wait for a store that opens; then they are told that it does.
+const OPENING_PAUSE: Duration = Duration::from_secs(1);
+
+/// Waits until the store is open, the server stops, or the clients have waited long enough.
+fn wait_for_store(poll: &mut Poll, events: &mut Events, shared: &Shared) -> io::Result<()> {
+    let until = now() + OPENING_PAUSE;
+    while shared.stage() == Stage::Loading {
+        let left = until.saturating_duration_since(now());
+        if left.is_zero() {
+            break;
+        }
+        match poll.poll(events, Some(left)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Accepts until the server stops; blocks.
 ///
 /// # Errors
 /// The wait for events failed.
 pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -> io::Result<()> {
     let mut events = Events::with_capacity(64);
-    let mut pause = None;
+    wait_for_store(poll, &mut events, shared)?;
+    // Whoever came meanwhile raises no further event.
+    let mut pause = Some(Duration::ZERO);
     while shared.stage() != Stage::Stopping {
         match poll.poll(&mut events, pause.take()) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

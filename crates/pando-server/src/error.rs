@@ -22,6 +22,13 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
+    /// A parameter that the options name is not known, or is refused.
+    Parameter {
+        /// Its name.
+        name: String,
+        /// Why it is refused.
+        reason: String,
+    },
     /// The engine did not open or did not close.
     Engine(pandodb::Error),
     /// A thread of the server panicked.
@@ -35,6 +42,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Self::Parameter { name, reason } => write!(f, "{name}: {reason}"),
             Self::Io { operation, source } => write!(f, "{operation}: {source}"),
             Self::Engine(source) => write!(f, "{source}"),
             Self::Panicked { thread } => write!(f, "the {thread} thread panicked"),
@@ -47,7 +55,7 @@ impl std::error::Error for Error {
         match self {
             Self::Listen { source, .. } | Self::Io { source, .. } => Some(source),
             Self::Engine(source) => Some(source),
-            Self::Panicked { .. } => None,
+            Self::Parameter { .. } | Self::Panicked { .. } => None,
         }
     }
 }

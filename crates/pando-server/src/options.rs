@@ -1,5 +1,6 @@
 //! Options that a server is started with.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -44,6 +45,28 @@ impl Durability {
     }
 }
 
+/// What a configuration file is to say of a parameter of CONFIG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in CONFIG GET.
+    pub name: &'static str,
+    /// Its value now.
+    pub value: String,
+    /// The value is another one than what the parameter has if no file names it.
+    pub is_changed: bool,
+}
+
+/// Writes the configuration file for CONFIG REWRITE. It gets all parameters that can be set, and
+/// returns why it failed. It may block.
+#[derive(Clone, Copy)]
+pub struct ConfigRewriter(pub &'static (dyn Fn(&[Parameter]) -> Result<(), String> + Send + Sync));
+
+impl fmt::Debug for ConfigRewriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigRewriter")
+    }
+}
+
 /// Options of a server. Those that can be changed at run time are starting values.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -80,6 +103,10 @@ pub struct ServerOptions {
     pub dir: String,
     /// Path of the configuration file, as reported by INFO.
     pub config_file: String,
+    /// Called by CONFIG REWRITE; without it, there is no configuration file.
+    pub config_rewriter: Option<ConfigRewriter>,
+    /// Parameters of CONFIG SET, which are set at the start, in this order.
+    pub parameters: Vec<(String, String)>,
     /// Version of the product.
     pub version: String,
     /// Lowest severity of events that are logged, as reported by `CONFIG GET loglevel`.
@@ -106,6 +133,8 @@ impl Default for ServerOptions {
             shutdown_timeout: Duration::from_secs(10),
             dir: String::new(),
             config_file: String::new(),
+            config_rewriter: None,
+            parameters: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             log_level: LogLevel::default(),
             log_level_setter: None,

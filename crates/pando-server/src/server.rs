@@ -9,7 +9,7 @@ use pando_sync::{Arc, thread};
 use pandodb::Db;
 
 use crate::acceptor;
-use crate::commands::FAMILIES;
+use crate::commands::{FAMILIES, start_parameters};
 use crate::context::CommandIndex;
 use crate::data::engine::Engine;
 use crate::error::Error;
@@ -64,7 +64,8 @@ impl Server {
     /// Listens on all addresses of `options`. Clients that connect wait until [`Server::serve`].
     ///
     /// # Errors
-    /// An address is taken or does not belong to this machine, or the system is out of resources.
+    /// An address is taken or does not belong to this machine, a parameter is refused, or the
+    /// system is out of resources.
     pub fn bind(options: ServerOptions) -> Result<Self, Error> {
         let io = |operation| move |source| Error::Io { operation, source };
         let acceptor = Poll::new().map_err(io("waiting for connections"))?;
@@ -91,10 +92,10 @@ impl Server {
         let statistics =
             ServerStatistics::new(commands.names()).map_err(io("mapping memory for statistics"))?;
         let settings = Settings::new(&options, allowed_clients(options.maxclients));
+        let shared = Shared::new(options, settings, addresses, loops, statistics, waker);
+        start_parameters(&shared).map_err(|(name, reason)| Error::Parameter { name, reason })?;
         Ok(Self {
-            shared: Arc::new(Shared::new(
-                options, settings, addresses, loops, statistics, waker,
-            )),
+            shared: Arc::new(shared),
             commands,
             polls,
             acceptor,

@@ -1,5 +1,6 @@
 //! Settings that can change while the server runs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(crate) struct Settings {
     packed_bytes_max: AtomicU64,
     /// Of OBJECT ENCODING.
     pub(crate) encoding_limits: EncodingLimits,
+    /// Parameters of CONFIG without an effect that were set.
+    remembered: RwLock<BTreeMap<&'static str, String>>,
     log_level: RwLock<LogLevel>,
     log_level_setter: Option<LogLevelSetter>,
 }
@@ -68,6 +71,7 @@ impl Settings {
             watch_ns: AtomicU64::new(u64::MAX),
             packed_bytes_max: AtomicU64::new(PACKED_BYTES_MAX),
             encoding_limits: EncodingLimits::default(),
+            remembered: RwLock::new(Rank::Leaf, BTreeMap::new()),
             log_level: RwLock::new(Rank::Leaf, options.log_level),
             log_level_setter: options.log_level_setter,
         };
@@ -104,6 +108,21 @@ impl Settings {
                 given.iter().enumerate().fold(0, differs) == 0 && given.len() == password.len()
             }
         }
+    }
+
+    /// Returns the password; empty if none is asked for.
+    pub(crate) fn password(&self) -> String {
+        self.password.read().clone().unwrap_or_default()
+    }
+
+    /// Returns the value that a parameter without an effect was set to.
+    pub(crate) fn remembered(&self, name: &str) -> Option<String> {
+        self.remembered.read().get(name).cloned()
+    }
+
+    /// Sets a parameter without an effect.
+    pub(crate) fn remember(&self, name: &'static str, value: String) {
+        self.remembered.write().insert(name, value);
     }
 
     /// Returns the length from which on the elements of a collection get rows of their own, in

@@ -18,7 +18,7 @@ use crate::figures::slow_log::SlowLog;
 use crate::figures::statistics::ServerStatistics;
 use crate::log::Events;
 use crate::loop_handle::{LoopHandle, Message};
-use crate::options::ServerOptions;
+use crate::options::{Durability, ServerOptions};
 use crate::pubsub::registry::Channels;
 use crate::settings::Settings;
 
@@ -39,6 +39,9 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     /// What CONFIG SET can change.
     pub(crate) settings: Settings,
+    /// Values that the parameters of CONFIG had before the options named any; the lock is held for
+    /// a copy.
+    pub(crate) first_parameters: Mutex<Vec<(&'static str, String)>>,
     /// Addresses that the server listens on, with their actual ports.
     pub(crate) addresses: Vec<SocketAddr>,
     /// All open connections.
@@ -100,6 +103,7 @@ impl Shared {
         };
         Self {
             settings,
+            first_parameters: Mutex::new(Rank::Leaf, Vec::new()),
             addresses,
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
@@ -147,6 +151,8 @@ impl Shared {
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
             if serves.is_ok() {
                 tracing::info!(loops = self.loops.len(), "commands are executed");
+                // Clients may be waiting for that.
+                let _ = self.acceptor.wake();
             }
         }
     }
@@ -175,6 +181,14 @@ impl Shared {
         }
         for handle in &self.loops {
             handle.send(Message::EngineReady);
+        }
+    }
+
+    /// Changes what replies promise from now on.
+    pub(crate) fn set_durability(&self, durability: Durability) {
+        self.settings.set_durability(durability);
+        if let Some(engine) = self.engine() {
+            engine.db.set_durability(durability.of_engine());
         }
     }
 

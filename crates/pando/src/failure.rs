@@ -90,6 +90,7 @@ impl From<pando_server::Error> for Failure {
                     format!("cannot listen on {address}: {source}; {advice}"),
                 )
             }
+            error @ pando_server::Error::Parameter { .. } => Self::usage(error.to_string()),
             other => Self::new(Code::Io, other.to_string()),
         }
     }

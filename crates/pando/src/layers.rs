@@ -29,6 +29,21 @@ pub(crate) const KEYS: [&str; 18] = [
     "log_level",
     "log_format",
 ];
+/// The table of the file that names parameters of CONFIG SET.
+pub(crate) const PARAMETERS: &str = "config";
+/// Parameters that are keys of their own: their places in other layers would not count.
+const OWN_KEYS: [(&str, &str); 10] = [
+    ("durability", "durability"),
+    ("appendfsync", "durability"),
+    ("tcp-keepalive", "tcp_keepalive"),
+    ("stall-timeout", "stall_timeout"),
+    ("loglevel", "log_level"),
+    ("requirepass", "requirepass"),
+    ("maxmemory", "max_memory"),
+    ("dir", "dir"),
+    ("port", "listen"),
+    ("bind", "listen"),
+];
 /// The configuration file that is read by default.
 const FILE: &str = "pando.toml";
 const PREFIX: &str = "PANDO_";
@@ -48,6 +63,8 @@ pub(crate) struct Layers {
     values: BTreeMap<&'static str, Value>,
     /// Path of the configuration file that was read; empty if there was none.
     pub(crate) file: String,
+    /// Parameters of CONFIG SET, in the order of the file.
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 impl Layers {
@@ -80,6 +97,10 @@ impl Layers {
             .parse()
             .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
         for (name, value) in table {
+            if name == PARAMETERS {
+                self.add_parameters(path, &value)?;
+                continue;
+            }
             let Some(key) = KEYS.into_iter().find(|key| *key == name) else {
                 let known = nearest(&name, &KEYS);
                 let text = format!("{path}: unknown key '{name}'; the nearest is '{known}'");
@@ -97,6 +118,32 @@ impl Layers {
                 return Err(Failure::usage(what));
             };
             self.values.insert(key, Value { texts, origin });
+        }
+        Ok(())
+    }
+
+    fn add_parameters(&mut self, path: &str, value: &toml::Value) -> Result<(), Failure> {
+        let Some(table) = value.as_table() else {
+            let text = format!("{path}: {PARAMETERS} is a table of parameters of CONFIG SET");
+            return Err(Failure::usage(text));
+        };
+        for (name, value) in table {
+            let own = OWN_KEYS
+                .iter()
+                .find(|(of, _)| of.eq_ignore_ascii_case(name));
+            if let Some((_, key)) = own {
+                let text = format!("{path}: {name} in [{PARAMETERS}]: use the key {key}");
+                return Err(Failure::usage(text));
+            }
+            let text = match value {
+                toml::Value::Boolean(on) => Some(if *on { "yes" } else { "no" }.to_owned()),
+                value => text_of(value),
+            };
+            let Some(text) = text else {
+                let text = format!("{path}: {name}: a text, a number, true or false is needed");
+                return Err(Failure::usage(text));
+            };
+            self.parameters.push((name.clone(), text));
         }
         Ok(())
     }
@@ -205,6 +252,20 @@ mod tests {
         assert!(read("", &[("PANDO_SEEDS", "4")], &[]).is_ok());
         assert!(error(read("dir = [1]\n", &[], &[])).contains("dir in "));
         assert!(error(read("dir = \n", &[], &[])).contains("x.toml"));
+    }
+
+    #[test]
+    fn parameters_of_config_set_are_a_table() {
+        let layers = read("[config]\nmaxclients = 7\ndynamic-hz = true\n", &[], &[]).unwrap();
+        let own = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        assert_eq!(
+            layers.parameters,
+            [own("dynamic-hz", "yes"), own("maxclients", "7")]
+        );
+        let error = read("[config]\nappendfsync = 'no'\n", &[], &[]).unwrap_err();
+        assert!(error.text.contains("use the key durability"), "{error:?}");
+        assert!(read("config = 1\n", &[], &[]).is_err());
+        assert!(read("[config]\nhz = [1]\n", &[], &[]).is_err());
     }
 
     /// A list in an environment variable is separated by commas.

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic_file;
 mod backend;
 mod bench;
 mod command_line;
@@ -22,6 +23,7 @@ mod nearest;
 mod output;
 mod progress;
 mod quantity;
+mod rewrite;
 mod salvage;
 mod serve;
 mod settings;

@@ -18,6 +18,7 @@ use crate::log;
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{show_size, whole};
+use crate::rewrite;
 use crate::settings::Settings;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -65,6 +66,8 @@ fn server_options(settings: &Settings) -> ServerOptions {
         stall_timeout: Duration::from_secs(settings.stall_timeout_s),
         dir: dir.display().to_string(),
         config_file: settings.config_file.clone(),
+        config_rewriter: rewrite::rewriter(&settings.config_file),
+        parameters: settings.parameters.clone(),
         log_level: settings.log_level,
         version: VERSION.to_owned(),
         ..ServerOptions::default()

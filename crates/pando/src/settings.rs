@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) log_format: LogFormat,
     /// Path of the file that was read; empty if there was none.
     pub(crate) config_file: String,
+    /// Parameters of CONFIG SET that are set at the start.
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 fn wrong(value: &Value, what: impl std::fmt::Display) -> Failure {
@@ -157,6 +159,7 @@ impl Settings {
             log_level: read(layers, "log_level", log_level)?.unwrap_or_default(),
             log_format: read(layers, "log_format", LogFormat::parse)?.unwrap_or_default(),
             config_file: layers.file.clone(),
+            parameters: layers.parameters.clone(),
         })
     }
 }

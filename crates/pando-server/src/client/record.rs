@@ -122,6 +122,13 @@ impl ClientRecord {
         }
     }
 
+    /// Returns true if CLIENT KILL has hit it.
+    #[inline]
+    pub(crate) fn is_killed(&self) -> bool {
+        // Acquire: pairs with the Release in CLIENT KILL.
+        self.killed.load(Ordering::Acquire)
+    }
+
     /// Returns true if it has subscribed to anything.
     pub(crate) fn is_subscribed(&self) -> bool {
         // Relaxed: a report of its own.

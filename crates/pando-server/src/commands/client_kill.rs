@@ -90,8 +90,10 @@ pub(crate) fn kill(context: &mut Context<'_>) -> Run {
             continue;
         }
         killed += 1;
-        // Relaxed: the message below orders the flag.
-        record.killed.store(true, Ordering::Relaxed);
+        // Release: pairs with the Acquire in is_killed. Once this is answered, the client begins no
+        // command, and nobody sees it.
+        record.killed.store(true, Ordering::Release);
+        context.shared.clients.remove(record.id);
         if record.id == own_id {
             context.session.closing = true;
         } else {

@@ -50,11 +50,11 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 fn usage(context: &mut Context<'_>) -> Run {
     match context.count() {
         3 => {}
-        5 if context.is(3, "samples") => {
-            if let Err(text) = context.integer_at(4) {
-                return context.fail(text);
-            }
-        }
+        5 if context.is(3, "samples") => match context.integer_at(4) {
+            Ok(0..) => {}
+            Ok(_) => return context.fail(replies::SYNTAX),
+            Err(text) => return context.fail(text),
+        },
         _ => return context.fail(replies::SYNTAX),
     }
     let found = context.find_head(context.argument(2))?;

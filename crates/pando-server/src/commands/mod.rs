@@ -31,7 +31,6 @@ mod list;
 mod many;
 mod memory;
 mod object;
-mod output_limits;
 mod pando;
 mod popping;
 mod profile;
@@ -57,6 +56,8 @@ mod walk;
 use crate::context::Command;
 use crate::glob;
 
+pub use config::is_parameter;
+pub(crate) use config::start as start_parameters;
 pub(crate) use info::info_all;
 pub(crate) use transaction::{queue, runs_at_once};
 

@@ -66,7 +66,9 @@ fn save(context: &mut Context<'_>) -> Run {
         move || {
             let result = engine.db.checkpoint().map_err(|error| error.to_string());
             if let Err(error) = &result {
-                tracing::error!(error, "a save failed");
+                tracing::error!(error, "SAVE: no checkpoint was taken");
+            } else {
+                tracing::info!("SAVE has taken a checkpoint");
             }
             drop(engine);
             failed.store(result.is_err(), Ordering::Relaxed);
@@ -91,6 +93,7 @@ fn background_save(context: &mut Context<'_>) -> Run {
         return context.fail(replies::SYNTAX);
     }
     context.engine().db.request_checkpoint();
+    tracing::info!("BGSAVE has asked for a checkpoint");
     context.reply().simple("Background saving started");
     Ok(())
 }
@@ -103,14 +106,13 @@ fn last_save(context: &mut Context<'_>) -> Run {
 }
 
 fn shutdown(context: &mut Context<'_>) -> Run {
-    let mut abort = false;
-    for at in 1..context.count() {
-        let known = ["nosave", "save", "now", "force"];
-        if context.is(at, "abort") && context.count() == 2 {
-            abort = true;
-        } else if !known.iter().any(|word| context.is(at, word)) {
-            return context.fail(replies::SYNTAX);
-        }
+    let has = |word| (1..context.count()).any(|at| context.is(at, word));
+    let known = ["nosave", "save", "now", "force", "abort"];
+    let is_known = |at| known.iter().any(|word| context.is(at, word));
+    let abort = has("abort");
+    let others = ["nosave", "save", "now", "force"].into_iter().any(has);
+    if !(1..context.count()).all(is_known) || abort && others || has("save") && has("nosave") {
+        return context.fail(replies::SYNTAX);
     }
     if abort {
         return context.fail("ERR No shutdown in progress.");

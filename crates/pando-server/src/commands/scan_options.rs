@@ -19,9 +19,7 @@ pub(crate) struct ScanOptions<'a> {
 impl<'a> ScanOptions<'a> {
     /// Reads argument 2 as a cursor.
     pub(crate) fn cursor(context: &Context<'_>) -> Result<u64, Interrupted> {
-        let cursor = std::str::from_utf8(context.argument(2)).ok();
-        let cursor = cursor.and_then(|text| text.parse::<u64>().ok());
-        cursor.ok_or_else(|| "ERR invalid cursor".into())
+        cursor_of(context.argument(2)).ok_or_else(|| "ERR invalid cursor".into())
     }
 
     /// Reads the options behind the cursor; `is_hash` allows NOVALUES. Redis looks at them only if
@@ -53,6 +51,24 @@ impl<'a> ScanOptions<'a> {
         }
         Ok(options)
     }
+}
+
+/// Reads a cursor as Redis does: with a sign, and none at all is 0.
+pub(crate) fn cursor_of(argument: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(argument.split(|byte| *byte == 0).next()?).ok()?;
+    let (is_negative, digits) = match text.as_bytes() {
+        [] => return Some(0),
+        [b'-', ..] => (true, &text[1..]),
+        [b'+', ..] => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse::<u64>().ok().filter(|_| is_number)?;
+    Some(if is_negative {
+        number.wrapping_neg()
+    } else {
+        number
+    })
 }
 
 /// Reads the collection whose key is argument 1 from `cursor` on: about as many elements as the

@@ -49,10 +49,7 @@ fn get(context: &mut Context<'_>) -> Run {
         3 => match parse_integer(context.argument(2)) {
             Some(-1) => usize::MAX,
             Some(count) if count >= 0 => usize::try_from(count).unwrap_or(usize::MAX),
-            Some(_) => {
-                return context.fail("ERR count should be greater than or equal to -1");
-            }
-            None => return context.fail(replies::NOT_AN_INTEGER),
+            _ => return context.fail("ERR count should be greater than or equal to -1"),
         },
         _ => return context.fail(replies::SYNTAX),
     };

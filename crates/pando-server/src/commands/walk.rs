@@ -9,6 +9,7 @@
 use pando_resp::Writer;
 use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 
+use super::scan_options::cursor_of;
 use crate::commands::glob;
 use crate::context::progress::{Position, Walk};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
@@ -304,8 +305,7 @@ fn keys(context: &mut Context<'_>) -> Run {
 }
 
 fn scan(context: &mut Context<'_>) -> Run {
-    let cursor = std::str::from_utf8(context.argument(1)).ok();
-    let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
+    let Some(cursor) = cursor_of(context.argument(1)) else {
         return context.fail("ERR invalid cursor");
     };
     let mut request = Selection::ALL;

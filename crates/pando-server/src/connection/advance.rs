@@ -94,6 +94,9 @@ impl Connection {
                 next = AfterTurn::Again;
                 break;
             }
+            if self.record.is_killed() {
+                break;
+            }
             let step = if self.running.is_some() {
                 self.unpark();
                 self.resume(turn)

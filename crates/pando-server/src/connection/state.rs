@@ -319,8 +319,7 @@ impl Connection {
 
     /// Returns true if nothing is left to do for this connection, ever.
     pub(crate) fn is_over(&self, stopping: bool) -> bool {
-        // Relaxed: the message that told the loop orders the flag.
-        if self.broken || self.record.killed.load(Ordering::Relaxed) && !self.session.closing {
+        if self.broken || self.record.is_killed() && !self.session.closing {
             return true;
         }
         if self.running.is_some() && (self.gone || self.read_closed && self.waits_for_others()) {
@@ -359,6 +358,15 @@ impl Connection {
         if idle { self.buffers.take() } else { None }
     }
 
+    /// Publishes how much could not be sent, after all was tried.
+    pub(crate) fn publish_unsent(&self) {
+        let unsent = self.unsent() as u64;
+        // Relaxed: a report. Written only when it changes.
+        if self.record.output_bytes.load(Ordering::Relaxed) != unsent {
+            self.record.output_bytes.store(unsent, Ordering::Relaxed);
+        }
+    }
+
     /// Publishes the state of this connection to other threads.
     pub(crate) fn publish(&mut self, now: Instant, now_ms: u64) {
         // Relaxed: reports.
@@ -367,9 +375,6 @@ impl Connection {
         self.record
             .input_bytes
             .store(self.input_ahead() as u64, Ordering::Relaxed);
-        self.record
-            .output_bytes
-            .store(self.unsent() as u64, Ordering::Relaxed);
         self.record
             .mail_bytes
             .store(self.mail_bytes() as u64, Ordering::Relaxed);

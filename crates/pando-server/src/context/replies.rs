@@ -84,8 +84,10 @@ pub(crate) fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
 }
 
-/// Returns text that a client sent in a form that a reply may show: at most 128 bytes.
+/// Returns text that a client sent in a form that a reply may show: at most 128 bytes, and those in
+/// front of a NUL, where text ends for Redis.
 pub(crate) fn shown(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
 }
 

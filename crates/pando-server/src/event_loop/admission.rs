@@ -53,8 +53,7 @@ impl EventLoop {
     /// Gives a turn to a connection whose record has changed; one that was killed is only closed.
     fn look_at(&mut self, token: Token) {
         let connection = self.connections.get(token);
-        // Relaxed: the message orders it.
-        let is_killed = connection.is_some_and(|of| of.record.killed.load(Ordering::Relaxed));
+        let is_killed = connection.is_some_and(|of| of.record.is_killed());
         match is_killed {
             true => self.touch(token),
             false => self.enqueue(token),

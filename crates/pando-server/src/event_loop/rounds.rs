@@ -321,6 +321,7 @@ impl EventLoop {
                 self.close(token);
                 continue;
             }
+            connection.publish_unsent();
             if connection.session.closing && connection.closing_since.is_none() {
                 connection.closing_since = Some(now());
             }

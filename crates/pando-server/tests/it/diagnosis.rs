@@ -59,7 +59,7 @@ fn slow_commands_are_logged_with_arguments_time_and_client() {
         ),
         (
             "SLOWLOG GET x",
-            "-ERR value is not an integer or out of range",
+            "-ERR count should be greater than or equal to -1",
         ),
         ("SLOWLOG RESET", "+OK"),
         ("SLOWLOG GET -1", "[]"),

@@ -119,7 +119,11 @@ fn limits_that_are_none_are_refused() {
     let no_integer = "argument couldn't be parsed into an integer";
     for (name, value, why) in [
         ("hash-max-listpack-entries", "-1", of_all),
-        ("zset-max-listpack-value", "x", no_integer),
+        (
+            "zset-max-listpack-value",
+            "x",
+            "argument must be a memory value",
+        ),
         ("list-max-listpack-size", "2147483648", of_lists),
         ("list-max-listpack-size", "", no_integer),
     ] {

@@ -15,6 +15,8 @@ mod compact;
 #[cfg(test)]
 mod concurrency;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod diagnosis;
 #[cfg(test)]
 mod durability;
@@ -68,6 +70,8 @@ mod pubsub;
 mod scan;
 #[cfg(test)]
 mod sets;
+#[cfg(test)]
+mod small_print;
 #[cfg(test)]
 mod sort;
 #[cfg(test)]

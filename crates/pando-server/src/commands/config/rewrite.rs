@@ -1,0 +1,41 @@
+//! CONFIG REWRITE: has the owner of the configuration file write it, on a thread of its own.
+
+use pando_sync::thread;
+
+use super::table::to_be_written;
+use crate::context::progress::Job;
+use crate::context::{Context, Interrupted, Run};
+
+pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
+    if let Some(job) = context.progress.job.clone() {
+        return match job.result() {
+            None => Err(Interrupted::Wait),
+            Some(Ok(())) => context.ok(),
+            Some(Err(text)) => context.fail(&format!("ERR Rewriting config file: {text}")),
+        };
+    }
+    let Some(rewriter) = context.shared.options.config_rewriter else {
+        return context.fail("ERR The server is running without a config file");
+    };
+    let parameters = to_be_written(context.shared);
+    let job = Job::new(context.waker.clone());
+    let worker = {
+        let job = job.clone();
+        move || {
+            let result = (rewriter.0)(&parameters);
+            match &result {
+                Ok(()) => tracing::info!("CONFIG REWRITE has written the configuration file"),
+                Err(error) => tracing::warn!(error, "CONFIG REWRITE failed"),
+            }
+            job.finish(result);
+        }
+    };
+    let spawned = thread::Builder::new()
+        .name("pando-rewrite".to_owned())
+        .spawn(worker);
+    if let Err(error) = spawned {
+        return context.fail(&format!("ERR Rewriting config file: {error}"));
+    }
+    context.progress.job = Some(job);
+    Err(Interrupted::Wait)
+}
