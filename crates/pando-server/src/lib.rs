@@ -40,8 +40,8 @@ mod settings;
 mod shared;
 mod times;
 
-pub use commands::is_parameter;
+pub use commands::{REDIS_VERSION, is_settable};
 pub use error::Error;
 pub use log::{LogLevel, LogLevelSetter};
-pub use options::{ConfigRewriter, Durability, Parameter, ServerOptions};
+pub use options::{ConfigRewriter, DebugCommands, Durability, Parameter, ServerOptions};
 pub use server::{Handle, Server};

@@ -45,6 +45,36 @@ impl Durability {
     }
 }
 
+/// Who may call DEBUG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DebugCommands {
+    /// Nobody.
+    #[default]
+    No,
+    /// Clients on this machine.
+    Local,
+    /// All clients.
+    Yes,
+}
+
+impl DebugCommands {
+    /// Returns its name in `enable-debug-command`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Local => "local",
+            Self::Yes => "yes",
+        }
+    }
+
+    /// Returns the one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::No, Self::Local, Self::Yes]
+            .into_iter()
+            .find(|of| of.name().eq_ignore_ascii_case(name))
+    }
+}
+
 /// What a configuration file is to say of a parameter of CONFIG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
@@ -107,6 +137,8 @@ pub struct ServerOptions {
     pub config_rewriter: Option<ConfigRewriter>,
     /// Parameters of CONFIG SET, which are set at the start, in this order.
     pub parameters: Vec<(String, String)>,
+    /// Who may call DEBUG.
+    pub debug_commands: DebugCommands,
     /// Version of the product.
     pub version: String,
     /// Lowest severity of events that are logged, as reported by `CONFIG GET loglevel`.
@@ -135,6 +167,7 @@ impl Default for ServerOptions {
             config_file: String::new(),
             config_rewriter: None,
             parameters: Vec::new(),
+            debug_commands: DebugCommands::No,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             log_level: LogLevel::default(),
             log_level_setter: None,

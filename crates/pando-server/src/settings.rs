@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     packed_bytes_max: AtomicU64,
     /// Of OBJECT ENCODING.
     pub(crate) encoding_limits: EncodingLimits,
+    /// False while the rows of expired keys are left alone.
+    active_expire: AtomicBool,
     /// Parameters of CONFIG without an effect that were set.
     remembered: RwLock<BTreeMap<&'static str, String>>,
     log_level: RwLock<LogLevel>,
@@ -71,6 +73,7 @@ impl Settings {
             watch_ns: AtomicU64::new(u64::MAX),
             packed_bytes_max: AtomicU64::new(PACKED_BYTES_MAX),
             encoding_limits: EncodingLimits::default(),
+            active_expire: AtomicBool::new(true),
             remembered: RwLock::new(Rank::Leaf, BTreeMap::new()),
             log_level: RwLock::new(Rank::Leaf, options.log_level),
             log_level_setter: options.log_level_setter,
@@ -113,6 +116,16 @@ impl Settings {
     /// Returns the password; empty if none is asked for.
     pub(crate) fn password(&self) -> String {
         self.password.read().clone().unwrap_or_default()
+    }
+
+    /// Returns true if the rows of expired keys are removed in the background.
+    pub(crate) fn active_expire(&self) -> bool {
+        self.active_expire.load(Ordering::Relaxed)
+    }
+
+    /// Applies to the next round of each loop.
+    pub(crate) fn set_active_expire(&self, on: bool) {
+        self.active_expire.store(on, Ordering::Relaxed);
     }
 
     /// Returns the value that a parameter without an effect was set to.

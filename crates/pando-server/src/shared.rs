@@ -7,6 +7,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex, Rank};
 
+use crate::client::pause::Pause;
 use crate::client::record::Registry;
 use crate::client::waiters::Waiters;
 use crate::client::watches::WatchBytes;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Registry,
     /// Places of iterations; the lock is held for one look-up or insertion.
     pub(crate) cursors: Mutex<Cursors>,
+    /// The pause that CLIENT PAUSE has begun.
+    pub(crate) pause: Pause,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
     /// Who has subscribed to which channels.
@@ -107,6 +110,7 @@ impl Shared {
             addresses,
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
+            pause: Pause::default(),
             waiters: Arc::default(),
             channels: Arc::default(),
             watch_bytes: Arc::default(),

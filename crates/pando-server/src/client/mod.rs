@@ -1,6 +1,7 @@
 //! State of a client that lasts from command to command.
 
 pub(crate) mod interactive;
+pub(crate) mod pause;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;

@@ -90,6 +90,30 @@ impl Multi {
     }
 }
 
+/// Whether replies to commands are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ReplyMode {
+    #[default]
+    On,
+    /// No reply is sent.
+    Off,
+    /// That to the next command is not sent.
+    SkipNext,
+    /// That to the running command is not sent.
+    Skip,
+}
+
+impl ReplyMode {
+    /// Returns the mode of the command after the one that has finished.
+    pub(crate) fn after_command(self) -> Self {
+        match self {
+            Self::On | Self::Skip => Self::On,
+            Self::Off => Self::Off,
+            Self::SkipNext => Self::Skip,
+        }
+    }
+}
+
 /// State of one connection that commands can change.
 #[derive(Default)]
 pub(crate) struct Session {
@@ -101,6 +125,8 @@ pub(crate) struct Session {
     pub(crate) authenticated: bool,
     /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
+    /// Set by CLIENT REPLY.
+    pub(crate) reply_mode: ReplyMode,
     /// None outside MULTI.
     pub(crate) multi: Option<Multi>,
     /// The transaction of PANDO BEGIN.
@@ -180,6 +206,7 @@ impl Session {
         self.interactive = None;
         self.subscriptions = None;
         self.database = 0;
+        self.reply_mode = ReplyMode::On;
         self.version = Version::Resp2;
         self.profiles = None;
         self.authenticated = authenticated;

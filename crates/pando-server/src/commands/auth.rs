@@ -6,7 +6,7 @@ use super::client::valid_name;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 
 /// The version of Redis whose commands and errors are implemented.
-pub(crate) const REDIS_VERSION: &str = "7.2.5";
+pub const REDIS_VERSION: &str = "7.2.5";
 
 const FLAGS: Flags = Flags::FAST
     .and(Flags::LOADING)

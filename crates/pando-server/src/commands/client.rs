@@ -1,6 +1,7 @@
 //! CLIENT and its subcommands, except KILL.
 
 use super::client_kill::{Kind, kill};
+use super::client_pause::{pause, reply, unpause};
 use crate::client::unblocking::Unblocked;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::loop_handle::Message;
@@ -66,6 +67,21 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             ADMIN,
             unblock,
             "Unblocks a client blocked by a blocking command from a different connection.",
+        ),
+        sub("pause", -3, ADMIN, pause, "Suspends commands processing."),
+        sub(
+            "unpause",
+            2,
+            ADMIN,
+            unpause,
+            "Resumes processing commands from paused clients.",
+        ),
+        sub(
+            "reply",
+            3,
+            FLAGS.and(Flags::NO_MULTI),
+            reply,
+            "Instructs the server whether to reply to commands.",
         ),
         sub(
             "no-evict",
@@ -256,12 +272,18 @@ fn help(context: &mut Context<'_>) -> Run {
         "    Protect current client connection from eviction.",
         "NO-TOUCH (ON|OFF)",
         "    Will not touch LRU/LFU stats when this mode is on.",
+        "PAUSE <timeout> [WRITE|ALL]",
+        "    Suspend all, or just write, clients for <timeout> milliseconds.",
+        "REPLY (ON|OFF|SKIP)",
+        "    Control the replies sent to the current connection.",
         "SETINFO <option> <value>",
         "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
         "SETNAME <name>",
         "    Assign the name <name> to the current connection.",
         "UNBLOCK <clientid> [TIMEOUT|ERROR]",
         "    Unblock the client, as if its time was over, or with an error.",
+        "UNPAUSE",
+        "    Stop the current client pause, resuming traffic.",
         "HELP",
         "    Print this help.",
     ];

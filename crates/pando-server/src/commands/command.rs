@@ -1,9 +1,13 @@
 //! COMMAND and its subcommands: the table of commands describes itself.
 
-use pando_resp::{Arguments, Writer};
+use pando_resp::Writer;
 
+use super::command_keys::{
+    FlaggedKey, are_movable, describe_keys, fixed_places, has_keys, keys_of, specifications,
+    write_flags,
+};
 use crate::commands::glob;
-use crate::context::{Command, CommandIndex, Context, Flags, Group, Keys, Kind, Run, replies};
+use crate::context::{Command, CommandIndex, Context, Flags, Group, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
 
@@ -39,6 +43,15 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             keys,
             "Extracts the key names from an arbitrary command.",
         ),
+        Command {
+            since: "7.0.0",
+            ..sub(
+                "getkeysandflags",
+                -4,
+                keys_and_flags,
+                "Extracts the key names and access flags for an arbitrary command.",
+            )
+        },
         sub(
             "help",
             2,
@@ -56,8 +69,31 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("command", -1, all)
 }];
 
+/// All categories.
+pub(super) const CATEGORIES: [&str; 19] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+];
+
 /// Returns the access control categories of a command, derived from its flags and group.
-fn categories(command: &Command) -> Vec<&'static str> {
+pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     let mut add = |name, holds: bool| {
         if holds {
@@ -97,85 +133,24 @@ fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
         None => reply.bulk(command.name.as_bytes()),
     }
     reply.integer(command.arity.into());
-    let movable = (command.keys.count_at != 0).then_some("movablekeys");
+    let specifications = specifications(container, command);
+    let movable = are_movable(&specifications).then_some("movablekeys");
     let flags = || command.flags.names().chain(movable);
     reply.set(flags().count());
     flags().for_each(|name| reply.simple(name));
-    reply.integer(command.keys.first.into());
-    reply.integer(command.keys.last.into());
-    reply.integer(command.keys.step.into());
+    let (first, last, step) = fixed_places(&specifications);
+    reply.integer(first.into());
+    reply.integer(last.into());
+    reply.integer(step.into());
     let categories = categories(command);
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.simple(name));
     reply.array(0);
-    describe_keys(reply, command);
+    describe_keys(reply, &specifications);
     reply.array(command.subcommands.len());
     for subcommand in command.subcommands {
         describe(reply, Some(command.name), subcommand);
     }
-}
-
-fn describe_keys(reply: &mut Writer<'_>, command: &Command) {
-    if command.keys == Keys::NONE {
-        return reply.array(0);
-    }
-    let flags: &[&str] = match (command.flags.has(Flags::WRITE), command.name) {
-        (false, _) => &["RO", "ACCESS"],
-        (true, "del" | "unlink") => &["RM", "DELETE"],
-        (true, "set" | "mset") => &["OW", "UPDATE"],
-        (true, _) => &["RW", "UPDATE"],
-    };
-    let counted = command.keys.count_at != 0;
-    reply.array(usize::from(command.keys.first != 0) + usize::from(counted));
-    if command.keys.first != 0 {
-        begin_keys(reply, flags, command.keys.first);
-        reply.bulk(b"range");
-        reply.bulk(b"spec");
-        reply.map(3);
-        reply.bulk(b"lastkey");
-        let last = command.keys.last;
-        let of_first = if last < 0 {
-            last
-        } else {
-            last - command.keys.first
-        };
-        reply.integer(of_first.into());
-        reply.bulk(b"keystep");
-        reply.integer(command.keys.step.into());
-        reply.bulk(b"limit");
-        reply.integer(0);
-    }
-    if counted {
-        begin_keys(reply, &["RO", "ACCESS"], command.keys.count_at);
-        reply.bulk(b"keynum");
-        reply.bulk(b"spec");
-        reply.map(3);
-        reply.bulk(b"keynumidx");
-        reply.integer(0);
-        reply.bulk(b"firstkey");
-        reply.integer(1);
-        reply.bulk(b"keystep");
-        reply.integer(1);
-    }
-}
-
-/// Writes the beginning of a specification of keys, up to the type of its `find_keys`.
-fn begin_keys(reply: &mut Writer<'_>, flags: &[&str], index: i32) {
-    reply.map(3);
-    reply.bulk(b"flags");
-    reply.set(flags.len());
-    flags.iter().for_each(|flag| reply.simple(flag));
-    reply.bulk(b"begin_search");
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(b"index");
-    reply.bulk(b"spec");
-    reply.map(1);
-    reply.bulk(b"index");
-    reply.integer(index.into());
-    reply.bulk(b"find_keys");
-    reply.map(2);
-    reply.bulk(b"type");
 }
 
 fn all(context: &mut Context<'_>) -> Run {
@@ -263,28 +238,53 @@ fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
     }
 }
 
-fn keys(context: &mut Context<'_>) -> Run {
+/// Finds the keys of the command that the arguments from the third on are.
+///
+/// # Errors
+/// The text of the refusal.
+fn keys_in<'a>(context: &Context<'a>) -> Result<Vec<FlaggedKey<'a>>, &'static str> {
     let arguments: Vec<&[u8]> = context.arguments.from(2).collect();
-    let Some((_, command)) = context.commands.find(arguments[0]) else {
-        return context.fail("ERR Invalid command specified");
-    };
-    if command.keys == Keys::NONE || command.kind == Kind::Session {
-        return context.fail("ERR The command has no key arguments");
+    let found = context.commands.find(arguments[0]);
+    let (_, mut command) = found.ok_or("ERR Invalid command specified")?;
+    let mut container = None;
+    if let Some(name) = arguments.get(1).filter(|_| !command.subcommands.is_empty()) {
+        let found = command.subcommand(name);
+        container = Some(command.name);
+        command = found.ok_or("ERR Invalid command specified")?.1;
+    }
+    let specifications = specifications(container, command);
+    if !has_keys(&specifications) {
+        return Err("ERR The command has no key arguments");
     }
     if !command.takes(arguments.len()) {
-        return context.fail("ERR Invalid number of arguments specified for command");
+        return Err("ERR Invalid number of arguments specified for command");
     }
-    let bytes = arguments.concat();
-    let mut spans = Vec::new();
-    let mut start = 0;
-    for argument in &arguments {
-        spans.push(pando_resp::Span::new(start, start + argument.len()));
-        start += argument.len();
-    }
-    let keys: Vec<&[u8]> = command.keys.of(Arguments::new(&bytes, &spans)).collect();
-    context.reply().array(keys.len());
-    for key in keys {
-        context.reply().bulk(key);
+    let keys = keys_of(command.name, &specifications, &arguments);
+    keys.ok_or("ERR Invalid arguments specified for command")
+}
+
+fn keys(context: &mut Context<'_>) -> Run {
+    let keys = match keys_in(context) {
+        Ok(keys) => keys,
+        Err(text) => return context.fail(text),
+    };
+    let mut reply = context.reply();
+    reply.array(keys.len());
+    keys.iter().for_each(|(key, _)| reply.bulk(key));
+    Ok(())
+}
+
+fn keys_and_flags(context: &mut Context<'_>) -> Run {
+    let keys = match keys_in(context) {
+        Ok(keys) => keys,
+        Err(text) => return context.fail(text),
+    };
+    let mut reply = context.reply();
+    reply.array(keys.len());
+    for (key, flags) in keys {
+        reply.array(2);
+        reply.bulk(key);
+        write_flags(&mut reply, flags);
     }
     Ok(())
 }
@@ -341,6 +341,8 @@ fn help(context: &mut Context<'_>) -> Run {
         "    Return documentation details about multiple Redis commands.",
         "GETKEYS <full-command>",
         "    Return the keys from a full Redis command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    Return the keys and the access flags from a full Redis command.",
         "HELP",
         "    Print this help.",
     ];

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use pando_stats::Histogram;
 
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Run, replies};
+use crate::figures::latency_monitor::History;
 
 const FLAGS: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING);
 /// Upper end of the first bucket of LATENCY HISTOGRAM; every further bucket is twice as wide.
@@ -35,6 +36,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             doctor,
             "Returns a human-readable latency analysis report.",
         ),
+        sub("graph", 3, graph, "Returns a latency graph for an event."),
         Command {
             since: "7.0.0",
             ..sub(
@@ -102,6 +104,49 @@ fn history(context: &mut Context<'_>) -> Run {
         reply.integer(integer(spike.unix_s));
         reply.integer(integer(spike.ms));
     }
+    Ok(())
+}
+
+/// Height of a graph, in lines.
+const GRAPH_LINES: u64 = 4;
+/// Width of a graph: the newest samples are shown.
+const GRAPH_COLUMNS: usize = 80;
+
+/// Draws the newest samples of an event as columns, the newest on the right, with the lowest and
+/// the highest of them above.
+fn draw(event: &str, history: &History) -> String {
+    let from = history.spikes.len().saturating_sub(GRAPH_COLUMNS);
+    let shown: Vec<u64> = history.spikes.iter().skip(from).map(|of| of.ms).collect();
+    let low = shown.iter().copied().min().unwrap_or(0);
+    let high = shown.iter().copied().max().unwrap_or(0);
+    let mut text = format!(
+        "{event} - high {high} ms, low {low} ms (all time high {} ms)\n{}\n",
+        history.ms_max,
+        "-".repeat(GRAPH_COLUMNS)
+    );
+    let steps = GRAPH_LINES * 2;
+    let height = |ms: u64| ((ms - low) * (steps - 1)) / (high - low).max(1) + 1;
+    for line in (0..GRAPH_LINES).rev() {
+        let column = |ms: &u64| match height(*ms).saturating_sub(line * 2) {
+            0 => ' ',
+            1 => '_',
+            _ => '#',
+        };
+        let line: String = shown.iter().map(column).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn graph(context: &mut Context<'_>) -> Run {
+    let mut events = context.shared.latency_monitor.all();
+    events.retain(|event, _| context.is(2, event));
+    let Some((event, history)) = events.into_iter().next() else {
+        let event = replies::shown(context.argument(2));
+        return context.fail(&format!("ERR No samples available for event '{event}'"));
+    };
+    context.reply().verbatim(&draw(event, &history));
     Ok(())
 }
 
@@ -220,6 +265,8 @@ fn help(context: &mut Context<'_>) -> Run {
         "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "DOCTOR",
         "    Return a human readable latency analysis report.",
+        "GRAPH <event>",
+        "    Return an ASCII latency graph for the <event> class.",
         "HISTOGRAM [COMMAND ...]",
         "    Return a cumulative distribution of command latencies in histogram format.",
         "HISTORY <event>",
@@ -237,6 +284,23 @@ fn help(context: &mut Context<'_>) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_graph_is_as_high_as_its_highest_column() {
+        let mut history = History::default();
+        for (second, ms) in [(1, 10), (2, 80), (3, 45)] {
+            let spike = crate::figures::latency_monitor::Spike { unix_s: second, ms };
+            history.spikes.push_back(spike);
+        }
+        history.ms_max = 99;
+        let drawn = draw("command", &history);
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert_eq!(
+            lines[0],
+            "command - high 80 ms, low 10 ms (all time high 99 ms)"
+        );
+        assert_eq!(lines[2..], [" #", " #", " ##", "_##"]);
+    }
 
     /// The limits of buckets double from 1024 ns on, and counts are cumulative.
     #[test]

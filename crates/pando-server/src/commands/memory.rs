@@ -26,6 +26,12 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     summary: "A container for memory diagnostics commands.",
     subcommands: &[
         sub("doctor", doctor, "Outputs a memory problems report."),
+        sub(
+            "malloc-stats",
+            malloc_stats,
+            "Returns the allocator statistics.",
+        ),
+        sub("purge", purge, "Asks the allocator to release memory."),
         sub("stats", stats, "Returns details about memory usage."),
         Command {
             flags: Flags::READONLY,
@@ -147,6 +153,17 @@ fn stats(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
+fn malloc_stats(context: &mut Context<'_>) -> Run {
+    let text = "Stats not supported for the current allocator";
+    context.reply().bulk(text.as_bytes());
+    Ok(())
+}
+
+/// The frames are one piece of memory from the start; the allocator has nothing else worth asking.
+fn purge(context: &mut Context<'_>) -> Run {
+    context.ok()
+}
+
 fn doctor(context: &mut Context<'_>) -> Run {
     let memory = MemoryUse::new(context.shared);
     let mebibytes = |bytes: u64| bytes as f64 / 1_048_576.0;
@@ -179,6 +196,10 @@ fn help(context: &mut Context<'_>) -> Run {
         "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "DOCTOR",
         "    Return memory problems reports.",
+        "MALLOC-STATS",
+        "    Return internal statistics report from the memory allocator.",
+        "PURGE",
+        "    Attempt to purge dirty pages for reclamation by the allocator.",
         "STATS",
         "    Return information about the memory usage of the server.",
         "USAGE <key> [SAMPLES <count>]",

@@ -3,6 +3,7 @@
 //! A family of commands is a file with a list of [`Command`]s; [`FAMILIES`] is the list of these
 //! lists.
 
+mod acl;
 mod append;
 mod auth;
 mod bit;
@@ -11,11 +12,14 @@ mod bit_field;
 mod bit_operation;
 mod client;
 mod client_kill;
+mod client_pause;
 mod command;
+mod command_keys;
 mod compact;
 mod config;
 mod connection;
 mod counter;
+mod debug;
 mod decimal;
 mod exists;
 mod expire;
@@ -26,6 +30,7 @@ mod hyperloglog;
 mod info;
 mod info_text;
 mod interactive;
+mod key_table;
 mod latency;
 mod list;
 mod many;
@@ -38,6 +43,7 @@ mod publish;
 mod pubsub;
 mod range;
 mod rename;
+mod role;
 mod sample;
 mod save;
 mod scan_options;
@@ -56,7 +62,8 @@ mod walk;
 use crate::context::Command;
 use crate::glob;
 
-pub use config::is_parameter;
+pub use auth::REDIS_VERSION;
+pub use config::is_settable;
 pub(crate) use config::start as start_parameters;
 pub(crate) use info::info_all;
 pub(crate) use transaction::{queue, runs_at_once};
@@ -114,6 +121,9 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     save::COMMANDS,
+    acl::COMMANDS,
+    debug::COMMANDS,
+    role::COMMANDS,
     compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,

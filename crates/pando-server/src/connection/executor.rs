@@ -18,6 +18,7 @@ use pando_stats::Ticker;
 use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Pending, Polled};
 
+use crate::client::session::ReplyMode;
 use crate::commands;
 use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
@@ -97,9 +98,11 @@ impl Connection {
         if self.session.multi.is_some() && !commands::runs_at_once(command) {
             return self.queue(turn, consumed, (index, id));
         }
+        let is_held = self.is_paused(turn, command);
         self.running = Some(Running {
             id,
             command,
+            is_held,
             began: turn.clock,
             consumed,
             committing: false,
@@ -178,6 +181,9 @@ impl Connection {
 
     /// Runs the command that has begun as far as it gets.
     pub(crate) fn resume(&mut self, turn: &mut Turn<'_>) -> Step {
+        if self.running.as_ref().is_some_and(|of| of.is_held) && self.stays_held(turn) {
+            return Step::Suspended;
+        }
         let mut running = self.running.take().expect("a command has begun");
         turn.is_clock_new = false;
         match running.command.kind {
@@ -601,6 +607,13 @@ impl Connection {
         }
         if let Some(interactive) = &mut self.session.interactive {
             interactive.used = turn.clock;
+        }
+        if self.session.reply_mode != ReplyMode::On {
+            if matches!(self.session.reply_mode, ReplyMode::Off | ReplyMode::Skip) {
+                buffers.output.take_back();
+                buffers.progress.streams.clear();
+            }
+            self.session.reply_mode = self.session.reply_mode.after_command();
         }
         for (offset, source) in buffers.progress.streams.drain(..) {
             buffers.output.push_stream(offset, source);

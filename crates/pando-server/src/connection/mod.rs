@@ -15,6 +15,7 @@ mod lookahead;
 pub(crate) mod loop_data;
 mod messages;
 mod output;
+mod pause;
 mod pipeline_run;
 mod running;
 mod state;

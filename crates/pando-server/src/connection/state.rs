@@ -342,6 +342,13 @@ impl Connection {
         self.running.is_some() && buffers.is_some_and(|buffers| buffers.progress.waiting)
     }
 
+    /// Returns true if its command waits for something that may never come, or for the end of a
+    /// pause: the end of the server is not held up by that.
+    pub(crate) fn may_wait_for_ever(&self) -> bool {
+        let is_held = self.running.as_ref().is_some_and(|of| of.is_held);
+        is_held || self.buffers.as_ref().is_some_and(|of| of.progress.waiting)
+    }
+
     /// Returns when the loop has to give it a turn, whether anything happens or not.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let progress = self.buffers.as_ref().map(|buffers| &buffers.progress);

@@ -2,6 +2,7 @@
 
 use pando_resp::Arguments;
 
+use super::absent::absent;
 use super::{Command, replies};
 
 /// Number of slots of the hash table; several times the number of commands.
@@ -88,6 +89,9 @@ impl CommandIndex {
         let name = arguments.at(1);
         let Some((place, subcommand)) = command.subcommand(name) else {
             let (name, container) = (replies::shown(name), command.name.to_ascii_uppercase());
+            if let Some(text) = absent(&format!("{}|{name}", command.name)) {
+                return Err((None, text));
+            }
             let text = format!("ERR unknown subcommand '{name}'. Try {container} HELP.");
             return Err((None, text));
         };
@@ -102,6 +106,9 @@ impl CommandIndex {
     #[cold]
     pub(crate) fn unknown(arguments: Arguments<'_>) -> String {
         let name = replies::shown(arguments.at(0));
+        if let Some(text) = absent(&name) {
+            return text;
+        }
         let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
         let length = text.len();
         for argument in arguments.from(1) {

@@ -6,6 +6,7 @@
 //! only when nothing can interrupt it any longer. State that must survive an interruption is in
 //! [`Progress`].
 
+mod absent;
 mod blocking;
 mod collection;
 pub(crate) mod edits;

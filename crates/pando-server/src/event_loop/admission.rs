@@ -37,10 +37,7 @@ impl EventLoop {
                 for token in self.connections.tokens() {
                     // A command that waits for an event that may never come is not waited for.
                     if let Some(connection) = self.connections.get(token)
-                        && connection
-                            .buffers
-                            .as_ref()
-                            .is_some_and(|of| of.progress.waiting)
+                        && connection.may_wait_for_ever()
                     {
                         connection.broken = true;
                     }

@@ -51,7 +51,7 @@ impl EventLoop {
                     HOUSEKEEPING_INTERVAL
                 };
         }
-        if self.cleaning && self.stop_at.is_none() {
+        if self.cleaning && self.stop_at.is_none() && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let cleaned = cleaner.step(&data.engine, &mut data.reactor, statistics);
             self.cleaning = cleaned == Cleaned::More;

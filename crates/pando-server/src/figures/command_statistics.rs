@@ -12,7 +12,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Addition, CoreWords, Mutex, Rank};
 
 /// Maximum number of commands and subcommands.
-pub(crate) const COMMANDS_MAX: usize = 256;
+pub(crate) const COMMANDS_MAX: usize = 512;
 
 /// Figures of all commands, by their number in the index of commands.
 #[derive(Debug)]

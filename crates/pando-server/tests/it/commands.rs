@@ -188,8 +188,8 @@ fn unknown_commands_are_named() {
             "-ERR unknown command 'nosuch', with args beginning with: 'a' 'bc' ",
         ),
         (
-            "XADD l 1",
-            "-ERR unknown command 'XADD', with args beginning with: 'l' '1' ",
+            "XNOSUCH l 1",
+            "-ERR unknown command 'XNOSUCH', with args beginning with: 'l' '1' ",
         ),
         (
             "CLIENT MAINT_NOTIFICATIONS ON",

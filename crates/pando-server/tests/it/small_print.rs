@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::thread;
 
 use crate::client::show;
@@ -102,4 +103,224 @@ fn clients_wait_for_a_store_that_opens_quickly() {
     });
     let mut client = server.raw_client();
     client.check(&[("SET a 1", "+OK"), ("GET a", "\"1\"")]);
+}
+
+#[test]
+fn keys_and_what_becomes_of_them_are_told_as_redis_does() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let none = "-ERR The command has no key arguments";
+    let count = "-ERR Invalid number of arguments specified for command";
+    client.check(&[
+        ("COMMAND GETKEYS MEMORY USAGE k", "[\"k\"]"),
+        ("COMMAND GETKEYS MEMORY USAGE", count),
+        ("COMMAND GETKEYS MEMORY DOCTOR", none),
+        (
+            "COMMAND GETKEYS MEMORY WHAT k",
+            "-ERR Invalid command specified",
+        ),
+        ("COMMAND GETKEYS SPUBLISH c m", none),
+        ("COMMAND GETKEYS SSUBSCRIBE c", none),
+        (
+            "COMMAND GETKEYS SORT a BY store GET x STORE d",
+            "[\"a\" \"d\"]",
+        ),
+        (
+            "COMMAND GETKEYS SORT a BY store STORE d STORE e",
+            "[\"a\" \"e\"]",
+        ),
+        (
+            "COMMAND GETKEYS GEORADIUS k 1 1 1 m STOREDIST d",
+            "[\"k\" \"d\"]",
+        ),
+        (
+            "COMMAND GETKEYS GEORADIUSBYMEMBER k m 1 m STORE d",
+            "[\"k\" \"d\"]",
+        ),
+        ("COMMAND GETKEYS ZUNIONSTORE d 2 a b", "[\"d\" \"a\" \"b\"]"),
+        (
+            "COMMAND GETKEYS ZUNIONSTORE d 3 a b",
+            "-ERR Invalid arguments specified for command",
+        ),
+        (
+            "COMMAND GETKEYSANDFLAGS LMOVE a b LEFT RIGHT",
+            "[[\"a\" [+RW +access +delete]] [\"b\" [+RW +insert]]]",
+        ),
+        ("COMMAND GETKEYSANDFLAGS SET a b", "[[\"a\" [+OW +update]]]"),
+        (
+            "COMMAND GETKEYSANDFLAGS SET a b GET",
+            "[[\"a\" [+RW +access +update]]]",
+        ),
+        (
+            "COMMAND GETKEYSANDFLAGS BITFIELD a GET u1 0",
+            "[[\"a\" [+RO +access]]]",
+        ),
+        (
+            "COMMAND GETKEYSANDFLAGS PING",
+            "-ERR wrong number of arguments for 'command|getkeysandflags' command",
+        ),
+    ]);
+    let info = client.run("COMMAND INFO spublish");
+    assert!(
+        info.contains(":1 :1 :1 ") && info.contains("[+not_key]"),
+        "{info}"
+    );
+}
+
+#[test]
+fn replies_are_left_out_as_the_client_asks() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.send(
+        b"CLIENT REPLY OFF\r\nSET a 1\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\nGET a\r\nGET a\r\n\
+          CLIENT REPLY ON\r\nECHO one\r\nCLIENT REPLY SKIP\r\nINCR a\r\nECHO two\r\n",
+    );
+    for expected in ["+OK", "\"one\"", "\"two\""] {
+        assert_eq!(show(&client.answer()), expected);
+    }
+    client.check(&[
+        ("CLIENT REPLY WHAT", "-ERR syntax error"),
+        ("MULTI", "+OK"),
+        // The reply of an EXEC is one, and its parts are counted.
+        (
+            "CLIENT REPLY SKIP",
+            "-ERR Command not allowed inside a transaction",
+        ),
+    ]);
+}
+
+#[test]
+fn commands_wait_for_the_end_of_a_pause() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[
+        (
+            "CLIENT PAUSE x",
+            "-ERR timeout is not an integer or out of range",
+        ),
+        ("CLIENT PAUSE -1", "-ERR timeout is negative"),
+        (
+            "CLIENT PAUSE 1 x",
+            "-ERR CLIENT PAUSE mode must be WRITE or ALL",
+        ),
+        ("CLIENT PAUSE 100000 WRITE", "+OK"),
+        ("GET a", "nil"),
+    ]);
+    // Writes wait, alone, in a pipeline and in an EXEC; reads do not.
+    other.send(b"GET a\r\nSET a 1\r\nSET b 2\r\nGET a\r\n");
+    assert_eq!(show(&other.answer()), "nil");
+    let mut third = server.client();
+    third.check(&[("MULTI", "+OK"), ("INCR n", "+QUEUED")]);
+    third.send(b"EXEC\r\n");
+    thread::sleep(Duration::from_millis(50));
+    client.check(&[("EXISTS a b n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
+    for expected in ["+OK", "+OK", "\"1\""] {
+        assert_eq!(show(&other.answer()), expected);
+    }
+    assert_eq!(show(&third.answer()), "[:1]");
+    // A pause of all ends by itself, also for commands that need no data.
+    let began = pando_sync::time::now();
+    client.check(&[("CLIENT PAUSE 300", "+OK"), ("ECHO x", "\"x\"")]);
+    assert!(began.elapsed() >= Duration::from_millis(250));
+}
+
+/// The server ends although a command waits for the end of a pause.
+#[test]
+fn a_pause_does_not_hold_up_the_end() {
+    let mut server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[("CLIENT PAUSE 1000000", "+OK")]);
+    other.send(b"SET a 1\r\n");
+    thread::sleep(Duration::from_millis(50));
+    let began = pando_sync::time::now();
+    server.handle.shutdown();
+    server.join().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(other.is_closed());
+}
+
+#[test]
+fn what_is_not_there_is_called_so() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let no_cluster = "-ERR This instance has cluster support disabled";
+    let no_modules = "-ERR MODULE command not allowed. If the enable-module-command option is set \
+                      to \"local\", you can run it from a local connection, otherwise you need to \
+                      set this option in the configuration file, and then restart the server.";
+    client.check(&[
+        ("ROLE", "[\"master\" :0 []]"),
+        ("MODULE LIST", "[]"),
+        ("MODULE LOAD x", no_modules),
+        ("MODULE X", "-ERR unknown subcommand 'X'. Try MODULE HELP."),
+        ("CLUSTER INFO", no_cluster),
+        ("CLUSTER KEYSLOT x", no_cluster),
+        (
+            "CLUSTER X",
+            "-ERR unknown subcommand 'X'. Try CLUSTER HELP.",
+        ),
+        ("READONLY", no_cluster),
+        ("REPLICAOF NO ONE", "+OK"),
+        ("REPLICAOF a b", "-ERR Invalid master port"),
+        ("SLAVEOF a 1", "-ERR replication is not there yet"),
+        ("FAILOVER", "-ERR FAILOVER requires connected replicas."),
+        ("ACL WHOAMI", "\"default\""),
+        ("ACL USERS", "[\"default\"]"),
+        ("ACL CAT nosuch", "-ERR Unknown category 'nosuch'"),
+        (
+            "ACL SETUSER x",
+            "-ERR ACL SETUSER is not supported: there is no user but default",
+        ),
+        (
+            "XADD s * a b",
+            "-ERR XADD is not supported: streams are not there yet",
+        ),
+        ("MEMORY PURGE", "+OK"),
+        ("LATENCY GRAPH x", "-ERR No samples available for event 'x'"),
+        ("COMMAND INFO xadd", "[nil]"),
+    ]);
+    assert!(client.run("ACL CAT write").contains("\"set\""));
+    assert!(client.text("LOLWUT").starts_with("Redis ver. 7.2."));
+}
+
+#[test]
+fn debug_is_there_for_those_who_started_it_so() {
+    let refused = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+                   \"local\", you can run it from a local connection, otherwise you need to set \
+                   this option in the configuration file, and then restart the server.";
+    let server = Fixture::new();
+    server
+        .client()
+        .check(&[("DEBUG SLEEP 0", refused), ("DEBUG WHAT", refused)]);
+    let server = Fixture::with(ServerOptions {
+        debug_commands: DebugCommands::Local,
+        ..options()
+    });
+    let mut client = server.client();
+    let began = pando_sync::time::now();
+    client.check(&[("DEBUG SLEEP 0.2", "+OK"), ("DEBUG SLEEP 0", "+OK")]);
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    client.check(&[
+        (
+            "DEBUG JMAP",
+            "-ERR unknown subcommand or wrong number of arguments for 'JMAP'. Try DEBUG HELP.",
+        ),
+        ("DEBUG SET-ACTIVE-EXPIRE 0", "+OK"),
+        (
+            "CONFIG GET enable-debug-command",
+            "[\"enable-debug-command\" \"local\"]",
+        ),
+        ("SET a 1 PX 1", "+OK"),
+    ]);
+    thread::sleep(Duration::from_millis(700));
+    // Its row is still there, though nobody sees the key.
+    client.check(&[
+        ("DBSIZE", ":1"),
+        ("GET a", "nil"),
+        ("DEBUG SET-ACTIVE-EXPIRE 1", "+OK"),
+    ]);
+    let until = began + Duration::from_secs(20);
+    while client.run("DBSIZE") != ":0" {
+        assert!(pando_sync::time::now() < until, "the row is removed");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -86,7 +86,10 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ("dbfilename", Value::Fixed("")),
     ("dir", Value::Computed(|shared| shared.options.dir.clone())),
     ("durability", Value::Settable(durability, set_durability)),
-    ("enable-debug-command", Value::Fixed("no")),
+    (
+        "enable-debug-command",
+        Value::Computed(|shared| shared.options.debug_commands.name().to_owned()),
+    ),
     ("enable-module-command", Value::Fixed("no")),
     ("enable-protected-configs", Value::Fixed("no")),
     (

@@ -14,7 +14,7 @@ use form::Refusal;
 use rewrite::rewrite;
 use table::Named;
 
-pub use table::is_parameter;
+pub use table::is_settable;
 pub(crate) use table::start;
 
 const FLAGS: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::NOSCRIPT);

@@ -120,9 +120,10 @@ pub(crate) fn start(shared: &Shared) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// Returns true if CONFIG has a parameter with this name, in any case.
-pub fn is_parameter(name: &str) -> bool {
-    find(name.as_bytes()).is_some()
+/// Returns whether the parameter of CONFIG with this name, in any case, takes other values than the
+/// one that the server gives it; `None` if there is none.
+pub fn is_settable(name: &str) -> Option<bool> {
+    find(name.as_bytes()).map(|named| !named.value.is_immutable())
 }
 
 #[cfg(test)]
@@ -137,7 +138,9 @@ mod tests {
             all.iter()
                 .all(|named| !matches!(named.value, Value::Alias(_)))
         );
-        assert!(is_parameter("MaxMemory") && !is_parameter("max_memory"));
+        assert_eq!(is_settable("MaxMemory"), Some(true));
+        assert_eq!(is_settable("databases"), Some(false));
+        assert_eq!(is_settable("max_memory"), None);
     }
 
     /// The value that a parameter has at first is one that it would take.

@@ -20,6 +20,7 @@ mod writes;
 
 use pandodb::Lsn;
 
+use crate::client::session::ReplyMode;
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::figures::error_codes::code_of;
@@ -79,6 +80,10 @@ impl Connection {
         let free = self.session.authenticated && !in_transaction && !self.session.receives_only();
         // A profile belongs to one command.
         let is_profiled = self.session.profiles.is_some();
+        let is_quiet = self.session.reply_mode != ReplyMode::On;
+        if is_quiet || turn.shared.pause.get(turn.now_ms).is_some() {
+            return 0;
+        }
         let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {
             return 0;
         };

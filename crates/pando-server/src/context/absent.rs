@@ -1,0 +1,78 @@
+//! Commands of Redis that are not there, and why: for a better error than that they are unknown.
+
+const STREAMS: &str = "streams are not there yet";
+const REPLICATION: &str = "replication is not there yet";
+const COPYING: &str = "dumps of values are not there yet";
+const TRACKING: &str = "client-side caching is not there yet";
+const USERS: &str = "there is no user but default";
+
+/// Ordered; subcommands behind the name of their container.
+const ABSENT: &[(&str, &str)] = &[
+    ("acl|deluser", USERS),
+    ("acl|dryrun", USERS),
+    ("acl|genpass", "choose a password in another way"),
+    ("acl|getuser", USERS),
+    ("acl|list", USERS),
+    ("acl|load", USERS),
+    ("acl|log", "a wrong password is in the log of the server"),
+    ("acl|save", USERS),
+    ("acl|setuser", USERS),
+    (
+        "bgrewriteaof",
+        "the log is cut by checkpoints: BGSAVE takes one",
+    ),
+    ("client|caching", TRACKING),
+    ("client|getredir", TRACKING),
+    ("client|tracking", TRACKING),
+    ("client|trackinginfo", TRACKING),
+    ("dump", COPYING),
+    ("migrate", COPYING),
+    (
+        "monitor",
+        "SLOWLOG with slowlog-log-slower-than 0 shows commands",
+    ),
+    ("object|freq", "how often keys are used is not tracked"),
+    ("psync", REPLICATION),
+    ("replconf", REPLICATION),
+    ("restore", COPYING),
+    ("sync", REPLICATION),
+    ("xack", STREAMS),
+    ("xadd", STREAMS),
+    ("xautoclaim", STREAMS),
+    ("xclaim", STREAMS),
+    ("xdel", STREAMS),
+    ("xgroup", STREAMS),
+    ("xinfo", STREAMS),
+    ("xlen", STREAMS),
+    ("xpending", STREAMS),
+    ("xrange", STREAMS),
+    ("xread", STREAMS),
+    ("xreadgroup", STREAMS),
+    ("xrevrange", STREAMS),
+    ("xsetid", STREAMS),
+    ("xtrim", STREAMS),
+];
+
+/// Returns the error for a command of Redis that is not there; `None` if Redis does not have it,
+/// either. `name` may be one of a subcommand.
+#[cold]
+pub(super) fn absent(name: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let at = ABSENT.binary_search_by(|(known, _)| (*known).cmp(&*name));
+    let (name, reason) = ABSENT[at.ok()?];
+    let name = name.to_ascii_uppercase().replace('|', " ");
+    Some(format!("ERR {name} is not supported: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order() {
+        assert!(ABSENT.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        let text = "ERR CLIENT TRACKING is not supported: client-side caching is not there yet";
+        assert_eq!(absent("Client|TRACKING").as_deref(), Some(text));
+        assert_eq!(absent("nosuch"), None);
+    }
+}
