@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::failure::{Code, Failure};
 use crate::nearest::{distance, nearest};
+use crate::redis::Meaning;
 
 /// All configuration keys; flags have `-` instead of `_`.
 pub(crate) const KEYS: [&str; 18] = [
@@ -65,9 +66,64 @@ pub(crate) struct Layers {
     pub(crate) file: String,
     /// Parameters of CONFIG SET, in the order of the file.
     pub(crate) parameters: Vec<(String, String)>,
+    /// The file is a redis.conf.
+    pub(crate) is_redis: bool,
+    /// The file of the log.
+    pub(crate) log_file: Option<String>,
+    /// Who may call DEBUG.
+    pub(crate) debug_commands: Option<String>,
+    /// What people should know, for the log.
+    pub(crate) notes: Vec<String>,
+    /// Directives of redis-server without an effect.
+    pub(crate) without_effect: Vec<String>,
 }
 
 impl Layers {
+    /// Reads all layers of a server that was started as redis-server is: a redis.conf, if one was
+    /// given, stands for our own file, and its flags for our own, which come after them.
+    pub(crate) fn read_as_redis(
+        redis_file: Option<&str>,
+        (of_file, of_flags): (Meaning, Meaning),
+        environment: impl Iterator<Item = (String, String)>,
+        flags: Vec<(&'static str, Vec<String>)>,
+    ) -> Result<Self, Failure> {
+        let mut layers = Self::default();
+        match redis_file {
+            None => layers.add_own_file(None)?,
+            Some(path) => {
+                path.clone_into(&mut layers.file);
+                layers.is_redis = true;
+            }
+        }
+        layers.add_meaning(of_file);
+        layers.add_environment(environment)?;
+        layers.add_meaning(of_flags);
+        layers.add_flags(flags);
+        Ok(layers)
+    }
+
+    /// Adds what directives of redis-server mean.
+    pub(crate) fn add_meaning(&mut self, meaning: Meaning) {
+        for (key, texts, origin) in meaning.values {
+            self.values.insert(key, Value { texts, origin });
+        }
+        self.parameters.extend(meaning.parameters);
+        self.notes.extend(meaning.notes);
+        self.without_effect.extend(meaning.without_effect);
+        self.log_file = meaning.log_file.or_else(|| self.log_file.take());
+        self.debug_commands = meaning
+            .debug_commands
+            .or_else(|| self.debug_commands.take());
+    }
+
+    /// Adds our own flags.
+    pub(crate) fn add_flags(&mut self, flags: Vec<(&'static str, Vec<String>)>) {
+        for (key, texts) in flags {
+            let origin = format!("--{}", key.replace('_', "-"));
+            self.values.insert(key, Value { texts, origin });
+        }
+    }
+
     /// Reads all layers.
     pub(crate) fn read(
         file: Option<&Path>,
@@ -75,21 +131,23 @@ impl Layers {
         flags: Vec<(&'static str, Vec<String>)>,
     ) -> Result<Self, Failure> {
         let mut layers = Self::default();
+        layers.add_own_file(file)?;
+        layers.add_environment(environment)?;
+        layers.add_flags(flags);
+        Ok(layers)
+    }
+
+    fn add_own_file(&mut self, file: Option<&Path>) -> Result<(), Failure> {
         let named = file.is_some();
         let path = file.unwrap_or_else(|| Path::new(FILE));
         if named || path.exists() {
             let shown = path.display().to_string();
             let text = fs::read_to_string(path)
                 .map_err(|error| Failure::new(Code::Usage, format!("--config {shown}: {error}")))?;
-            layers.add_file(&shown, &text)?;
-            layers.file = shown;
+            self.add_file(&shown, &text)?;
+            self.file = shown;
         }
-        layers.add_environment(environment)?;
-        for (key, texts) in flags {
-            let origin = format!("--{}", key.replace('_', "-"));
-            layers.values.insert(key, Value { texts, origin });
-        }
-        Ok(layers)
+        Ok(())
     }
 
     fn add_file(&mut self, path: &str, text: &str) -> Result<(), Failure> {

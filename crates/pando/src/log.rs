@@ -4,11 +4,15 @@
 //! dropped: a log that nobody reads must not end the service. Only rare events are logged, and
 //! `pando_server` limits those that peers can cause at will.
 
+use std::fs::OpenOptions;
 use std::io;
+use std::path::Path;
 
 use pando_server::{LogLevel, LogLevelSetter};
+use pando_sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -47,11 +51,26 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 /// Starts to write events from `level` on; returns what changes the level. Called once per process.
-pub(crate) fn start(level: LogLevel, format: LogFormat) -> Result<LogLevelSetter, Failure> {
+///
+/// Lines go to the end of `file`, if there is one, else to standard error.
+pub(crate) fn start(
+    level: LogLevel,
+    format: LogFormat,
+    file: Option<&Path>,
+) -> Result<LogLevelSetter, Failure> {
+    let writer = match file {
+        None => BoxMakeWriter::new(io::stderr),
+        Some(path) => {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            let file = opened
+                .map_err(|error| Failure::usage(format!("the log {}: {error}", path.display())))?;
+            BoxMakeWriter::new(Arc::new(file))
+        }
+    };
     let (filter_of_now, handle) = reload::Layer::new(filter(level));
     let lines = fmt::layer()
         .with_ansi(false)
-        .with_writer(io::stderr)
+        .with_writer(writer)
         .log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),

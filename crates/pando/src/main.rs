@@ -23,6 +23,7 @@ mod nearest;
 mod output;
 mod progress;
 mod quantity;
+mod redis;
 mod rewrite;
 mod salvage;
 mod serve;
@@ -38,8 +39,16 @@ use command_line::{Command, CommandLine};
 use failure::{Code, Failure};
 
 fn main() -> ExitCode {
-    let result = match CommandLine::try_parse() {
-        Ok(line) => run(line),
+    let (arguments, as_redis) = match redis::separate(std::env::args_os().collect()) {
+        Ok(separated) => separated,
+        Err(failure) => return fail(&failure),
+    };
+    if as_redis.version {
+        output::line(format_args!("{}", version()));
+        return Code::Fine.into();
+    }
+    let result = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => run(line, &as_redis),
         Err(error) => {
             // Help and version are not errors; they go to standard output.
             let code = if error.use_stderr() {
@@ -54,17 +63,28 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => Code::Fine.into(),
-        Err(Failure { code, text }) => {
-            eprintln!("pando: {text}");
-            code.into()
-        }
+        Err(failure) => fail(&failure),
     }
 }
 
-fn run(line: CommandLine) -> Result<(), Failure> {
+fn fail(failure: &Failure) -> ExitCode {
+    eprintln!("pando: {}", failure.text);
+    failure.code.into()
+}
+
+/// Returns the line of `--version`, in which tools look for the version of Redis.
+fn version() -> String {
+    format!(
+        "PandoDB {}, as Redis server v={} bits=64",
+        env!("CARGO_PKG_VERSION"),
+        pando_server::REDIS_VERSION
+    )
+}
+
+fn run(line: CommandLine, as_redis: &redis::Given) -> Result<(), Failure> {
     match line.command {
-        None => serve::run(&line.serve),
-        Some(Command::Serve(flags)) => serve::run(&flags),
+        None => serve::run(&line.serve, as_redis),
+        Some(Command::Serve(flags)) => serve::run(&flags, as_redis),
         Some(Command::Stat(what)) => inspect::stat(&what),
         Some(Command::Verify(target)) => inspect::verify(&target),
         Some(Command::Top(flags)) => top::run(&flags),

@@ -18,24 +18,46 @@ use crate::log;
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{show_size, whole};
+use crate::redis;
 use crate::rewrite;
 use crate::settings::Settings;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serves until a signal or SHUTDOWN stops the server.
-pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
+pub(crate) fn run(flags: &ServeFlags, as_redis: &redis::Given) -> Result<(), Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let layers = Layers::read(flags.config.as_deref(), environment, flags.given())?;
+    let layers = if as_redis.file.is_some() || flags.config.is_none() {
+        if flags.config.is_some() {
+            return Err(Failure::usage(
+                "there is a redis.conf and --config: one is enough",
+            ));
+        }
+        let file = as_redis.file.as_deref();
+        Layers::read_as_redis(file, redis::read(as_redis)?, environment, flags.given())?
+    } else {
+        let (_, of_flags) = redis::read(as_redis)?;
+        let mut layers = Layers::read(flags.config.as_deref(), environment, Vec::new())?;
+        layers.add_meaning(of_flags);
+        layers.add_flags(flags.given());
+        layers
+    };
     let settings = Settings::new(&layers)?;
     let signals = take_signals()?;
-    let log_level_setter = log::start(settings.log_level, settings.log_format)?;
+    let log_level_setter = log::start(
+        settings.log_level,
+        settings.log_format,
+        settings.log_file.as_deref(),
+    )?;
     tracing::info!(
         version = VERSION,
         pid = std::process::id(),
         "the server starts"
     );
+    for note in &settings.notes {
+        tracing::warn!("{note}");
+    }
     let server = Server::bind(ServerOptions {
         log_level_setter: Some(log_level_setter),
         ..server_options(&settings)
@@ -54,6 +76,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<(), Failure> {
 }
 
 fn server_options(settings: &Settings) -> ServerOptions {
+    let default = ServerOptions::default();
     let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
     ServerOptions {
         listen: settings.listen.clone(),
@@ -66,11 +89,13 @@ fn server_options(settings: &Settings) -> ServerOptions {
         stall_timeout: Duration::from_secs(settings.stall_timeout_s),
         dir: dir.display().to_string(),
         config_file: settings.config_file.clone(),
-        config_rewriter: rewrite::rewriter(&settings.config_file),
+        config_rewriter: rewrite::rewriter(&settings.config_file, settings.is_redis),
         parameters: settings.parameters.clone(),
         log_level: settings.log_level,
+        debug_commands: settings.debug_commands,
+        maxclients: settings.maxclients.unwrap_or(default.maxclients),
         version: VERSION.to_owned(),
-        ..ServerOptions::default()
+        ..default
     }
 }
 

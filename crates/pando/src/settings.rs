@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use pando_server::{Durability, LogLevel};
+use pando_server::{DebugCommands, Durability, LogLevel};
 use pandodb::{Compression, IoBackend};
 
 use crate::backend;
@@ -61,6 +61,16 @@ pub(crate) struct Settings {
     pub(crate) config_file: String,
     /// Parameters of CONFIG SET that are set at the start.
     pub(crate) parameters: Vec<(String, String)>,
+    /// The file is a redis.conf.
+    pub(crate) is_redis: bool,
+    /// The file of the log; `None`: standard error.
+    pub(crate) log_file: Option<PathBuf>,
+    /// Who may call DEBUG.
+    pub(crate) debug_commands: DebugCommands,
+    /// `None`: the default of the server.
+    pub(crate) maxclients: Option<usize>,
+    /// What people should know, for the log.
+    pub(crate) notes: Vec<String>,
 }
 
 fn wrong(value: &Value, what: impl std::fmt::Display) -> Failure {
@@ -108,6 +118,43 @@ fn parse_optional_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
+/// The limit of open files is raised for as many clients as the start asks for, so their number is
+/// no parameter that is set later.
+type Maxclients = (Option<usize>, Vec<(String, String)>);
+
+fn split_maxclients(layers: &Layers) -> Result<Maxclients, Failure> {
+    let is = |name: &str| name.eq_ignore_ascii_case("maxclients");
+    let given = layers.parameters.iter().rfind(|(name, _)| is(name));
+    let count = given.map(|(name, text)| {
+        let count = text.parse().ok();
+        let count = count.filter(|count| (1..=u32::MAX as usize).contains(count));
+        let range = "argument must be between 1 and 4294967295 inclusive";
+        count.ok_or_else(|| Failure::usage(format!("{name}: {range}")))
+    });
+    let mut rest = layers.parameters.clone();
+    rest.retain(|(name, _)| !is(name));
+    Ok((count.transpose()?, rest))
+}
+
+/// Returns what people should know of directives of redis-server.
+fn notes_of(layers: &Layers) -> Vec<String> {
+    let mut notes = layers.notes.clone();
+    notes.dedup();
+    if !layers.without_effect.is_empty() {
+        let names = layers.without_effect.join(", ");
+        notes.push(format!("directives without an effect: {names}"));
+    }
+    notes
+}
+
+/// Parses an address for clients; a bare port is one of this machine.
+fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
+    match text.trim().parse::<u16>() {
+        Ok(port) => Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]),
+        Err(_) => parse_addresses(text),
+    }
+}
+
 impl Settings {
     /// Parses all settings of `layers`.
     pub(crate) fn new(layers: &Layers) -> Result<Self, Failure> {
@@ -123,7 +170,7 @@ impl Settings {
         let mut listen = Vec::new();
         if let Some(value) = layers.get("listen") {
             for text in &value.texts {
-                listen.extend(parse_addresses(text).map_err(|what| wrong(value, what))?);
+                listen.extend(parse_listen(text).map_err(|what| wrong(value, what))?);
             }
         } else {
             listen.push(SocketAddr::from(([127, 0, 0, 1], 6379)));
@@ -135,6 +182,14 @@ impl Settings {
             )),
             bytes => Ok(bytes),
         })?;
+        let (maxclients, parameters) = split_maxclients(layers)?;
+        let debug_commands = layers.debug_commands.as_deref().map(|text| {
+            let words = "argument(s) must be one of the following: no, yes, local";
+            DebugCommands::from_name(text)
+                .ok_or_else(|| Failure::usage(format!("enable-debug-command: {words}")))
+        });
+        let debug_commands = debug_commands.transpose()?;
+        let log_file = layers.log_file.as_ref().filter(|path| !path.is_empty());
         let half = (memory::available() / 2).max(MAX_MEMORY_MIN);
         let backend = read(layers, "io_backend", text)?;
         Ok(Self {
@@ -159,7 +214,12 @@ impl Settings {
             log_level: read(layers, "log_level", log_level)?.unwrap_or_default(),
             log_format: read(layers, "log_format", LogFormat::parse)?.unwrap_or_default(),
             config_file: layers.file.clone(),
-            parameters: layers.parameters.clone(),
+            parameters,
+            is_redis: layers.is_redis,
+            log_file: log_file.map(PathBuf::from),
+            debug_commands: debug_commands.unwrap_or_default(),
+            maxclients,
+            notes: notes_of(layers),
         })
     }
 }
@@ -229,6 +289,12 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_port_is_one_of_this_machine() {
+        let settings = read(&[("listen", "7000")]).unwrap();
+        assert_eq!(settings.listen[0].to_string(), "127.0.0.1:7000");
+    }
+
+    #[test]
     fn wrong_values_name_their_flag() {
         for (key, text, part) in [
             (
@@ -237,7 +303,8 @@ mod tests {
                 "--max-memory: '15m': at least 16.0 MiB",
             ),
             ("max_memory", "much", "--max-memory: 'much' is no size"),
-            ("listen", "6379", "--listen: '6379' is no ADDR:PORT"),
+            ("listen", "host", "--listen: 'host' is no ADDR:PORT"),
+            ("listen", "65536", "--listen: '65536' is no ADDR:PORT"),
             ("durability", "sometimes", "--durability: 'sometimes'"),
             ("threads", "0", "--threads: '0'"),
             ("tcp_keepalive", "-1", "--tcp-keepalive: '-1'"),

@@ -5,6 +5,7 @@
 
 mod compact;
 mod log;
+mod redis_conf;
 mod running;
 mod salvage;
 mod terminal;

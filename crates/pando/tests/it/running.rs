@@ -34,6 +34,28 @@ impl Running {
         running
     }
 
+    /// Starts `pando` as redis-server is started, on a port that was free a moment before.
+    pub(crate) fn start_as_redis(directory: &Path, arguments: &[&str]) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port().to_string();
+        drop(free);
+        let child = pando(directory)
+            .args(arguments)
+            .args(["--port", &port, "--maxmemory", "16mb"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut running = Self {
+            child,
+            log: directory.join("log"),
+            report: Vec::new(),
+            address: String::new(),
+        };
+        running.read_report();
+        running
+    }
+
     /// Starts the server as [`Running::start`] does, but does not wait.
     fn spawn(directory: &Path, arguments: &[&str]) -> Self {
         let log = File::options()

@@ -1,0 +1,143 @@
+//! Starts as redis-server is started: with a redis.conf, and with its flags.
+
+use std::fs;
+
+use pando_resp::Answer;
+
+use crate::running::{Running, pando};
+
+/// Returns the value of a parameter.
+fn value_of(server: &Running, name: &str) -> String {
+    match server.client().call(&["CONFIG", "GET", name]).unwrap() {
+        Answer::Array(pair) => match pair.get(1) {
+            Some(Answer::Bulk(bytes)) => String::from_utf8(bytes.clone()).unwrap(),
+            other => panic!("{name}: {other:?}"),
+        },
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// Runs a command whose reply is OK.
+fn run(server: &Running, command: &str) {
+    let words: Vec<&str> = command.split(' ').collect();
+    let reply = server.client().call(&words).unwrap();
+    assert_eq!(reply, Answer::Simple("OK".to_owned()), "{command}");
+}
+
+#[test]
+fn a_redis_conf_is_read_and_rewritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let conf = "# mine\nbind 127.0.0.1 -203.0.113.7\ndir \"the data\"\nappendonly no\n\
+                appendfsync everysec\nsave 900 1\nsave 300 10\nmaxmemory-policy allkeys-lru\n\
+                daemonize yes\ntcp-backlog 511\nlogfile the.log\nrequirepass ''\nhz 20\n\
+                client-output-buffer-limit replica 256mb 64mb 60\ninclude more.conf\n";
+    fs::write(here.join("redis.conf"), conf).unwrap();
+    fs::write(here.join("more.conf"), "timeout 7\n").unwrap();
+    let arguments = [
+        "redis.conf",
+        "--maxclients",
+        "77",
+        "--slowlog-log-slower-than",
+        "-1",
+    ];
+    let server = Running::start_as_redis(here, &arguments);
+    for (name, value) in [
+        ("timeout", "7"),
+        ("hz", "20"),
+        ("save", "900 1 300 10"),
+        ("maxclients", "77"),
+        ("slowlog-log-slower-than", "-1"),
+        // What a stock file says behind `appendonly no` lowers nothing.
+        ("appendfsync", "always"),
+        ("appendonly", "yes"),
+    ] {
+        assert_eq!(value_of(&server, name), value, "{name}");
+    }
+    run(&server, "CONFIG SET hz 30 appendfsync no");
+    run(&server, "CONFIG REWRITE");
+    drop(server);
+    let new = fs::read_to_string(here.join("redis.conf")).unwrap();
+    let expected = conf
+        .replace("save 900 1\nsave 300 10", "save 900 1 300 10")
+        .replace("hz 20", "hz 30")
+        .replace("appendonly no", "appendonly yes")
+        .replace("everysec", "no");
+    assert!(new.starts_with(&expected), "{new}");
+    let log = fs::read_to_string(here.join("the.log")).unwrap();
+    for part in [
+        "appendonly no has no effect",
+        "save has no effect",
+        "maxmemory-policy allkeys-lru has no effect",
+        "daemonize yes has no effect",
+        "directives without an effect: tcp-backlog",
+        "CONFIG REWRITE has written",
+    ] {
+        assert_eq!(log.matches(part).count(), 1, "{part} in {log}");
+    }
+    assert!(here.join("the data").is_dir());
+    let again = Running::start_as_redis(here, &["redis.conf"]);
+    assert_eq!(value_of(&again, "appendfsync"), "no");
+}
+
+#[test]
+fn a_toml_file_is_rewritten_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let toml = "# mine\nperiodic_ms = 500 # often\n\n[config]\nhz = 20\n";
+    fs::write(here.join("pando.toml"), toml).unwrap();
+    let server = Running::start(here, &[]);
+    assert_eq!(value_of(&server, "hz"), "20");
+    run(&server, "CONFIG SET hz 30 durability periodic timeout 9");
+    run(&server, "CONFIG REWRITE");
+    drop(server);
+    let expected = "# mine\nperiodic_ms = 500 # often\ndurability = \"periodic\"\n\n[config]\n\
+                    hz = \"30\"\ntimeout = \"9\"\n";
+    assert_eq!(
+        fs::read_to_string(here.join("pando.toml")).unwrap(),
+        expected
+    );
+    let again = Running::start(here, &[]);
+    assert_eq!(value_of(&again, "timeout"), "9");
+    assert_eq!(value_of(&again, "appendfsync"), "everysec");
+}
+
+#[test]
+fn what_cannot_be_ends_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(
+        here.join("bad.conf"),
+        "port 7\nrename-command FLUSHALL \"\"\n",
+    )
+    .unwrap();
+    fs::write(here.join("odd.conf"), "port \"7\n").unwrap();
+    for (arguments, part) in [
+        (
+            &["bad.conf"][..],
+            "bad.conf, line 2: rename-command: is not supported",
+        ),
+        (&["odd.conf"], "odd.conf, line 1: unbalanced quotes"),
+        (&["absent.conf"], "absent.conf: "),
+        (&["--port", "0"], "--port: port: a number from 1 to 65535"),
+        (
+            &["--port", "7", "--hz", "x"],
+            "hz: argument couldn't be parsed into an integer",
+        ),
+        (
+            &["--maxclients", "x"],
+            "maxclients: argument must be between 1",
+        ),
+        (&["--min-replicas-to-write", "1"], "there are no replicas"),
+        (&["--unixsocket", "/x"], "unixsocket: is not supported"),
+        (&["bad.conf", "--config", "x.toml"], "one is enough"),
+    ] {
+        let output = pando(here).args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+    assert!(!here.join("pando-data").exists(), "no store was made");
+    let version = pando(here).arg("-v").output().unwrap();
+    assert!(String::from_utf8_lossy(&version.stdout).contains(" v=7.2."));
+}
