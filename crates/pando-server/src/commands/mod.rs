@@ -30,6 +30,7 @@ mod hyperloglog;
 mod info;
 mod info_text;
 mod interactive;
+mod key_range;
 mod key_table;
 mod latency;
 mod list;

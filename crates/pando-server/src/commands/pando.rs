@@ -2,6 +2,7 @@
 
 use super::compact::COMPACT;
 use super::interactive::{BEGIN, COMMIT, LOCK, ROLLBACK, SAVEPOINT};
+use super::key_range::{COUNT, RANGE};
 use super::profile::PROFILE;
 use crate::context::{Command, Context, Flags, Run};
 
@@ -16,6 +17,8 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         COMMIT,
         COMPACT,
         PROFILE,
+        RANGE,
+        COUNT,
         Command {
             flags: Flags::LOADING,
             summary: "Returns helpful text about the different subcommands.",
@@ -55,6 +58,12 @@ fn help(context: &mut Context<'_>) -> Run {
         "    Turn profiles of the commands of this connection on or off, or get that of",
         "    the command before: runs, time, waits and steps of its commit, each with",
         "    how often and how many microseconds.",
+        "RANGE from to [REV] [COUNT n] [VALUES] [TYPE t]",
+        "    Return the keys between two bounds in order, as of one moment: [key with the key,",
+        "    (key without it, - and + for the ends. REV goes down, and from is the upper bound.",
+        "    VALUES adds the values: nil of what is no string.",
+        "COUNT from to",
+        "    Return how many keys lie between two bounds.",
         "HELP",
         "    Print this help.",
     ])

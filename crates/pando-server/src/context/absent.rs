@@ -17,10 +17,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("acl|log", "a wrong password is in the log of the server"),
     ("acl|save", USERS),
     ("acl|setuser", USERS),
-    (
-        "bgrewriteaof",
-        "the log is cut by checkpoints: BGSAVE takes one",
-    ),
     ("client|caching", TRACKING),
     ("client|getredir", TRACKING),
     ("client|tracking", TRACKING),

@@ -54,6 +54,25 @@ impl Walk {
     }
 }
 
+/// A PANDO RANGE or PANDO COUNT that is under way.
+#[derive(Debug, Default)]
+pub(crate) struct KeyRange {
+    /// Where it continues; `None` at the beginning of its part.
+    pub(crate) position: Option<Bound<Vec<u8>>>,
+    /// It has come to the long keys, which are its second part.
+    pub(crate) is_long: bool,
+    /// Nothing is left.
+    pub(crate) is_done: bool,
+    /// Keys, each with its encoded value if that is asked for.
+    pub(crate) found: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Memory that they take.
+    pub(crate) bytes: usize,
+    /// Number of keys in the range so far.
+    pub(crate) count: u64,
+    /// They may be shown once this LSN is durable.
+    pub(crate) shown_from: Option<Lsn>,
+}
+
 /// A place between two stored keys.
 #[derive(Debug)]
 pub(crate) enum Position {
@@ -120,6 +139,8 @@ impl Job {
 pub(crate) struct Progress {
     /// Iterations, by the place of their command in EXEC.
     walks: Vec<(usize, Walk)>,
+    /// Keys in order that are being read.
+    pub(crate) key_range: Option<Box<KeyRange>>,
     /// Parts of large collections that are being loaded.
     pub(crate) loads: Vec<Load>,
     /// The head of the collection that the current run has read without a transaction.
@@ -257,6 +278,7 @@ impl Progress {
         }
         self.forget_loads();
         self.watching = None;
+        self.key_range = None;
         self.job = None;
         self.deadline = None;
         self.waiting = false;

@@ -43,6 +43,8 @@ mod interactive;
 #[cfg(test)]
 mod introspection;
 #[cfg(test)]
+mod key_range;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod large;

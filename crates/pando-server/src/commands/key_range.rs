@@ -1,0 +1,337 @@
+//! PANDO RANGE and PANDO COUNT: the keys of a database in order, as of one moment.
+//!
+//! Keys that are stored as they are lie in their order, and are read from one end until enough are
+//! found. Long keys lie behind them in the order of their first bytes: those of the range are all
+//! read, and put into their places at the end.
+
+use std::ops::Bound;
+
+use pando_resp::Writer;
+use pandodb::nonblocking::{Opened, Polled};
+
+use crate::context::progress::KeyRange;
+use crate::context::{Command, Context, Flags, Group, Interrupted, Kind, Run, replies};
+use crate::data::keyspace::{Row, ValueType};
+
+/// Number of leaves that are read before the command yields.
+const LEAVES_PER_TURN: usize = 8;
+/// Longest part of a bound that is looked for in the store; what is beyond it is compared.
+const BOUND_BYTES_MAX: usize = 512;
+/// Memory that a key takes besides its bytes.
+const KEY_BYTES: usize = 64;
+const NO_MOMENT: &str = "ERR there is no memory for a view of one moment";
+const IN_CHUNKS: &str = "ERR PANDO RANGE VALUES: a string is so long that only GET shows it";
+
+const FLAGS: Flags = Flags::READONLY.and(Flags::NO_MULTI);
+
+/// The subcommand of PANDO.
+pub(super) const RANGE: Command = Command {
+    flags: FLAGS,
+    group: Group::Generic,
+    kind: Kind::ReadAll,
+    complexity: "O(log(N)+M), M being the number of keys that are looked at.",
+    summary: "Returns keys of the database in order, as of one moment.",
+    ..Command::new("range", -4, range)
+};
+
+/// The subcommand of PANDO.
+pub(super) const COUNT: Command = Command {
+    flags: FLAGS,
+    group: Group::Generic,
+    kind: Kind::ReadAll,
+    complexity: "O(log(N)+M), M being the number of keys in the range.",
+    summary: "Returns the number of keys of the database in a range, as of one moment.",
+    ..Command::new("count", 4, count)
+};
+
+/// What is asked for.
+struct Request<'a> {
+    low: Bound<&'a [u8]>,
+    high: Bound<&'a [u8]>,
+    /// From the highest key down.
+    reverse: bool,
+    /// Number of keys, at most.
+    most: usize,
+    values: bool,
+    /// As [`ValueType::named`] says; `None`: all.
+    value_type: Option<Option<ValueType>>,
+    /// Keys are counted, and not kept.
+    counts: bool,
+}
+
+/// Reads a bound of ZRANGEBYLEX: `[key`, `(key`, `-` or `+`. Both ends that are open are the same:
+/// which end it is follows from the place, so a `+` below or a `-` above selects nothing.
+fn bound<'a>(argument: &'a [u8], open: &[u8]) -> Result<Option<Bound<&'a [u8]>>, &'static str> {
+    match argument {
+        [b'[', key @ ..] => Ok(Some(Bound::Included(key))),
+        [b'(', key @ ..] => Ok(Some(Bound::Excluded(key))),
+        b"-" | b"+" => Ok((argument == open).then_some(Bound::Unbounded)),
+        _ => Err(replies::NOT_MEMBER_BOUNDS),
+    }
+}
+
+impl<'a> Request<'a> {
+    /// `None`: nothing can be in the range.
+    fn parse(context: &Context<'a>, counts: bool) -> Result<Option<Self>, Interrupted> {
+        let mut request = Self {
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+            reverse: false,
+            most: usize::MAX,
+            values: false,
+            value_type: None,
+            counts,
+        };
+        let mut at = 4;
+        while at < context.count() {
+            let has_value = at + 1 < context.count();
+            if context.is(at, "rev") {
+                request.reverse = true;
+                at += 1;
+            } else if context.is(at, "values") {
+                request.values = true;
+                at += 1;
+            } else if has_value && context.is(at, "count") {
+                request.most = context.number_from(at + 1, 0, replies::MUST_BE_POSITIVE)?;
+                at += 2;
+            } else if has_value && context.is(at, "type") {
+                request.value_type = Some(ValueType::named(context.argument(at + 1)));
+                at += 2;
+            } else {
+                return Err(replies::SYNTAX.into());
+            }
+        }
+        let (low, high) = if request.reverse { (3, 2) } else { (2, 3) };
+        let low = bound(context.argument(low), b"-")?;
+        let high = bound(context.argument(high), b"+")?;
+        let (Some(low), Some(high)) = (low, high) else {
+            return Ok(None);
+        };
+        Ok((request.most > 0).then_some(Self {
+            low,
+            high,
+            ..request
+        }))
+    }
+
+    fn is_too_low(&self, key: &[u8]) -> bool {
+        match self.low {
+            Bound::Included(low) => key < low,
+            Bound::Excluded(low) => key <= low,
+            Bound::Unbounded => false,
+        }
+    }
+
+    fn is_too_high(&self, key: &[u8]) -> bool {
+        match self.high {
+            Bound::Included(high) => key > high,
+            Bound::Excluded(high) => key >= high,
+            Bound::Unbounded => false,
+        }
+    }
+
+    fn takes_type(&self, value_type: ValueType) -> bool {
+        self.value_type
+            .is_none_or(|wanted| wanted == Some(value_type))
+    }
+
+    /// Returns the stored keys between which the keys of the range lie that are stored as they are,
+    /// or the long ones; there may be others between them.
+    fn stored(&self, context: &Context<'_>, of_long: bool) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let folder = context.engine().folder;
+        let at = usize::from(of_long);
+        let short = |key: &[u8]| folder.prefixes(&key[..key.len().min(BOUND_BYTES_MAX)]);
+        let low = match self.low {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => &[],
+        };
+        let low = Bound::Included(short(low)[at].clone());
+        let high = match self.high {
+            Bound::Included(key) | Bound::Excluded(key) if !of_long => {
+                let stored = short(key)[0].clone();
+                match key.len() <= BOUND_BYTES_MAX {
+                    true => Bound::Included(stored),
+                    false => Bound::Excluded(folder.prefixes(&[])[1].clone()),
+                }
+            }
+            _ if of_long => Bound::Unbounded,
+            _ => Bound::Excluded(folder.prefixes(&[])[1].clone()),
+        };
+        (low, high)
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Reads the keys of the range, in turns.
+fn find(context: &mut Context<'_>, request: &Request<'_>) -> Result<KeyRange, Interrupted> {
+    let mut range = context.progress.key_range.take().unwrap_or_default();
+    let mut result = Ok(());
+    for _ in 0..LEAVES_PER_TURN {
+        if range.is_done || result.is_err() {
+            break;
+        }
+        result = read_leaf(context, &mut range, request);
+    }
+    match result {
+        Ok(()) if range.is_done => Ok(*range),
+        result => {
+            context.progress.key_range = Some(range);
+            Err(result.err().unwrap_or(Interrupted::Yield))
+        }
+    }
+}
+
+/// Reads one leaf, and goes on to the long keys behind the last of the others.
+fn read_leaf(context: &mut Context<'_>, range: &mut KeyRange, request: &Request<'_>) -> Run {
+    let (low, high) = request.stored(context, range.is_long);
+    let backwards = request.reverse && !range.is_long;
+    let from = range.position.clone();
+    let database = context.database();
+    let data = context.data();
+    let batch = data.batch.as_deref_mut().expect("it reads all keys");
+    if batch.transaction().is_none() {
+        return Err(NO_MOMENT.into());
+    }
+    let page = &mut data.scratch.page;
+    let scanned = match backwards {
+        false => {
+            let from = from.unwrap_or(low);
+            batch.scan(
+                &database.keys,
+                (as_slice(&from), as_slice(&high)),
+                usize::MAX,
+                page,
+            )?
+        }
+        true => {
+            let from = from.unwrap_or(high);
+            batch.scan_back(
+                &database.keys,
+                (as_slice(&from), as_slice(&low)),
+                usize::MAX,
+                page,
+            )?
+        }
+    };
+    if let Polled::Pending(pending) = scanned {
+        return Err(Interrupted::Pending(pending));
+    }
+    range.shown_from = range.shown_from.max(page.shown_from);
+    let ended = take_entries(context, range, request)?;
+    let next = context.data().scratch.page.next.take();
+    match next.filter(|_| !ended) {
+        Some(next) if backwards => range.position = Some(Bound::Excluded(next)),
+        Some(next) => range.position = Some(Bound::Included(next)),
+        None if range.is_long => range.is_done = true,
+        None => {
+            range.is_long = true;
+            range.position = None;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the entries of the leaf that was read; returns true if none behind them is in the range,
+/// or wanted. An interruption has the leaf read again from the entry that was not taken.
+fn take_entries(
+    context: &mut Context<'_>,
+    range: &mut KeyRange,
+    request: &Request<'_>,
+) -> Result<bool, Interrupted> {
+    let (version, now_ms) = (context.session.version, context.now_ms);
+    let (is_long, reply_bytes_max) = (range.is_long, context.engine().reply_bytes_max);
+    let first_long = context.engine().folder.prefixes(&[])[1].clone();
+    let database = context.database();
+    let data = context.data();
+    let scratch = &mut *data.scratch;
+    for index in 0..scratch.page.len() {
+        let (stored, value) = scratch.page.entry(index);
+        if stored.starts_with(&first_long) != is_long {
+            // Only those behind a range of the others are long.
+            return Ok(!is_long);
+        }
+        let mut is_large = false;
+        let value = match value {
+            Some(value) => value,
+            None => {
+                scratch.value.clear();
+                let batch = data.batch.as_deref_mut().expect("it reads all keys");
+                let transaction = batch.transaction().ok_or(NO_MOMENT)?;
+                match transaction.open(&database.keys, stored, &mut scratch.value)? {
+                    Polled::Pending(pending) => {
+                        range.position = Some(Bound::Included(stored.to_vec()));
+                        return Err(Interrupted::Pending(pending));
+                    }
+                    Polled::Ready(opened) => is_large = matches!(opened, Opened::Large(_)),
+                }
+                range.shown_from = range.shown_from.max(transaction.shown_from());
+                scratch.value.as_slice()
+            }
+        };
+        let row = Row::decode(stored, value)?;
+        let key = row.user_key(stored, value);
+        let (low, high) = (request.is_too_low(key), request.is_too_high(key));
+        if !is_long && (high && !request.reverse || low && request.reverse) {
+            return Ok(true);
+        }
+        if low || high || row.is_over(now_ms) || !request.takes_type(row.value_type) {
+            continue;
+        }
+        range.count += 1;
+        if request.counts {
+            continue;
+        }
+        let mut shown = Vec::new();
+        if request.values {
+            let mut writer = Writer::new(&mut shown, version);
+            match row.value_type {
+                ValueType::String if is_large => return Err(IN_CHUNKS.into()),
+                ValueType::String => writer.bulk(&value[row.payload..]),
+                _ => writer.null(),
+            }
+        }
+        range.bytes += key.len() + shown.len() + KEY_BYTES;
+        range.found.push((key.to_vec(), shown));
+        if range.bytes > reply_bytes_max {
+            return Err(Interrupted::ReplyTooLong);
+        }
+        if !is_long && range.found.len() >= request.most {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn range(context: &mut Context<'_>) -> Run {
+    let Some(request) = Request::parse(context, false)? else {
+        context.reply().array(0);
+        return Ok(());
+    };
+    let mut range = find(context, &request)?;
+    context.progress.show_from(range.shown_from);
+    range.found.sort_unstable();
+    if request.reverse {
+        range.found.reverse();
+    }
+    range.found.truncate(request.most);
+    let mut reply = context.reply();
+    let of_each = if request.values { 2 } else { 1 };
+    reply.array(range.found.len() * of_each);
+    for (key, shown) in &range.found {
+        reply.bulk(key);
+        reply.raw(shown);
+    }
+    context.check_reply()
+}
+
+fn count(context: &mut Context<'_>) -> Run {
+    let Some(request) = Request::parse(context, true)? else {
+        return context.integer(0);
+    };
+    let range = find(context, &request)?;
+    context.progress.show_from(range.shown_from);
+    context.integer(i64::try_from(range.count).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,158 @@
+//! Tests of PANDO RANGE and PANDO COUNT.
+
+use std::collections::BTreeMap;
+
+use pando_resp::Answer;
+
+use crate::client::{Client, show};
+use crate::fixture::{Fixture, open_small, options};
+
+fn keys(client: &mut Client, words: &[&[u8]]) -> Vec<Vec<u8>> {
+    let command = [&[&b"PANDO"[..], b"RANGE"], words].concat();
+    let Answer::Array(items) = client.call(&command) else {
+        panic!("PANDO RANGE replies an array");
+    };
+    let key = |item: Answer| match item {
+        Answer::Bulk(bytes) => bytes,
+        other => panic!("{other:?}"),
+    };
+    items.into_iter().map(key).collect()
+}
+
+#[test]
+fn keys_come_in_order_between_their_bounds() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("MSET b 2 a 1 d 4 c 3", "+OK"),
+        ("RPUSH list x", ":1"),
+        ("SET gone 1 PXAT 1", "+OK"),
+        ("PANDO RANGE - +", "[\"a\" \"b\" \"c\" \"d\" \"list\"]"),
+        ("PANDO RANGE + - REV", "[\"list\" \"d\" \"c\" \"b\" \"a\"]"),
+        ("PANDO RANGE [b (d", "[\"b\" \"c\"]"),
+        ("PANDO RANGE (d [b REV", "[\"c\" \"b\"]"),
+        ("PANDO RANGE (b + COUNT 2", "[\"c\" \"d\"]"),
+        ("PANDO RANGE + - REV COUNT 2", "[\"list\" \"d\"]"),
+        ("PANDO RANGE - + COUNT 0", "[]"),
+        ("PANDO RANGE - + TYPE list", "[\"list\"]"),
+        ("PANDO RANGE - + TYPE stream", "[]"),
+        (
+            "PANDO RANGE [c + VALUES",
+            "[\"c\" \"3\" \"d\" \"4\" \"list\" nil]",
+        ),
+        ("PANDO RANGE + -", "[]"),
+        ("PANDO RANGE [d [b", "[]"),
+        ("PANDO COUNT - +", ":5"),
+        ("PANDO COUNT (a [c", ":2"),
+        ("PANDO COUNT [x +", ":0"),
+        (
+            "PANDO RANGE a +",
+            "-ERR min or max not valid string range item",
+        ),
+        (
+            "PANDO RANGE - + COUNT x",
+            "-ERR value is out of range, must be positive",
+        ),
+        ("PANDO RANGE - + COUNT", "-ERR syntax error"),
+        (
+            "PANDO COUNT - + REV",
+            "-ERR wrong number of arguments for 'pando|count' command",
+        ),
+        ("SELECT 3", "+OK"),
+        ("PANDO RANGE - +", "[]"),
+        ("MULTI", "+OK"),
+        (
+            "PANDO RANGE - +",
+            "-ERR Command not allowed inside a transaction",
+        ),
+    ]);
+}
+
+/// Also keys that are so long that they lie in another order, and bounds that are.
+#[test]
+fn ranges_of_all_kinds_of_keys_are_those_of_a_sorted_map() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut model = BTreeMap::new();
+    let key = |random: &mut fastrand::Rng| {
+        let len = [1, 2, 3, 30, 600, 1100, 2000][random.usize(..7)];
+        let same = random.u8(..3);
+        let mut key = vec![same; len];
+        for _ in 0..2 {
+            let at = random.usize(..len);
+            key[at] = random.u8(..);
+        }
+        key
+    };
+    for number in 0..800 {
+        let key = key(&mut random);
+        let value = match number % 50 {
+            0 => vec![b'x'; 20_000],
+            _ => number.to_string().into_bytes(),
+        };
+        assert_eq!(show(&client.call(&[&b"SET"[..], &key, &value])), "+OK");
+        model.insert(key, value);
+    }
+    for round in 0..60 {
+        let (one, other) = (key(&mut random), key(&mut random));
+        let (low, high) = (one.clone().min(other.clone()), one.max(other));
+        let most = random.usize(1..400);
+        let expected = model.range(low.clone()..high.clone()).map(|(key, _)| key);
+        let count = expected.clone().count();
+        let (low, high) = ([b"[", &low[..]].concat(), [b"(", &high[..]].concat());
+        let most_text = most.to_string();
+        let limit = [&b"COUNT"[..], most_text.as_bytes()];
+        let forward: Vec<_> = expected.clone().take(most).cloned().collect();
+        let found = keys(&mut client, &[&[&low[..], &high], &limit[..]].concat());
+        assert!(
+            found == forward,
+            "round {round}: {} of {}",
+            found.len(),
+            forward.len()
+        );
+        let backward: Vec<_> = expected.rev().take(most).cloned().collect();
+        let found = keys(
+            &mut client,
+            &[&[&high[..], &low, b"REV"], &limit[..]].concat(),
+        );
+        assert!(
+            found == backward,
+            "round {round}: {} of {}",
+            found.len(),
+            backward.len()
+        );
+        let counted = client.call(&[&b"PANDO"[..], b"COUNT", &low, &high]);
+        assert_eq!(show(&counted), format!(":{count}"), "round {round}");
+    }
+    let pairs = keys(&mut client, &[b"-", b"+", b"VALUES"]);
+    let expected: Vec<_> = model
+        .into_iter()
+        .flat_map(|(key, value)| [key, value])
+        .collect();
+    assert!(pairs == expected, "all keys and values");
+}
+
+/// A transaction sees its own moment, with its own writes.
+#[test]
+fn a_range_is_one_of_its_transaction() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[
+        ("MSET a 1 c 3", "+OK"),
+        ("PANDO BEGIN SNAPSHOT", "+OK"),
+        ("GET a", "\"1\""),
+    ]);
+    other.check(&[("MSET b 2 d 4", "+OK"), ("DEL a", ":1")]);
+    client.check(&[
+        ("SET e 5", "+OK"),
+        ("PANDO RANGE - +", "[\"a\" \"c\" \"e\"]"),
+        ("PANDO RANGE + - REV COUNT 2", "[\"e\" \"c\"]"),
+        ("PANDO COUNT - +", ":3"),
+        ("PANDO ROLLBACK", "+OK"),
+        (
+            "PANDO RANGE - + VALUES",
+            "[\"b\" \"2\" \"c\" \"3\" \"d\" \"4\"]",
+        ),
+    ]);
+}
