@@ -214,15 +214,13 @@ fn commands_wait_for_the_end_of_a_pause() {
     // Writes wait, alone, in a pipeline and in an EXEC; reads do not.
     other.send(b"GET a\r\n");
     assert_eq!(show(&other.answer()), "nil");
-    other.send(b"SET a 1\r\nSET b 2\r\nGET a\r\n");
+    other.send(&b"SET a 1\r\n".repeat(64));
     let mut third = server.client();
     third.check(&[("MULTI", "+OK"), ("INCR n", "+QUEUED")]);
     third.send(b"EXEC\r\n");
     thread::sleep(Duration::from_millis(50));
-    client.check(&[("EXISTS a b n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
-    for expected in ["+OK", "+OK", "\"1\""] {
-        assert_eq!(show(&other.answer()), expected);
-    }
+    client.check(&[("EXISTS a n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
+    (0..64).for_each(|_| assert_eq!(show(&other.answer()), "+OK"));
     assert_eq!(show(&third.answer()), "[:1]");
     // A pause of all ends by itself, also for commands that need no data.
     let began = pando_sync::time::now();
