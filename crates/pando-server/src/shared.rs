@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) started_ms: u64,
     /// Random name of this run, for INFO.
     pub(crate) run_id: String,
+    /// True while CONFIG REWRITE writes the configuration file.
+    pub(crate) is_rewriting: Arc<AtomicBool>,
     /// True while a SAVE runs.
     pub(crate) saving: Arc<AtomicBool>,
     /// True if the last SAVE that finished has failed.
@@ -123,6 +125,7 @@ impl Shared {
             started: now(),
             started_ms,
             run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() >> 32),
+            is_rewriting: Arc::new(AtomicBool::new(false)),
             saving: Arc::new(AtomicBool::new(false)),
             save_failed: Arc::new(AtomicBool::new(false)),
             compaction: Arc::default(),
@@ -190,8 +193,10 @@ impl Shared {
 
     /// Changes what replies promise from now on.
     pub(crate) fn set_durability(&self, durability: Durability) {
+        // Held over both: else two changes at once could leave different levels.
+        let slot = self.engine.lock();
         self.settings.set_durability(durability);
-        if let Some(engine) = self.engine() {
+        if let Some(engine) = slot.as_deref() {
             engine.db.set_durability(durability.of_engine());
         }
     }

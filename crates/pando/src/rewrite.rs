@@ -50,7 +50,7 @@ fn rewrite(path: &Path, is_redis: bool, parameters: &[Parameter]) -> Result<(), 
 /// Returns the text of a file with the parameters: those that it names, and those that have
 /// changed.
 fn rewritten(old: &str, parameters: &[Parameter]) -> Result<String, String> {
-    let mut expected: Table = old.parse().map_err(|error| format!("{error}"))?;
+    let mut expected: Table = old.parse().map_err(|error| without_source(&error, old))?;
     let mut text = old.to_owned();
     for parameter in parameters {
         let own = KEYS.iter().find(|(name, _)| *name == parameter.name);
@@ -87,6 +87,34 @@ fn rewritten(old: &str, parameters: &[Parameter]) -> Result<String, String> {
     }
 }
 
+/// Returns what is wrong with a file, and where, without the text there: it may be a password.
+fn without_source(error: &toml::de::Error, text: &str) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let line = 1 + text.as_bytes()[..at]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count();
+    format!("line {line}: {}", error.message())
+}
+
+/// Returns true if `appendfsync` counts in a redis.conf: its last `appendonly` says yes.
+fn says_appendonly(lines: &[String]) -> bool {
+    let words = lines
+        .iter()
+        .rev()
+        .filter_map(|line| words::split(line.trim()));
+    let mut last = words.filter(|words| {
+        let name = words.first();
+        name.is_some_and(|name| name.eq_ignore_ascii_case("appendonly"))
+    });
+    let last = last.next();
+    last.is_some_and(|words| {
+        words
+            .get(1)
+            .is_some_and(|of| of.eq_ignore_ascii_case("yes"))
+    })
+}
+
 /// Returns the text of a redis.conf with the parameters: those that it names, and those that have
 /// changed. The last line of a directive is replaced, and those before it go.
 fn rewritten_conf(old: &str, parameters: &[Parameter]) -> String {
@@ -99,7 +127,7 @@ fn rewritten_conf(old: &str, parameters: &[Parameter]) -> String {
         } = parameter;
         match *name {
             // How often the log is flushed counts only with `appendonly yes`.
-            "appendfsync" if *is_changed => {
+            "appendfsync" if *is_changed || says_appendonly(&lines) => {
                 put_directive(&mut lines, "appendonly", "appendonly yes", true);
                 put_directive(&mut lines, name, &format!("{name} {value}"), true);
             }
@@ -263,6 +291,28 @@ mod tests {
             value: value.to_owned(),
             is_changed,
         }
+    }
+
+    /// The level of the start comes back, although another one was written meanwhile.
+    #[test]
+    fn the_level_of_the_start_is_written_where_another_one_counts() {
+        let old = "appendonly no\nappendfsync everysec\n";
+        let lowered = rewritten_conf(old, &[parameter("appendfsync", "everysec", true)]);
+        assert_eq!(lowered, "appendonly yes\nappendfsync everysec\n");
+        let raised = rewritten_conf(&lowered, &[parameter("appendfsync", "always", false)]);
+        assert_eq!(raised, "appendonly yes\nappendfsync always\n");
+        // Where it does not count, it stays.
+        let same = rewritten_conf(old, &[parameter("appendfsync", "always", false)]);
+        assert_eq!(same, old);
+    }
+
+    #[test]
+    fn an_error_shows_no_text_of_the_file() {
+        let error = rewritten("a = 1\nrequirepass = \"secret", &[]).unwrap_err();
+        assert!(
+            error.starts_with("line 2: ") && !error.contains("secret"),
+            "{error}"
+        );
     }
 
     #[test]

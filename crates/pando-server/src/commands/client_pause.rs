@@ -21,7 +21,10 @@ pub(super) fn pause(context: &mut Context<'_>) -> Run {
         return context.fail("ERR timeout is negative");
     };
     let now = context.now_ms;
-    let until = now.saturating_add(time);
+    let until = match now.checked_add(time) {
+        Some(until) if i64::try_from(until).is_ok() => until,
+        _ => return context.fail("ERR timeout is out of range"),
+    };
     context.shared.pause.begin(until, all, now);
     context.ok()
 }

@@ -241,7 +241,8 @@ fn take_entries(
     range: &mut KeyRange,
     request: &Request<'_>,
 ) -> Result<bool, Interrupted> {
-    let (version, now_ms) = (context.session.version, context.now_ms);
+    let version = context.session.version;
+    let now_ms = *range.now_ms.get_or_insert(context.now_ms);
     let (is_long, reply_bytes_max) = (range.is_long, context.engine().reply_bytes_max);
     let first_long = context.engine().folder.prefixes(&[])[1].clone();
     let database = context.database();

@@ -322,7 +322,7 @@ impl Connection {
         if self.broken || self.record.is_killed() && !self.session.closing {
             return true;
         }
-        if self.running.is_some() && (self.gone || self.read_closed && self.waits_for_others()) {
+        if self.running.is_some() && (self.gone || self.read_closed && self.may_wait_for_ever()) {
             return true;
         }
         let Some(buffers) = &self.buffers else {
@@ -333,13 +333,6 @@ impl Connection {
             return sent && self.running.is_none();
         }
         (self.at_end && self.starved || stopping) && sent && self.running.is_none()
-    }
-
-    /// Returns true while a command waits for something that may never come. The end of the peer's
-    /// input ends such a wait: nothing else would ever tell that the peer is gone.
-    fn waits_for_others(&self) -> bool {
-        let buffers = self.buffers.as_ref();
-        self.running.is_some() && buffers.is_some_and(|buffers| buffers.progress.waiting)
     }
 
     /// Returns true if its command waits for something that may never come, or for the end of a

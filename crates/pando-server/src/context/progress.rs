@@ -69,6 +69,8 @@ pub(crate) struct KeyRange {
     pub(crate) bytes: usize,
     /// Number of keys in the range so far.
     pub(crate) count: u64,
+    /// The time that decides which keys have ended: that of the first run.
+    pub(crate) now_ms: Option<u64>,
     /// They may be shown once this LSN is durable.
     pub(crate) shown_from: Option<Lsn>,
 }

@@ -1,5 +1,6 @@
 //! CONFIG REWRITE: has the owner of the configuration file write it, on a thread of its own.
 
+use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
 use super::table::to_be_written;
@@ -17,16 +18,22 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
     let Some(rewriter) = context.shared.options.config_rewriter else {
         return context.fail("ERR The server is running without a config file");
     };
+    // One after the other: else an older set of parameters could replace a newer one.
+    let is_rewriting = context.shared.is_rewriting.clone();
+    if is_rewriting.swap(true, Ordering::Acquire) {
+        return context.fail("ERR Rewriting config file: another CONFIG REWRITE is under way");
+    }
     let parameters = to_be_written(context.shared);
     let job = Job::new(context.waker.clone());
     let worker = {
-        let job = job.clone();
+        let (job, is_rewriting) = (job.clone(), is_rewriting.clone());
         move || {
             let result = (rewriter.0)(&parameters);
             match &result {
                 Ok(()) => tracing::info!("CONFIG REWRITE has written the configuration file"),
                 Err(error) => tracing::warn!(error, "CONFIG REWRITE failed"),
             }
+            is_rewriting.store(false, Ordering::Release);
             job.finish(result);
         }
     };
@@ -34,6 +41,7 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
         .name("pando-rewrite".to_owned())
         .spawn(worker);
     if let Err(error) = spawned {
+        is_rewriting.store(false, Ordering::Release);
         return context.fail(&format!("ERR Rewriting config file: {error}"));
     }
     context.progress.job = Some(job);
