@@ -215,7 +215,7 @@ impl Context<'_> {
         let head = self.tree_head(&found)?;
         let (value, payload) =
             if let (Some(head), Part::Named([name]), None) = (head, part, &self.data().batch) {
-                self.read_one_packed(key, (self.value_type(), head), name)?;
+                self.read_one_packed((self.value_type(), head), name)?;
                 (std::mem::take(&mut self.data().scratch.value), Some(0))
             } else if head.is_some() {
                 let collection = self.decoded(found, self.value_type(), part)?;

@@ -63,6 +63,8 @@ pub(crate) struct Scratch {
     pub(crate) element_key: Vec<u8>,
     /// Value of the row of an element.
     pub(crate) element_row: Vec<u8>,
+    /// The row of a head that was read again.
+    pub(crate) head_row: Vec<u8>,
     /// Rows of the leaf that was scanned last.
     pub(crate) page: ScanPage,
 }
@@ -76,6 +78,7 @@ impl Scratch {
             &mut self.encoded,
             &mut self.element_key,
             &mut self.element_row,
+            &mut self.head_row,
         ] {
             if buffer.capacity() > bytes {
                 *buffer = Vec::new();

@@ -405,6 +405,76 @@ fn readers_without_a_transaction_see_one_state() {
     });
 }
 
+/// RENAME moves a collection. What it gets under its new name is not shown under the old one.
+#[test]
+fn a_key_shows_no_elements_of_its_next_name() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let pairs = (0..40).flat_map(|n| [format!("field-{n:020}"), "A".to_owned()]);
+    assert_eq!(many(&mut client, &["HSET", "a"], pairs), ":40");
+    let field = format!("field-{:020}", 7);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut reader = server.client();
+                let gets = encode(&["HGET", "a", &field]).repeat(50);
+                while !over.load(Ordering::Relaxed) {
+                    reader.send(&gets);
+                    for _ in 0..50 {
+                        let shown = show(&reader.answer());
+                        assert!(["\"A\"", "nil"].contains(&&shown[..]), "{shown}");
+                    }
+                }
+            });
+        }
+        let there_and_back = [
+            encode(&["MULTI"]),
+            encode(&["RENAME", "a", "b"]),
+            encode(&["HSET", "b", &field, "B"]),
+            encode(&["EXEC"]),
+            encode(&["MULTI"]),
+            encode(&["HSET", "b", &field, "A"]),
+            encode(&["RENAME", "b", "a"]),
+            encode(&["EXEC"]),
+        ]
+        .concat()
+        .repeat(10);
+        for _ in 0..1000 {
+            client.send(&there_and_back);
+            for _ in 0..80 {
+                let reply = show(&client.answer());
+                assert!(!reply.starts_with('-'), "{reply}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A negative count draws with repetitions, of two large elements, too.
+#[test]
+fn draws_with_repetitions_show_all_pairs() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let (a, b) = ("a".repeat(1000), "b".repeat(1000));
+    client.call(&["SADD", "s", &a, &b]);
+    client.call(&["HSET", "h", &a, "1", &b, "2"]);
+    client.call(&["ZADD", "z", "1", &a, "2", &b]);
+    for command in [
+        ["SRANDMEMBER", "s"],
+        ["HRANDFIELD", "h"],
+        ["ZRANDMEMBER", "z"],
+    ] {
+        let mut pairs = BTreeSet::new();
+        for _ in 0..200 {
+            let drawn = show(&client.call(&[command[0], command[1], "-2"]));
+            let first = |at: usize| drawn.as_bytes()[at] as char;
+            pairs.insert([first(2), first(2 + 1000 + 3)]);
+        }
+        assert_eq!(pairs.len(), 4, "{command:?} {pairs:?}");
+    }
+}
+
 /// Many clients change the same collections: nothing is lost or counted twice.
 #[test]
 fn writers_of_one_collection_lose_nothing() {

@@ -53,8 +53,8 @@ pub struct ValidatedBatch {
     /// After a second look that found a difference: the number of reads that the log has as of that
     /// moment.
     pub(crate) refreshed: Option<usize>,
-    /// Its current run has read something that is not validated, and so is not of the moment of a
-    /// second look.
+    /// Since the last conflict a run has read something that is not validated, and so is not of the
+    /// moment of a second look. A later run may use what an earlier one has read.
     pub(crate) reads_beside: bool,
 }
 
@@ -176,7 +176,8 @@ impl ValidatedBatch {
     /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
     /// after a few conflicts, a commit compares the values themselves that were read, and if some
     /// differ, the next run is answered with the values that the commit found. So transactions
-    /// finish even while others keep writing; those that write nothing always do.
+    /// finish even while others keep writing; those that write nothing always do, unless they scan
+    /// or count: what they find so is of a later moment.
     pub fn begin_again(&mut self) {
         if self.refreshed.is_some() {
             self.rewind();
@@ -194,7 +195,6 @@ impl ValidatedBatch {
         self.set.forget_writes();
         self.log.rewind();
         self.scratch.reset();
-        self.reads_beside = false;
     }
 
     /// Returns true after a [`ValidatedBatch::try_commit`] that has handed the batch to an engine
@@ -509,6 +509,7 @@ impl ValidatedBatch {
         scratch.wanted.extend(looked.wanted);
         if let Ok(Outcome::Conflict { watched: false }) = step {
             self.conflicts += 1;
+            self.reads_beside = false;
             self.refreshed = (looked.seen == Seen::Different).then_some(reads);
         }
         polled(step, &mut self.scratch.wanted)

@@ -53,12 +53,7 @@ impl SortedSet {
 
     /// Takes what was decoded, which may be any strings.
     pub(super) fn checked(collection: Collection) -> Result<Self, Interrupted> {
-        let strings = &collection.strings;
-        let mut scores = (1..strings.len()).step_by(2).map(|at| strings.at(at));
-        if !scores.all(|bytes| score_of(bytes).is_some_and(|score| !score.is_nan())) {
-            return Err(RowError::Damaged.into());
-        }
-        let mut set = Self { collection };
+        let mut set = Self::as_read(collection)?;
         let is_before = |rank: usize| compare(&set.element(rank - 1), &set.element(rank)).is_gt();
         // Long members of a large one are in another order.
         if set.collection.is_tree() && (1..set.in_memory()).any(is_before) {
@@ -74,6 +69,17 @@ impl SortedSet {
             }
         }
         Ok(set)
+    }
+
+    /// As [`SortedSet::checked`], but the elements keep the order in which they were read, which
+    /// may be any.
+    pub(super) fn as_read(collection: Collection) -> Result<Self, Interrupted> {
+        let strings = &collection.strings;
+        let mut scores = (1..strings.len()).step_by(2).map(|at| strings.at(at));
+        match scores.all(|bytes| score_of(bytes).is_some_and(|score| !score.is_nan())) {
+            true => Ok(Self { collection }),
+            false => Err(RowError::Damaged.into()),
+        }
     }
 
     /// Creates one of elements in any order, whose members differ; `empty` has none.

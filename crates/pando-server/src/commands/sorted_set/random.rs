@@ -39,7 +39,7 @@ fn random_many(context: &mut Context<'_>) -> Run {
     }
     let found = context.read(context.argument(1))?;
     let (set, ranks) = context.choose(found, ValueType::SortedSet, count)?;
-    let set = SortedSet::checked(set)?;
+    let set = SortedSet::as_read(set)?;
     replying::begin(context, ranks.len(), with_scores);
     for rank in ranks {
         replying::element(context, set.element(rank), with_scores)?;

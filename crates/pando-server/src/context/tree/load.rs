@@ -89,7 +89,12 @@ impl Context<'_> {
 
     /// Returns `read`, which was read of the collection with this head, whose row was read last. If
     /// the command has no transaction, the head must be the same still, and whatever is in the way
-    /// is left to a run with a transaction.
+    /// is left to a run with a transaction. The head is that of the key: RENAME moves it, and
+    /// elements may be changed under the new name then.
+    ///
+    /// Ranks and scans may show a part of a batch. A batch is applied in the order of its tables,
+    /// that of the keys first, since counted tables have the higher numbers; and a read of the head
+    /// waits for the whole batch. So whoever has seen a part of one sees its head here.
     pub(super) fn confirmed<T>(
         &mut self,
         head: TreeHead,
@@ -107,7 +112,7 @@ impl Context<'_> {
         let first = *self.progress.beside.get_or_insert(head);
         let database = self.database();
         let scratch = &mut *self.data().scratch;
-        let (stored, row) = (&scratch.stored, &mut scratch.element_row);
+        let (stored, row) = (&scratch.stored, &mut scratch.head_row);
         row.clear();
         let mut shown_from = None;
         let found = Reads::of(&database.keys).get(stored, row, &mut shown_from)?;
@@ -174,10 +179,8 @@ impl Context<'_> {
         }
     }
 
-    /// Loads an element by its name without a transaction. The element was there at the moment of
-    /// its read, or just before its collection was given up, after the head was read: its row stays
-    /// as it was until the cleaner removes it. So what it finds needs no check. If it finds
-    /// nothing, the command begins again with a transaction.
+    /// Loads an element by its name without a transaction. If it finds none, the command begins
+    /// again with one.
     fn load_one(
         &mut self,
         members: &Table,
@@ -187,7 +190,8 @@ impl Context<'_> {
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let has_values = value_type != ValueType::Set;
         let mut load = Load::empty(head, Kind::Name, has_values);
-        if !self.read_one(members, head.id, name)? {
+        let read = self.read_one(members, head.id, name);
+        if !self.confirmed(head, read)? {
             return Err(Interrupted::ReadsMany);
         }
         let scratch = &*self.data().scratch;
@@ -226,23 +230,15 @@ impl Context<'_> {
     }
 
     /// Replaces the value in the scratch by the payload of a collection of only the element `name`
-    /// of a large one at `key`, which was read last, or of none; without a transaction. That there
-    /// is none has to be confirmed: the cleaner may have removed the rows of a collection that was
-    /// given up.
+    /// of a large one, whose row was read last, or of none; without a transaction.
     pub(in crate::context) fn read_one_packed(
         &mut self,
-        key: &[u8],
         (value_type, head): (ValueType, TreeHead),
         name: &[u8],
     ) -> Run {
         let members = self.members()?;
-        let is_there = self.read_one(members, head.id, name)?;
-        if !is_there {
-            let found = self.find(key)?;
-            if found.row.is_none() || found.former.tree != Some(head.id) {
-                return Err(Interrupted::ReadsMany);
-            }
-        }
+        let read = self.read_one(members, head.id, name);
+        let is_there = self.confirmed(head, read)?;
         let scratch = &mut *self.data().scratch;
         let (name, value) = match is_there {
             true => elements::decode_name(&scratch.element_key, &scratch.element_row)?,
@@ -347,7 +343,7 @@ impl Context<'_> {
         goal: Goal,
         places: &[usize],
     ) -> Result<Arc<Load>, Interrupted> {
-        let is_all = places.len() == goal.head.len() && places.is_sorted();
+        let is_all = places.len() == goal.head.len() && places.is_sorted_by(|one, next| one < next);
         if is_all && places.first().is_none_or(|first| *first == 0) {
             return self.load_places(members, goal, 0..places.len());
         }
