@@ -273,6 +273,18 @@ fn what_is_not_there_is_called_so() {
             "XADD s * a b",
             "-ERR XADD is not supported: streams are not there yet",
         ),
+        (
+            "EVALSHA x 0",
+            "-ERR EVALSHA is not supported: scripts and functions are not there yet",
+        ),
+        (
+            "HEXPIRE h 1 FIELDS 1 f",
+            "-ERR HEXPIRE is not supported: deadlines of fields are not there yet",
+        ),
+        (
+            "SWAPDB 0 1",
+            "-ERR SWAPDB is not supported: it is not there yet",
+        ),
         ("MEMORY PURGE", "+OK"),
         ("LATENCY GRAPH x", "-ERR No samples available for event 'x'"),
         ("COMMAND INFO xadd", "[nil]"),

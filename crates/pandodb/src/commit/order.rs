@@ -2,6 +2,11 @@
 //!
 //! Most comparisons are decided by the eight bytes behind what all keys begin with, which are read
 //! once for each key: the keys themselves lie apart in memory.
+//!
+//! Ids of counted trees are higher than all others, so these come last. A reader that has counted
+//! or scanned a part of a batch in a counted table finds what the batch has written in other tables
+//! marked by then, and its read of that waits for the whole batch. The server's reads of large
+//! collections depend on it (decision 085).
 
 use pando_format::TreeId;
 use pando_format::cast::u32_of_len;

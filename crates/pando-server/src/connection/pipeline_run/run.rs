@@ -17,7 +17,7 @@ const ARGUMENTS_MAX: usize = 128;
 pub(super) enum RunKind {
     /// `GET key`.
     Gets,
-    /// Commands that write strings.
+    /// Commands that write values.
     Writes,
 }
 

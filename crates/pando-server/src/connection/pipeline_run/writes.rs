@@ -1,4 +1,4 @@
-//! A pipeline run of commands that write strings: each runs as it does alone, but all are in one
+//! A pipeline run of commands that write values: each runs as it does alone, but all are in one
 //! batch.
 //!
 //! That takes one log record, one apply section, and one descent to each leaf. Others see what all
