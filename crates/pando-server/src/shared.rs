@@ -7,6 +7,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
 use pando_sync::{Arc, Mutex, Rank};
 
+use crate::client::contended_keys::ContendedKeys;
 use crate::client::pause::Pause;
 use crate::client::record::Registry;
 use crate::client::waiters::Waiters;
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) cursors: Mutex<Cursors>,
     /// The pause that CLIENT PAUSE has begun.
     pub(crate) pause: Pause,
+    /// The keys that several loops write at the same time.
+    pub(crate) contended: ContendedKeys,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
     /// Who has subscribed to which channels.
@@ -113,6 +116,7 @@ impl Shared {
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
             pause: Pause::default(),
+            contended: ContendedKeys::new(loops.len()),
             waiters: Arc::default(),
             channels: Arc::default(),
             watch_bytes: Arc::default(),

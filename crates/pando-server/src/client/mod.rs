@@ -1,5 +1,6 @@
 //! State of a client that lasts from command to command.
 
+pub(crate) mod contended_keys;
 pub(crate) mod interactive;
 pub(crate) mod pause;
 pub(crate) mod record;

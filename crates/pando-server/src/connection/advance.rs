@@ -103,9 +103,16 @@ impl Connection {
             } else if turn.stopping {
                 break;
             } else {
-                let found = self.parse(turn);
+                let found = match self.found.take() {
+                    Some(consumed) => Input::Command { consumed },
+                    None => self.parse(turn),
+                };
                 self.starved = found == Input::Starved;
                 match found {
+                    Input::Command { consumed } if self.waits_for_turn(turn) => {
+                        self.found = Some(consumed);
+                        break;
+                    }
                     Input::Command { consumed } => match self.run_pipeline(turn, consumed, left) {
                         0 => self.begin(turn, consumed),
                         count => {

@@ -484,6 +484,7 @@ impl Connection {
                     return Ok(None);
                 }
                 turn.shared.statistics.tick(Ticker::TransactionConflicts, 1);
+                self.met_conflict(turn, running.command);
                 let buffers = self.buffers.as_mut().expect("a command is in the buffers");
                 buffers.progress.begin_again();
                 running.committing = false;

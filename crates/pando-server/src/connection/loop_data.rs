@@ -126,6 +126,8 @@ impl RoundCounts {
 
 /// What a connection is lent for its turn.
 pub(crate) struct Turn<'a> {
+    /// Number of the loop.
+    pub(crate) index: usize,
     pub(crate) shared: &'a Shared,
     pub(crate) commands: &'a CommandIndex,
     /// What other threads see of the loop.

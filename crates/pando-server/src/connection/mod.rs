@@ -4,10 +4,11 @@
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
 //! figures), `messages` (those of channels), `lookahead` (page faults of a pipeline together),
-//! `pipeline_run` (plain commands together).
+//! `pipeline_run` (plain commands together), `contended` (keys that loops write in turns).
 
 mod accounting;
 pub(crate) mod advance;
+mod contended;
 mod executor;
 mod intake;
 mod interactive;

@@ -112,6 +112,11 @@ pub(crate) struct Connection {
     pub(crate) writable: bool,
     /// It is in the loop's run queue.
     pub(crate) queued: bool,
+    /// Its next command writes a contended key whose turn another loop has; it is woken when this
+    /// loop gets the turn.
+    pub(crate) awaits_turn: bool,
+    /// Number of bytes of that command, which the parser has found and which has not begun.
+    pub(crate) found: Option<usize>,
     /// It is in the loop's list of connections that wait for the log.
     pub(crate) gated: bool,
     /// The peer has announced that it sends nothing more.
@@ -166,6 +171,8 @@ impl Connection {
             readable: true,
             writable: true,
             queued: false,
+            awaits_turn: false,
+            found: None,
             gated: false,
             read_closed: false,
             at_end: false,

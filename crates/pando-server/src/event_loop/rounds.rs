@@ -59,6 +59,8 @@ pub(crate) struct EventLoop {
     pub(super) completions: bool,
     /// The cleaner has work left.
     pub(super) cleaning: bool,
+    /// It has the turn of a contended key, and has not used it.
+    pub(super) has_turn: bool,
     pub(super) spare: SpareBuffers,
     pub(super) read_buffer: Box<[u8]>,
     pub(super) reactor_wake: WakerArc<TokenWake>,
@@ -99,6 +101,7 @@ impl EventLoop {
             cleaner: None,
             completions: false,
             cleaning: false,
+            has_turn: false,
             spare: Vec::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
             reactor_wake: wake(Token::Reactor),
@@ -177,7 +180,8 @@ impl EventLoop {
 
     /// Returns how long the loop may sleep; `None`: until an event.
     fn timeout(&self) -> Option<Duration> {
-        if !self.runnable.is_empty() || self.cleaning || self.completions {
+        let has_work = self.cleaning || self.completions || self.has_turn;
+        if !self.runnable.is_empty() || has_work {
             return Some(Duration::ZERO);
         }
         let now = now();
@@ -230,6 +234,7 @@ impl EventLoop {
             Token::Connection { .. } => {
                 if let Some(connection) = self.connections.get(token) {
                     connection.wake.taken();
+                    connection.awaits_turn = false;
                     self.enqueue(token);
                 }
             }
@@ -265,6 +270,7 @@ impl EventLoop {
     fn give_turns(&mut self) {
         let (round_clock, round_ms) = (now(), unix_ms());
         let mut turn = Turn {
+            index: self.index,
             shared: &self.shared,
             commands: &self.commands,
             handle: &self.handle,
@@ -300,6 +306,7 @@ impl EventLoop {
             self.touched.push(token);
         }
         turn.tick();
+        self.has_turn = self.shared.contended.end_round(self.index);
         if let Some(data) = &mut self.data {
             data.trim();
         }

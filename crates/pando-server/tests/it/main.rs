@@ -17,6 +17,8 @@ mod concurrency;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod contended;
+#[cfg(test)]
 mod diagnosis;
 #[cfg(test)]
 mod durability;

@@ -30,17 +30,18 @@ impl Connection {
         let mut batch = data.batch();
         let mut done = self.write_together(turn, pipeline_run, &mut batch);
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
+        let mut is_conflict = false;
         if done.count > 0 {
             match commit(data, &mut batch) {
                 Ok(lsn) => (done.lsn, done.shown_from) = (lsn, batch.shown_from()),
-                Err(is_conflict) => {
-                    let conflicts = u64::from(is_conflict);
-                    (turn.shared.statistics).tick(Ticker::TransactionConflicts, conflicts);
-                    done = Done::NONE;
-                }
+                Err(why) => (is_conflict, done) = (why == Refused::Conflict, Done::NONE),
             }
         }
         data.give_back(batch);
+        if is_conflict {
+            turn.shared.statistics.tick(Ticker::TransactionConflicts, 1);
+            self.met_conflict(turn, pipeline_run.at(0).command);
+        }
         if done.lsn.is_some() {
             self.wake_waiters(turn);
         }
@@ -138,13 +139,20 @@ impl Connection {
     }
 }
 
+/// Why a run was not committed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    Conflict,
+    /// It would have to wait, or has failed.
+    Other,
+}
+
 /// Commits at once or not at all. A commit that would have to wait is dropped: its commands then
-/// run one by one, and each waits or fails by itself. Returns the LSN, if anything was written;
-/// `Err(true)` after a conflict.
-fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Result<Option<Lsn>, bool> {
+/// run one by one, and each waits or fails by itself. Returns the LSN, if anything was written.
+fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Result<Option<Lsn>, Refused> {
     match batch.try_commit(&mut data.reactor) {
         Ok(Polled::Ready(Outcome::Committed(lsn))) => Ok(lsn),
-        Ok(Polled::Ready(Outcome::Conflict { .. })) => Err(true),
-        Ok(Polled::Pending(_)) | Err(_) => Err(false),
+        Ok(Polled::Ready(Outcome::Conflict { .. })) => Err(Refused::Conflict),
+        Ok(Polled::Pending(_)) | Err(_) => Err(Refused::Other),
     }
 }

@@ -1,0 +1,421 @@
+//! Keys that several loops write at the same time: their loops take turns.
+//!
+//! Commands run without locks, and who commits second runs again. Where two loops write one key in
+//! pipelines, every other run of commands is for nothing. So a key that has met conflicts in
+//! succession is *contended*: a loop that is about to run a command that writes it takes the key's
+//! turn first, and keeps it to the end of its round, for all its connections. Connections of other
+//! loops wait meanwhile: they have not begun, and hold nothing. The turn then goes to the loop that
+//! has waited longest, before any other can take it again. A key that nobody has waited for in many
+//! rounds is contended no longer.
+//!
+//! **Turns decide nothing about what is right.** The commit checks what its batch has read, whoever
+//! has the turn. So a command that writes the key without asking, or goes on after its round since
+//! it waits for a page, costs a conflict and nothing else.
+//!
+//! **Nobody waits for ever.** A loop gives all its turns back at the end of each round, and never
+//! waits within one. A turn that is handed to a loop is noted in its [`ContendedKeys::turns`]
+//! before its connections are woken. The wake-up makes the loop have a round, which begins by
+//! looking at who was woken. If it has the turn by then, it has it at the end, too, and gives it
+//! back, whether its connection still wanted it or was closed. It may have been handed the turn
+//! near the end of an earlier round, which leaves an unused turn where it is: then the next round,
+//! which follows at once, gives it back. All else is done under the lock of the key's place.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU64;
+use std::task::Waker;
+
+use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use pando_sync::{Mutex, Rank};
+
+/// Number of keys that can be contended at a time: one for each bit of [`ContendedKeys::turns`].
+const PLACES: usize = 64;
+/// Number of rounds, one after the other, that have had a turn for which nobody waited, after
+/// which the key is contended no longer.
+const CALM_ROUNDS: u32 = 256;
+
+/// A key by its hash. Two keys with one hash take turns together, which costs time only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContendedKey(NonZeroU64);
+
+impl ContendedKey {
+    fn place(self) -> usize {
+        let place = usize::try_from(self.0.get() % PLACES as u64);
+        place.expect("it is smaller than the number of places")
+    }
+}
+
+/// Whether a command that writes a key may run now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Entry {
+    /// It may run.
+    Now,
+    /// Another loop has the turn; the connection is woken when this loop gets it.
+    Later,
+}
+
+/// The contended keys of a server, shared by its loops.
+#[derive(Debug)]
+pub(crate) struct ContendedKeys {
+    /// Unknown to clients, so that they cannot choose keys that share a place.
+    hasher: RandomState,
+    /// Number of keys that are contended at present: while it is 0, commands look at nothing else.
+    count: AtomicUsize,
+    places: Box<[Place]>,
+    /// For each loop, the places whose turn it has.
+    turns: Box<[AtomicU64]>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The contended key; 0: none. Written under the lock.
+    key: AtomicU64,
+    /// Held for a look-up or a change, never across a call.
+    turn: Mutex<Turn>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// The key of the last conflict here. If the next one is of the same key, that is contended.
+    suspect: Option<ContendedKey>,
+    /// The loop that has the turn.
+    holder: Option<usize>,
+    /// A command of the holder has run since it has the turn.
+    is_used: bool,
+    /// The holder has ended a round without using it.
+    is_seen: bool,
+    /// Connections that wait, with their loops; whoever has waited longest is first.
+    queue: Vec<(usize, Waker)>,
+    /// Number of turns for which nobody has waited, in succession.
+    calm: u32,
+}
+
+impl ContendedKeys {
+    /// Returns the keys of a server with so many loops; none is contended.
+    pub(crate) fn new(loops: usize) -> Self {
+        let place = |_| Place {
+            key: AtomicU64::new(0),
+            turn: Mutex::new(Rank::Leaf, Turn::default()),
+        };
+        Self {
+            hasher: RandomState::new(),
+            count: AtomicUsize::new(0),
+            places: (0..PLACES).map(place).collect(),
+            turns: (0..loops).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Returns true if any key is contended.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        // Relaxed, as all loads outside of the locks: who misses a change meets a conflict.
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns what stands for `key` of a database here.
+    pub(crate) fn key(&self, database: usize, key: &[u8]) -> ContendedKey {
+        let hash = self.hasher.hash_one((database, key));
+        ContendedKey(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Records that a commit of a command that writes `key` met a conflict.
+    #[cold]
+    pub(crate) fn met_conflict(&self, key: ContendedKey) {
+        let place = &self.places[key.place()];
+        let mut turn = place.turn.lock();
+        if turn.suspect.replace(key) != Some(key) {
+            return;
+        }
+        let old = place.key.load(Ordering::Relaxed);
+        // Those who wait here wait for the turn of the old key.
+        let is_free = turn.holder.is_none() && turn.queue.is_empty();
+        if old == key.0.get() || !is_free {
+            return;
+        }
+        if old == 0 {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        place.key.store(key.0.get(), Ordering::Relaxed);
+        turn.calm = 0;
+    }
+
+    /// Asks whether a connection of the loop with number `of` may run a command that writes `key`.
+    /// If not, `waker` is called when it may ask again.
+    pub(crate) fn enter(&self, key: ContendedKey, of: usize, waker: &Waker) -> Entry {
+        let place = &self.places[key.place()];
+        if place.key.load(Ordering::Relaxed) != key.0.get() {
+            return Entry::Now;
+        }
+        let mut turn = place.turn.lock();
+        if place.key.load(Ordering::Relaxed) != key.0.get() {
+            return Entry::Now;
+        }
+        match turn.holder {
+            Some(holder) if holder != of => {
+                turn.queue.push((of, waker.clone()));
+                Entry::Later
+            }
+            Some(_) => {
+                turn.is_used = true;
+                Entry::Now
+            }
+            None => {
+                debug_assert!(turn.queue.is_empty(), "a free turn is handed to who waits");
+                turn.take(of);
+                turn.is_used = true;
+                self.turns[of].fetch_or(1 << key.place(), Ordering::Relaxed);
+                Entry::Now
+            }
+        }
+    }
+
+    /// Gives back the turns of the loop with number `of`, whose round is over. Returns true if it
+    /// has been handed one that it has not used yet: its next round has to follow at once.
+    #[inline]
+    pub(crate) fn end_round(&self, of: usize) -> bool {
+        let turns = self.turns[of].load(Ordering::Relaxed);
+        turns != 0 && self.give_back(of, turns)
+    }
+
+    fn give_back(&self, of: usize, turns: u64) -> bool {
+        let mut is_unused = false;
+        for number in (0..PLACES).filter(|number| turns & 1 << number != 0) {
+            let place = &self.places[number];
+            let mut turn = place.turn.lock();
+            assert_eq!(turn.holder, Some(of), "the loop has the turn");
+            if !turn.is_used && !turn.is_seen {
+                turn.is_seen = true;
+                is_unused = true;
+                continue;
+            }
+            self.turns[of].fetch_and(!(1 << number), Ordering::Relaxed);
+            let woken = self.hand_on(number, place, &mut turn);
+            drop(turn);
+            woken.into_iter().for_each(Waker::wake);
+        }
+        is_unused
+    }
+
+    /// Hands the turn of a place to the loop that has waited longest. Returns its wakers, to be
+    /// called without the lock.
+    fn hand_on(&self, number: usize, place: &Place, turn: &mut Turn) -> Vec<Waker> {
+        turn.holder = None;
+        let Some((next, _)) = turn.queue.first() else {
+            turn.calm += 1;
+            if turn.calm >= CALM_ROUNDS {
+                place.key.store(0, Ordering::Relaxed);
+                turn.suspect = None;
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Vec::new();
+        };
+        let next = *next;
+        turn.calm = 0;
+        turn.take(next);
+        self.turns[next].fetch_or(1 << number, Ordering::Relaxed);
+        let (woken, others) = (turn.queue.drain(..)).partition(|(of, _)| *of == next);
+        turn.queue = others;
+        let woken: Vec<(usize, Waker)> = woken;
+        woken.into_iter().map(|(_, waker)| waker).collect()
+    }
+}
+
+impl Turn {
+    fn take(&mut self, of: usize) {
+        self.holder = Some(of);
+        self.is_used = false;
+        self.is_seen = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+
+    use pando_sync::WakerArc;
+    use pando_sync::atomic::AtomicBool;
+    use pando_sync::thread::{self, ScopedJoinHandle, Thread};
+
+    use super::*;
+
+    /// Notes that it was woken, and wakes a thread if there is one.
+    #[derive(Debug)]
+    struct Woken(AtomicBool, Option<Thread>);
+
+    impl Wake for Woken {
+        fn wake(self: WakerArc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+            self.1.iter().for_each(Thread::unpark);
+        }
+    }
+
+    impl Woken {
+        fn take(&self) -> bool {
+            self.0.swap(false, Ordering::SeqCst)
+        }
+    }
+
+    fn waiting(thread: Option<Thread>) -> (WakerArc<Woken>, Waker) {
+        let woken = WakerArc::new(Woken(AtomicBool::new(false), thread));
+        (woken.clone(), Waker::from(woken))
+    }
+
+    fn contended(keys: &ContendedKeys, name: &[u8]) -> ContendedKey {
+        let key = keys.key(0, name);
+        keys.met_conflict(key);
+        keys.met_conflict(key);
+        key
+    }
+
+    /// One conflict is chance; conflicts of other keys in between show that it was.
+    #[test]
+    fn a_key_is_contended_from_its_second_conflict_in_succession() {
+        let keys = ContendedKeys::new(2);
+        let key = keys.key(0, b"k");
+        let other = (0..).map(|n: u32| keys.key(1, &n.to_le_bytes()));
+        let mut other = other.filter(|other| other.place() == key.place());
+        let other = other.next().expect("keys without end");
+        let (_, waker) = waiting(None);
+        for conflict in [key, other, key, other, key] {
+            keys.met_conflict(conflict);
+            assert!(!keys.any());
+            assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+            assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+        }
+        keys.met_conflict(key);
+        assert!(keys.any());
+        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
+        assert_eq!(keys.enter(other, 1, &waker), Entry::Now, "another key");
+        // While somebody waits for it, the place is not given to another key.
+        keys.met_conflict(other);
+        keys.met_conflict(other);
+        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
+    }
+
+    /// The turn goes to who waits before its last holder can take it again, for all connections of
+    /// that loop; the next loop waits on.
+    #[test]
+    fn the_turn_goes_round() {
+        let keys = ContendedKeys::new(3);
+        let key = contended(&keys, b"k");
+        let ((one, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
+        let (three, three_waker) = waiting(None);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &one_waker), Entry::Later);
+        assert_eq!(keys.enter(key, 2, &two_waker), Entry::Later);
+        assert_eq!(keys.enter(key, 1, &three_waker), Entry::Later);
+        assert_eq!(keys.enter(key, 0, &two_waker), Entry::Now, "in one round");
+        assert!(!keys.end_round(0));
+        assert!(one.take() && three.take() && !two.take());
+        assert_eq!(keys.enter(key, 0, &three_waker), Entry::Later);
+        assert_eq!(keys.enter(key, 1, &one_waker), Entry::Now);
+        assert!(!keys.end_round(0), "it has none");
+        assert!(!two.take());
+        assert!(!keys.end_round(1));
+        assert!(two.take() && !three.take());
+        assert_eq!(keys.enter(key, 2, &two_waker), Entry::Now);
+        assert!(!keys.end_round(2));
+        assert!(three.take());
+    }
+
+    /// A loop whose connection is gone when its turn comes passes it on after a second round.
+    #[test]
+    fn a_turn_that_nobody_uses_is_passed_on() {
+        let keys = ContendedKeys::new(2);
+        let key = contended(&keys, b"k");
+        let ((gone, gone_waker), (next, next_waker)) = (waiting(None), waiting(None));
+        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &gone_waker), Entry::Later);
+        assert!(!keys.end_round(0));
+        assert!(gone.take());
+        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Later);
+        assert!(keys.end_round(1), "its next round follows");
+        assert!(!next.take());
+        assert!(!keys.end_round(1));
+        assert!(next.take());
+        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
+    }
+
+    /// Where nobody waits any more, nobody takes turns.
+    #[test]
+    fn a_key_calms_down() {
+        let keys = ContendedKeys::new(2);
+        let key = contended(&keys, b"k");
+        let (_, waker) = waiting(None);
+        let round = || {
+            assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+            assert!(!keys.end_round(0));
+        };
+        (1..CALM_ROUNDS).for_each(|_| round());
+        assert!(keys.any());
+        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
+        assert!(!keys.end_round(0));
+        assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+        assert!(!keys.end_round(1));
+        assert!(keys.any(), "somebody has waited");
+        (2..CALM_ROUNDS).for_each(|_| round());
+        assert!(keys.any());
+        round();
+        assert!(!keys.any());
+        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+        keys.met_conflict(key);
+        assert!(!keys.any(), "it begins anew");
+    }
+
+    /// Loops that sleep until they are woken, over two keys, some of whose connections go away
+    /// while they wait: all come to their end, one at a time with each key.
+    #[test]
+    fn no_loop_sleeps_for_ever() {
+        const LOOPS: usize = 16;
+        let keys = ContendedKeys::new(LOOPS);
+        let one = contended(&keys, b"one");
+        let others = (0..).map(|n: u32| keys.key(1, &n.to_le_bytes()));
+        let mut others = others.filter(|other| other.place() != one.place());
+        let two = others.next().expect("keys without end");
+        (0..2).for_each(|_| keys.met_conflict(two));
+        let both = [one, two];
+        let inside = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        let one_loop = |of: usize| {
+            let (woken, waker) = waiting(Some(thread::current()));
+            let mut left = 300;
+            while left > 0 {
+                let which = (of + left) % 2;
+                let entry = keys.enter(both[which], of, &waker);
+                match entry {
+                    Entry::Now => {
+                        assert_eq!(inside[which].fetch_add(1, Ordering::SeqCst), 0);
+                        thread::yield_now();
+                        assert_eq!(inside[which].fetch_sub(1, Ordering::SeqCst), 1);
+                        left -= 1;
+                    }
+                    // The connection is closed, and the next one writes the other key.
+                    Entry::Later if left % 3 == 0 => left -= 1,
+                    Entry::Later => {
+                        while keys.end_round(of) {}
+                        while !woken.take() {
+                            thread::park();
+                        }
+                        continue;
+                    }
+                }
+                while keys.end_round(of) {}
+            }
+            // Whoever was closed may still be handed a turn: the loop lives on.
+            thread::yield_now();
+        };
+        thread::scope(|scope| {
+            let loops: Vec<_> = (0..LOOPS)
+                .map(|of| scope.spawn(move || (one_loop)(of)))
+                .collect();
+            while !loops.iter().all(ScopedJoinHandle::is_finished) {
+                // Loops that have ended give back what they are handed.
+                let ended = (0..LOOPS).filter(|of| loops[*of].is_finished());
+                ended.for_each(|of| while keys.end_round(of) {});
+                thread::yield_now();
+            }
+        });
+    }
+}

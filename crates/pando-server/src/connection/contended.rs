@@ -1,0 +1,77 @@
+//! Commands that wait for the turn of their loop with a contended key
+//! ([`crate::client::contended_keys`]).
+//!
+//! A command is asked for the first key that it writes, and a pipeline run for that of its first
+//! command: keys for which many fight come alone or first in practice, and a turn that was not
+//! taken costs a conflict.
+
+use pando_resp::Arguments;
+
+use crate::client::contended_keys::{ContendedKey, Entry};
+use crate::connection::Connection;
+use crate::connection::loop_data::Turn;
+use crate::context::{Command, Flags, Kind};
+
+impl Connection {
+    /// Returns true if the command that the parser has found writes a key whose turn another loop
+    /// has: the connection is woken when this one gets it.
+    #[inline]
+    pub(super) fn waits_for_turn(&mut self, turn: &Turn<'_>) -> bool {
+        turn.shared.contended.any() && self.asks_for_turn(turn)
+    }
+
+    #[cold]
+    fn asks_for_turn(&mut self, turn: &Turn<'_>) -> bool {
+        // Its waker is in the queue already.
+        if self.awaits_turn {
+            return true;
+        }
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let command = (turn.commands.find(arguments.at(0)))
+            .and_then(|(index, _)| turn.commands.resolve(index, arguments).ok())
+            .map(|(_, command)| command);
+        let key = command.and_then(|command| self.first_written(turn, (command, arguments)));
+        self.awaits_turn = key.is_some_and(|key| {
+            turn.shared.contended.enter(key, turn.index, &self.waker) == Entry::Later
+        });
+        self.awaits_turn
+    }
+
+    /// Records that the commit of `command`, or of the run of commands that it begins, met a
+    /// conflict.
+    #[cold]
+    pub(super) fn met_conflict(&self, turn: &Turn<'_>, command: &'static Command) {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        if let Some(key) = self.first_written(turn, (command, arguments)) {
+            turn.shared.contended.met_conflict(key);
+        }
+    }
+
+    /// Returns the first key that a call writes; `None` if it writes none now.
+    fn first_written(
+        &self,
+        turn: &Turn<'_>,
+        call: (&'static Command, Arguments<'_>),
+    ) -> Option<ContendedKey> {
+        if self.session.interactive.is_some() {
+            return None;
+        }
+        let of = |(command, arguments): (&'static Command, Arguments<'_>)| {
+            let writes = command.flags.has(Flags::WRITE) && command.takes(arguments.len());
+            let mut keys = command.keys.of(arguments);
+            let key = keys.next().filter(|_| writes)?;
+            Some(turn.shared.contended.key(self.session.database, key))
+        };
+        match &self.session.multi {
+            None => of(call),
+            Some(multi) if call.0.kind == Kind::Exec => (0..multi.len()).find_map(|place| {
+                let (index, arguments) = multi.at(place);
+                of((turn.commands.at(index), arguments))
+            }),
+            // It is queued.
+            Some(_) => None,
+        }
+    }
+}

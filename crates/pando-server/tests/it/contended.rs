@@ -1,0 +1,118 @@
+//! Clients of two loops that write one key: their loops take turns, nothing is lost, and nobody
+//! waits for ever.
+
+use pando_server::{Durability, ServerOptions};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+
+use crate::client::{Client, show};
+use crate::fixture::{Fixture, options};
+use crate::statistics::fields;
+
+const CLIENTS: usize = 16;
+
+fn server() -> Fixture {
+    Fixture::with(ServerOptions {
+        durability: Durability::None,
+        ..options()
+    })
+}
+
+fn conflicts(client: &mut Client) -> u64 {
+    let conflicts = &fields(client, "stats")["transaction_conflicts"];
+    conflicts.parse().unwrap()
+}
+
+/// Has all clients send `pipelines` times `pipeline`; returns the sum of the integers replied.
+fn send_all(clients: &mut [Client], pipelines: usize, pipeline: &str, replies: usize) -> u64 {
+    let sum = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for client in clients {
+            let sum = &sum;
+            scope.spawn(move || {
+                for _ in 0..pipelines {
+                    client.send(pipeline.as_bytes());
+                    for _ in 0..replies {
+                        let reply = show(&client.answer());
+                        assert!(!reply.starts_with('-'), "{reply}");
+                        let number = reply.strip_prefix(':');
+                        let number = number.map_or(0, |text| text.parse().unwrap());
+                        sum.fetch_add(number, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    sum.into_inner()
+}
+
+/// Pipelines of writes of one large hash: without turns, two of three runs of commands conflict.
+#[test]
+fn loops_take_turns() {
+    const PIPELINES: usize = 60;
+    let server = server();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    let mut asks = server.client();
+    for from in (0..2000).step_by(100) {
+        let fields: Vec<String> = (from..from + 100).map(|n| format!("f{n} v")).collect();
+        asks.run(&format!("HSET hash {}", fields.join(" ")));
+    }
+    let before = conflicts(&mut asks);
+    let pipeline: String = (0..32)
+        .map(|n| format!("HINCRBY hash total 1\r\nHSET hash f{} w\r\n", n * 60))
+        .collect();
+    send_all(&mut clients, PIPELINES, &pipeline, 64);
+    let total = CLIENTS * PIPELINES * 32;
+    assert_eq!(asks.run("HGET hash total"), format!("\"{total}\""));
+    assert_eq!(asks.run("HLEN hash"), ":2001");
+    let met = conflicts(&mut asks) - before;
+    let runs = (CLIENTS * PIPELINES) as u64;
+    assert!(met < runs / 8, "{met} conflicts of {runs} runs of commands");
+}
+
+/// Commands of all kinds that write one key, inline and not, in EXEC and alone: each happens once.
+#[test]
+fn each_command_happens_once() {
+    const PIPELINES: usize = 50;
+    let server = server();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    let mut asks = server.client();
+    let pipeline = "INCR n\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\nMULTI\r\nINCR n\r\nINCR n\r\nEXEC\r\n\
+                    SET \"n\\x31\" 'a b'\r\nGET n\r\nINCRBY n 2\r\nLPUSH list \"a\"\r\nRPOP list\r\n";
+    send_all(&mut clients, PIPELINES, pipeline, 11);
+    let total = CLIENTS * PIPELINES * 6;
+    assert_eq!(asks.run("GET n"), format!("\"{total}\""));
+    assert_eq!(asks.run("GET n1"), "\"a b\"");
+    assert_eq!(asks.run("EXISTS list"), ":0");
+}
+
+/// Clients that go away while they wait, in the middle of their pipelines: those who stay are
+/// served, also when they are the last.
+#[test]
+fn clients_may_leave_while_they_wait() {
+    let server = server();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut client = server.client();
+                    client.send(&b"INCR n\r\nAPPEND text x\r\n".repeat(100));
+                }
+            });
+        }
+        let mut stays: Vec<_> = (0..4).map(|_| server.client()).collect();
+        let begin = now();
+        let mut done = 0;
+        while begin.elapsed() < Duration::from_secs(2) {
+            send_all(&mut stays, 1, &"INCR own\r\n".repeat(50), 50);
+            send_all(&mut stays, 1, &"INCR n\r\n".repeat(50), 50);
+            done += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(stays[0].run("GET own"), format!("\"{}\"", done * 200));
+    });
+    let mut last = server.client();
+    assert!(last.run("INCR n").starts_with(':'));
+}
