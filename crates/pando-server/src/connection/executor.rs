@@ -277,7 +277,8 @@ impl Connection {
                 Some(batch) => batch.reset(),
                 None => running.batch = Some(data.batch()),
             }
-            enter_transaction(&mut self.session, data, (running, progress))?;
+            let session = (&mut self.session, turn.commands);
+            enter_transaction(session, data, (running, progress))?;
         }
         running.replayed = std::mem::take(&mut running.waited);
         let reply_start = output.bytes.len();

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::running::Running;
 use crate::context::progress::Progress;
-use crate::context::{Command, Flags, Interrupted, Kind, Run};
+use crate::context::{Command, CommandIndex, Flags, Interrupted, Kind, Run};
 
 impl Connection {
     /// Makes the checks of a command inside a transaction.
@@ -84,25 +84,47 @@ const READ_CONFLICTS_MAX: u32 = 8;
 
 /// Returns true for a command that reads a moment of its own: of all keys, or of many keys of which
 /// some have changed while it has read them.
-fn reads_at_snapshot(running: &Running, progress: &Progress) -> bool {
+fn reads_at_snapshot(
+    (session, commands): (&Session, &CommandIndex),
+    running: &Running,
+    progress: &Progress,
+) -> bool {
     let restarts = running.conflicts + progress.restarts;
     match running.command.kind {
         Kind::ReadAll => true,
         Kind::ReadMany => restarts > 0,
         // Ranks are not known at a snapshot: then the command counts.
         Kind::Read => restarts > READ_CONFLICTS_MAX,
+        Kind::Exec => restarts > READ_CONFLICTS_MAX && only_reads(session, commands),
         _ => false,
     }
+}
+
+/// Returns true if EXEC would only read: no command that is queued may write, and nothing is
+/// watched, whose check belongs to the commit.
+#[cold]
+fn only_reads(session: &Session, commands: &CommandIndex) -> bool {
+    let Some(multi) = &session.multi else {
+        return false;
+    };
+    let may_not = [Flags::WRITE, Flags::NO_INTERACTIVE];
+    let reads = |place| {
+        let (index, arguments) = multi.at(place);
+        let resolved = commands.resolve(index, arguments);
+        resolved.is_ok_and(|(_, command)| !may_not.iter().any(|flag| command.flags.has(*flag)))
+    };
+    session.watches.len() == 0 && (0..multi.len()).all(reads)
 }
 
 /// Makes the batch of a command a step of the client's transaction, if there is one; or of one that
 /// reads a single moment, for a command that reads at a snapshot.
 pub(super) fn enter_transaction(
-    session: &mut Session,
+    (session, commands): (&mut Session, &CommandIndex),
     data: &LoopData,
     (running, progress): (&mut Running, &Progress),
 ) -> Run {
-    let at_snapshot = reads_at_snapshot(running, progress) && !running.lost_snapshot;
+    let at_snapshot =
+        !running.lost_snapshot && reads_at_snapshot((session, commands), running, progress);
     let Some(batch) = running.batch.as_deref_mut() else {
         return Ok(());
     };

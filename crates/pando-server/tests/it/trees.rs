@@ -11,6 +11,7 @@ use pandodb::Db;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
+use crate::statistics::fields;
 
 /// Returns a client of a server whose collections become large at once.
 fn client_of(server: &Fixture) -> Client {
@@ -979,4 +980,57 @@ fn a_transaction_of_many_long_reads_ends() {
         "{:?}",
         began.elapsed()
     );
+}
+
+fn conflicts(client: &mut Client) -> u64 {
+    let conflicts = &fields(client, "stats")["transaction_conflicts"];
+    conflicts.parse().unwrap()
+}
+
+/// An EXEC that reads all of a large collection comes to its end beside a writer that never pauses,
+/// and shows one moment: the writer keeps two fields equal, and a string behind them.
+#[test]
+fn a_reading_exec_ends_beside_a_steady_writer() {
+    let server = Fixture::with(ServerOptions {
+        durability: Durability::None,
+        ..options()
+    });
+    let mut client = client_of(&server);
+    fill(&mut client, 20_000);
+    let stop = AtomicBool::new(false);
+    let most = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            // The next commands are there before the replies to the last ones are read.
+            let mut ahead = 0;
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let pair = format!("HSET h f{} {n}\r\nMSET a {n} b {n}\r\n", n % 20_000);
+                writer.send(pair.as_bytes());
+                ahead += 1;
+                if ahead > 100 {
+                    ahead -= 1;
+                    assert_eq!(show(&writer.answer()), ":0");
+                    assert_eq!(show(&writer.answer()), "+OK");
+                }
+            }
+        });
+        let (begin, mut most) = (now(), 0);
+        // The ninth run is at a snapshot, which nobody changes.
+        while most < 9 && begin.elapsed() < Duration::from_secs(20) {
+            let before = conflicts(&mut client);
+            client.send(b"MULTI\r\nGET a\r\nHGETALL h\r\nGET b\r\nGET nothing\r\nEXEC\r\n");
+            (0..5).for_each(|_| assert!(!show(&client.answer()).starts_with('-')));
+            let reply = show(&client.answer());
+            let parts: Vec<&str> = reply.split(['[', ']']).collect();
+            assert_eq!(parts[1].trim(), parts[3].trim().trim_end_matches(" nil"));
+            assert_eq!(parts[2].split(' ').count(), 40_000);
+            most = most.max(conflicts(&mut client) - before);
+        }
+        stop.store(true, Ordering::Relaxed);
+        most
+    });
+    assert!(most <= 9, "{most} conflicts");
 }
