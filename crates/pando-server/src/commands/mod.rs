@@ -59,6 +59,7 @@ mod transaction;
 mod ttl;
 mod waitaof;
 mod walk;
+mod watched_times;
 
 use crate::context::Command;
 use crate::glob;
@@ -91,6 +92,9 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     ttl::COMMANDS,
     walk::COMMANDS,
     hash::read::COMMANDS,
+    hash::expire::COMMANDS,
+    hash::deadline::COMMANDS,
+    hash::get_set::COMMANDS,
     hash::write::COMMANDS,
     hash::number::COMMANDS,
     hash::random::COMMANDS,

@@ -96,6 +96,7 @@ impl Carried {
         let collection = self.collection.as_ref().expect("it is no string");
         copy.encoding = collection.encoding;
         copy.strings = collection.strings.clone();
+        copy.deadlines = collection.deadlines.clone();
         copy.found = Found {
             row: Some(row),
             former,
@@ -159,12 +160,8 @@ fn rename_tree(
     if must_be_absent && there.row.is_some() {
         return Ok(Some(false));
     }
-    context.put_value(
-        new_key,
-        (row.value_type, &head),
-        found.deadline(),
-        there.former,
-    )?;
+    let value = (row.value_type, &head[..]);
+    context.put_row(new_key, value, row.times(), there.former)?;
     context.remove_row(key, found.former.but_tree())?;
     Ok(Some(true))
 }

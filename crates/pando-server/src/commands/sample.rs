@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use crate::context::{Collection, Context, Found, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
+use crate::data::tree_head::TreeHead;
 
 /// Returns argument `at` as the number of elements: of different ones, or if it is negative of any.
 pub(crate) fn parse_count(context: &Context<'_>, at: usize) -> Result<i64, Interrupted> {
@@ -107,26 +108,80 @@ impl Context<'_> {
         count: i64,
     ) -> Result<(Collection, Places), Interrupted> {
         let elements = self.length(&found)?;
-        if self.tree_head(&found)?.is_none() {
-            let chosen = places(elements, count, self.random());
-            return Ok((self.decoded(found, value_type, &Part::All)?, chosen));
-        }
-        // Each takes more bytes of the reply.
-        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-        let wanted = if count < 0 {
-            wanted
-        } else {
-            wanted.min(elements)
+        let Some(head) = self.tree_head(&found)? else {
+            let all = self.decoded(found, value_type, &Part::All)?;
+            let chosen = places(all.in_memory(), count, self.random());
+            return Ok((all, chosen));
         };
-        if wanted > self.engine().reply_bytes_max / size_of::<usize>() {
-            return Err(Interrupted::ReplyTooLong);
+        if head.len() != elements {
+            return self.choose_living(found, (head, elements), count);
         }
+        self.wanted(elements, count)?;
         let chosen: Vec<usize> = places(elements, count, self.random()).collect();
         let collection = self.decoded(found, value_type, &Part::Each(&chosen))?;
-        let all = i64::try_from(chosen.len()).unwrap_or(i64::MAX);
-        let places = places(collection.in_memory(), all, Rng::with_seed(0));
-        Ok((collection, places))
+        Ok(in_order(collection))
     }
+
+    /// Returns how many of so many elements are to be chosen.
+    fn wanted(&self, elements: usize, count: i64) -> Result<usize, Interrupted> {
+        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        let wanted = match count < 0 {
+            true => wanted,
+            false => wanted.min(elements),
+        };
+        // Each takes more bytes of the reply.
+        match wanted > self.engine().reply_bytes_max / size_of::<usize>() {
+            true => Err(Interrupted::ReplyTooLong),
+            false => Ok(wanted),
+        }
+    }
+
+    /// As [`Context::choose`], among the fields of a large hash with this head of which `living`
+    /// live: the places of those that have expired are not known. So places are drawn among all,
+    /// and those of expired fields passed over. What is left of random places in random order is
+    /// as random. If nearly all have expired, all of them are looked at.
+    fn choose_living(
+        &mut self,
+        found: Found,
+        (head, living): (TreeHead, usize),
+        count: i64,
+    ) -> Result<(Collection, Places), Interrupted> {
+        let wanted = self.wanted(living, count)?;
+        let has_spare = count < 0 || wanted < living;
+        if has_spare && self.may_rank(&head)? {
+            let draws = i64::try_from(wanted * 2 + DRAWS).unwrap_or(i64::MAX);
+            let drawn = places(head.len(), draws * count.signum(), self.random());
+            let mut drawn: Vec<usize> = drawn.collect();
+            if drawn.len() == head.len() {
+                // They may be all, in their order.
+                self.random().shuffle(&mut drawn);
+            }
+            let row = Found {
+                row: found.row,
+                former: found.former,
+                ..Found::default()
+            };
+            let part = Part::Drawn(&drawn, wanted);
+            let some = self.decoded(row, ValueType::Hash, &part)?;
+            if some.in_memory() == wanted {
+                return Ok(in_order(some));
+            }
+        }
+        let all = self.decoded(found, ValueType::Hash, &Part::Living)?;
+        let chosen = places(all.in_memory(), count, self.random());
+        Ok((all, chosen))
+    }
+}
+
+/// Places that are drawn besides twice as many as are wanted, if fields have expired.
+const DRAWS: usize = 1024;
+
+/// Returns the places of all elements of the collection that were loaded.
+fn in_order(collection: Collection) -> (Collection, Places) {
+    let elements = collection.in_memory();
+    let all = i64::try_from(elements).unwrap_or(i64::MAX);
+    let places = places(elements, all, Rng::with_seed(0));
+    (collection, places)
 }
 
 #[cfg(test)]

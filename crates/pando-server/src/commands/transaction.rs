@@ -9,6 +9,7 @@ use pando_stats::Ticker;
 use pando_sync::time::now;
 use pandodb::nonblocking::Polled;
 
+use super::watched_times::note_times;
 use crate::client::session::{Multi, Session};
 use crate::client::staging::Staged;
 use crate::client::watches::{TooMany, Watches};
@@ -263,8 +264,9 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<WatchRe
             if is_own && row.is_over(now_ms) {
                 return Ok(WatchReads::Over);
             }
-            if let Some(expiry) = row.expiry.filter(|_| is_own) {
-                watching.watches.ends_at(expiry.deadline);
+            if is_own {
+                let scratch = &mut *context.data().scratch;
+                note_times(database, scratch, (&row, now_ms), &mut watching.watches)?;
             }
         }
         watching.keys += 1;

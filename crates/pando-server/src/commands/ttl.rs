@@ -50,11 +50,11 @@ fn ask(context: &mut Context<'_>, unit_ms: u64, relative: bool) -> Run {
     let Some(row) = context.read_head(context.argument(1))?.row else {
         return context.integer(-2);
     };
-    let Some(expiry) = row.expiry else {
+    let Some(deadline) = row.times().deadline else {
         return context.integer(-1);
     };
     let base = if relative { context.now_ms } else { 0 };
-    let time = expiry.deadline.saturating_sub(base);
+    let time = deadline.saturating_sub(base);
     let rounded = time.saturating_add(unit_ms / 2) / unit_ms;
     context.integer(i64::try_from(rounded).unwrap_or(i64::MAX))
 }

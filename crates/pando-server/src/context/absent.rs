@@ -1,7 +1,6 @@
 //! Commands of Redis that are not there, and why: for a better error than that they are unknown.
 
 const SCRIPTS: &str = "scripts and functions are not there yet";
-const FIELD_DEADLINES: &str = "deadlines of fields are not there yet";
 const STREAMS: &str = "streams are not there yet";
 const REPLICATION: &str = "replication is not there yet";
 const COPYING: &str = "dumps of values are not there yet";
@@ -31,17 +30,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("fcall", SCRIPTS),
     ("fcall_ro", SCRIPTS),
     ("function", SCRIPTS),
-    ("hexpire", FIELD_DEADLINES),
-    ("hexpireat", FIELD_DEADLINES),
-    ("hexpiretime", FIELD_DEADLINES),
-    ("hgetex", FIELD_DEADLINES),
-    ("hpersist", FIELD_DEADLINES),
-    ("hpexpire", FIELD_DEADLINES),
-    ("hpexpireat", FIELD_DEADLINES),
-    ("hpexpiretime", FIELD_DEADLINES),
-    ("hpttl", FIELD_DEADLINES),
-    ("hsetex", FIELD_DEADLINES),
-    ("httl", FIELD_DEADLINES),
     ("migrate", COPYING),
     (
         "monitor",

@@ -4,9 +4,10 @@ use pando_resp::Writer;
 
 use super::tree::part::{Loaded, Part};
 use super::{Context, Former, Found, Interrupted, Run, replies};
-use crate::data::keyspace::{RowError, ValueType};
+use crate::data::deadlines::{self, Deadlines};
+use crate::data::keyspace::{FIELD_TIMES_BYTES, FieldTimes, RowError, Times, ValueType};
 use crate::data::limits::Limits;
-use crate::data::packed::{Encoding, Reader, Strings, strings_of_one};
+use crate::data::packed::{Encoding, Form, Reader, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
 /// A hash, list, set or sorted set; an empty one if the key has none. Of a large one it has the
@@ -21,6 +22,8 @@ pub(crate) struct Collection {
     pub(crate) limits: Limits,
     /// Its strings, as `data/packed.rs` says for each type.
     pub(crate) strings: Strings,
+    /// The deadlines of fields of a hash that have one.
+    pub(crate) deadlines: Deadlines,
     /// What was loaded, if its elements have rows of their own.
     loaded: Option<Box<Loaded>>,
 }
@@ -34,6 +37,7 @@ impl Collection {
             encoding: Encoding::of_new(value_type),
             limits,
             strings: Strings::default(),
+            deadlines: Deadlines::default(),
             loaded: None,
         }
     }
@@ -145,21 +149,35 @@ impl Context<'_> {
         };
         let payload = self.payload(row);
         let encoding = Encoding::of_payload(payload)?;
-        let (strings, loaded, cursor) = match TreeHead::is_of(payload) {
+        let (mut strings, mut deadlines, loaded, cursor) = match TreeHead::is_of(payload) {
             true => {
                 let head = TreeHead::decode(payload)?;
+                if head.timed > 0 && value_type != ValueType::Hash {
+                    return Err(RowError::Damaged.into());
+                }
                 let (loaded, strings, cursor) = self.load(value_type, head, part)?;
-                (strings, Some(Box::new(loaded)), cursor)
+                let deadlines = loaded.load.deadlines.clone();
+                (strings, deadlines, Some(Box::new(loaded)), cursor)
             }
-            false => (
-                Strings::decode(payload, strings_of_one(value_type))?,
-                None,
-                0,
-            ),
+            false => {
+                let (strings, deadlines) = match value_type {
+                    ValueType::Hash => deadlines::decode(payload)?,
+                    _ => {
+                        let strings = Strings::decode(payload, strings_of_one(value_type))?;
+                        (strings, Deadlines::default())
+                    }
+                };
+                (strings, deadlines, None, 0)
+            }
         };
+        if !deadlines.is_empty() {
+            // What has expired is not there; whoever writes the hash removes it.
+            deadlines.drop_expired(&mut strings, self.now_ms);
+        }
         let mut collection = Collection {
             encoding,
             strings,
+            deadlines,
             loaded,
             found,
             value_type,
@@ -185,10 +203,21 @@ impl Context<'_> {
         let Some(row) = found.row else {
             return Ok(0);
         };
+        let now_ms = self.now_ms;
+        let has_expired = row.times().has_expired_fields(now_ms);
         if let Some(head) = self.tree_head(found)? {
-            return Ok(head.len());
+            return match has_expired {
+                true => Ok(head.len().saturating_sub(self.expired_fields(head)?)),
+                false => Ok(head.len()),
+            };
         }
-        Ok(Reader::new(self.payload(row))?.left / strings_of_one(row.value_type))
+        let payload = self.payload(row);
+        if Form::Timed.is_of(payload) && row.value_type == ValueType::Hash {
+            let (mut strings, mut deadlines) = deadlines::decode(payload)?;
+            deadlines.drop_expired(&mut strings, now_ms);
+            return Ok(strings.len() / strings_of_one(row.value_type));
+        }
+        Ok(Reader::new(payload)?.left / strings_of_one(row.value_type))
     }
 
     /// Returns an empty collection that replaces what `found` describes: that gives it nothing but
@@ -213,11 +242,12 @@ impl Context<'_> {
     ) -> Run {
         let found = self.read(key)?;
         let head = self.tree_head(&found)?;
+        let has_deadlines = found.row.is_some_and(|row| row.times().fields.is_some());
         let (value, payload) =
             if let (Some(head), Part::Named([name]), None) = (head, part, &self.data().batch) {
                 self.read_one_packed((self.value_type(), head), name)?;
                 (std::mem::take(&mut self.data().scratch.value), Some(0))
-            } else if head.is_some() {
+            } else if has_deadlines || head.is_some() {
                 let collection = self.decoded(found, self.value_type(), part)?;
                 let mut value = std::mem::take(&mut self.data().scratch.value);
                 collection.strings.encode(collection.encoding, &mut value);
@@ -286,7 +316,11 @@ impl Context<'_> {
                 false => Ok(()),
             };
         }
-        let bytes = collection.payload_bytes();
+        let mut bytes = collection.payload_bytes();
+        if !collection.deadlines.is_empty() {
+            let fields = collection.in_memory() as u64;
+            bytes += FIELD_TIMES_BYTES as u64 + fields * DEADLINE_BYTES;
+        }
         if bytes > self.packed_bytes_max(collection.encoding) || !self.lies_in_pages(key, bytes) {
             return self.put_new_tree(key, collection);
         }
@@ -301,9 +335,18 @@ impl Context<'_> {
         former: Former,
     ) -> Run {
         let mut payload = std::mem::take(&mut self.data().scratch.value);
-        collection.strings.encode(collection.encoding, &mut payload);
+        let fields = match collection.value_type {
+            ValueType::Hash => {
+                let hash = (&collection.strings, &collection.deadlines);
+                deadlines::encode(hash, collection.encoding, &mut payload)
+            }
+            _ => {
+                collection.strings.encode(collection.encoding, &mut payload);
+                None
+            }
+        };
         let value = (collection.value_type, payload.as_slice());
-        let result = self.put_value(key, value, collection.found.deadline(), former);
+        let result = self.put_row(key, value, collection.times(fields), former);
         self.data().scratch.value = payload;
         result
     }
@@ -322,9 +365,17 @@ impl Context<'_> {
 /// How many times as long a packed collection may be if Redis keeps it in a compact encoding.
 const COMPACT: u64 = 9;
 /// Bytes of the row of an element besides the element, at most.
-const ROW_BYTES: usize = 16;
+const ROW_BYTES: usize = 24;
+/// Bytes of the string of a deadline in a packed hash, at most.
+const DEADLINE_BYTES: u64 = 9;
 
 impl Collection {
+    /// Returns its times, if its fields have these.
+    pub(super) fn times(&self, fields: Option<FieldTimes>) -> Times {
+        let deadline = self.found.deadline();
+        Times { deadline, fields }
+    }
+
     /// Returns the length of its payload.
     fn payload_bytes(&self) -> u64 {
         let varint = |value: u64| u64::from(value.max(1).ilog2()) / 7 + 1;

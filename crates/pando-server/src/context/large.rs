@@ -9,7 +9,7 @@ use pandodb::{LargeValue, ValueStream};
 use super::edits::Source;
 use super::parts::{Gathered, Take};
 use super::{Context, Former, Found, Interrupted, NewString, Run};
-use crate::data::keyspace::{ValueType, encode_head, head_bytes};
+use crate::data::keyspace::{Times, ValueType, encode_head, head_bytes};
 
 impl<'a> Context<'a> {
     /// Returns argument `index` as a string to be stored, whatever its length.
@@ -171,7 +171,7 @@ impl<'a> Context<'a> {
         former: Former,
         value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
     ) -> Run {
-        let expiry = self.replace_former(key, deadline, former)?;
+        let expiry = self.replace_former(key, Times::of(deadline), former)?;
         let whole_key = self.engine().folder.folds(key).then_some(key);
         let mut head = Vec::new();
         encode_head(&mut head, ValueType::String, whole_key, expiry);

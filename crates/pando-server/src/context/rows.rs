@@ -7,7 +7,8 @@ use pandodb::nonblocking::{Opened, Polled, Reads};
 use super::{Context, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
 use crate::context::replies;
-use crate::data::keyspace::{Expiry, Row, RowError, ValueType, encode, entry_key, telling_bytes};
+use crate::data::keyspace::{Expiry, Row, RowError, Times, ValueType};
+use crate::data::keyspace::{encode, entry_key, telling_bytes};
 use crate::data::tree_head::tree_of;
 
 impl Context<'_> {
@@ -213,7 +214,18 @@ impl Context<'_> {
         deadline: Option<u64>,
         former: Former,
     ) -> Run {
-        let expiry = self.replace_former(key, deadline, former)?;
+        self.put_row(key, (value_type, payload), Times::of(deadline), former)
+    }
+
+    /// As [`Context::put_value`], with all its times.
+    pub(crate) fn put_row(
+        &mut self,
+        key: &[u8],
+        (value_type, payload): (ValueType, &[u8]),
+        times: Times,
+        former: Former,
+    ) -> Run {
+        let expiry = self.replace_former(key, times, former)?;
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
@@ -236,7 +248,9 @@ impl Context<'_> {
         assert_eq!(found.cut, 0, "the whole string is written again");
         let value = std::mem::take(&mut self.data().scratch.value);
         let payload = (row.value_type, &value[row.payload..]);
-        let result = self.put_value(key, payload, deadline, found.former.but_tree());
+        let fields = row.times().fields;
+        let times = Times { deadline, fields };
+        let result = self.put_row(key, payload, times, found.former.but_tree());
         self.data().scratch.value = value;
         result
     }
@@ -266,7 +280,7 @@ impl Context<'_> {
     pub(crate) fn remove_row(&mut self, key: &[u8], former: Former) -> Run {
         let number = self.session.database;
         let database = self.database();
-        self.replace_former(key, None, former)?;
+        self.replace_former(key, Times::default(), former)?;
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
@@ -295,33 +309,35 @@ impl Context<'_> {
         Ok(Some(expiry))
     }
 
-    /// Makes sure that the key's only expiry entry is not later than `deadline`, and gives up the
+    /// Makes sure that the key's only expiry entry is not later than the times, and gives up the
     /// collection that the key has had.
     pub(super) fn replace_former(
         &mut self,
         key: &[u8],
-        deadline: Option<u64>,
+        times: Times,
         former: Former,
     ) -> Result<Option<Expiry>, Interrupted> {
         if let Some(id) = former.tree {
             self.give_up(id)?;
         }
-        self.move_entry(key, deadline, former.entry)
+        self.move_entry(key, times, former.entry)
     }
 
-    /// Makes sure that the key's only expiry entry is not later than `deadline`.
+    /// Makes sure that the key's only expiry entry is not later than the times.
     fn move_entry(
         &mut self,
         key: &[u8],
-        deadline: Option<u64>,
+        times: Times,
         entry: Option<u64>,
     ) -> Result<Option<Expiry>, Interrupted> {
-        if let (Some(deadline), Some(entry)) = (deadline, entry)
-            && entry <= deadline
+        let due = times.due();
+        if let (Some(due), Some(entry)) = (due, entry)
+            // One that has come due may be gone.
+            && (self.now_ms..=due).contains(&entry)
         {
-            return self.keep_entry(key, Expiry { deadline, entry });
+            return self.keep_entry(key, Expiry { times, entry });
         }
-        if deadline.is_none() && entry.is_none() {
+        if due.is_none() && entry.is_none() {
             return Ok(None);
         }
         let database = self.database();
@@ -334,12 +350,11 @@ impl Context<'_> {
             entry_key(&mut scratch.encoded, entry, &scratch.stored);
             batch.delete(&database.elements, &scratch.encoded);
         }
-        let Some(deadline) = deadline else {
+        let Some(entry) = due else {
             return Ok(None);
         };
-        entry_key(&mut scratch.encoded, deadline, &scratch.stored);
+        entry_key(&mut scratch.encoded, entry, &scratch.stored);
         batch.put(&database.elements, &scratch.encoded, b"")?;
-        let entry = deadline;
-        Ok(Some(Expiry { deadline, entry }))
+        Ok(Some(Expiry { times, entry }))
     }
 }

@@ -43,9 +43,7 @@ impl Found {
 
     /// Returns the time at which the value expires.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.row
-            .and_then(|row| row.expiry)
-            .map(|expiry| expiry.deadline)
+        self.row.and_then(|row| row.times().deadline)
     }
 }
 

@@ -3,9 +3,10 @@
 //! Each loop cleans some of the databases. Expiry entries are ordered by time, so the first leaf of
 //! a database's elements shows whether an entry is due. Due entries are processed in small
 //! transactions: if the row of an entry has expired, both are removed; if the row has a later
-//! deadline, the entry is moved to that time; if no row names the entry, it is removed. The work of
-//! a step is bounded; when more is due, the next step follows after the connections have had their
-//! turn.
+//! deadline, the entry is moved to that time; if fields of a hash have expired, these are removed,
+//! and the entry is moved to the time of the next one (decision 086); if no row names the entry, it
+//! is removed. The work of a step is bounded; when more is due, the next step follows after the
+//! connections have had their turn.
 //!
 //! When nothing is due, it removes the elements of large collections that were given up, and then
 //! the row that says so (`data/elements.rs`). Nobody reads or writes them any more.
@@ -16,11 +17,12 @@ use std::task::Waker;
 
 use pando_stats::Ticker;
 use pando_sync::time::{Duration, unix_ms};
-use pandodb::Table;
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
+use pandodb::{Table, ValueStream};
 
 use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
+use crate::data::field_cleaner::remove_expired;
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
 use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
@@ -113,6 +115,71 @@ fn remove(
     }
     batch.delete(&database.keys, stored);
     Ok(1)
+}
+
+/// A row whose entry was due, and that lives.
+struct Renewed<'r> {
+    database: &'r Database,
+    stored: &'r [u8],
+    row: &'r Row,
+    value: &'r [u8],
+    whole_key: Option<&'r [u8]>,
+    now_ms: u64,
+}
+
+impl Renewed<'_> {
+    /// Writes the row with an entry of a later time, and without expired fields, of which at most
+    /// `most` are removed; `large` is its string, if that lies in chunks.
+    fn write(
+        &self,
+        batch: &mut ValidatedBatch,
+        large: Option<ValueStream>,
+        most: &mut usize,
+    ) -> pandodb::Result<Polled<()>> {
+        let (row, value) = (self.row, self.value);
+        let mut times = row.times();
+        let mut rest = None;
+        if times.has_expired_fields(self.now_ms) {
+            let until = (self.now_ms, *most);
+            let removed = remove_expired(self.database, batch, (row, value), until)?;
+            rest = match removed {
+                Polled::Pending(pending) => return Ok(Polled::Pending(pending)),
+                // A damaged hash stays, so that its readers get the error.
+                Polled::Ready(None) => return Ok(Polled::Ready(())),
+                Polled::Ready(rest) => rest,
+            };
+        }
+        let payload = match &rest {
+            Some(rest) => {
+                times.fields = rest.fields;
+                *most = most.saturating_sub(rest.removed);
+                &rest.payload[..]
+            }
+            None => &value[row.payload..],
+        };
+        let mut encoded = Vec::new();
+        let expiry = times.due().map(|entry| Expiry { times, entry });
+        if let Some(expiry) = expiry {
+            entry_key(&mut encoded, expiry.entry, self.stored);
+            batch.put(&self.database.elements, &encoded, b"")?;
+        }
+        if let Some(stream) = large {
+            let mut head = Vec::new();
+            encode_head(&mut head, row.value_type, self.whole_key, expiry);
+            let value = stream.with_head(head)?;
+            batch.put_large(&self.database.keys, self.stored, value)?;
+            return Ok(Polled::Ready(()));
+        }
+        encode(
+            &mut encoded,
+            row.value_type,
+            self.whole_key,
+            expiry,
+            payload,
+        );
+        batch.put(&self.database.keys, self.stored, &encoded)?;
+        Ok(Polled::Ready(()))
+    }
 }
 
 impl Cleaner {
@@ -362,7 +429,12 @@ impl Cleaner {
         now_ms: u64,
     ) -> Result<(), Stop> {
         let mut missing = false;
+        let mut most = GONE;
         for (time, stored) in &self.due {
+            if most == 0 {
+                // The other entries stay due.
+                break;
+            }
             let looked = database.look_in(&mut self.batch, stored, &mut self.value)?;
             let (opened, cut) = match looked {
                 Polled::Ready(looked) => looked,
@@ -387,9 +459,10 @@ impl Cleaner {
             let Ok(row) = Row::decode(stored, &self.value) else {
                 continue;
             };
-            let Some(expiry) = row.expiry.filter(|expiry| expiry.entry == *time) else {
+            let names = |expiry: &Expiry| expiry.entry == *time;
+            if row.expiry.filter(names).is_none() {
                 continue;
-            };
+            }
             if row.is_over(now_ms) {
                 let (batch, value) = (&mut self.batch, &self.value);
                 self.removed += remove(database, batch, (stored, &row, value))?;
@@ -403,28 +476,23 @@ impl Cleaner {
                 missing = true;
                 continue;
             }
-            let deadline = expiry.deadline;
-            entry_key(&mut self.encoded, deadline, stored);
-            self.batch.put(&database.elements, &self.encoded, b"")?;
             let key = row.user_key(stored, &self.value);
             let whole_key = engine.folder.folds(key).then_some(key);
-            let entry = deadline;
-            let expiry = Some(Expiry { deadline, entry });
-            if let Some(stream) = large {
-                let mut head = Vec::new();
-                encode_head(&mut head, row.value_type, whole_key, expiry);
-                let value = stream.with_head(head)?;
-                self.batch.put_large(&database.keys, stored, value)?;
-                continue;
-            }
-            encode(
-                &mut self.encoded,
-                row.value_type,
+            let renewed = Renewed {
+                database,
+                stored,
+                row: &row,
+                value: &self.value,
                 whole_key,
-                expiry,
-                &self.value[row.payload..],
-            );
-            self.batch.put(&database.keys, stored, &self.encoded)?;
+                now_ms,
+            };
+            match renewed.write(&mut self.batch, large, &mut most)? {
+                Polled::Ready(()) => {}
+                Polled::Pending(pending) => {
+                    reactor.park(pending, &self.waker)?;
+                    missing = true;
+                }
+            }
         }
         if missing {
             Err(self.wait_for_rows())

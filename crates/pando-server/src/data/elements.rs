@@ -9,11 +9,15 @@
 //! | `4C` ("L"), position of 8 bytes or more  | flags, element              | list                |
 //! | `53` ("S"), score of 8 bytes in order,   | flags, whole member if long | sorted set          |
 //! | member, or its beginning and its hash    |                             |                     |
+//! | `54` ("T"), deadline of 8 bytes, hash of | key of its row of "E",      | hash: a field with  |
+//! | the field of 16 bytes                    | behind the "E"              | a deadline          |
 //!
 //! The hash has 8 bytes, and is SipHash-2-4 with the key of the store; so neighbours of a hash or
 //! set are no neighbours by name, and a place in an iteration is a number. Flags: bit 0 = has the
-//! whole name, after its length (4 bytes little-endian). A score in order is the double's bits, all
-//! of them inverted if it is negative, else the sign alone. The row of a score has no flags if none
+//! whole name, after its length (4 bytes little-endian), bit 2 of "E" = has a deadline, behind that
+//! (8 bytes little-endian). The hash of 16 bytes is SipHash-2-4 with the same key. A score in order
+//! is the double's bits, all of them inverted if it is negative, else the sign alone. The row of a
+//! score has no flags if none
 //! is set: bit 0 = the whole member follows, of which the key has the beginning and the hash of the
 //! row of its name (8 bytes), bit 1 = the score is -0. Members of the same score that begin with
 //! the same 990 bytes or so come in the order of their hashes, where Redis compares all bytes.
@@ -24,6 +28,7 @@
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
+use siphasher::sip128::{Hasher128 as _, SipHasher24 as LongHasher24};
 
 use super::keyspace::{KeyFolder, RowError};
 
@@ -33,6 +38,7 @@ pub(crate) const START_BYTES: usize = 9;
 const PREFIX_BYTES: usize = 17;
 const HAS_WHOLE_NAME: u8 = 1;
 const NEGATIVE_ZERO: u8 = 2;
+const HAS_DEADLINE: u8 = 4;
 const HASH_BYTES: usize = 8;
 
 /// What a row is of.
@@ -45,6 +51,8 @@ pub(crate) enum Kind {
     Position = b'L',
     /// A member of a sorted set, by its score.
     Score = b'S',
+    /// A field of a hash, by its deadline.
+    Time = b'T',
 }
 
 /// Makes the keys of elements.
@@ -81,18 +89,38 @@ impl ElementKeys {
     }
 
     /// Replaces `out` by the value of the row of `name`.
-    pub(crate) fn value(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn value(
+        &self,
+        name: &[u8],
+        (value, deadline): (&[u8], Option<u64>),
+        out: &mut Vec<u8>,
+    ) {
         out.clear();
+        let timed = deadline.map_or(0, |_| HAS_DEADLINE);
         match self.folder.folds(name) {
             true => {
                 let length = u32::try_from(name.len()).expect("requests are below 4 GiB");
-                out.push(HAS_WHOLE_NAME);
+                out.push(HAS_WHOLE_NAME | timed);
                 out.extend_from_slice(&length.to_le_bytes());
                 out.extend_from_slice(name);
             }
-            false => out.push(0),
+            false => out.push(timed),
+        }
+        if let Some(deadline) = deadline {
+            out.extend_from_slice(&deadline.to_le_bytes());
         }
         out.extend_from_slice(value);
+    }
+
+    /// Replaces `out` by the key of the field `name` by its deadline.
+    pub(crate) fn time(&self, id: u64, deadline: u64, name: &[u8], out: &mut Vec<u8>) {
+        begin(id, Kind::Time, out);
+        out.extend_from_slice(&deadline.to_be_bytes());
+        let mut hasher = LongHasher24::new_with_keys(self.hash_key[0], self.hash_key[1]);
+        hasher.write(name);
+        let hash = hasher.finish128();
+        out.extend_from_slice(&hash.h1.to_le_bytes());
+        out.extend_from_slice(&hash.h2.to_le_bytes());
     }
 }
 
@@ -173,22 +201,55 @@ pub(crate) fn position_of(key: &[u8]) -> &[u8] {
     key.get(START_BYTES..).unwrap_or_default()
 }
 
-/// Returns the name and the rest of the row at `key`, of [`Kind::Name`].
-pub(crate) fn decode_name<'r>(
-    key: &'r [u8],
-    value: &'r [u8],
-) -> Result<(&'r [u8], &'r [u8]), RowError> {
-    let (flags, rest) = value.split_first().ok_or(RowError::Damaged)?;
-    let stored = key.get(PREFIX_BYTES + 1..).ok_or(RowError::Damaged)?;
-    match *flags {
-        0 => Ok((stored, rest)),
-        HAS_WHOLE_NAME => {
-            let (length, rest) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
-            let length = u32::from_le_bytes(*length) as usize;
-            rest.split_at_checked(length).ok_or(RowError::Damaged)
-        }
-        _ => Err(RowError::Damaged),
+/// Returns the deadline in a key of [`Kind::Time`].
+pub(crate) fn time_of(key: &[u8]) -> u64 {
+    let time = key.get(9..).and_then(|rest| rest.first_chunk());
+    time.map_or(0, |time| u64::from_be_bytes(*time))
+}
+
+/// Returns the part of a key of [`Kind::Name`] that tells all names of a collection apart.
+pub(crate) fn name_tail(key: &[u8]) -> &[u8] {
+    key.get(9..).unwrap_or_default()
+}
+
+/// Returns the key of [`Kind::Name`] with this part.
+pub(crate) fn name_key(id: u64, tail: &[u8]) -> Vec<u8> {
+    [&start(id, Kind::Name), tail].concat()
+}
+
+/// What a row of [`Kind::Name`] is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NamedRow<'r> {
+    pub(crate) name: &'r [u8],
+    /// The value or the score.
+    pub(crate) value: &'r [u8],
+    pub(crate) deadline: Option<u64>,
+}
+
+/// Decodes the row at `key`, of [`Kind::Name`].
+pub(crate) fn decode_name<'r>(key: &'r [u8], row: &'r [u8]) -> Result<NamedRow<'r>, RowError> {
+    let (flags, mut rest) = row.split_first().ok_or(RowError::Damaged)?;
+    let mut name = key.get(PREFIX_BYTES + 1..).ok_or(RowError::Damaged)?;
+    if flags & !(HAS_WHOLE_NAME | HAS_DEADLINE) != 0 {
+        return Err(RowError::Damaged);
     }
+    if flags & HAS_WHOLE_NAME != 0 {
+        let (length, after) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        (name, rest) = after.split_at_checked(length).ok_or(RowError::Damaged)?;
+    }
+    let mut deadline = None;
+    if flags & HAS_DEADLINE != 0 {
+        let (bytes, value) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
+        deadline = Some(u64::from_le_bytes(*bytes));
+        rest = value;
+    }
+    let value = rest;
+    Ok(NamedRow {
+        name,
+        value,
+        deadline,
+    })
 }
 
 /// Returns the element in the value of a row of [`Kind::Position`].
@@ -283,20 +344,26 @@ mod tests {
         fn names_come_back(
             name in prop::collection::vec(any::<u8>(), 0..120),
             value in prop::collection::vec(any::<u8>(), 0..20),
+            deadline in prop::option::of(any::<u64>()),
         ) {
             let keys = ElementKeys::new([1, 2], 100);
             let (mut key, mut row) = (Vec::new(), Vec::new());
             keys.name(9, &name, &mut key);
-            keys.value(&name, &value, &mut row);
+            keys.value(&name, (&value, deadline), &mut row);
             prop_assert!(key.len() <= 100);
             prop_assert_eq!((id_of(&key), hash_of(&key)), (9, keys.hash(&name)));
-            prop_assert_eq!(decode_name(&key, &row), Ok((&name[..], &value[..])));
+            let (name, value) = (&name[..], &value[..]);
+            let expected = NamedRow { name, value, deadline };
+            prop_assert_eq!(decode_name(&key, &row), Ok(expected));
+            prop_assert_eq!(&name_key(9, name_tail(&key)), &key);
+            keys.time(9, deadline.unwrap_or(7), name, &mut key);
+            prop_assert_eq!((time_of(&key), key.len()), (deadline.unwrap_or(7), 33));
         }
 
         #[test]
         fn any_bytes_are_decoded_without_panic(
             key in prop::collection::vec(any::<u8>(), 0..40),
-            value in prop::collection::vec(0..3_u8, 0..12),
+            value in prop::collection::vec(0..6_u8, 0..20),
         ) {
             let _ = decode_name(&key, &value);
             let _ = decode_score(&key, &value);

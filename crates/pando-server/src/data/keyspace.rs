@@ -19,9 +19,13 @@
 //! | bytes   | what                                                                              |
 //! |---------|-----------------------------------------------------------------------------------|
 //! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash                               |
-//! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key; others are 0             |
+//! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key, bit 2 = is a hash of     |
+//! |         | which fields have deadlines (decision 086); others are 0                           |
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
-//! | 8       | with bit 0: the time of the row's expiry entry, never later than the deadline     |
+//! | 8       | with bit 0 or 2: the time of the row's expiry entry, never later than the          |
+//! |         | deadline and the first deadline of a field                                         |
+//! | 8       | with bit 2: a time that no deadline of a field is before                           |
+//! | 8       | with bit 2: the time at which the last field expires; all ones: never              |
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string, or the packed collection (`data/packed.rs`), or the head of  |
 //! |         | one whose elements have rows of their own (`data/tree_head.rs`)                   |
@@ -51,11 +55,16 @@ pub(crate) const ENTRY_TAG: [u8; 2] = [0, b'E'];
 
 const HAS_DEADLINE: u8 = 1;
 const HAS_WHOLE_KEY: u8 = 2;
+const HAS_FIELD_TIMES: u8 = 4;
 /// Maximum length of a value's head without the whole key: type, flags, deadline and entry, length
 /// of the whole key.
 const HEADER_BYTES_MAX: usize = 2 + 16 + 4;
+/// Bytes that the times of fields take besides.
+pub(crate) const FIELD_TIMES_BYTES: usize = 16;
 /// Length of the payload of a collection whose elements have rows of their own.
 pub(crate) const TREE_HEAD_BYTES: usize = 2 + 5 * 8;
+/// Length of that of a hash of which fields have deadlines.
+pub(crate) const TIMED_HEAD_BYTES: usize = TREE_HEAD_BYTES + 8;
 
 /// Type of the value of a key. The number is that of the row's first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,9 +215,82 @@ pub(crate) struct Row {
 /// When a row expires, and the time of its expiry entry; both in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {
-    pub(crate) deadline: u64,
-    /// Never later than the deadline; the key of the entry contains it.
+    pub(crate) times: Times,
+    /// Never later than the times; the key of the entry contains it.
     pub(crate) entry: u64,
+}
+
+/// When a value, or a part of it, expires.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) deadline: Option<u64>,
+    /// Those of the fields of a hash, if one has a deadline.
+    pub(crate) fields: Option<FieldTimes>,
+}
+
+/// When fields of a hash expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FieldTimes {
+    /// Not later than the first deadline.
+    pub(crate) first: u64,
+    /// The last one; `u64::MAX` if a field has none.
+    pub(crate) last: u64,
+}
+
+impl Times {
+    /// Returns the times of a value whose fields, if it has some, have no deadlines.
+    pub(crate) fn of(deadline: Option<u64>) -> Self {
+        let fields = None;
+        Self { deadline, fields }
+    }
+
+    /// Returns the time at which the cleaner looks at it at the latest.
+    pub(crate) fn due(self) -> Option<u64> {
+        let first = self.fields.map(|fields| fields.first);
+        self.deadline.into_iter().chain(first).min()
+    }
+
+    /// Returns true if nothing is left of the value at `now_ms`.
+    #[inline]
+    fn is_over(self, now_ms: u64) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now_ms)
+            || self.fields.is_some_and(|fields| fields.last <= now_ms)
+    }
+
+    /// Returns true if fields may have expired at `now_ms`.
+    pub(crate) fn has_expired_fields(self, now_ms: u64) -> bool {
+        self.fields.is_some_and(|fields| fields.first <= now_ms)
+    }
+}
+
+/// Takes 8 bytes from the beginning of `rest`.
+#[inline]
+fn take_u64(rest: &mut &[u8]) -> Result<u64, RowError> {
+    let (bytes, after) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
+    *rest = after;
+    Ok(u64::from_le_bytes(*bytes))
+}
+
+/// Takes the times of a row with these flags.
+#[inline]
+fn take_expiry(flags: u8, rest: &mut &[u8]) -> Result<Option<Expiry>, RowError> {
+    if flags & (HAS_DEADLINE | HAS_FIELD_TIMES) == 0 {
+        return Ok(None);
+    }
+    let deadline = match flags & HAS_DEADLINE {
+        0 => None,
+        _ => Some(take_u64(rest)?),
+    };
+    let entry = take_u64(rest)?;
+    let fields = match flags & HAS_FIELD_TIMES {
+        0 => None,
+        _ => Some(FieldTimes {
+            first: take_u64(rest)?,
+            last: take_u64(rest)?,
+        }),
+    };
+    let times = Times { deadline, fields };
+    Ok(Some(Expiry { times, entry }))
 }
 
 impl Row {
@@ -217,19 +299,12 @@ impl Row {
     pub(crate) fn decode(stored: &[u8], value: &[u8]) -> Result<Self, RowError> {
         let (&[kind, flags], mut rest) = value.split_first_chunk().ok_or(RowError::Damaged)?;
         let value_type = ValueType::of_byte(kind).ok_or(RowError::Damaged)?;
-        if flags & !(HAS_DEADLINE | HAS_WHOLE_KEY) != 0 {
+        let is_of_fields = flags & HAS_FIELD_TIMES != 0;
+        let known = HAS_DEADLINE | HAS_WHOLE_KEY | HAS_FIELD_TIMES;
+        if flags & !known != 0 || is_of_fields && value_type != ValueType::Hash {
             return Err(RowError::Damaged);
         }
-        let mut expiry = None;
-        if flags & HAS_DEADLINE != 0 {
-            let (deadline, after) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
-            let (entry, after) = after.split_first_chunk().ok_or(RowError::Damaged)?;
-            rest = after;
-            expiry = Some(Expiry {
-                deadline: u64::from_le_bytes(*deadline),
-                entry: u64::from_le_bytes(*entry),
-            });
-        }
+        let expiry = take_expiry(flags, &mut rest)?;
         let folded = stored.first() == Some(&FOLDED);
         if folded != (flags & HAS_WHOLE_KEY != 0) {
             return Err(RowError::Damaged);
@@ -260,7 +335,13 @@ impl Row {
     /// Returns true if the row has expired at `now_ms`.
     #[inline]
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
-        self.expiry.is_some_and(|expiry| expiry.deadline <= now_ms)
+        self.expiry
+            .is_some_and(|expiry| expiry.times.is_over(now_ms))
+    }
+
+    /// Returns its times.
+    pub(crate) fn times(&self) -> Times {
+        self.expiry.map(|expiry| expiry.times).unwrap_or_default()
     }
 }
 
@@ -283,18 +364,24 @@ pub(crate) fn encode_head(
     whole_key: Option<&[u8]>,
     expiry: Option<Expiry>,
 ) {
-    let flags = if expiry.is_some() { HAS_DEADLINE } else { 0 }
-        | if whole_key.is_some() {
-            HAS_WHOLE_KEY
-        } else {
-            0
-        };
+    let times = expiry.map(|expiry| expiry.times).unwrap_or_default();
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    let flags = flag(times.deadline.is_some(), HAS_DEADLINE)
+        | flag(whole_key.is_some(), HAS_WHOLE_KEY)
+        | flag(times.fields.is_some(), HAS_FIELD_TIMES);
     out.clear();
     out.extend_from_slice(&[value_type as u8, flags]);
     if let Some(expiry) = expiry {
-        assert!(expiry.entry <= expiry.deadline, "an entry is never late");
-        out.extend_from_slice(&expiry.deadline.to_le_bytes());
+        let due = times.due().expect("an entry is of a time");
+        assert!(expiry.entry <= due, "an entry is never late");
+        if let Some(deadline) = times.deadline {
+            out.extend_from_slice(&deadline.to_le_bytes());
+        }
         out.extend_from_slice(&expiry.entry.to_le_bytes());
+        if let Some(fields) = times.fields {
+            out.extend_from_slice(&fields.first.to_le_bytes());
+            out.extend_from_slice(&fields.last.to_le_bytes());
+        }
     }
     if let Some(key) = whole_key {
         let length = u32::try_from(key.len()).expect("requests are below 4 GiB");
@@ -312,7 +399,7 @@ pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
 /// Returns a number of bytes within which a value of `whole_key` tells all about it but its string
 /// or its packed elements.
 pub(crate) fn telling_bytes(whole_key: Option<&[u8]>) -> usize {
-    head_bytes(whole_key) + TREE_HEAD_BYTES
+    head_bytes(whole_key) + FIELD_TIMES_BYTES + TIMED_HEAD_BYTES
 }
 
 /// As [`telling_bytes`], of the row at `stored`.
@@ -370,7 +457,9 @@ mod tests {
             b"\x01",
             b"\x06\x00",
             b"\x00\x00",
-            b"\x01\x04",
+            b"\x01\x08",
+            b"\x01\x0412345678123456781234567812345678",
+            b"\x05\x041234567812345678",
             b"\x01\x01abc",
             b"\x01\x02",
         ];
@@ -411,14 +500,20 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..80),
             payload in prop::collection::vec(any::<u8>(), 0..50),
             times in prop::option::of((0..u64::MAX, 0..1000_u64)),
+            first in prop::option::of(0..u64::MAX),
             kind in prop::sample::select(&ValueType::ALL[..]),
         ) {
             let folder = KeyFolder::new([3, 4], 60);
             let mut stored = Vec::new();
             folder.store(&key, &mut stored);
-            let expiry = times.map(|(deadline, earlier)| Expiry {
-                deadline,
-                entry: deadline.saturating_sub(earlier),
+            let first = first.filter(|_| kind == ValueType::Hash);
+            let last = u64::MAX - 1;
+            let fields = first.map(|first| FieldTimes { first, last });
+            let deadline = times.map(|(deadline, _)| deadline);
+            let times = Times { deadline, fields };
+            let expiry = times.due().map(|due| Expiry {
+                times,
+                entry: due.saturating_sub(7),
             });
             let whole = folder.folds(&key).then_some(key.as_slice());
             let mut value = Vec::new();

@@ -3,8 +3,10 @@
 pub(crate) mod cleaner;
 pub(crate) mod compaction;
 pub(crate) mod cursor;
+pub(crate) mod deadlines;
 pub(crate) mod elements;
 pub(crate) mod engine;
+pub(crate) mod field_cleaner;
 pub(crate) mod keyspace;
 pub(crate) mod limits;
 pub(crate) mod members;

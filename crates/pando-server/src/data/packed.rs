@@ -3,7 +3,7 @@
 //! | bytes  | what                                                                             |
 //! |--------|----------------------------------------------------------------------------------|
 //! | 1      | encoding that OBJECT ENCODING shows: see [`Encoding`]                            |
-//! | 1      | form: 0 = packed                                                                 |
+//! | 1      | form: 0 = packed, 2 = packed with deadlines of fields (`data/deadlines.rs`)      |
 //! | varint | number of strings                                                                |
 //! | rest   | the strings, each: varint of twice its length, and its bytes                     |
 //!
@@ -22,7 +22,22 @@ use std::ops::Range;
 
 use super::keyspace::{RowError, ValueType};
 
-const PACKED: u8 = 0;
+/// How the strings of a packed collection lie in its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Form {
+    /// As the type says.
+    Plain = 0,
+    /// A deadline behind each field and value of a hash.
+    Timed = 2,
+}
+
+impl Form {
+    /// Returns true if `payload` is of this form.
+    pub(crate) fn is_of(self, payload: &[u8]) -> bool {
+        payload.get(1) == Some(&(self as u8))
+    }
+}
 
 /// What OBJECT ENCODING shows: what Redis would use. It says nothing about how the bytes lie here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +104,12 @@ pub(crate) struct Strings {
 
 /// Replaces `out` by the payload of a collection with these strings.
 pub(crate) fn encode<'s>(
-    encoding: Encoding,
+    (encoding, form): (Encoding, Form),
     strings: impl ExactSizeIterator<Item = &'s [u8]>,
     out: &mut Vec<u8>,
 ) {
     out.clear();
-    out.extend_from_slice(&[encoding as u8, PACKED]);
+    out.extend_from_slice(&[encoding as u8, form as u8]);
     put_varint(out, strings.len() as u64);
     for string in strings {
         put_varint(out, string.len() as u64 * 2);
@@ -116,7 +131,12 @@ struct Span {
 impl Strings {
     /// Decodes a payload, which may be any bytes; `of_one` is the number of strings of an element.
     pub(crate) fn decode(payload: &[u8], of_one: usize) -> Result<Self, RowError> {
-        let mut reader = Reader::new(payload)?;
+        Self::decode_form(payload, Form::Plain, of_one)
+    }
+
+    /// As [`Strings::decode`], of another form.
+    pub(crate) fn decode_form(payload: &[u8], form: Form, of_one: usize) -> Result<Self, RowError> {
+        let mut reader = Reader::of_form(payload, form)?;
         if !reader.left.is_multiple_of(of_one) {
             return Err(RowError::Damaged);
         }
@@ -132,7 +152,12 @@ impl Strings {
 
     /// Replaces `out` by the payload.
     pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
-        encode(encoding, self.iter(), out);
+        self.encode_form(encoding, Form::Plain, out);
+    }
+
+    /// As [`Strings::encode`], of another form.
+    pub(crate) fn encode_form(&self, encoding: Encoding, form: Form, out: &mut Vec<u8>) {
+        encode((encoding, form), self.iter(), out);
     }
 
     /// Makes room for so many more strings, and so many bytes.
@@ -271,8 +296,12 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(payload: &'a [u8]) -> Result<Self, RowError> {
+        Self::of_form(payload, Form::Plain)
+    }
+
+    fn of_form(payload: &'a [u8], form: Form) -> Result<Self, RowError> {
         Encoding::of_payload(payload)?;
-        if payload.get(1) != Some(&PACKED) {
+        if !form.is_of(payload) {
             return Err(RowError::Damaged);
         }
         let mut reader = Self {

@@ -4,12 +4,13 @@
 //! | bytes | what                                                                               |
 //! |-------|------------------------------------------------------------------------------------|
 //! | 1     | encoding that OBJECT ENCODING shows                                                |
-//! | 1     | form: 1 = tree                                                                     |
+//! | 1     | form: 1 = tree, 3 = tree of a hash of which fields have deadlines                  |
 //! | 8     | id: all keys of its elements begin with it                                         |
 //! | 8     | edition: another number after each change of an element                            |
 //! | 8     | number of elements                                                                 |
 //! | 8     | of a list: position that no element is below; else 0                               |
 //! | 8     | of a list: position that no element is above; else 0                               |
+//! | 8     | form 3: number of fields with deadlines, not 0                                     |
 //!
 //! A list is **dense** if its positions are all numbers from the lowest to the highest one. It is
 //! known by its head: they are as many as its elements. So each element that is inserted between
@@ -19,11 +20,13 @@
 //! Whoever changes an element writes this, too. So if it is the same before and behind a number of
 //! reads, all of them have seen the same collection.
 
-use super::keyspace::{Row, RowError, TREE_HEAD_BYTES, ValueType};
+use super::keyspace::{Row, RowError, TIMED_HEAD_BYTES, TREE_HEAD_BYTES, ValueType};
 use super::packed::Encoding;
 
 /// Form of a collection whose elements have rows of their own.
 const TREE: u8 = 1;
+/// Form of such a hash of which fields have deadlines.
+const TIMED_TREE: u8 = 3;
 /// Position of the first element of a list.
 pub(crate) const FIRST_POSITION: u64 = 3 << 62;
 /// Lists of versions that did not know dense ones have no position from here on.
@@ -42,6 +45,8 @@ pub(crate) struct TreeHead {
     pub(crate) low: u64,
     /// Positions of a list are not above it.
     pub(crate) high: u64,
+    /// Number of fields of a hash that have deadlines.
+    pub(crate) timed: u64,
 }
 
 /// Returns the id of the collection in the row with this head, if its elements have rows of their
@@ -64,25 +69,35 @@ impl TreeHead {
             count: 0,
             low: FIRST_POSITION,
             high: FIRST_POSITION - 1,
+            timed: 0,
         }
     }
 
     /// Returns true if this is the payload of a collection with rows for its elements.
     pub(crate) fn is_of(payload: &[u8]) -> bool {
-        payload.get(1) == Some(&TREE)
+        matches!(payload.get(1), Some(&(TREE | TIMED_TREE)))
     }
 
     /// Decodes a payload, which may be any bytes.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, RowError> {
         let rest = payload.get(2..).filter(|_| Self::is_of(payload));
-        let rest: &[u8; TREE_HEAD_BYTES - 2] = rest
-            .and_then(|rest| rest.try_into().ok())
-            .ok_or(RowError::Damaged)?;
-        let mut numbers = [0; 5];
+        let rest = rest.ok_or(RowError::Damaged)?;
+        let is_timed = payload[1] == TIMED_TREE;
+        let length = match is_timed {
+            true => TIMED_HEAD_BYTES,
+            false => TREE_HEAD_BYTES,
+        };
+        if payload.len() != length {
+            return Err(RowError::Damaged);
+        }
+        let mut numbers = [0; 6];
         for (number, bytes) in numbers.iter_mut().zip(rest.chunks_exact(8)) {
             *number = u64::from_le_bytes(bytes.try_into().map_err(|_| RowError::Damaged)?);
         }
-        let [id, edition, count, low, high] = numbers;
+        let [id, edition, count, low, high, timed] = numbers;
+        if timed > count || is_timed != (timed > 0) {
+            return Err(RowError::Damaged);
+        }
         // No collection has the id 0, and none is without elements.
         let has_id = id != 0 && id != u64::MAX;
         let has_places = low > 0 && high < u64::MAX - count;
@@ -93,6 +108,7 @@ impl TreeHead {
                 count,
                 low,
                 high,
+                timed,
             }),
             false => Err(RowError::Damaged),
         }
@@ -101,9 +117,13 @@ impl TreeHead {
     /// Replaces `out` by the payload.
     pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
         out.clear();
-        out.extend_from_slice(&[encoding as u8, TREE]);
+        let form = if self.timed > 0 { TIMED_TREE } else { TREE };
+        out.extend_from_slice(&[encoding as u8, form]);
         for number in [self.id, self.edition, self.count, self.low, self.high] {
             out.extend_from_slice(&number.to_le_bytes());
+        }
+        if self.timed > 0 {
+            out.extend_from_slice(&self.timed.to_le_bytes());
         }
     }
 
@@ -131,11 +151,14 @@ mod tests {
             count in 1..u64::MAX / 2,
             low in 1..u64::MAX,
             high in 0..u64::MAX / 2,
+            timed in 0..2_u64,
         ) {
-            let head = TreeHead { id, edition, count, low, high };
+            let timed = timed * count;
+            let head = TreeHead { id, edition, count, low, high, timed };
             let mut payload = Vec::new();
             head.encode(Encoding::Skiplist, &mut payload);
-            prop_assert_eq!(payload.len(), TREE_HEAD_BYTES);
+            let bytes = if timed > 0 { TIMED_HEAD_BYTES } else { TREE_HEAD_BYTES };
+            prop_assert_eq!(payload.len(), bytes);
             prop_assert_eq!(TreeHead::decode(&payload), Ok(head));
             prop_assert_eq!(Encoding::of_payload(&payload), Ok(Encoding::Skiplist));
             for end in 0..payload.len() {

@@ -29,6 +29,9 @@ mod expiry;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod fields;
+mod fields_left;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod gone;

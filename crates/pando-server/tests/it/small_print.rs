@@ -278,10 +278,6 @@ fn what_is_not_there_is_called_so() {
             "-ERR EVALSHA is not supported: scripts and functions are not there yet",
         ),
         (
-            "HEXPIRE h 1 FIELDS 1 f",
-            "-ERR HEXPIRE is not supported: deadlines of fields are not there yet",
-        ),
-        (
             "SWAPDB 0 1",
             "-ERR SWAPDB is not supported: it is not there yet",
         ),

@@ -1,5 +1,9 @@
 //! Commands of hashes: fields and their values.
 
+pub(super) mod deadline;
+pub(super) mod expire;
+mod fields;
+pub(super) mod get_set;
 pub(super) mod number;
 pub(super) mod random;
 pub(super) mod read;

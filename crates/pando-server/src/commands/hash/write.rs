@@ -1,7 +1,6 @@
 //! HSET, HMSET, HSETNX, HDEL, HGETDEL.
 
-use pando_resp::parse_integer;
-
+use super::fields::{FIELDS_COUNT, fields_at};
 use super::{grow_encoding, writing};
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Part, Run, replies};
 
@@ -74,6 +73,7 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
         if place.is_none() {
             named.set(field, hash.strings.len());
         }
+        hash.deadlines.clear(field);
         put_pair(&mut hash, place, field, value);
     }
     grow_encoding(&mut hash);
@@ -126,21 +126,8 @@ fn delete(context: &mut Context<'_>) -> Run {
 }
 
 fn get_and_delete(context: &mut Context<'_>) -> Run {
-    if !context.is(2, "fields") {
-        return context
-            .fail("ERR Mandatory argument FIELDS is missing or not at the right position");
-    }
-    match parse_integer(context.argument(3)) {
-        Some(count) if count > 0 => {
-            if usize::try_from(count) != Ok(context.count() - 4) {
-                return context
-                    .fail("ERR The `numfields` parameter must match the number of arguments");
-            }
-        }
-        _ => return context.fail("ERR Number of fields must be a positive integer"),
-    }
     let key = context.argument(1);
-    let fields: Vec<&[u8]> = context.arguments.from(4).collect();
+    let fields = fields_at(context, 2, FIELDS_COUNT)?;
     let mut hash = context.find_part(key, &Part::Named(&fields))?;
     context.reply().array(fields.len());
     let mut named = hash.named(&fields);

@@ -106,10 +106,11 @@ impl<'a> Pattern<'a> {
         let Some(row) = found.row else {
             return Ok(Value::None);
         };
-        if let (ValueType::Hash, Some(field), Some(_)) = (row.value_type, field, found.former.tree)
-        {
+        let is_decoded = found.former.tree.is_some() || row.times().fields.is_some();
+        if let (ValueType::Hash, Some(field), true) = (row.value_type, field, is_decoded) {
             let hash = context.decoded(found, row.value_type, &Part::Named(&[field]))?;
-            let value = hash.strings.iter().nth(1);
+            let place = hash.strings.find(field, 2);
+            let value = place.map(|place| hash.strings.at(place + 1));
             *looked += hash.strings.bytes();
             if *looked > LOOKED_BYTES_MAX {
                 return Err(TOO_MUCH.into());

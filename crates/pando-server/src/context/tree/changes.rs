@@ -11,6 +11,7 @@ use super::part::{Load, Loaded, kind_of};
 use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
 use crate::context::{Context, Former, Interrupted, Run};
+use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::{Strings, strings_of_one};
@@ -56,11 +57,10 @@ impl Context<'_> {
         let (members, keys) = (self.members()?, self.engine().element_keys);
         let mut head = loaded.head;
         let is_packed = self.is_small(collection);
-        let none = Strings::default();
-        let new = if is_packed {
-            &none
-        } else {
-            &collection.strings
+        let (none, untimed) = (Strings::default(), Deadlines::default());
+        let (new, deadlines) = match is_packed {
+            true => (&none, &untimed),
+            false => (&collection.strings, &collection.deadlines),
         };
         let seed = self.progress.seed();
         let data = self.data();
@@ -76,7 +76,10 @@ impl Context<'_> {
         changes.hasher.write_u64(seed ^ head.edition);
         match collection.value_type {
             ValueType::List => changes.list(&mut head, loaded, new)?,
-            value_type => changes.named(value_type, &mut head, (&loaded.load.strings, new))?,
+            value_type => {
+                let old = (&loaded.load.strings, &loaded.load.deadlines);
+                changes.named(value_type, &mut head, (old, (new, deadlines)))?;
+            }
         }
         head.edition = changes.hasher.finish();
         let Changes { key: k, row: r, .. } = changes;
@@ -87,14 +90,23 @@ impl Context<'_> {
         if is_packed {
             return self.put_packed(key, collection, former);
         }
+        let fields = self.field_times(collection, &head)?;
+        if fields.is_some_and(|times| times.last <= self.now_ms) {
+            // No field is left that lives.
+            self.give_up(head.id)?;
+            return self.remove_row(key, former);
+        }
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         head.encode(collection.encoding, &mut payload);
         let value = (collection.value_type, payload.as_slice());
-        let result = self.put_value(key, value, collection.found.deadline(), former);
+        let result = self.put_row(key, value, collection.times(fields), former);
         self.data().scratch.value = payload;
         result
     }
 }
+
+/// Elements of a hash, set or sorted set, and the deadlines of fields.
+type Hashed<'s> = (&'s Strings, &'s Deadlines);
 
 /// Writes rows of elements.
 struct Changes<'c> {
@@ -187,20 +199,23 @@ impl Changes<'_> {
         &mut self,
         value_type: ValueType,
         head: &mut TreeHead,
-        (old, new): (&Strings, &Strings),
+        ((old, old_times), (new, new_times)): (Hashed<'_>, Hashed<'_>),
     ) -> Run {
         let of_one = strings_of_one(value_type);
         let mut olds = Old::new(old, of_one);
         for place in (0..new.len()).step_by(of_one) {
             let (name, new_value) = (new.at(place), value_at(new, of_one, place));
             let was = olds.take(name).map(|place| value_at(old, of_one, place));
-            if was == Some(new_value) {
+            let old_deadline = was.and_then(|_| old_times.of(name));
+            let deadline = new_times.of(name);
+            if was == Some(new_value) && old_deadline == deadline {
                 continue;
             }
             head.count += u64::from(was.is_none());
             self.keys.name(head.id, name, &mut self.key);
-            self.keys.value(name, new_value, &mut self.row);
+            self.keys.value(name, (new_value, deadline), &mut self.row);
             self.put()?;
+            self.deadline(head, name, (old_deadline, deadline))?;
             if value_type == ValueType::SortedSet {
                 if let Some(was) = was {
                     self.delete_score(head.id, name, was);
@@ -216,9 +231,35 @@ impl Changes<'_> {
             head.count = less(head.count, 1)?;
             self.keys.name(head.id, name, &mut self.key);
             self.delete();
+            self.deadline(head, name, (old_times.of(name), None))?;
             if value_type == ValueType::SortedSet {
                 self.delete_score(head.id, name, value_at(old, of_one, place));
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the row of the deadline of a field, whose own row has the key that was made last.
+    fn deadline(
+        &mut self,
+        head: &mut TreeHead,
+        name: &[u8],
+        (old, new): (Option<u64>, Option<u64>),
+    ) -> Run {
+        if old == new {
+            return Ok(());
+        }
+        let tail = elements::name_tail(&self.key).to_vec();
+        if let Some(old) = old {
+            self.keys.time(head.id, old, name, &mut self.key);
+            self.delete();
+            head.timed = less(head.timed, 1)?;
+        }
+        if let Some(new) = new {
+            self.keys.time(head.id, new, name, &mut self.key);
+            self.row = tail;
+            self.put()?;
+            head.timed += 1;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::source::Source;
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{Row, RowError, ValueType};
-use crate::data::packed::{Encoding, Strings, encode, strings_of_one};
+use crate::data::packed::{Encoding, Form, Strings, encode, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
 /// Number of single elements that are read before others get a turn.
@@ -45,9 +45,11 @@ impl<'n> Seen<'n> {
     }
 }
 
-/// Returns the bytes that strings take in memory, about.
-fn bytes_of(strings: &Strings) -> usize {
-    strings.bytes() + strings.len() * ELEMENT_BYTES
+/// Returns the bytes that what was loaded takes in memory, about.
+fn bytes_of(load: &Load) -> usize {
+    let bytes = load.strings.bytes() + load.strings.len() * ELEMENT_BYTES;
+    // Names of fields with deadlines are there twice.
+    bytes * (2 - usize::from(load.deadlines.is_empty()))
 }
 
 /// Returns the bounds of the rows of a collection.
@@ -146,6 +148,12 @@ impl Context<'_> {
         let (first, load) = match part {
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
             Part::Each(places) => (0, self.load_each(members, goal, places)?),
+            Part::Drawn(places, enough) => {
+                let living = Some(*enough);
+                let goal = Goal { living, ..goal };
+                (0, self.load_places_of(members, goal, places)?)
+            }
+            Part::Living => (0, self.load_living(members, goal)?),
             Part::Iterated(cursor, count) => {
                 (0, self.load_iterated(members, goal, (*cursor, *count))?)
             }
@@ -157,7 +165,8 @@ impl Context<'_> {
         };
         let loaded = Loaded::of(value_type, (head, first), load);
         // More than there are: they are of a later moment than the head.
-        if loaded.count > head.len() && !matches!(part, Part::Each(_)) {
+        let may_repeat = matches!(part, Part::Each(_) | Part::Drawn(..));
+        if loaded.count > head.len() && !may_repeat {
             return Err(Interrupted::Torn);
         }
         let (strings, cursor) = (loaded.load.strings.to_be_edited(), loaded.load.cursor);
@@ -165,7 +174,7 @@ impl Context<'_> {
     }
 
     /// Returns the goal to load nothing, from the first element on.
-    fn goal(&self, value_type: ValueType, head: TreeHead) -> Goal {
+    pub(super) fn goal(&self, value_type: ValueType, head: TreeHead) -> Goal {
         Goal {
             exec_index: self.exec_index,
             database: self.session.database,
@@ -176,6 +185,7 @@ impl Context<'_> {
             is_backwards: false,
             skipped: 0,
             count: 0,
+            living: None,
         }
     }
 
@@ -222,7 +232,7 @@ impl Context<'_> {
         let Polled::Ready(found) = found else {
             return Err(Interrupted::ReadsMany);
         };
-        if found && elements::decode_name(key, row)?.0 != name {
+        if found && elements::decode_name(key, row)?.name != name {
             return Err(RowError::OtherKey.into());
         }
         self.progress.show_from(shown_from);
@@ -238,16 +248,19 @@ impl Context<'_> {
     ) -> Run {
         let members = self.members()?;
         let read = self.read_one(members, head.id, name);
-        let is_there = self.confirmed(head, read)?;
+        let mut is_there = self.confirmed(head, read)?;
+        let now_ms = self.now_ms;
         let scratch = &mut *self.data().scratch;
-        let (name, value) = match is_there {
-            true => elements::decode_name(&scratch.element_key, &scratch.element_row)?,
-            false => Default::default(),
-        };
-        let strings = [name, value];
+        let mut strings = [&[][..]; 2];
+        if is_there {
+            let row = elements::decode_name(&scratch.element_key, &scratch.element_row)?;
+            is_there = row.deadline.is_none_or(|deadline| deadline > now_ms);
+            strings = [row.name, row.value];
+        }
         let count = usize::from(is_there) * strings_of_one(value_type);
         let strings = strings[..count].iter().copied();
-        encode(Encoding::of_new(value_type), strings, &mut scratch.value);
+        let form = (Encoding::of_new(value_type), Form::Plain);
+        encode(form, strings, &mut scratch.value);
         Ok(())
     }
 
@@ -309,8 +322,7 @@ impl Context<'_> {
                 Polled::Ready(false) => continue,
                 Polled::Ready(true) => load.add(key, row)?,
             }
-            let (whole, _) = elements::decode_name(key, row)?;
-            if whole != *name {
+            if elements::decode_name(key, row)?.name != *name {
                 return Err(RowError::OtherKey.into());
             }
             self.check_load(before, &load)?;
@@ -363,6 +375,16 @@ impl Context<'_> {
             strings.seal();
             return Ok(Arc::new(Load::of(strings, &all)));
         }
+        self.load_places_of(members, goal, places)
+    }
+
+    /// Loads the elements at these places, one by one.
+    fn load_places_of(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+        places: &[usize],
+    ) -> Result<Arc<Load>, Interrupted> {
         let count = places.len();
         let goal = Goal { count, ..goal };
         if let Some(done) = self.finished(&goal) {
@@ -378,10 +400,11 @@ impl Context<'_> {
         let (prefix, before) = (load.goal.prefix(), self.loaded_bytes());
         let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..PLACES_PER_TURN {
-            let Some(place) = places.get(places.len() - load.left) else {
+            if load.is_complete() {
                 return Ok(());
-            };
-            let from = (&prefix[..], *place);
+            }
+            let place = places[places.len() - load.left];
+            let from = (&prefix[..], place);
             match self.source().key_from(members, from, &mut key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
@@ -393,28 +416,29 @@ impl Context<'_> {
             match source.get(members, &key, &mut row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(false) => return Err(Interrupted::Torn),
-                Polled::Ready(true) => load.add(&key, &row)?,
+                Polled::Ready(true) => {}
             }
             let shown_from = source.shown_from;
+            load.add_living((&key, &row), self.now_ms)?;
             self.progress.show_from(shown_from);
             self.check_load(before, load)?;
         }
-        match load.left {
-            0 => Ok(()),
-            _ => Err(Interrupted::Yield),
+        match load.is_complete() {
+            true => Ok(()),
+            false => Err(Interrupted::Yield),
         }
     }
 
     /// Returns the bytes of all that the command has loaded before.
     pub(super) fn loaded_bytes(&self) -> usize {
         let loaded = self.progress.loaded.iter();
-        loaded.map(|load| bytes_of(&load.strings)).sum()
+        loaded.map(|load| bytes_of(load)).sum()
     }
 
     /// Refuses the command if it has loaded more than a reply may have: `load`, and `before` that
     /// so many bytes.
     pub(super) fn check_load(&self, before: usize, load: &Load) -> Run {
-        match before + bytes_of(&load.strings) > self.engine().reply_bytes_max {
+        match before + bytes_of(load) > self.engine().reply_bytes_max {
             true => Err(replies::TOO_LONG_TO_LOAD.into()),
             false => Ok(()),
         }

@@ -4,6 +4,7 @@ use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
 
+use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::{Strings, strings_of_one};
@@ -52,6 +53,11 @@ pub(crate) enum Part<'p> {
     Places(&'p dyn Fn(usize) -> Range<usize>),
     /// Those at these places, in this order.
     Each(&'p [usize]),
+    /// Of the fields at these places those that live, in this order, until they are so many. Only
+    /// where places can be told (`may_rank`).
+    Drawn(&'p [usize], usize),
+    /// All fields that live: what has expired takes no memory.
+    Living,
     /// From a place of an iteration on, about so many, by name.
     Iterated(u64, usize),
 }
@@ -77,6 +83,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) skipped: usize,
     /// Number of elements to be loaded.
     pub(in crate::context) count: usize,
+    /// If it is given, fields that have expired are left out, and so many others are enough.
+    pub(in crate::context) living: Option<usize>,
 }
 
 impl Goal {
@@ -103,6 +111,8 @@ pub(crate) struct Load {
     /// Number of elements that are missing.
     pub(in crate::context) left: usize,
     pub(in crate::context) strings: Strings,
+    /// Deadlines of fields, also of those that have expired and were not left out.
+    pub(in crate::context) deadlines: Deadlines,
     /// Of a list: the position of each element.
     pub(in crate::context) positions: Strings,
     /// Where an iteration goes on; 0: it has reached the end.
@@ -116,6 +126,7 @@ impl Load {
             skipped: goal.skipped,
             left: goal.count,
             strings: Strings::default(),
+            deadlines: Deadlines::default(),
             positions: Strings::default(),
             cursor: 0,
             goal,
@@ -134,6 +145,7 @@ impl Load {
             is_backwards: false,
             skipped: 0,
             count: 0,
+            living: None,
         })
     }
 
@@ -141,11 +153,15 @@ impl Load {
     pub(in crate::context) fn of(strings: Strings, all: &Self) -> Self {
         let mut load = Self::new(all.goal.clone());
         load.strings = strings;
+        load.deadlines = all.deadlines.clone();
         load
     }
 
     /// Makes room for what it may get of a leaf with so many rows.
     pub(in crate::context) fn make_room(&mut self, rows: usize) {
+        if self.goal.kind == Kind::Time {
+            return;
+        }
         let elements = rows.min(self.left);
         let bytes = (elements * ELEMENT_BYTES).min(LEAF_BYTES);
         self.strings
@@ -154,6 +170,29 @@ impl Load {
             self.positions
                 .reserve(elements, elements * size_of::<u64>());
         }
+    }
+
+    /// Returns true if nothing of it is missing.
+    pub(in crate::context) fn is_complete(&self) -> bool {
+        let count = self.strings.len() / self.goal.strings_of_one();
+        self.left == 0 || self.goal.living.is_some_and(|enough| count >= enough)
+    }
+
+    /// As [`Load::add`], but passes over a field that has expired at `now_ms` if these are to be
+    /// left out.
+    pub(in crate::context) fn add_living(
+        &mut self,
+        (key, value): (&[u8], &[u8]),
+        now_ms: u64,
+    ) -> Result<(), RowError> {
+        if self.goal.living.is_some()
+            && let Some(deadline) = elements::decode_name(key, value)?.deadline
+            && deadline <= now_ms
+        {
+            self.left = self.left.saturating_sub(1);
+            return Ok(());
+        }
+        self.add(key, value)
     }
 
     /// Adds the element of the row at `key`.
@@ -170,12 +209,19 @@ impl Load {
                 self.strings.push(&score.to_le_bytes());
             }
             Kind::Name => {
-                let (name, value) = elements::decode_name(key, value)?;
-                self.strings.push(name);
+                let row = elements::decode_name(key, value)?;
+                self.strings.push(row.name);
                 if self.goal.has_values {
-                    self.strings.push(value);
+                    self.strings.push(row.value);
+                }
+                if row.deadline.is_some() && !self.goal.has_values {
+                    return Err(RowError::Damaged);
+                }
+                if let Some(deadline) = row.deadline {
+                    self.deadlines.set(row.name, deadline);
                 }
             }
+            Kind::Time => return Err(RowError::Damaged),
         }
         self.left = self.left.saturating_sub(1);
         Ok(())

@@ -27,6 +27,7 @@ struct Scanned<'s> {
     members: &'s Table,
     /// Bytes from which on an iteration ends: COUNT is a wish.
     bytes_max: usize,
+    now_ms: u64,
 }
 
 /// Adds the elements of a leaf to what was loaded. Returns true if nothing is missing.
@@ -125,6 +126,32 @@ impl Context<'_> {
         self.scanned(members, goal, add_iterated)
     }
 
+    /// Loads all fields that live.
+    pub(super) fn load_living(
+        &mut self,
+        members: &Table,
+        mut goal: Goal,
+    ) -> Result<Arc<Load>, Interrupted> {
+        goal.living = Some(usize::MAX);
+        goal.count = goal.head.len();
+        goal.from = Bound::Included(goal.prefix().to_vec());
+        self.scanned(members, goal, add_places)
+    }
+
+    /// Returns the number of fields that have expired: looks at the rows of their deadlines, and at
+    /// no others.
+    pub(super) fn scan_expired(
+        &mut self,
+        members: &Table,
+        mut goal: Goal,
+    ) -> Result<usize, Interrupted> {
+        goal.kind = Kind::Time;
+        goal.count = usize::try_from(goal.head.timed).unwrap_or(usize::MAX);
+        goal.from = Bound::Included(goal.prefix().to_vec());
+        let load = self.scanned(members, goal, pass_expired)?;
+        Ok(load.goal.count - load.left)
+    }
+
     /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
@@ -144,6 +171,7 @@ impl Context<'_> {
             prefix: load.goal.prefix(),
             members,
             bytes_max: self.engine().reply_bytes_max / 4,
+            now_ms: self.now_ms,
         };
         let mut result = Ok(false);
         for _ in 0..LEAVES_PER_TURN << doublings {
@@ -229,6 +257,27 @@ fn add_places(
     Ok(false)
 }
 
+/// Passes over fields by their deadlines until one has not expired.
+fn pass_expired(
+    scanned: &Scanned<'_>,
+    _source: &mut Source<'_>,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    for index in 0..page.len() {
+        let (key, _) = page.entry(index);
+        if !key.starts_with(&scanned.prefix) || elements::time_of(key) > scanned.now_ms {
+            return Ok(true);
+        }
+        load.left = load.left.checked_sub(1).ok_or(Interrupted::Torn)?;
+    }
+    match page.next.take() {
+        None => return Ok(true),
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
+
 /// Adds elements to an iteration until it has enough, and all of its last place.
 fn add_iterated(
     scanned: &Scanned<'_>,
@@ -271,7 +320,7 @@ fn add(
     (key, value): (&[u8], Option<&[u8]>),
 ) -> Run {
     if let Some(value) = value {
-        return Ok(load.add(key, value)?);
+        return Ok(load.add_living((key, value), scanned.now_ms)?);
     }
     let mut row = Vec::new();
     match source.get(scanned.members, key, &mut row)? {
@@ -280,6 +329,6 @@ fn add(
             Err(Interrupted::Pending(pending))
         }
         Polled::Ready(false) => Err(Interrupted::Torn),
-        Polled::Ready(true) => Ok(load.add(key, &row)?),
+        Polled::Ready(true) => Ok(load.add_living((key, &row), scanned.now_ms)?),
     }
 }
