@@ -131,6 +131,8 @@ fn leave(context: &mut Context<'_>, verb: &str, space: Space, name: &[u8]) {
 fn confirm(context: &mut Context<'_>, verb: &str, space: Space, name: Option<&[u8]>) {
     let subscriptions = context.session.subscriptions.as_ref();
     let count = subscriptions.map_or(0, |of| of.shown(space));
+    // The reply of an EXEC has other parts as well.
+    context.progress.confirms = context.exec_index.is_none();
     let mut reply = context.reply();
     reply.push(3);
     reply.bulk(verb.as_bytes());

@@ -611,7 +611,8 @@ impl Connection {
             interactive.used = turn.clock;
         }
         if self.session.reply_mode != ReplyMode::On {
-            if matches!(self.session.reply_mode, ReplyMode::Off | ReplyMode::Skip) {
+            let is_silent = matches!(self.session.reply_mode, ReplyMode::Off | ReplyMode::Skip);
+            if is_silent && !buffers.progress.confirms {
                 buffers.output.take_back();
                 buffers.progress.streams.clear();
             }

@@ -176,6 +176,9 @@ pub(crate) struct Progress {
     pub(crate) streams: Vec<(usize, ValueSource)>,
     /// Memory that `streams` take.
     pub(crate) stream_bytes: usize,
+    /// The reply of the current run confirms subscriptions: as messages, it is sent to clients that
+    /// want no replies, too.
+    pub(crate) confirms: bool,
     /// What the current run has read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
     /// Strings in chunks that are being made.
@@ -310,6 +313,7 @@ impl Progress {
     #[inline]
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);
+        self.confirms = false;
         self.shown_from = None;
         self.beside = None;
         self.calls.clear();

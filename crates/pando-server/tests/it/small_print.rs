@@ -178,6 +178,21 @@ fn replies_are_left_out_as_the_client_asks() {
     for expected in ["+OK", "\"one\"", "\"two\""] {
         assert_eq!(show(&client.answer()), expected);
     }
+    // Confirmations come as messages do.
+    client.send(
+        b"CLIENT REPLY OFF\r\nSUBSCRIBE c\r\nPING\r\nUNSUBSCRIBE c\r\nUNSUBSCRIBE\r\nCLIENT REPLY ON\r\n\
+          CLIENT REPLY SKIP\r\nSUBSCRIBE c\r\nUNSUBSCRIBE c\r\nCLIENT REPLY SKIP\r\nECHO no\r\n",
+    );
+    for expected in [
+        "[\"subscribe\" \"c\" :1]",
+        "[\"unsubscribe\" \"c\" :0]",
+        "[\"unsubscribe\" nil :0]",
+        "+OK",
+        "[\"subscribe\" \"c\" :1]",
+        "[\"unsubscribe\" \"c\" :0]",
+    ] {
+        assert_eq!(show(&client.answer()), expected);
+    }
     client.check(&[
         ("CLIENT REPLY WHAT", "-ERR syntax error"),
         ("MULTI", "+OK"),
