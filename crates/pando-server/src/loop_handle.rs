@@ -22,6 +22,8 @@ pub(crate) enum Message {
     /// Give a turn to the connection with this token, if it is still there: its client record says
     /// that it is killed, or that its wait has ended.
     Touch(Token),
+    /// Have a round: the loop has the turn of a contended key.
+    Turn,
     /// The engine is open.
     EngineReady,
     /// Finish what runs, then end.

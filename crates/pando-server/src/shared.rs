@@ -168,6 +168,11 @@ impl Shared {
         }
     }
 
+    /// Has the loop with number `of` have a round, which finds the turn that it was handed.
+    pub(crate) fn tell_turn(&self, of: usize) {
+        self.loops[of].send(Message::Turn);
+    }
+
     /// Returns the engine once it is open.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         self.engine.lock().clone()

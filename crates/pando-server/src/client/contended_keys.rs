@@ -3,10 +3,11 @@
 //! Commands run without locks, and who commits second runs again. Where two loops write one key in
 //! pipelines, every other run of commands is for nothing. So a key that has met conflicts in
 //! succession is *contended*: a loop that is about to run a command that writes it takes the key's
-//! turn first, and keeps it to the end of its round, for all its connections. Connections of other
-//! loops wait meanwhile: they have not begun, and hold nothing. The turn then goes to the loop that
-//! has waited longest, before any other can take it again. A key that nobody has waited for in many
-//! rounds is contended no longer.
+//! turn first, and keeps it to the end of its round, for all its connections, or until a command
+//! follows when it has had it for some milliseconds. Connections of other loops wait meanwhile:
+//! they have not begun, and hold nothing. The turn then goes to the loop that has waited longest,
+//! before any other can take it again. A key that nobody has waited for in many rounds, or that
+//! nobody writes for a while, is contended no longer.
 //!
 //! **Turns decide nothing about what is right.** The commit checks what its batch has read, whoever
 //! has the turn. So a command that writes the key without asking, or goes on after its round since
@@ -88,6 +89,8 @@ struct Turn {
     queue: Vec<(usize, Waker)>,
     /// Number of turns for which nobody has waited, in succession.
     calm: u32,
+    /// Somebody has had the turn since [`ContendedKeys::cool`] has looked.
+    is_fresh: bool,
 }
 
 impl ContendedKeys {
@@ -136,7 +139,7 @@ impl ContendedKeys {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
         place.key.store(key.0.get(), Ordering::Relaxed);
-        turn.calm = 0;
+        (turn.calm, turn.is_fresh) = (0, true);
     }
 
     /// Asks whether a connection of the loop with number `of` may run a command that writes `key`.
@@ -169,45 +172,82 @@ impl ContendedKeys {
         }
     }
 
-    /// Gives back the turns of the loop with number `of`, whose round is over. Returns true if it
-    /// has been handed one that it has not used yet: its next round has to follow at once.
+    /// Gives back the turns of the loop with number `of`, whose round is over. `tell` has another
+    /// loop have a round, since it has been handed a turn. Returns true if this loop has been
+    /// handed one that it has not used yet: its next round has to follow at once.
     #[inline]
-    pub(crate) fn end_round(&self, of: usize) -> bool {
+    pub(crate) fn end_round(&self, of: usize, tell: impl Fn(usize)) -> bool {
         let turns = self.turns[of].load(Ordering::Relaxed);
-        turns != 0 && self.give_back(of, turns)
+        turns != 0 && self.give_back(of, turns, true, &tell)
     }
 
-    fn give_back(&self, of: usize, turns: u64) -> bool {
+    /// As [`ContendedKeys::end_round`], in the middle of a long round: turns that the loop has been
+    /// handed and has not used stay.
+    #[inline]
+    pub(crate) fn end_turns(&self, of: usize, tell: impl Fn(usize)) {
+        let turns = self.turns[of].load(Ordering::Relaxed);
+        if turns != 0 {
+            self.give_back(of, turns, false, &tell);
+        }
+    }
+
+    fn give_back(&self, of: usize, turns: u64, at_end: bool, tell: &dyn Fn(usize)) -> bool {
         let mut is_unused = false;
         for number in (0..PLACES).filter(|number| turns & 1 << number != 0) {
             let place = &self.places[number];
             let mut turn = place.turn.lock();
             assert_eq!(turn.holder, Some(of), "the loop has the turn");
-            if !turn.is_used && !turn.is_seen {
-                turn.is_seen = true;
+            let is_done = turn.is_used || at_end && turn.is_seen;
+            if !is_done {
+                turn.is_seen |= at_end;
                 is_unused = true;
                 continue;
             }
             self.turns[of].fetch_and(!(1 << number), Ordering::Relaxed);
             let woken = self.hand_on(number, place, &mut turn);
             drop(turn);
-            woken.into_iter().for_each(Waker::wake);
+            if let Some((next, wakers)) = woken {
+                wakers.into_iter().for_each(Waker::wake);
+                tell(next);
+            }
         }
         is_unused
     }
 
-    /// Hands the turn of a place to the loop that has waited longest. Returns its wakers, to be
-    /// called without the lock.
-    fn hand_on(&self, number: usize, place: &Place, turn: &mut Turn) -> Vec<Waker> {
+    /// Looks for keys that nobody has written since the last call: they are contended no longer. To
+    /// be called now and then by one loop.
+    pub(crate) fn cool(&self) {
+        for place in self.places.iter().filter(|_| self.any()) {
+            let mut turn = place.turn.lock();
+            let is_idle = turn.holder.is_none() && !std::mem::take(&mut turn.is_fresh);
+            if is_idle && place.key.load(Ordering::Relaxed) != 0 {
+                self.end_contention(place, &mut turn);
+            }
+        }
+    }
+
+    /// Makes the key of a place one that is not contended.
+    fn end_contention(&self, place: &Place, turn: &mut Turn) {
+        place.key.store(0, Ordering::Relaxed);
+        turn.suspect = None;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Hands the turn of a place to the loop that has waited longest. Returns that loop and its
+    /// wakers, to be called without the lock.
+    fn hand_on(
+        &self,
+        number: usize,
+        place: &Place,
+        turn: &mut Turn,
+    ) -> Option<(usize, Vec<Waker>)> {
         turn.holder = None;
         let Some((next, _)) = turn.queue.first() else {
             turn.calm += 1;
             if turn.calm >= CALM_ROUNDS {
-                place.key.store(0, Ordering::Relaxed);
-                turn.suspect = None;
-                self.count.fetch_sub(1, Ordering::Relaxed);
+                self.end_contention(place, turn);
             }
-            return Vec::new();
+            return None;
         };
         let next = *next;
         turn.calm = 0;
@@ -216,15 +256,15 @@ impl ContendedKeys {
         let (woken, others) = (turn.queue.drain(..)).partition(|(of, _)| *of == next);
         turn.queue = others;
         let woken: Vec<(usize, Waker)> = woken;
-        woken.into_iter().map(|(_, waker)| waker).collect()
+        Some((next, woken.into_iter().map(|(_, waker)| waker).collect()))
     }
 }
 
 impl Turn {
     fn take(&mut self, of: usize) {
         self.holder = Some(of);
-        self.is_used = false;
-        self.is_seen = false;
+        (self.is_used, self.is_seen) = (false, false);
+        self.is_fresh = true;
     }
 }
 
@@ -306,16 +346,16 @@ mod tests {
         assert_eq!(keys.enter(key, 2, &two_waker), Entry::Later);
         assert_eq!(keys.enter(key, 1, &three_waker), Entry::Later);
         assert_eq!(keys.enter(key, 0, &two_waker), Entry::Now, "in one round");
-        assert!(!keys.end_round(0));
+        assert!(!keys.end_round(0, |_| {}));
         assert!(one.take() && three.take() && !two.take());
         assert_eq!(keys.enter(key, 0, &three_waker), Entry::Later);
         assert_eq!(keys.enter(key, 1, &one_waker), Entry::Now);
-        assert!(!keys.end_round(0), "it has none");
+        assert!(!keys.end_round(0, |_| {}), "it has none");
         assert!(!two.take());
-        assert!(!keys.end_round(1));
+        assert!(!keys.end_round(1, |_| {}));
         assert!(two.take() && !three.take());
         assert_eq!(keys.enter(key, 2, &two_waker), Entry::Now);
-        assert!(!keys.end_round(2));
+        assert!(!keys.end_round(2, |_| {}));
         assert!(three.take());
     }
 
@@ -327,12 +367,12 @@ mod tests {
         let ((gone, gone_waker), (next, next_waker)) = (waiting(None), waiting(None));
         assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
         assert_eq!(keys.enter(key, 1, &gone_waker), Entry::Later);
-        assert!(!keys.end_round(0));
+        assert!(!keys.end_round(0, |_| {}));
         assert!(gone.take());
         assert_eq!(keys.enter(key, 0, &next_waker), Entry::Later);
-        assert!(keys.end_round(1), "its next round follows");
+        assert!(keys.end_round(1, |_| {}), "its next round follows");
         assert!(!next.take());
-        assert!(!keys.end_round(1));
+        assert!(!keys.end_round(1, |_| {}));
         assert!(next.take());
         assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
     }
@@ -345,15 +385,15 @@ mod tests {
         let (_, waker) = waiting(None);
         let round = || {
             assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-            assert!(!keys.end_round(0));
+            assert!(!keys.end_round(0, |_| {}));
         };
         (1..CALM_ROUNDS).for_each(|_| round());
         assert!(keys.any());
         assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
         assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
-        assert!(!keys.end_round(0));
+        assert!(!keys.end_round(0, |_| {}));
         assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
-        assert!(!keys.end_round(1));
+        assert!(!keys.end_round(1, |_| {}));
         assert!(keys.any(), "somebody has waited");
         (2..CALM_ROUNDS).for_each(|_| round());
         assert!(keys.any());
@@ -363,6 +403,48 @@ mod tests {
         assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
         keys.met_conflict(key);
         assert!(!keys.any(), "it begins anew");
+    }
+
+    /// In the middle of a long round turns that were used go on, and those that were not stay. The
+    /// next loop is told, whether its connection is still there or not.
+    #[test]
+    fn a_long_round_gives_turns_back() {
+        let keys = ContendedKeys::new(2);
+        let key = contended(&keys, b"k");
+        let ((_, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
+        let told = AtomicUsize::new(0);
+        let tell = |of| told.store(of + 1, Ordering::Relaxed);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Later);
+        keys.end_turns(0, tell);
+        assert!(two.take());
+        assert_eq!(told.load(Ordering::Relaxed), 2);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
+        keys.end_turns(1, tell);
+        keys.end_turns(1, tell);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later, "it waits");
+        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
+        keys.end_turns(1, tell);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+    }
+
+    /// A key that nobody writes any more is forgotten, and one that somebody writes is not.
+    #[test]
+    fn keys_cool_down() {
+        let keys = ContendedKeys::new(2);
+        let key = contended(&keys, b"k");
+        let (_, waker) = waiting(None);
+        keys.cool();
+        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+        keys.cool();
+        keys.cool();
+        assert!(keys.any(), "somebody has the turn");
+        assert!(!keys.end_round(0, |_| {}));
+        keys.cool();
+        assert!(keys.any());
+        keys.cool();
+        assert!(!keys.any());
     }
 
     /// Loops that sleep until they are woken, over two keys, some of whose connections go away
@@ -394,14 +476,14 @@ mod tests {
                     // The connection is closed, and the next one writes the other key.
                     Entry::Later if left % 3 == 0 => left -= 1,
                     Entry::Later => {
-                        while keys.end_round(of) {}
+                        while keys.end_round(of, |_| {}) {}
                         while !woken.take() {
                             thread::park();
                         }
                         continue;
                     }
                 }
-                while keys.end_round(of) {}
+                while keys.end_round(of, |_| {}) {}
             }
             // Whoever was closed may still be handed a turn: the loop lives on.
             thread::yield_now();
@@ -413,7 +495,7 @@ mod tests {
             while !loops.iter().all(ScopedJoinHandle::is_finished) {
                 // Loops that have ended give back what they are handed.
                 let ended = (0..LOOPS).filter(|of| loops[*of].is_finished());
-                ended.for_each(|of| while keys.end_round(of) {});
+                ended.for_each(|of| while keys.end_round(of, |_| {}) {});
                 thread::yield_now();
             }
         });

@@ -6,22 +6,32 @@
 //! taken costs a conflict.
 
 use pando_resp::Arguments;
+use pando_sync::time::Duration;
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::context::{Command, Flags, Kind};
 
+/// Time after which a loop gives its turns back before the next command: it may have many
+/// connections whose commands take long.
+const TURN_MAX: Duration = Duration::from_millis(2);
+
 impl Connection {
     /// Returns true if the command that the parser has found writes a key whose turn another loop
     /// has: the connection is woken when this one gets it.
     #[inline]
-    pub(super) fn waits_for_turn(&mut self, turn: &Turn<'_>) -> bool {
+    pub(super) fn waits_for_turn(&mut self, turn: &mut Turn<'_>) -> bool {
         turn.shared.contended.any() && self.asks_for_turn(turn)
     }
 
     #[cold]
-    fn asks_for_turn(&mut self, turn: &Turn<'_>) -> bool {
+    fn asks_for_turn(&mut self, turn: &mut Turn<'_>) -> bool {
+        if turn.clock.duration_since(turn.turns_since) >= TURN_MAX {
+            turn.turns_since = turn.clock;
+            let tell = |of| turn.shared.tell_turn(of);
+            turn.shared.contended.end_turns(turn.index, tell);
+        }
         // Its waker is in the queue already.
         if self.awaits_turn {
             return true;

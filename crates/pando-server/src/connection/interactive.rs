@@ -160,5 +160,6 @@ pub(super) fn goes_on_without_snapshot(
         return false;
     };
     running.lost_snapshot = batch.leave().is_some();
+    batch.reset();
     running.lost_snapshot
 }

@@ -136,6 +136,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) data: Option<&'a mut LoopData>,
     /// For one read from a socket; has no meaning between two turns.
     pub(crate) read_buffer: &'a mut [u8],
+    /// Since when the loop may have had turns with contended keys.
+    pub(crate) turns_since: Instant,
     /// When the current command began, or the last one finished.
     pub(crate) clock: Instant,
     /// Nothing has run since `clock` was read.

@@ -31,6 +31,8 @@ impl EventLoop {
                 self.handle.connections.fetch_sub(1, Ordering::Relaxed);
             }
             Message::Touch(token) => self.look_at(token),
+            // The round that it has is all.
+            Message::Turn => {}
             Message::EngineReady => self.engine_ready(),
             Message::Stop => {
                 self.stop_at = Some(now() + self.shared.options.shutdown_timeout);

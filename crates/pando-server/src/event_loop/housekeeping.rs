@@ -86,6 +86,7 @@ impl EventLoop {
         }
         self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
         if self.index == 0 {
+            self.shared.contended.cool();
             self.shared.statistics.remember(now);
             let used = MemoryUse::new(&self.shared).used();
             self.shared.statistics.memory_peak(used);

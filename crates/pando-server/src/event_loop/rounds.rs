@@ -276,6 +276,7 @@ impl EventLoop {
             handle: &self.handle,
             data: self.data.as_mut(),
             read_buffer: &mut self.read_buffer,
+            turns_since: round_clock,
             clock: round_clock,
             is_clock_new: true,
             now_ms: round_ms,
@@ -306,7 +307,8 @@ impl EventLoop {
             self.touched.push(token);
         }
         turn.tick();
-        self.has_turn = self.shared.contended.end_round(self.index);
+        let tell = |of| self.shared.tell_turn(of);
+        self.has_turn = self.shared.contended.end_round(self.index, tell);
         if let Some(data) = &mut self.data {
             data.trim();
         }

@@ -1034,3 +1034,47 @@ fn a_reading_exec_ends_beside_a_steady_writer() {
     });
     assert!(most <= 9, "{most} conflicts");
 }
+
+/// What is read at a snapshot after conflicts is of one moment as a whole: a field comes and goes,
+/// and the others are always there.
+#[test]
+fn what_goes_to_a_snapshot_reads_nothing_older() {
+    const FIELDS: usize = 300;
+    let server = Fixture::with(ServerOptions {
+        durability: Durability::None,
+        ..options()
+    });
+    let mut client = client_of(&server);
+    let pairs = (0..FIELDS).flat_map(|n| [format!("f{n}"), "v".to_owned()]);
+    many(&mut client, &["HSET", "h"], pairs);
+    let stop = AtomicBool::new(false);
+    let wrong = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            let toggle = b"HSET h x 1\r\nPING\r\nHDEL h x\r\nPING\r\n".repeat(200);
+            writer.send(&toggle);
+            while !stop.load(Ordering::Relaxed) {
+                writer.send(&toggle);
+                (0..800).for_each(|_| drop(writer.answer()));
+            }
+        });
+        let (begin, mut at_snapshots, mut wrong) = (now(), 0, None);
+        while wrong.is_none() && at_snapshots < 20 && begin.elapsed() < Duration::from_secs(15) {
+            let before = conflicts(&mut client);
+            client.send(b"MULTI\r\n");
+            client.send(&b"HKEYS h\r\n".repeat(6));
+            client.send(b"EXEC\r\n");
+            (0..7).for_each(|_| drop(client.answer()));
+            let reply = show(&client.answer());
+            let of_all = reply.matches("\"f").count();
+            let with = reply.matches("\"x\"").count();
+            if of_all != 6 * FIELDS || !with.is_multiple_of(6) {
+                wrong = Some(reply);
+            }
+            at_snapshots += u32::from(conflicts(&mut client) - before >= 9);
+        }
+        stop.store(true, Ordering::Relaxed);
+        wrong
+    });
+    assert_eq!(wrong, None);
+}

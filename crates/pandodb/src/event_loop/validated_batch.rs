@@ -125,18 +125,21 @@ impl ValidatedBatch {
     /// Makes it a step of `transaction`, until [`ValidatedBatch::leave`]: what it reads is what the
     /// transaction reads, with its own writes on top, and its commit makes its writes those of the
     /// transaction. Until then they can be forgotten, and the step can be run again. It neither
-    /// watches nor changes tables meanwhile.
+    /// watches nor changes tables meanwhile. What it has read and written before is forgotten:
+    /// that was of another moment.
     ///
     /// # Panics
     /// If it is a step already.
     pub fn enter(&mut self, transaction: Box<Transaction>) {
         assert!(self.within.is_none(), "it is a step already");
         assert!(self.job.is_none(), "its own commit is pending");
+        self.reset();
         self.within = Some(transaction);
         self.ends = false;
     }
 
-    /// Gives back the transaction that it is a step of, if it is one.
+    /// Gives back the transaction that it is a step of, if it is one. To be reset before it reads
+    /// again.
     pub fn leave(&mut self) -> Option<Box<Transaction>> {
         let mut transaction = self.within.take();
         if let Some(transaction) = &mut transaction {
