@@ -1078,3 +1078,35 @@ fn what_goes_to_a_snapshot_reads_nothing_older() {
     });
     assert_eq!(wrong, None);
 }
+
+/// A command that loads long elements ends when they become too many, and does not read the rest:
+/// whether they are in memory, or come from disk one after the other.
+#[test]
+fn long_elements_are_not_read_beyond_what_a_reply_may_have() {
+    let element = "e".repeat(200_000);
+    let suspended = |client: &mut Client| -> u64 {
+        fields(client, "stats")["suspended_commands"]
+            .parse()
+            .unwrap()
+    };
+    for is_cold in [true, false] {
+        let server = match is_cold {
+            true => Fixture::opened_by(options(), open_small),
+            false => Fixture::new(),
+        };
+        let mut client = client_of(&server);
+        let count = if is_cold { 300 } else { 150 };
+        for _ in 0..count {
+            assert!(show(&client.call(&["RPUSH", "l", &element])).starts_with(':'));
+        }
+        let before = suspended(&mut client);
+        let some = show(&client.call(&["LRANGE", "l", "0", "49"]));
+        assert_eq!(some.len(), 50 * (element.len() + 3) + 1);
+        let of_some = suspended(&mut client) - before;
+        let refused = show(&client.call(&["LRANGE", "l", "0", "-1"]));
+        assert!(refused.starts_with("-ERR the command reads a collection as a whole"));
+        let of_all = suspended(&mut client) - before - of_some;
+        assert!(of_all <= 3 * of_some, "{of_all} waits, {of_some} for fifty");
+        assert_eq!(client.run("LLEN l"), format!(":{count}"));
+    }
+}

@@ -8,7 +8,7 @@ use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::part::{Goal, Load};
 use super::source::Source;
-use crate::context::{Context, Data, Interrupted, Run};
+use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
@@ -27,6 +27,8 @@ struct Scanned<'s> {
     members: &'s Table,
     /// Bytes from which on an iteration ends: COUNT is a wish.
     bytes_max: usize,
+    /// Bytes that a load may have.
+    load_bytes_max: usize,
     now_ms: u64,
 }
 
@@ -167,10 +169,12 @@ impl Context<'_> {
             Some(_) => self.progress.turns.min(DOUBLINGS_MAX),
             None => 0,
         };
+        let (before, most) = (self.loaded_bytes(), self.engine().reply_bytes_max);
         let scanned = Scanned {
             prefix: load.goal.prefix(),
             members,
-            bytes_max: self.engine().reply_bytes_max / 4,
+            bytes_max: most / 4,
+            load_bytes_max: most.saturating_sub(before),
             now_ms: self.now_ms,
         };
         let mut result = Ok(false);
@@ -180,15 +184,15 @@ impl Context<'_> {
                 break;
             }
         }
-        let before = self.loaded_bytes();
-        let result = match result {
-            Ok(true) => self.check_load(before, &load),
+        // A load that waits for one page after the other is checked each time, too.
+        let result = self.check_load(before, &load).and(match result {
+            Ok(true) => Ok(()),
             Ok(false) => {
                 self.progress.turns += 1;
-                self.check_load(before, &load).and(Err(Interrupted::Yield))
+                Err(Interrupted::Yield)
             }
             Err(interrupted) => Err(interrupted),
-        };
+        });
         let mut load = self.unless_interrupted(load, result)?;
         if load.goal.is_backwards {
             load.strings.reverse(load.goal.strings_of_one());
@@ -329,6 +333,10 @@ fn add(
             Err(Interrupted::Pending(pending))
         }
         Polled::Ready(false) => Err(Interrupted::Torn),
+        // A leaf may name many long values.
+        Polled::Ready(true) if load.strings.bytes() + row.len() > scanned.load_bytes_max => {
+            Err(replies::TOO_LONG_TO_LOAD.into())
+        }
         Polled::Ready(true) => Ok(load.add_living((key, &row), scanned.now_ms)?),
     }
 }
