@@ -15,11 +15,11 @@
 //!
 //! **Nobody waits for ever.** A loop gives all its turns back at the end of each round, and never
 //! waits within one. A turn that is handed to a loop is noted in its [`ContendedKeys::turns`]
-//! before its connections are woken. The wake-up makes the loop have a round, which begins by
-//! looking at who was woken. If it has the turn by then, it has it at the end, too, and gives it
-//! back, whether its connection still wanted it or was closed. It may have been handed the turn
-//! near the end of an earlier round, which leaves an unused turn where it is: then the next round,
-//! which follows at once, gives it back. All else is done under the lock of the key's place.
+//! first. Then its connections are woken, and the loop itself is told to have a round, since these
+//! connections may be gone. A round begins by looking at who was woken, and gives the turn back at
+//! its end, whether a connection has used it or not. It may have been handed the turn near the end
+//! of an earlier round, which leaves an unused turn where it is: then the next round, which follows
+//! at once, gives it back. All else is done under the lock of the key's place.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU64;

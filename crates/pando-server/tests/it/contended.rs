@@ -8,7 +8,7 @@ use pando_sync::time::{Duration, now};
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, options};
-use crate::statistics::fields;
+use crate::statistics::conflicts;
 
 const CLIENTS: usize = 16;
 
@@ -17,11 +17,6 @@ fn server() -> Fixture {
         durability: Durability::None,
         ..options()
     })
-}
-
-fn conflicts(client: &mut Client) -> u64 {
-    let conflicts = &fields(client, "stats")["transaction_conflicts"];
-    conflicts.parse().unwrap()
 }
 
 /// Has all clients send `pipelines` times `pipeline`; returns the sum of the integers replied.

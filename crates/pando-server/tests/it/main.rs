@@ -80,6 +80,8 @@ mod sets;
 #[cfg(test)]
 mod small_print;
 #[cfg(test)]
+mod snapshot_reads;
+#[cfg(test)]
 mod sort;
 #[cfg(test)]
 mod sorted_sets;

@@ -40,6 +40,12 @@ pub(crate) fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, St
         .collect()
 }
 
+/// Returns the number of transactions that were run again.
+pub(crate) fn conflicts(client: &mut Client) -> u64 {
+    let conflicts = &fields(client, "stats")["transaction_conflicts"];
+    conflicts.parse().unwrap()
+}
+
 /// Returns all tickers in the order of `SHOWN`, and the length of the reply that contains them.
 fn counts(client: &mut Client) -> (Vec<u64>, u64) {
     let text = client.text(ASK);
