@@ -256,10 +256,12 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Makes sure that an image of the present content, which is the state at the end of `epoch`,
-    /// is on its way to disk.
+    /// is on its way to disk, if there will be a checkpoint to name it.
     fn save_for_checkpoint(&self, epoch: Epoch) -> Attempt<()> {
         let header = self.pool.header(self.frame);
         match header.image() {
+            // Acquire: pairs with the Release in end_checkpoints.
+            _ if self.pool.images().are_over.load(Ordering::Acquire) => Ok(()),
             // The image in flight was copied from this very version.
             Some(version) if version == self.version => Ok(()),
             Some(_) => Err(Restart::Wait(Resource::Images)),

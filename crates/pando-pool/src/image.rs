@@ -383,6 +383,16 @@ impl Pool {
         Ok(())
     }
 
+    /// No checkpoint ends from here on: changes of pages that are dirty in an earlier epoch no
+    /// longer need an image of their previous content, and so do not wait for one.
+    ///
+    /// Whoever ends a checkpoint looks, after it has seen that no frame is dirty in its epoch,
+    /// whether this was called: it sees what the caller of this function wrote before.
+    pub fn end_checkpoints(&self) {
+        // Release: pairs with the Acquire of a change, whose dirty_ended follows it.
+        self.images().are_over.store(true, Ordering::Release);
+    }
+
     /// Gives up an image whose write failed. The engine is poisoned, and the page stays dirty.
     pub fn abandon_image(&self, image: Image) {
         self.epochs().image_ended(image.epoch);

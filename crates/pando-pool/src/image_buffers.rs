@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use pando_device::IoBuf;
 use pando_format::{Epoch, FrameIndex, PageId};
-use pando_sync::atomic::{AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::{Mutex, Rank, WaitList};
 
 use crate::options::ImageFacts;
@@ -85,6 +85,8 @@ pub(crate) struct Images {
     pub(crate) started_count: AtomicUsize,
     /// Number of frames with stashed copies.
     pub(crate) stashed_count: AtomicUsize,
+    /// As [`crate::Pool::end_checkpoints`].
+    pub(crate) are_over: AtomicBool,
     /// Wakers of waiters for a buffer, for the end of an image, or for fewer dirty pages.
     pub(crate) waiters: WaitList,
 }
@@ -100,6 +102,7 @@ impl Images {
             started: Mutex::new(Rank::StartedImages, Started::default()),
             started_count: AtomicUsize::new(0),
             stashed_count: AtomicUsize::new(0),
+            are_over: AtomicBool::new(false),
             waiters: WaitList::new(),
         }
     }

@@ -291,7 +291,13 @@ impl FaultCase {
             }
             no_more_acknowledgements(db)?;
         }
-        self.check_served(db, run, poisoned.is_some())?;
+        match self.check_served(db, run, poisoned.is_some()) {
+            // A thread of the engine met the fault only now.
+            Err(_) if poisoned.is_none() && db.report().poisoned.is_some() => {
+                self.check_served(db, run, true)
+            }
+            served => served,
+        }?;
         match probe_until_it_serves(db, struck) {
             Ok(()) if poisoned.is_none() => Ok(()),
             Ok(()) => fail("a poisoned store takes writes"),

@@ -324,6 +324,22 @@ fn a_writer_without_buffer_or_spare_frame_waits_instead_of_losing_the_old_state(
 }
 
 #[test]
+fn a_writer_waits_for_no_image_once_checkpoints_are_over() {
+    let rig = Rig::new(32);
+    let pages: Vec<_> = (0..20).map(|value| rig.create(value)).collect();
+    rig.pool.epochs().advance(&rig.pool.gate().close(), Lsn(1));
+    let guard = rig.pass();
+    let token = rig.pool.apply_token(&guard);
+    let change = |page: &PageId| {
+        let mut latched = rig.pool.exclusive(*page).unwrap();
+        latched.modify(&token).map(drop)
+    };
+    assert!(pages.iter().any(|page| change(page).is_err()));
+    rig.pool.end_checkpoints();
+    assert!(pages.iter().all(|page| change(page) == Ok(())));
+}
+
+#[test]
 fn copies_in_frames_take_a_quarter_of_the_pool_at_most() {
     let rig = Rig::new(64);
     let pages: Vec<_> = (0..30).map(|value| rig.create(value)).collect();

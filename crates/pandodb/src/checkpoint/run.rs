@@ -255,6 +255,8 @@ impl crate::pages::store::Store {
                 pause(&mut turns);
             }
         }
+        // In a poisoned store a frame becomes clean without an image.
+        self.check_poison()?;
         assert!(
             cut.epoch > files.superblock.generation,
             "generations grow from checkpoint to checkpoint"

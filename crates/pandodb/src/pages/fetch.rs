@@ -81,8 +81,10 @@ impl Store {
             }
             Restart::Wait(resource @ (Resource::Frames | Resource::Images)) => {
                 self.statistics.tick(ticker_of(resource), 1);
-                if resource == Resource::Images {
-                    self.check_poison()?;
+                if resource == Resource::Images && self.life.is_poisoned() {
+                    // As soon as the poison is known everywhere, nobody needs an image.
+                    pause(turns);
+                    return self.check_process();
                 }
                 if self.help_with_frames()? == 0 {
                     self.pool.work().notify_all();

@@ -182,6 +182,8 @@ impl Store {
         if self.life.poison(&cause) {
             tracing::error!(%cause, "the store takes no writes until it is opened again");
         }
+        // Batches that are in the log can still be applied, and so be read.
+        self.pool.end_checkpoints();
         self.pool.frame_waiters().notify_all();
         self.pool.image_waiters().notify_all();
         self.pool.work().notify_all();

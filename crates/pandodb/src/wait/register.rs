@@ -30,11 +30,14 @@ impl Engine {
             true => self.store.pool.image_waiters().register(waker),
             false => self.store.pool.frame_waiters().register(waker),
         }
-        if self.store.life.is_poisoned() && !is_image {
-            self.store.evict_clean()?;
+        self.store.check_process()?;
+        if self.store.life.is_poisoned() {
+            // Nobody needs an image then.
+            if !is_image {
+                self.store.evict_clean()?;
+            }
             return Ok(true);
         }
-        self.store.check_poison()?;
         self.store.pool.work().notify_all();
         Ok(match is_image {
             true => self.store.pool.epochs().images_total() == 0,
