@@ -2,9 +2,10 @@
 //! command.
 //!
 //! A command that is run again requests the same edits in the same order. A string that was made is
-//! kept while its source stays the same: across waits, and across conflicts with writes to other
-//! keys.
+//! kept while its source and what is written into it stay the same: across waits, and across
+//! conflicts with writes to other keys.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::task::{Poll, Waker};
 
 use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes, PendingEdit};
@@ -22,7 +23,8 @@ pub(crate) struct Source<'a> {
     pub(crate) offset: u64,
     /// What is written at `offset`.
     pub(crate) new: NewBytes,
-    /// Identifies `new`, if it is a string of another key; an argument stays the same.
+    /// Identifies `new`, if it is a string of another key. Other strings in chunks are arguments,
+    /// which stay the same.
     pub(crate) copied: Option<Fingerprint>,
 }
 
@@ -32,6 +34,8 @@ pub(crate) struct Edits {
     list: Vec<Edit>,
     /// Index of the next edit that this run requests.
     next: usize,
+    /// Tells new bytes apart: those of another run may be made of other values.
+    hashes: RandomState,
 }
 
 #[derive(Debug)]
@@ -41,6 +45,8 @@ struct Edit {
     old: Old,
     offset: u64,
     new_bytes: u64,
+    /// Of new bytes in memory.
+    new_hash: Option<u64>,
     copied: Option<Fingerprint>,
     state: EditState,
 }
@@ -85,10 +91,15 @@ impl Edits {
         };
         let (database, key) = source.key;
         let new_bytes = source.new.len();
+        let new_hash = match &source.new {
+            NewBytes::Bytes(bytes) => Some(self.hashes.hash_one(bytes)),
+            NewBytes::Large(_) => None,
+        };
         let is_same = |edit: &Edit| {
             (edit.database, edit.key.as_slice()) == (database, key)
                 && (edit.offset, edit.new_bytes) == (source.offset, new_bytes)
                 && (&edit.old, &edit.copied) == (&old, &source.copied)
+                && edit.new_hash == new_hash
         };
         if !self.list.get(place).is_some_and(is_same) {
             // The edits after it were made of what it was before.
@@ -100,6 +111,7 @@ impl Edits {
                 old,
                 offset: source.offset,
                 new_bytes,
+                new_hash,
                 copied: source.copied,
                 state: EditState::Pending(edit),
             });

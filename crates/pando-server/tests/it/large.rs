@@ -6,6 +6,7 @@ use std::path::Path;
 
 use pando_resp::Answer;
 use pando_server::ServerOptions;
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Condvar, Mutex, Rank, thread};
 use pandodb::Db;
@@ -13,6 +14,7 @@ use pandodb::device::MemoryDevice;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
+use crate::statistics::conflicts;
 
 const MIB: usize = 1 << 20;
 /// Length of the longest value in pages.
@@ -703,6 +705,46 @@ fn conflicts_change_large_strings_one_after_the_other() {
     client.holds("same", &same);
 }
 
+/// What a command writes may be made of what it has read, and be another thing in its next run.
+#[test]
+fn a_result_is_made_anew_when_its_source_has_changed() {
+    let large = Large::new();
+    let mut client = large.server.client();
+    client.set("source", &bytes(1, PLAIN * 4));
+    let (stop, begun) = (AtomicBool::new(false), now());
+    let met = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = large.server.client();
+            for round in 0_u64.. {
+                if stop.load(Ordering::Relaxed) || begun.elapsed() > Duration::from_secs(30) {
+                    break;
+                }
+                let length = writer.call_with("SETRANGE source 0 ?", &round.to_be_bytes());
+                assert_eq!(show(&length), format!(":{}", PLAIN * 4));
+            }
+        });
+        let before = conflicts(&mut client);
+        let mut met = 0;
+        while met < 20 && begun.elapsed() < Duration::from_secs(20) {
+            client.send(b"MULTI\r\nGETRANGE source 0 7\r\nBITOP NOT result source\r\nEXEC\r\n");
+            (0..3).for_each(|_| assert!(!show(&client.answer()).starts_with('-')));
+            let Answer::Array(replies) = client.answer() else {
+                panic!("EXEC replies with those of its commands");
+            };
+            let Answer::Bulk(read) = &replies[0] else {
+                panic!("{:?}", replies[0]);
+            };
+            let inverted: Vec<u8> = read.iter().map(|byte| !byte).collect();
+            let result = client.run_raw("GETRANGE result 0 7");
+            assert_eq!(result, bulk(&inverted), "it is made of another source");
+            met = conflicts(&mut client) - before;
+        }
+        stop.store(true, Ordering::Relaxed);
+        met
+    });
+    assert!(met > 0, "nothing has changed meanwhile");
+}
+
 #[test]
 fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
     const CLIENTS: usize = 120;
@@ -850,7 +892,7 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
     const ROUNDS: usize = 40;
     let large = Large::new();
     let values = [b'x', b'y'].map(|byte| vec![byte; MIB / 2]);
-    let is_done = Arc::new(pando_sync::atomic::AtomicBool::new(false));
+    let is_done = Arc::new(AtomicBool::new(false));
     let mut client = large.server.client();
     client.set("a", &values[0]);
     let writer = {
@@ -858,7 +900,7 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
         thread::spawn(move || {
             // At times it leaves enough time for an EXEC: one that always loses never ends.
             for (round, value) in values.iter().cycle().enumerate() {
-                if is_done.load(pando_sync::atomic::Ordering::Relaxed) {
+                if is_done.load(Ordering::Relaxed) {
                     return;
                 }
                 client.set("a", value);
@@ -886,6 +928,6 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
         let expected = [Answer::Integer(1), Answer::Integer(ones(a[0]))];
         assert_eq!([copied, count], [&expected[0], &expected[1]]);
     }
-    is_done.store(true, pando_sync::atomic::Ordering::Relaxed);
+    is_done.store(true, Ordering::Relaxed);
     writer.join().unwrap();
 }
