@@ -47,12 +47,16 @@ impl<'a> Writer<'a> {
 
     /// Writes a line that cannot be forged: line ends in `text` become blanks.
     fn clean_line(&mut self, kind: u8, text: &str) {
+        self.clean_bytes(kind, text.as_bytes());
+    }
+
+    fn clean_bytes(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
-        let clean = |byte| match byte {
+        let clean = |byte: &u8| match byte {
             b'\r' | b'\n' => b' ',
-            other => other,
+            other => *other,
         };
-        self.out.extend(text.bytes().map(clean));
+        self.out.extend(text.iter().map(clean));
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -83,6 +87,16 @@ impl<'a> Writer<'a> {
     /// Writes an error; its first word is its code.
     pub fn error(&mut self, text: &str) {
         self.clean_line(b'-', text);
+    }
+
+    /// Writes a short text of any bytes, as [`simple`](Self::simple) does.
+    pub fn simple_bytes(&mut self, text: &[u8]) {
+        self.clean_bytes(b'+', text);
+    }
+
+    /// Writes an error of any bytes, as [`error`](Self::error) does.
+    pub fn error_bytes(&mut self, text: &[u8]) {
+        self.clean_bytes(b'-', text);
     }
 
     /// Writes an integer.
@@ -183,12 +197,18 @@ impl<'a> Writer<'a> {
 
     /// Writes a text for people.
     pub fn verbatim(&mut self, text: &str) {
+        self.verbatim_bytes(*b"txt", text.as_bytes());
+    }
+
+    /// Writes a text for people, whose format has a name of three bytes.
+    pub fn verbatim_bytes(&mut self, format: [u8; 3], text: &[u8]) {
         match self.version {
-            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp2 => self.bulk(text),
             Version::Resp3 => {
                 self.length(b'=', text.len() + 4);
-                self.out.extend_from_slice(b"txt:");
-                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(&format);
+                self.out.push(b':');
+                self.out.extend_from_slice(text);
                 self.out.extend_from_slice(b"\r\n");
             }
         }
