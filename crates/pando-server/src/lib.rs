@@ -32,9 +32,13 @@ mod glob;
 mod http;
 mod log;
 mod loop_handle;
+#[cfg(feature = "scripts")]
+mod lua;
 mod options;
 mod pubsub;
 mod report;
+#[cfg(feature = "scripts")]
+mod script_cache;
 mod server;
 mod settings;
 mod shared;

@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     watch_ns: AtomicU64,
     /// Longest packed collection that Redis would not keep in a compact encoding, in bytes.
     packed_bytes_max: AtomicU64,
+    /// Time that one run of a script may take, in milliseconds; 0 means any.
+    script_ms: AtomicU64,
     /// Of OBJECT ENCODING.
     pub(crate) encoding_limits: EncodingLimits,
     /// False while the rows of expired keys are left alone.
@@ -72,6 +74,7 @@ impl Settings {
             monitor_ms: AtomicU64::new(0),
             watch_ns: AtomicU64::new(u64::MAX),
             packed_bytes_max: AtomicU64::new(PACKED_BYTES_MAX),
+            script_ms: AtomicU64::new(5000),
             encoding_limits: EncodingLimits::default(),
             active_expire: AtomicBool::new(true),
             remembered: RwLock::new(Rank::Leaf, BTreeMap::new()),
@@ -250,6 +253,16 @@ impl Settings {
     pub(crate) fn set_slow_us(&self, us: i64) {
         self.slow_us.store(us, Ordering::Relaxed);
         self.set_watch();
+    }
+
+    /// Returns the time that one run of a script may take, in milliseconds; 0 means any.
+    pub(crate) fn script_ms(&self) -> u64 {
+        self.script_ms.load(Ordering::Relaxed)
+    }
+
+    /// Applies to runs that begin from now on.
+    pub(crate) fn set_script_ms(&self, ms: u64) {
+        self.script_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Returns the maximum number of entries of the slow log.

@@ -54,6 +54,9 @@ pub(crate) struct Shared {
     pub(crate) pause: Pause,
     /// The keys that several loops write at the same time.
     pub(crate) contended: ContendedKeys,
+    /// The scripts that are known by name.
+    #[cfg(feature = "scripts")]
+    pub(crate) scripts: crate::script_cache::ScriptCache,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
     /// Who has subscribed to which channels.
@@ -117,6 +120,8 @@ impl Shared {
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
             pause: Pause::default(),
             contended: ContendedKeys::new(loops.len()),
+            #[cfg(feature = "scripts")]
+            scripts: crate::script_cache::ScriptCache::default(),
             waiters: Arc::default(),
             channels: Arc::default(),
             watch_bytes: Arc::default(),

@@ -38,7 +38,18 @@ use clap::Parser;
 use command_line::{Command, CommandLine};
 use failure::{Code, Failure};
 
+/// Has each panic end the process: what the thread has left behind is not known. Unwinding itself
+/// stays possible, since errors of Lua unwind through functions of Rust.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    abort_on_panic();
     let (arguments, as_redis) = match redis::separate(std::env::args_os().collect()) {
         Ok(separated) => separated,
         Err(failure) => return fail(&failure),

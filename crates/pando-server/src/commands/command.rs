@@ -115,6 +115,7 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@pubsub", has(Flags::PUBSUB));
+    add("@scripting", command.group.name() == "scripting");
     add("@admin", has(Flags::ADMIN));
     add(
         "@dangerous",

@@ -48,6 +48,8 @@ mod role;
 mod sample;
 mod save;
 mod scan_options;
+#[cfg(feature = "scripts")]
+mod script;
 mod set;
 mod sets;
 mod slowlog;
@@ -132,6 +134,10 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,
+    #[cfg(feature = "scripts")]
+    script::COMMANDS,
+    #[cfg(feature = "scripts")]
+    script::CONTAINER,
     sorted_set::add::COMMANDS,
     sorted_set::score::COMMANDS,
     sorted_set::count::COMMANDS,

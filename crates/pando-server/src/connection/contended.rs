@@ -11,7 +11,7 @@ use pando_sync::time::Duration;
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
-use crate::context::{Command, Flags, Kind};
+use crate::context::{Command, Kind};
 
 /// Time after which a loop gives its turns back before the next command: it may have many
 /// connections whose commands take long.
@@ -69,7 +69,7 @@ impl Connection {
             return None;
         }
         let of = |(command, arguments): (&'static Command, Arguments<'_>)| {
-            let writes = command.flags.has(Flags::WRITE) && command.takes(arguments.len());
+            let writes = command.may_write() && command.takes(arguments.len());
             let mut keys = command.keys.of(arguments);
             let key = keys.next().filter(|_| writes)?;
             Some(turn.shared.contended.key(self.session.database, key))

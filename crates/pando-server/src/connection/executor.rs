@@ -367,6 +367,8 @@ impl Connection {
                 format!("ERR the value of this key cannot be used: {error:?}")
             }
             Interrupted::Refused(text) => text.into_owned(),
+            #[cfg(feature = "scripts")]
+            Interrupted::Ended(text) => text,
             Interrupted::ReplyTooLong => replies::REPLY_TOO_LONG.to_owned(),
             Interrupted::TooManyLong => replies::TOO_MANY_LONG.to_owned(),
         };
@@ -553,6 +555,9 @@ impl Connection {
         if let Some(mut multi) = self.session.multi.take() {
             multi.enter(&mut self.session);
             self.session.multi = Some(multi);
+        } else if let Some(subscriptions) = &mut self.session.subscriptions {
+            // What a script wanted to publish.
+            subscriptions.revert();
         }
     }
 

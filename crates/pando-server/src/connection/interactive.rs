@@ -107,11 +107,12 @@ fn only_reads(session: &Session, commands: &CommandIndex) -> bool {
     let Some(multi) = &session.multi else {
         return false;
     };
-    let may_not = [Flags::WRITE, Flags::NO_INTERACTIVE];
     let reads = |place| {
         let (index, arguments) = multi.at(place);
         let resolved = commands.resolve(index, arguments);
-        resolved.is_ok_and(|(_, command)| !may_not.iter().any(|flag| command.flags.has(*flag)))
+        resolved.is_ok_and(|(_, command)| {
+            !command.may_write() && !command.flags.has(Flags::NO_INTERACTIVE)
+        })
     };
     session.watches.len() == 0 && (0..multi.len()).all(reads)
 }

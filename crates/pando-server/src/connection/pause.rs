@@ -4,7 +4,7 @@ use pando_sync::time::Duration;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
-use crate::context::{Command, Flags, Kind};
+use crate::context::{Command, Kind};
 
 impl Connection {
     /// Returns true if `command` must wait before it runs.
@@ -19,15 +19,12 @@ impl Connection {
     /// Returns true if `command` may change data, or publish.
     #[cold]
     fn may_write(&self, turn: &Turn<'_>, command: &Command) -> bool {
-        let writes = |of: &Command| {
-            of.flags.has(Flags::WRITE) || matches!(of.name, "publish" | "spublish" | "pfcount")
-        };
         match (&self.session.multi, command.kind) {
             (Some(multi), Kind::Exec) => {
-                (0..multi.len()).any(|place| writes(turn.commands.at(multi.at(place).0)))
+                (0..multi.len()).any(|place| turn.commands.at(multi.at(place).0).may_write())
             }
             (_, Kind::Commit) => true,
-            _ => writes(command),
+            _ => command.may_write(),
         }
     }
 

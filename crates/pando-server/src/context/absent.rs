@@ -1,6 +1,8 @@
 //! Commands of Redis that are not there, and why: for a better error than that they are unknown.
 
-const SCRIPTS: &str = "scripts and functions are not there yet";
+#[cfg(not(feature = "scripts"))]
+const SCRIPTS: &str = "this server was built without scripts";
+const FUNCTIONS: &str = "functions are not there yet";
 const STREAMS: &str = "streams are not there yet";
 const REPLICATION: &str = "replication is not there yet";
 const COPYING: &str = "dumps of values are not there yet";
@@ -23,13 +25,17 @@ const ABSENT: &[(&str, &str)] = &[
     ("client|tracking", TRACKING),
     ("client|trackinginfo", TRACKING),
     ("dump", COPYING),
+    #[cfg(not(feature = "scripts"))]
     ("eval", SCRIPTS),
+    #[cfg(not(feature = "scripts"))]
     ("eval_ro", SCRIPTS),
+    #[cfg(not(feature = "scripts"))]
     ("evalsha", SCRIPTS),
+    #[cfg(not(feature = "scripts"))]
     ("evalsha_ro", SCRIPTS),
-    ("fcall", SCRIPTS),
-    ("fcall_ro", SCRIPTS),
-    ("function", SCRIPTS),
+    ("fcall", FUNCTIONS),
+    ("fcall_ro", FUNCTIONS),
+    ("function", FUNCTIONS),
     ("migrate", COPYING),
     (
         "monitor",
@@ -40,6 +46,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("randomkey", "it is not there yet"),
     ("replconf", REPLICATION),
     ("restore", COPYING),
+    #[cfg(not(feature = "scripts"))]
     ("script", SCRIPTS),
     ("swapdb", "it is not there yet"),
     ("sync", REPLICATION),

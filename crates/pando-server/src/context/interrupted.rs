@@ -30,6 +30,10 @@ pub(crate) enum Interrupted {
     /// The command ends with this error as its reply. If it has written something, so does the
     /// transaction around it: [`super::Context::run`].
     Refused(Cow<'static, str>),
+    /// The command was ended in the middle, and the transaction around it with it, whatever was
+    /// written: this error is the reply.
+    #[cfg(feature = "scripts")]
+    Ended(String),
     /// The reply exceeds the limit.
     ReplyTooLong,
     /// The long strings that the command reads exceed the limit together.

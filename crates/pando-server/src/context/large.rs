@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use pando_resp::Writer;
 use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes, ValueSource};
 use pandodb::{LargeValue, ValueStream};
 
@@ -49,6 +50,9 @@ impl<'a> Context<'a> {
     /// Replies with the bytes at `range` of a string in chunks; `range` must be within it. They are
     /// read once everything before them has been sent.
     pub(crate) fn reply_part(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
+        if self.progress.replies_in_memory {
+            return self.reply_gathered(stream, range);
+        }
         let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
         self.reply().bulk_header(length);
         if length > 0 {
@@ -60,6 +64,26 @@ impl<'a> Context<'a> {
             self.progress.stream_bytes += stream.idle_bytes();
         }
         self.reply().raw(b"\r\n");
+        self.check_reply()
+    }
+
+    /// Replies with these bytes once all of them are in memory, since a script wants to see them.
+    /// The command fails if all that its script reads so is too much for the memory.
+    #[cold]
+    fn reply_gathered(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
+        let most = self.engine().reply_bytes_max as u64 / 2;
+        if self.progress.parts.held() + (range.end - range.start) > most {
+            return Err(Interrupted::TooManyLong);
+        }
+        let stored = self.data().scratch.stored.clone();
+        let of = (self.session.database, &stored[..], self.exec_index);
+        let mut add = |gathered: &mut Gathered, _, piece: &[u8]| {
+            gathered.bytes.extend_from_slice(piece);
+            false
+        };
+        let parts = &mut self.progress.parts;
+        let gathered = parts.gather(of, (stream, range), self.waker, &mut add)?;
+        Writer::new(self.out, self.session.version).bulk(&gathered.bytes);
         self.check_reply()
     }
 
@@ -211,7 +235,7 @@ impl Context<'_> {
             }
             return Ok(gathered);
         };
-        let of = (self.session.database, key);
+        let of = (self.session.database, key, self.exec_index);
         let parts = &mut self.progress.parts;
         let gathered = parts.gather(of, (stream, range), self.waker, take)?;
         Ok(gathered.clone())

@@ -20,6 +20,8 @@ pub(crate) mod progress;
 mod pushed;
 pub(crate) mod replies;
 mod rows;
+#[cfg(feature = "scripts")]
+pub(crate) mod script_runs;
 mod specification;
 mod strings;
 pub(crate) mod subsequence;

@@ -37,6 +37,9 @@ pub(crate) struct Parts {
 struct Part {
     database: usize,
     key: Vec<u8>,
+    /// As `exec_index` of the command, which tells what is gathered: another run of a script may call
+    /// another command here.
+    place: Option<usize>,
     /// Identifies the string, to detect that it has changed.
     string: Option<Fingerprint>,
     range: Range<u64>,
@@ -67,7 +70,7 @@ impl Parts {
     /// then the command waits.
     pub(crate) fn gather(
         &mut self,
-        (database, key): (usize, &[u8]),
+        (database, key, in_exec): (usize, &[u8], Option<usize>),
         (stream, range): (&ValueStream, Range<u64>),
         waker: &Waker,
         take: Take<'_>,
@@ -76,7 +79,7 @@ impl Parts {
         self.next += 1;
         let string = stream.fingerprint();
         let is_same = |part: &Part| {
-            (part.database, part.key.as_slice()) == (database, key)
+            (part.database, part.key.as_slice(), part.place) == (database, key, in_exec)
                 && part.range == range
                 && part.string == string
         };
@@ -87,6 +90,7 @@ impl Parts {
             self.list.push(Part {
                 database,
                 key: key.to_vec(),
+                place: in_exec,
                 string,
                 range,
                 source: Some(ValueSource::new(stream.reopen(), of_value)),

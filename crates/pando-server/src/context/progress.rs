@@ -11,6 +11,8 @@ use pandodb::nonblocking::ValueSource;
 use super::edits::Edits;
 use super::parts::Parts;
 use super::pushed::Pushed;
+#[cfg(feature = "scripts")]
+use super::script_runs::ScriptRuns;
 use super::subsequence::Table;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
@@ -45,6 +47,11 @@ impl Walk {
     pub(crate) fn from(&self) -> Bound<&[u8]> {
         let position = self.position.as_ref();
         position.map_or(Bound::Unbounded, Position::bound)
+    }
+
+    /// Returns the memory that it takes, about.
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.found.len()
     }
 
     /// Notes that nothing is left.
@@ -158,6 +165,8 @@ pub(crate) struct Progress {
     pub(crate) seed: Option<u64>,
     /// Tables of LCS, likewise.
     tables: Vec<(usize, Table)>,
+    /// Memory that iterations and tables take.
+    kept_bytes: usize,
     /// The keys that a WATCH has read so far.
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
@@ -174,6 +183,8 @@ pub(crate) struct Progress {
     pub(crate) calls: Vec<InnerCall>,
     /// Values that are parts of the current run's reply, each with its offset in the reply.
     pub(crate) streams: Vec<(usize, ValueSource)>,
+    /// The running command was called by a script: its reply has strings in chunks as they are.
+    pub(crate) replies_in_memory: bool,
     /// Memory that `streams` take.
     pub(crate) stream_bytes: usize,
     /// The reply of the current run confirms subscriptions: as messages, it is sent to clients that
@@ -185,6 +196,9 @@ pub(crate) struct Progress {
     pub(crate) edits: Edits,
     /// Parts of strings in chunks that are being read.
     pub(crate) parts: Parts,
+    /// What the runs of its scripts share.
+    #[cfg(feature = "scripts")]
+    pub(crate) scripts: Option<Box<ScriptRuns>>,
     /// The command waits, or has waited, for elements of its keys.
     pub(crate) blocked: Option<Box<Blocked>>,
     /// Keys whose elements were written and not committed yet. Those of runs that are repeated stay
@@ -221,25 +235,37 @@ impl Progress {
     /// Takes out the iteration of the command at `index`. Put it back with [`Progress::keep_walk`]
     /// before the run is interrupted.
     pub(crate) fn take_walk(&mut self, index: usize) -> Walk {
-        match self.walks.iter().position(|(of, _)| *of == index) {
-            Some(at) => self.walks.swap_remove(at).1,
-            None => Walk::default(),
-        }
+        let Some(at) = self.walks.iter().position(|(of, _)| *of == index) else {
+            return Walk::default();
+        };
+        let walk = self.walks.swap_remove(at).1;
+        self.kept_bytes -= walk.memory();
+        walk
     }
 
     /// Keeps the iteration of the command at `index` for the next run.
     pub(crate) fn keep_walk(&mut self, index: usize, walk: Walk) {
+        self.kept_bytes += walk.memory();
         self.walks.push((index, walk));
+    }
+
+    /// Returns the memory that iterations and tables of LCS take.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     /// Takes out the table of the LCS at `index`; the strings may have changed since.
     pub(crate) fn take_table(&mut self, index: usize) -> Option<Table> {
         let place = self.tables.iter().position(|(of, _)| *of == index)?;
-        Some(self.tables.swap_remove(place).1)
+        let table = self.tables.swap_remove(place).1;
+        self.kept_bytes -= table.memory();
+        Some(table)
     }
 
     /// Keeps the table of the LCS at `index` for the next run.
     pub(crate) fn keep_table(&mut self, index: usize, table: Table) {
+        self.kept_bytes += table.memory();
         self.tables.push((index, table));
     }
 
@@ -269,7 +295,13 @@ impl Progress {
             self.parts = Parts::default();
         }
         if !self.tables.is_empty() {
-            self.tables = Vec::new();
+            for (_, table) in std::mem::take(&mut self.tables) {
+                self.kept_bytes -= table.memory();
+            }
+        }
+        #[cfg(feature = "scripts")]
+        {
+            self.scripts = None;
         }
         self.begin_again();
     }
@@ -279,11 +311,17 @@ impl Progress {
     #[inline]
     pub(crate) fn begin_again(&mut self) {
         if !self.walks.is_empty() {
-            self.walks = Vec::new();
+            for (_, walk) in std::mem::take(&mut self.walks) {
+                self.kept_bytes -= walk.memory();
+            }
         }
         self.forget_loads();
         self.watching = None;
         self.key_range = None;
+        #[cfg(feature = "scripts")]
+        if let Some(scripts) = &mut self.scripts {
+            scripts.begin_again();
+        }
         self.job = None;
         self.deadline = None;
         self.waiting = false;

@@ -186,6 +186,8 @@ pub(crate) enum Group {
     Server,
     Transactions,
     PubSub,
+    #[cfg(feature = "scripts")]
+    Scripting,
 }
 
 impl Group {
@@ -205,6 +207,8 @@ impl Group {
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::PubSub => "pubsub",
+            #[cfg(feature = "scripts")]
+            Self::Scripting => "scripting",
         }
     }
 }
@@ -316,12 +320,19 @@ impl Command {
     }
 
     /// Returns true if it writes values of keys, and nothing else: the same commit may serve
-    /// several.
+    /// several. Scripts, which are not called by scripts, may do anything.
     #[inline]
     pub(crate) fn writes_values(&self) -> bool {
         self.kind == Kind::Transaction
             && self.keys != Keys::NONE
             && !self.flags.has(Flags::BLOCKING)
+            && !self.flags.has(Flags::NOSCRIPT)
+    }
+
+    /// Returns true if it may change data, or publish. Scripts may; those of EVAL_RO may not.
+    pub(crate) fn may_write(&self) -> bool {
+        let may = ["publish", "spublish", "pfcount", "eval", "evalsha"];
+        self.flags.has(Flags::WRITE) || may.contains(&self.name)
     }
 
     /// Returns true if it can be called with `count` arguments, the name included.

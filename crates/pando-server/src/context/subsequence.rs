@@ -29,6 +29,12 @@ pub(crate) struct Match {
 }
 
 impl Table {
+    /// Returns the memory that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        let strings = self.first.len() + self.second.len();
+        strings + size_of_val(&self.row[..]) + size_of_val(&self.drops_first[..])
+    }
+
     pub(crate) fn new(first: Vec<u8>, second: Vec<u8>) -> Self {
         let words = (first.len() * second.len()).div_ceil(64);
         Self {

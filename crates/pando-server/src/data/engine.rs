@@ -102,6 +102,9 @@ pub(crate) struct Engine {
     pub(crate) cursor_bytes_max: u64,
     /// Memory in which a transaction of PANDO BEGIN remembers what it has read.
     pub(crate) read_set_bytes_max: usize,
+    /// Memory for the scripts that are known by name; and for the state of Lua of each loop.
+    #[cfg(feature = "scripts")]
+    pub(crate) script_bytes_max: usize,
     /// Memory that the watches of all connections may take together.
     pub(crate) watch_bytes_max: u64,
 }
@@ -138,6 +141,10 @@ impl Engine {
             read_set_bytes_max: usize::try_from(max_memory / 1024)
                 .unwrap_or(usize::MAX)
                 .clamp(64 * 1024, 1024 * 1024),
+            #[cfg(feature = "scripts")]
+            script_bytes_max: usize::try_from(max_memory / 32)
+                .unwrap_or(usize::MAX)
+                .clamp(4 * 1024 * 1024, 64 * 1024 * 1024),
             watch_bytes_max: max_memory / 16,
             databases,
             db,

@@ -16,6 +16,9 @@ use super::message::{Name, Space};
 use super::registry::{Channels, Subscriber};
 use crate::glob;
 
+/// What an allocation takes besides its bytes, about.
+const ALLOCATION_BYTES: usize = 16;
+
 /// Something that a command has done and nobody else has seen yet.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -23,6 +26,18 @@ pub(crate) enum Change {
     Unsubscribe(Space, Name),
     /// Channel and text.
     Publish(Space, Box<[u8]>, Box<[u8]>),
+}
+
+impl Change {
+    /// Memory of a message, about; others take none that counts.
+    fn message_bytes(&self) -> usize {
+        match self {
+            Self::Publish(_, channel, text) => {
+                size_of::<Self>() + channel.len() + text.len() + 2 * ALLOCATION_BYTES
+            }
+            Self::Subscribe(..) | Self::Unsubscribe(..) => 0,
+        }
+    }
 }
 
 /// Where a client is registered. Ends all its subscriptions when it is dropped.
@@ -40,6 +55,8 @@ pub(crate) struct Subscriptions {
     shard_channels: BTreeSet<Name>,
     /// In the order in which they were made.
     changes: Vec<Change>,
+    /// Memory of the messages in `changes`.
+    message_bytes: usize,
     /// From the first subscription on.
     place: Option<Place>,
     /// Since when more waits for it than the soft limit.
@@ -106,6 +123,7 @@ impl Subscriptions {
     /// Publishes a message when the command has ended.
     pub(crate) fn publish_later(&mut self, space: Space, channel: &[u8], text: &[u8]) {
         let publish = Change::Publish(space, channel.into(), text.into());
+        self.message_bytes += publish.message_bytes();
         self.changes.push(publish);
     }
 
@@ -127,11 +145,38 @@ impl Subscriptions {
 
     /// Takes the changes out, in order, so that each is carried out.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.message_bytes = 0;
         std::mem::take(&mut self.changes)
+    }
+
+    /// Returns the memory of the messages that wait to be published.
+    pub(crate) fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// Returns the number of changes that wait to be carried out.
+    pub(crate) fn changes(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Forgets the messages that were to be published since there were `count` changes; all changes
+    /// since then are messages.
+    pub(crate) fn forget_messages(&mut self, count: usize) {
+        let later = self.changes.drain(count.min(self.changes.len())..);
+        debug_assert!(
+            later
+                .as_slice()
+                .iter()
+                .all(|of| matches!(of, Change::Publish(..)))
+        );
+        let bytes: usize = later.as_slice().iter().map(Change::message_bytes).sum();
+        drop(later);
+        self.message_bytes -= bytes;
     }
 
     /// Undoes the changes: nobody has seen them.
     pub(crate) fn revert(&mut self) {
+        self.message_bytes = 0;
         while let Some(change) = self.changes.pop() {
             match change {
                 Change::Subscribe(space, name) => {

@@ -745,6 +745,45 @@ fn a_result_is_made_anew_when_its_source_has_changed() {
     assert!(met > 0, "nothing has changed meanwhile");
 }
 
+/// What a script asks of a string in its next run may be something else of the same bytes.
+#[cfg(feature = "scripts")]
+#[test]
+fn what_a_script_gathers_is_what_it_asks_for() {
+    let large = Large::new();
+    let mut client = large.server.client();
+    client.set("source", &bytes(1, MIB));
+    client.run("SET n 10000000");
+    let expected = [
+        client.run("BITCOUNT source"),
+        client.run("BITPOS source 1 0 -1"),
+    ];
+    let (stop, begun) = (AtomicBool::new(false), now());
+    let met = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = large.server.client();
+            let limit = Duration::from_secs(30);
+            while !stop.load(Ordering::Relaxed) && begun.elapsed() < limit {
+                writer.run("INCR n");
+            }
+        });
+        let before = conflicts(&mut client);
+        let mut met = 0;
+        let script = "local n = redis.call('GET', 'n') % 2 \
+                      if n == 0 then return {0, redis.call('BITCOUNT', 'source')} end \
+                      redis.call('SET', 'm', n) \
+                      return {1, redis.call('BITPOS', 'source', 1, 0, -1)}";
+        while met < 200 && begun.elapsed() < Duration::from_secs(20) {
+            let reply = show(&client.call(&["EVAL", script, "0"]));
+            let fine = [0, 1].map(|n: usize| format!("[:{n} {}]", expected[n]));
+            assert!(fine.contains(&reply), "{reply}, not one of {fine:?}");
+            met = conflicts(&mut client) - before;
+        }
+        stop.store(true, Ordering::Relaxed);
+        met
+    });
+    assert!(met > 0, "nothing has changed meanwhile");
+}
+
 #[test]
 fn many_clients_that_announce_large_arguments_keep_to_the_budget() {
     const CLIENTS: usize = 120;

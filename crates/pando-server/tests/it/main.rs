@@ -75,6 +75,12 @@ mod profile;
 mod pubsub;
 #[cfg(test)]
 mod scan;
+#[cfg(all(test, feature = "scripts"))]
+mod script_bounds;
+#[cfg(all(test, feature = "scripts"))]
+mod script_libraries;
+#[cfg(all(test, feature = "scripts"))]
+mod scripts;
 #[cfg(test)]
 mod sets;
 #[cfg(test)]

@@ -289,8 +289,8 @@ fn what_is_not_there_is_called_so() {
             "-ERR XADD is not supported: streams are not there yet",
         ),
         (
-            "EVALSHA x 0",
-            "-ERR EVALSHA is not supported: scripts and functions are not there yet",
+            "FCALL x 0",
+            "-ERR FCALL is not supported: functions are not there yet",
         ),
         (
             "SWAPDB 0 1",

@@ -101,3 +101,55 @@ fn what_goes_to_a_snapshot_reads_nothing_older() {
     });
     assert_eq!(wrong, None);
 }
+
+/// An EXEC whose script writes is none that only reads, however often it is repeated.
+#[cfg(feature = "scripts")]
+#[test]
+fn an_exec_whose_script_writes_loses_nothing() {
+    let server = Fixture::with(ServerOptions {
+        durability: Durability::None,
+        ..options()
+    });
+    let mut client = client_of(&server);
+    fill(&mut client, 20_000);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            // For some time only, so that each EXEC comes to its end.
+            let (begin, mut ahead) = (now(), 0);
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) || begin.elapsed() > Duration::from_secs(6) {
+                    break;
+                }
+                writer.send(format!("HSET h f{} {n}\r\n", n % 20_000).as_bytes());
+                ahead += 1;
+                if ahead > 100 {
+                    ahead -= 1;
+                    assert_eq!(show(&writer.answer()), ":0");
+                }
+            }
+        });
+        let (begin, mut most, mut rounds) = (now(), 0, 0);
+        while most < 12 && begin.elapsed() < Duration::from_secs(6) {
+            let before = conflicts(&mut client);
+            client.send(b"MULTI\r\nHGETALL h\r\n");
+            client.send(&crate::client::encode(&[
+                "EVAL",
+                "return redis.call('INCR', 'sum')",
+                "0",
+            ]));
+            client.send(b"EXEC\r\n");
+            (0..3).for_each(|_| assert!(!show(&client.answer()).starts_with('-')));
+            let reply = show(&client.answer());
+            rounds += 1;
+            assert!(
+                reply.ends_with(&format!(" :{rounds}]")),
+                "the script's reply"
+            );
+            most = most.max(conflicts(&mut client) - before);
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(client.run("GET sum"), format!("\"{rounds}\""));
+    });
+}

@@ -248,6 +248,11 @@ impl ValidatedBatch {
         self.set.memory()
     }
 
+    /// Bytes that what it has read takes, about.
+    pub fn read_bytes(&self) -> usize {
+        self.log.memory() + size_of_val(&self.set.reads[..])
+    }
+
     /// Returns true if this batch may have read or written something in `table`.
     pub fn touches(&self, table: &Table) -> bool {
         let mut tables = self.set.tables.iter();

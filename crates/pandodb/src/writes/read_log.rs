@@ -137,6 +137,11 @@ impl ReadLog {
         self.entries.len()
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.entries[..])
+    }
+
     /// Number of entries whose value was read again.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated

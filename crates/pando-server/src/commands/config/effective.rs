@@ -77,6 +77,14 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ),
     ("bind", Value::Computed(bind)),
     (
+        "busy-reply-threshold",
+        number(
+            (0, i64::MAX),
+            |settings| signed(settings.script_ms()),
+            |settings, ms| settings.set_script_ms(unsigned(ms)),
+        ),
+    ),
+    (
         "client-output-buffer-limit",
         Value::Settable(output_limits::get, output_limits::set),
     ),
@@ -125,6 +133,7 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ("list-max-listpack-size", Value::Limit(Limit::ListSize)),
     ("list-max-ziplist-size", Value::Limit(Limit::ListSize)),
     ("loglevel", Value::Settable(log_level, set_log_level)),
+    ("lua-time-limit", Value::Alias("busy-reply-threshold")),
     ("maxclients", Value::Settable(maxclients, set_maxclients)),
     ("maxmemory", Value::Settable(maxmemory, set_maxmemory)),
     (

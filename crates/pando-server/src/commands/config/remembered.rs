@@ -35,7 +35,6 @@ pub(super) const REMEMBERED: &[(&str, Value)] = &[
     ("aof-use-rdb-preamble", kept(Form::Switch, "yes")),
     ("auto-aof-rewrite-min-size", kept(BYTES, "67108864")),
     ("auto-aof-rewrite-percentage", kept(SMALL, "100")),
-    ("busy-reply-threshold", kept(NUMBER, "5000")),
     (
         "client-query-buffer-limit",
         kept(Form::Bytes(1 << 20, i64::MAX), "1073741824"),
@@ -54,7 +53,6 @@ pub(super) const REMEMBERED: &[(&str, Value)] = &[
     ("lfu-decay-time", kept(SMALL, "1")),
     ("lfu-log-factor", kept(SMALL, "10")),
     ("list-compress-depth", kept(SMALL, "0")),
-    ("lua-time-limit", Value::Alias("busy-reply-threshold")),
     (
         "maxmemory-eviction-tenacity",
         kept(Form::Integer(0, 100), "10"),

@@ -5,7 +5,7 @@ mod bounds;
 pub(super) mod combine;
 pub(super) mod count;
 mod describe;
-mod double;
+pub(super) mod double;
 pub(super) mod geo;
 mod number;
 mod order;

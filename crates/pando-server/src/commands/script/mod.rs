@@ -1,0 +1,13 @@
+//! EVAL, EVALSHA, their read-only forms, and SCRIPT (decision 084).
+//!
+//! Reading order: `eval` (a script is a command that calls commands), `shebang` (its first line),
+//! `call` (`redis.call`), `conversion` (between replies and values of Lua), `container` (SCRIPT).
+
+mod call;
+mod container;
+mod conversion;
+pub(crate) mod eval;
+mod shebang;
+
+pub(crate) use container::COMMANDS as CONTAINER;
+pub(crate) use eval::COMMANDS;

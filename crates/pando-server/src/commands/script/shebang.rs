@@ -1,0 +1,82 @@
+//! The first line of a script, if it begins with `#!`: `#!lua flags=no-writes,allow-stale`.
+
+/// What the first line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Shebang {
+    /// Number of bytes of the first line, without its end; 0 if it says nothing.
+    pub(super) bytes: usize,
+    pub(super) no_writes: bool,
+}
+
+/// Flags that make no difference here: there are no replicas and no cluster, and a script that
+/// cannot be written for lack of disk is refused when it writes.
+const WITHOUT_MEANING: [&str; 4] = [
+    "allow-oom",
+    "allow-stale",
+    "no-cluster",
+    "allow-cross-slot-keys",
+];
+
+/// Reads the first line of a script.
+///
+/// # Errors
+/// The text of the error reply.
+pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
+    if !source.starts_with(b"#!") {
+        return Ok(Shebang::default());
+    }
+    let Some(bytes) = source.iter().position(|byte| *byte == b'\n') else {
+        return Err("ERR Invalid script shebang".to_owned());
+    };
+    let line = String::from_utf8_lossy(&source[..bytes]).into_owned();
+    let mut words = line.split_ascii_whitespace();
+    let engine = words.next().unwrap_or_default();
+    if engine != "#!lua" {
+        return Err(format!("ERR Unexpected engine in script shebang: {engine}"));
+    }
+    let mut shebang = Shebang {
+        bytes,
+        ..Shebang::default()
+    };
+    for word in words {
+        let Some(flags) = word.strip_prefix("flags=") else {
+            return Err(format!("ERR Unknown lua shebang option: {word}"));
+        };
+        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            if flag == "no-writes" {
+                shebang.no_writes = true;
+            } else if !WITHOUT_MEANING.contains(&flag) {
+                return Err(format!("ERR Unexpected flag in script shebang: {flag}"));
+            }
+        }
+    }
+    Ok(shebang)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_how_a_script_runs() {
+        assert_eq!(parse(b"return 1"), Ok(Shebang::default()));
+        let both = parse(b"#!lua  flags=no-writes,allow-stale\nreturn 1");
+        let expected = Shebang {
+            bytes: 34,
+            no_writes: true,
+        };
+        assert_eq!(both, Ok(expected));
+        assert!(parse(b"#!lua\n").is_ok_and(|shebang| !shebang.no_writes));
+        for (source, problem) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
+            ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+            (
+                "#!lua flags=x\n",
+                "ERR Unexpected flag in script shebang: x",
+            ),
+        ] {
+            assert_eq!(parse(source.as_bytes()), Err(problem.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the runs of a command's scripts share: a script that waits runs again from its beginning.
+
+use pando_sync::time::Duration;
+
+use crate::script_cache::RunningScript;
+
+/// The runs of the scripts of one command, which is EVAL or an EXEC around some.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptRuns {
+    /// When the first run began, since the beginning of Unix time; `None` before it.
+    pub(crate) moment: Option<Duration>,
+    /// SCRIPT KILL finds a script until a run of it has come to its end, also while it waits.
+    running: Option<RunningScript>,
+    /// Time that the runs of each script took, by its place in EXEC, in the order of places.
+    spent: Vec<(Option<usize>, Duration)>,
+}
+
+impl ScriptRuns {
+    /// What SCRIPT KILL ends; `begin` counts a script that begins.
+    pub(crate) fn running(&mut self, begin: impl FnOnce() -> RunningScript) -> &RunningScript {
+        self.running.get_or_insert_with(begin)
+    }
+
+    /// A run has come to the end of its script: SCRIPT KILL ends it no more.
+    pub(crate) fn returned(&mut self) {
+        self.running = None;
+    }
+
+    /// Returns the time that the runs of the script at `place` took so far.
+    pub(crate) fn spent(&self, place: Option<usize>) -> Duration {
+        match self.find(place) {
+            Ok(at) => self.spent[at].1,
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// Adds the time that a run took.
+    pub(crate) fn spend(&mut self, place: Option<usize>, time: Duration) {
+        match self.find(place) {
+            Ok(at) => self.spent[at].1 += time,
+            Err(at) => self.spent.insert(at, (place, time)),
+        }
+    }
+
+    fn find(&self, place: Option<usize>) -> Result<usize, usize> {
+        self.spent.binary_search_by_key(&place, |(of, _)| *of)
+    }
+
+    /// The transaction begins again, at a new moment. What was spent stays.
+    pub(crate) fn begin_again(&mut self) {
+        self.moment = None;
+    }
+}

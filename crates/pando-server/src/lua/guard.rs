@@ -1,0 +1,130 @@
+//! What bounds a run of a script, and what is known of the run.
+//!
+//! Shared by the hook, the native functions and the state that they belong to, all of one thread.
+
+use std::cell::{Cell, RefCell};
+
+use pando_resp::Version;
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::time::{Instant, now};
+
+use super::random::Random;
+
+/// Bytes of the stack that a script may take. Threads have 2 MiB.
+const STACK_BYTES_MAX: usize = 512 * 1024;
+
+/// Why a run was ended before its script had ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A command was interrupted.
+    Interrupted,
+    /// It took longer than it may.
+    TimeOver,
+    /// Somebody wants it to end.
+    Killed,
+}
+
+/// What a run begins with, and what it may take.
+pub(crate) struct Limits {
+    /// Of `math.random`.
+    pub(crate) seed: u32,
+    /// When it is ended.
+    pub(crate) until: Option<Instant>,
+    /// Grows whenever the scripts that run are to be ended.
+    pub(crate) kills: Arc<AtomicU64>,
+    /// What it was when the run began.
+    pub(crate) kills_before: u64,
+}
+
+impl Limits {
+    fn ending(&self) -> Option<Ending> {
+        // Relaxed: nothing else is read that it would be in order with.
+        if self.kills.load(Ordering::Relaxed) != self.kills_before {
+            Some(Ending::Killed)
+        } else {
+            let is_over = self.until.is_some_and(|until| now() >= until);
+            is_over.then_some(Ending::TimeOver)
+        }
+    }
+}
+
+/// An error of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Begins with its code.
+    pub(crate) text: String,
+    /// Chunk and line, if they are known.
+    pub(crate) place: Option<(String, usize)>,
+}
+
+/// What the hook and the native functions look at.
+pub(super) struct Guard {
+    pub(super) ending: Cell<Option<Ending>>,
+    pub(super) limits: RefCell<Option<Limits>>,
+    /// What `redis.setresp` has chosen.
+    pub(super) version: Cell<Version>,
+    /// Of `math.random`.
+    pub(super) random: Random,
+    /// The error that the script has ended with.
+    pub(super) failure: RefCell<Option<Failure>>,
+    /// Where the stack was when the run began.
+    pub(super) stack: Cell<usize>,
+}
+
+impl Guard {
+    /// Returns the guard of a state that has run nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            ending: Cell::new(None),
+            limits: RefCell::new(None),
+            version: Cell::new(Version::Resp2),
+            random: Random::new(0),
+            failure: RefCell::new(None),
+            stack: Cell::new(0),
+        }
+    }
+
+    /// Begins a run.
+    pub(super) fn begin(&self, limits: Limits) {
+        self.ending.set(None);
+        self.failure.replace(None);
+        self.version.set(Version::Resp2);
+        self.random.seed(limits.seed);
+        self.limits.replace(Some(limits));
+        self.stack.set(stack_address());
+    }
+
+    /// Ends the bounds of a run. Returns why it was ended, if it was.
+    pub(super) fn finish(&self) -> Option<Ending> {
+        self.limits.replace(None);
+        self.ending.take()
+    }
+
+    /// Returns true if the run has taken too much of the machine's stack to call C again.
+    pub(super) fn is_deep(&self) -> bool {
+        self.stack.get().abs_diff(stack_address()) >= STACK_BYTES_MAX
+    }
+
+    /// Ends the run if it has reached its limits. Returns true if it is ended.
+    pub(super) fn look(&self) -> bool {
+        if let Some(ending) = self.limits.borrow().as_ref().and_then(Limits::ending) {
+            self.end(ending);
+        }
+        self.ending.get().is_some()
+    }
+
+    /// Ends the run, unless it is ended already.
+    pub(super) fn end(&self, ending: Ending) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(ending));
+        }
+    }
+}
+
+/// Returns an address in the frame of the caller, or near it.
+#[inline(never)]
+pub(super) fn stack_address() -> usize {
+    let here = 0_u8;
+    (&raw const here).addr()
+}

@@ -1,0 +1,33 @@
+//! Lua, as scripts see it: a state with bounds, and the libraries that Redis has (decision 084).
+//!
+//! Nothing here knows of commands or data: what `redis.call` does is a function that the caller
+//! of a script hands in. Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a
+//! run of a script), `sandbox.lua` (what a script sees), [`native`] (how its native functions are
+//! called), [`redis`], [`numbers`] and [`random`]; [`json`], [`message_pack`] and [`structure`]
+//! (the libraries `cjson`, `cmsgpack` and `struct`).
+
+#[cfg(panic = "abort")]
+compile_error!(
+    "scripts need `panic = \"unwind\"`: errors of Lua unwind through functions of Rust. Set it in the \
+     profile, or leave out the feature `scripts`"
+);
+
+mod decimal;
+mod guard;
+mod json;
+mod json_decode;
+mod json_encode;
+mod machine;
+mod message_pack;
+mod message_unpack;
+mod native;
+mod numbers;
+mod random;
+mod redis;
+mod structure;
+mod structure_format;
+
+pub(crate) use guard::{Ending, Failure, Limits};
+pub(crate) use machine::{Asked, Machine, Outcome};
+pub(crate) use native::{Native, refused, returned, until_zero};
+pub(crate) use redis::{hex, sha1_of};

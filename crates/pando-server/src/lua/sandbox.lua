@@ -1,0 +1,325 @@
+-- What a script sees, made once for each state of Lua, from the functions that `native` has.
+--
+-- Nothing that a script changes is there for the next one: it runs in an environment of its own,
+-- whose tables are new and empty, and refer to the ones here for what they show. Of these, a script
+-- never holds one, only the functions and values in them.
+--
+-- A run that is to end (see machine.rs) must not be caught: whatever catches an error looks
+-- afterwards whether it is, and raises it again.
+local native = ...
+
+local G = _G
+local error, getmetatable, load, next, rawget, rawset = error, getmetatable, load, next, rawget, rawset
+local select, setfenv, setmetatable, type = select, setfenv, setmetatable, type
+local pcall, tonumber, tostring, unpack, xpcall = pcall, tonumber, tostring, unpack, xpcall
+local format, gsub, insert, sort = string.format, string.gsub, table.insert, table.sort
+local resume, wrap = coroutine.resume, coroutine.wrap
+local is_ending, check_stack = native.is_ending, native.check_stack
+
+jit.off()
+if jit.status() then
+  error('the compiler of LuaJIT is on: hooks would not run')
+end
+
+local ENDING = 'the script is ended'
+
+-- Returns what a native function has returned behind its first value: true. If that is false, the
+-- second is the text of an error that says where it is; if nil, of one that does not.
+local function finish(ok, ...)
+  if ok then
+    return ...
+  end
+  if is_ending() then
+    error(ENDING, 0)
+  end
+  if ok == nil then
+    error({ err = (...) }, 0)
+  end
+  error((...), 2)
+end
+
+-- Passes on what a function has returned that catches errors.
+local function passed(...)
+  if is_ending() then
+    error(ENDING, 0)
+  end
+  return ...
+end
+
+-- What calls Lua from C takes some of the machine's stack, which ends without a warning.
+local function check()
+  if not check_stack() then
+    error('C stack overflow', 3)
+  end
+end
+
+local function caught(ok, ...)
+  if is_ending() then
+    error(ENDING, 0)
+  end
+  if ok then
+    return true, ...
+  end
+  local problem = ...
+  local text = type(problem) == 'table' and rawget(problem, 'err')
+  if type(text) == 'string' then
+    return false, text
+  end
+  return false, ...
+end
+
+-- Returns the text of the error that an argument has another type.
+local function mistyped(place, name, expected, ...)
+  local found = select('#', ...) < place and 'no value' or type((select(place, ...)))
+  return format("bad argument #%d to '%s' (%s expected, got %s)", place, name, expected, found)
+end
+
+local current
+
+local base = {
+  _VERSION = 'Lua 5.1', assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs,
+  next = next, pairs = pairs, rawequal = rawequal, rawget = rawget, select = select,
+  tonumber = tonumber, type = type, unpack = unpack,
+}
+
+function base.pcall(...)
+  return caught(pcall(...))
+end
+
+-- When the hook ends the run, the handler must not run: no hook would end it.
+function base.xpcall(f, handler, ...)
+  check()
+  return passed(xpcall(f, function(...)
+    if is_ending() then
+      return ENDING
+    end
+    -- An error of the handler calls the handler, if it has caught another one before.
+    if not check_stack() then
+      return 'C stack overflow'
+    end
+    return handler(...)
+  end, ...))
+end
+
+function base.tostring(...)
+  if type((...)) == 'table' then
+    check()
+  end
+  return tostring(...)
+end
+
+function base.rawset(t, ...)
+  if type(t) == 'table' and getmetatable(t) == false then
+    error({ err = 'ERR Attempt to modify a readonly table' }, 0)
+  end
+  return rawset(t, ...)
+end
+
+function base.setmetatable(...)
+  local t, metatable = ...
+  if type(t) ~= 'table' then
+    error(mistyped(1, 'setmetatable', 'table', ...), 2)
+  end
+  if select('#', ...) < 2 or metatable ~= nil and type(metatable) ~= 'table' then
+    error("bad argument #2 to 'setmetatable' (nil or table expected)", 2)
+  end
+  if getmetatable(t) == false then
+    error({ err = 'ERR Attempt to modify a readonly table' }, 0)
+  end
+  setmetatable(t, metatable)
+  return t
+end
+
+-- Only texts are loaded: nobody checks the bytecode of a program.
+function base.load(...)
+  local chunk, name = ...
+  if type(chunk) ~= 'function' then
+    error(mistyped(1, 'load', 'function', ...), 2)
+  end
+  check()
+  return passed(load(chunk, name or '=(load)', 't', current))
+end
+
+function base.loadstring(...)
+  local chunk, name = ...
+  if type(chunk) == 'number' then
+    chunk = tostring(chunk)
+  elseif type(chunk) ~= 'string' then
+    error(mistyped(1, 'loadstring', 'string', ...), 2)
+  end
+  return passed(load(chunk, name or chunk, 't', current))
+end
+
+local function only(from, names)
+  local library = {}
+  for name in names:gmatch('%S+') do
+    library[name] = from[name]
+  end
+  return library
+end
+
+local function guarded(functions)
+  local library = {}
+  for name, f in next, functions do
+    library[name] = type(f) ~= 'function' and f or function(...)
+      return finish(f(...))
+    end
+  end
+  return library
+end
+
+local libraries = {
+  cjson = guarded(native.cjson), cmsgpack = guarded(native.cmsgpack),
+  bit = only(bit, 'arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex'),
+  coroutine = only(coroutine, 'create running status yield'),
+  math = only(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
+    log10 max min modf pi pow rad sin sinh sqrt tan tanh]]),
+  os = only(os, 'clock'),
+  string = only(string, 'byte char find gmatch len lower match rep reverse sub upper'),
+  table = only(table, 'concat foreach foreachi getn maxn remove'),
+  redis = guarded(native.redis),
+  struct = guarded(native.struct),
+}
+-- A place far below the table moves a place for each number in between.
+function libraries.table.insert(list, place, ...)
+  if select('#', ...) == 1 and (tonumber(place) or 1) < -65536 then
+    error("bad argument #2 to 'insert' (position out of bounds)", 2)
+  end
+  return insert(list, place, ...)
+end
+
+libraries.server = libraries.redis
+libraries.math.mod = math.fmod
+libraries.math.random = guarded(native.math).random
+libraries.math.randomseed = guarded(native.math).randomseed
+libraries.string.gfind = string.gmatch
+
+-- Of what changes how cjson works, only what it is already may be chosen.
+local function fixed(name, ...)
+  local values = { ... }
+  libraries.cjson[name] = function(...)
+    for place = 1, select('#', ...) do
+      local value = select(place, ...)
+      if value ~= nil and value ~= values[place] then
+        error({ err = 'ERR cjson.' .. name .. ' cannot be changed' }, 0)
+      end
+    end
+    return unpack(values)
+  end
+end
+fixed('encode_sparse_array', false, 2, 10)
+fixed('encode_max_depth', 1000)
+fixed('decode_max_depth', 1000)
+fixed('encode_number_precision', 14)
+fixed('encode_keep_buffer', true)
+fixed('encode_invalid_numbers', false)
+fixed('decode_invalid_numbers', true)
+
+function libraries.redis.call(...)
+  return finish(native.call(false, ...))
+end
+
+function libraries.redis.acl_check_cmd(...)
+  return finish(native.call(true, ...))
+end
+
+function libraries.redis.pcall(...)
+  local ok, value = native.call(false, ...)
+  if ok then
+    return value
+  end
+  if is_ending() then
+    error(ENDING, 0)
+  end
+  return { err = value, ignore_error_stats_update = true }
+end
+
+function libraries.string.format(...)
+  for place = 1, select('#', ...) do
+    if type((select(place, ...))) == 'table' then
+      check()
+    end
+  end
+  return format(...)
+end
+
+function libraries.string.gsub(text, pattern, by, ...)
+  if type(by) ~= 'string' then
+    check()
+  end
+  return gsub(text, pattern, by, ...)
+end
+
+function libraries.table.sort(...)
+  check()
+  return sort(...)
+end
+
+function libraries.coroutine.resume(...)
+  check()
+  return passed(resume(...))
+end
+
+function libraries.coroutine.wrap(f)
+  local go = wrap(f)
+  return function(...)
+    check()
+    return go(...)
+  end
+end
+
+-- The metatables of what a script holds in place of the tables above.
+local function refuse()
+  error('Attempt to modify a readonly table', 2)
+end
+
+local shown = {}
+for name, library in next, libraries do
+  shown[name] = { __index = library, __newindex = refuse, __metatable = false }
+end
+local of_base = {
+  __index = setmetatable(base, {
+    __index = function(_, name)
+      if type(name) ~= 'string' then
+        name = type(name)
+      end
+      error(format("Script attempted to access nonexistent global variable '%s'", name), 2)
+    end,
+  }),
+}
+
+local function environment(keys, argv)
+  local names = setmetatable({ KEYS = keys, ARGV = argv }, of_base)
+  for name, metatable in next, shown do
+    names[name] = setmetatable({}, metatable)
+  end
+  names._G = setmetatable({}, { __index = names, __newindex = refuse, __metatable = false })
+  return names._G
+end
+
+-- ("x"):rep(3) finds its functions here, too.
+local of_strings = getmetatable('')
+of_strings.__index, of_strings.__metatable = libraries.string, false
+
+function native.load(source)
+  return load(source, '@user_script', 't')
+end
+
+local nothing = {}
+
+-- A script that is kept keeps nothing of its run.
+local function ended(f, ...)
+  current = nil
+  setfenv(f, nothing)
+  return ...
+end
+
+function native.run(f, keys, argv)
+  current = environment(keys, argv)
+  setfenv(f, current)
+  return ended(f, xpcall(f, native.handle))
+end
+
+for name in next, G do
+  G[name] = nil
+end

@@ -1,0 +1,273 @@
+//! Tests of what bounds a script, and of what is left of one that was ended.
+
+use pando_server::{Durability, ServerOptions};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, options};
+use crate::scripts::{check_errors, cold, cold_with, eval};
+
+/// Subscribes to the channel `c`.
+fn subscribed(server: &Fixture) -> Client {
+    let mut client = server.client();
+    client.check(&[("SUBSCRIBE c", "[\"subscribe\" \"c\" :1]")]);
+    client
+}
+
+/// Returns the messages that a subscriber gets until `end`, which it publishes.
+fn messages(server: &Fixture, subscriber: &mut Client) -> Vec<String> {
+    server.client().run("PUBLISH c end");
+    let mut all = Vec::new();
+    loop {
+        let message = show(&subscriber.answer());
+        match message.split('"').collect::<Vec<_>>()[..] {
+            [_, "message", _, "c", _, "end", _] => return all,
+            [_, "message", _, "c", _, text, _] => all.push(text.to_owned()),
+            _ => panic!("{message}"),
+        }
+    }
+}
+
+#[test]
+fn a_script_publishes_once_and_only_if_it_is_not_ended() {
+    let server = cold();
+    let (mut client, mut subscriber) = (server.client(), subscribed(&server));
+    // Each key that is not in memory ends a run.
+    let waits = "redis.call('PUBLISH', 'c', 'once') \
+                 for i = 1, 100 do redis.call('GET', 'key:' .. i * 37) end \
+                 redis.call('PUBLISH', 'c', 'last')";
+    assert_eq!(eval(&mut client, waits, &[], &[]), "nil");
+    assert_eq!(messages(&server, &mut subscriber), ["once", "last"]);
+    client.run("CONFIG SET lua-time-limit 100");
+    let ended = "redis.call('PUBLISH', 'c', 'never') while true do end";
+    assert!(eval(&mut client, ended, &[], &[]).starts_with("-ERR the script was ended"));
+    assert_eq!(messages(&server, &mut subscriber), [""; 0]);
+    // What fails is not undone.
+    let fails = "redis.call('PUBLISH', 'c', 'before') error('x')";
+    assert!(eval(&mut client, fails, &[], &[]).starts_with("-ERR user_script"));
+    assert_eq!(messages(&server, &mut subscriber), ["before"]);
+    // In an EXEC that goes on.
+    client.run("CONFIG SET lua-time-limit 5000");
+    client.check(&[("MULTI", "+OK"), ("PUBLISH c first", "+QUEUED")]);
+    assert_eq!(eval(&mut client, waits, &[], &[]), "+QUEUED");
+    client.check(&[("EXEC", "[:1 nil]")]);
+    assert_eq!(
+        messages(&server, &mut subscriber),
+        ["first", "once", "last"]
+    );
+}
+
+#[test]
+fn an_ended_script_has_flushed_nothing() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 100");
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        client.check(&[("SET a 1", "+OK"), ("RPUSH l 1 2", ":2")]);
+        let script = format!("redis.call('{flush}') while true do end");
+        assert!(eval(&mut client, &script, &[], &[]).starts_with("-ERR the script was ended"));
+        client.check(&[("EXISTS a l", ":2"), ("DEL a l", ":2")]);
+    }
+    // An EXEC around it does not commit either.
+    client.check(&[("MULTI", "+OK"), ("SET a 1", "+QUEUED")]);
+    assert_eq!(eval(&mut client, "while true do end", &[], &[]), "+QUEUED");
+    assert!(client.run("EXEC").starts_with("-ERR the script was ended"));
+    client.check(&[("EXISTS a", ":0"), ("MULTI", "+OK"), ("EXEC", "[]")]);
+}
+
+#[test]
+fn what_the_server_keeps_for_a_script_is_bounded() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 100000");
+    for first in (0..1000).step_by(100) {
+        let sets = (first..first + 100).map(|n| encode(&["SET", &format!("key:{n}"), "v"]));
+        client.send(&sets.collect::<Vec<_>>().concat());
+        (0..100).for_each(|_| assert_eq!(show(&client.answer()), "+OK"));
+    }
+    assert_eq!(client.run("SET one x"), "+OK");
+    let long = "x".repeat(100_000);
+    assert_eq!(show(&client.call(&["SET", "long", &long])), "+OK");
+    for call in [
+        "'GET', 'none:' .. i",
+        "'GET', 'key:' .. i % 1000",
+        "'SET', 'a' .. i, ('x'):rep(1000)",
+        "'PUBLISH', 'c', ('x'):rep(1000)",
+        "'PUBLISH', 'c', 'x'",
+        "'LCS', 'one', 'long', 'LEN'",
+    ] {
+        let script = format!("for i = 1, 1e9 do redis.call({call}) end");
+        let reply = eval(&mut client, &script, &[], &[]);
+        let expected = "-ERR the script was ended, and has changed nothing: what it reads, writes \
+                        and publishes takes more memory than a request may";
+        assert_eq!(reply, expected, "{call}");
+        assert_eq!(client.integer("DBSIZE"), 1002, "{call}");
+    }
+    // The messages of all scripts of an EXEC wait for its end.
+    let publish = "for i = 1, 7000 do redis.call('PUBLISH', 'c', ('x'):rep(1000)) end";
+    assert_eq!(eval(&mut client, publish, &[], &[]), "nil");
+    assert_eq!(client.run("MULTI"), "+OK");
+    (0..4).for_each(|_| assert_eq!(eval(&mut client, publish, &[], &[]), "+QUEUED"));
+    assert!(client.run("EXEC").starts_with("-ERR the script was ended"));
+    // Four hundred megabytes, of which Lua has the text once.
+    let words = "local t = {} for i = 1, 4000 do t[i] = ('x'):rep(100000) end ";
+    let mset = format!("{words} redis.call('MSET', unpack(t))");
+    let too_long = "-ERR the arguments of this call take more than a request may";
+    check_errors(&mut client, &[(&mset, too_long)]);
+    let log = format!("{words} redis.log(redis.LOG_DEBUG, unpack(t)) return 1");
+    assert_eq!(eval(&mut client, &log, &[], &[]), ":1");
+}
+
+#[test]
+fn replies_that_are_garbage_make_room_for_others() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let long = "x".repeat(900_000);
+    assert_eq!(show(&client.call(&["SET", "long", &long])), "+OK");
+    // The state of Lua has four megabytes.
+    let script = "local sum = 0 \
+                  for i = 1, 12 do sum = sum + #redis.call('GET', 'long') + \
+                      #redis.call('GETRANGE', 'long', i, -1) end \
+                  return sum";
+    let sum: usize = (1..=12).map(|i| 900_000 + 900_000 - i).sum();
+    assert_eq!(eval(&mut client, script, &[], &[]), format!(":{sum}"));
+}
+
+#[test]
+fn a_new_script_has_nothing_of_the_time_of_the_last_one() {
+    let server = Fixture::with(ServerOptions {
+        threads: 1,
+        ..options()
+    });
+    let mut client = server.client();
+    // The clock is looked at after a thousand instructions, of whichever script. It has to happen
+    // while a new one is compiled.
+    for number in 0..1500 {
+        client.run("CONFIG SET lua-time-limit 1");
+        let last = eval(&mut client, "return 'x'", &[], &[]);
+        let ended = "-ERR the script was ended after 1 ms";
+        assert!(last == "\"x\"" || last.starts_with(ended), "{last}");
+        client.run("CONFIG SET lua-time-limit 5000");
+        thread::sleep(Duration::from_millis(1));
+        let reply = eval(&mut client, &format!("return {number}"), &[], &[]);
+        assert_eq!(reply, format!(":{number}"));
+    }
+}
+
+#[test]
+fn scripts_that_only_read_publish_nothing() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let refused = "-ERR Write commands are not allowed from read-only scripts.";
+    for call in [
+        "'PUBLISH', 'c', 'x'",
+        "'SPUBLISH', 'c', 'x'",
+        "'PFCOUNT', 'k'",
+        "'SET', 'k', 1",
+    ] {
+        let script = format!("return redis.call({call})");
+        let reply = show(&client.call(&["EVAL_RO", &script, "0"]));
+        assert!(reply.starts_with(refused), "{call}: {reply}");
+        let script = format!("#!lua flags=no-writes\n{script}");
+        assert!(
+            eval(&mut client, &script, &[], &[]).starts_with(refused),
+            "{call}"
+        );
+    }
+}
+
+#[test]
+fn the_time_of_a_script_is_that_of_all_its_runs() {
+    let server = cold();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 300");
+    // One run takes less. There are about forty, each a bit longer than the one before.
+    let script = "for i = 1, 40 do \
+                      for j = 1, 300000 do end \
+                      redis.call('GET', 'key:' .. i * 97) \
+                  end";
+    let reply = eval(&mut client, script, &[], &[]);
+    assert!(
+        reply.starts_with("-ERR the script was ended after 300 ms"),
+        "{reply}"
+    );
+}
+
+#[test]
+fn a_script_that_waits_is_killed() {
+    // What kills it is on the same loop, so it can only find it while it waits.
+    let server = cold_with(ServerOptions {
+        threads: 1,
+        durability: Durability::None,
+        ..options()
+    });
+    let (mut client, mut other) = (server.client(), server.client());
+    client.run("CONFIG SET lua-time-limit 0");
+    assert!(other.run("SCRIPT KILL").starts_with("-NOTBUSY"));
+    let script = "redis.call('SET', 'a', 1) \
+                  while true do for i = 1, 4000 do redis.call('GET', 'key:' .. i) end end";
+    client.send(&encode(&["EVAL", script, "0"]));
+    let killed = (0..2000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        other.run("SCRIPT KILL") == "+OK"
+    });
+    assert!(killed);
+    let reply = show(&client.answer());
+    assert_eq!(reply, "-ERR Script killed by user with SCRIPT KILL.");
+    assert_eq!(client.run("EXISTS a"), ":0");
+    assert!(
+        other.run("SCRIPT KILL").starts_with("-NOTBUSY"),
+        "nothing runs any more"
+    );
+}
+
+#[test]
+fn a_script_that_has_returned_is_not_killed() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("MULTI");
+    assert_eq!(eval(&mut client, "return 1", &[], &[]), "+QUEUED");
+    assert_eq!(client.run("SCRIPT KILL"), "+QUEUED");
+    assert_eq!(eval(&mut client, "return 2", &[], &[]), "+QUEUED");
+    let replies = "[:1 -NOTBUSY No scripts in execution right now. :2]";
+    assert_eq!(client.run("EXEC"), replies);
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_refused_at_once() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    // Each element is the whole again.
+    let script = "local t = {} for i = 1, 100000 do t[i] = t end return t";
+    let map = "redis.setresp(3) local t = {} for i = 1, 5000 do t[i] = {map = t} end return t";
+    for script in [script, map] {
+        let begun = now();
+        let reply = eval(&mut client, script, &[], &[]);
+        assert!(
+            reply.starts_with("-ERR reply exceeds the maximum"),
+            "{reply}"
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[test]
+fn table_insert_does_not_move_billions_of_places() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let far = "-ERR user_script:1: bad argument #2 to 'insert' (position out of bounds)";
+    check_errors(
+        &mut client,
+        &[
+            ("table.insert({}, -2147483648, 1)", far),
+            ("table.insert({}, '-2147483648', 1)", far),
+        ],
+    );
+    let fine = "local t = {1} table.insert(t, 2) table.insert(t, 1, 0) return t";
+    assert_eq!(eval(&mut client, fine, &[], &[]), "[:0 :1 :2]");
+}
