@@ -141,6 +141,30 @@ enum Step<T> {
     Broken(ProtocolError),
 }
 
+/// Returns the number of the line that `rest` begins with, and the bytes of the line with its end,
+/// if it has three digits at most, as nearly all have. Other lines, right or wrong, are for
+/// [`Parser::line`].
+#[inline]
+fn short_line(rest: &[u8]) -> Option<(i64, usize)> {
+    let digit = |byte: u8| i64::from(byte - b'0');
+    match *rest {
+        [_, a @ b'0'..=b'9', b'\r', b'\n', ..] => Some((digit(a), 4)),
+        [_, a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Some((digit(a) * 10 + digit(b), 5))
+        }
+        [
+            _,
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            b'\r',
+            b'\n',
+            ..,
+        ] => Some((digit(a) * 100 + digit(b) * 10 + digit(c), 6)),
+        _ => None,
+    }
+}
+
 impl Parser {
     /// Creates a parser at the beginning of a command.
     pub fn new() -> Self {
@@ -250,12 +274,12 @@ impl Parser {
 
     /// Parses the line `*count`.
     fn count(&mut self, buffer: &[u8], limits: &Limits) -> Step<usize> {
-        let line = match self.line(buffer, ProtocolError::MultibulkLine) {
-            Step::Done(line) => line,
+        let number = match self.number(buffer, ProtocolError::MultibulkLine) {
+            Step::Done(number) => number,
             Step::More(needed) => return Step::More(needed),
             Step::Broken(error) => return Step::Broken(error),
         };
-        let Some(count) = parse_integer(&line.of(buffer)[1..]) else {
+        let Some(count) = number else {
             return Step::Broken(ProtocolError::MultibulkLength);
         };
         let count = usize::try_from(count).unwrap_or(0);
@@ -308,12 +332,12 @@ impl Parser {
             Some(b'$') => {}
             Some(other) => return Step::Broken(ProtocolError::ExpectedDollar { got: *other }),
         }
-        let line = match self.line(buffer, ProtocolError::BulkLine) {
-            Step::Done(line) => line,
+        let number = match self.number(buffer, ProtocolError::BulkLine) {
+            Step::Done(number) => number,
             Step::More(needed) => return Step::More(needed),
             Step::Broken(error) => return Step::Broken(error),
         };
-        let length = parse_integer(&line.of(buffer)[1..])
+        let length = number
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length <= limits.bulk_bytes_max.min(u32::MAX as usize / 2));
         let Some(length) = length else {
@@ -326,8 +350,23 @@ impl Parser {
         Step::Done(length)
     }
 
-    /// Returns the line at `position`, without its end; moves `position` past it.
+    /// Returns the number behind the first byte of the line at `position`, `None` if it is none;
+    /// moves `position` past the line.
     #[inline]
+    fn number(&mut self, buffer: &[u8], too_long: ProtocolError) -> Step<Option<i64>> {
+        if let Some((number, length)) = short_line(&buffer[self.position..]) {
+            self.position += length;
+            self.searched = self.position;
+            return Step::Done(Some(number));
+        }
+        match self.line(buffer, too_long) {
+            Step::Done(line) => Step::Done(parse_integer(&line.of(buffer)[1..])),
+            Step::More(needed) => Step::More(needed),
+            Step::Broken(error) => Step::Broken(error),
+        }
+    }
+
+    /// Returns the line at `position`, without its end; moves `position` past it.
     fn line(&mut self, buffer: &[u8], too_long: ProtocolError) -> Step<Span> {
         let searched = self.searched.max(self.position);
         let Some(found) = memchr::memchr(b'\r', &buffer[searched..]) else {

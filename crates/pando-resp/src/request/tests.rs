@@ -204,6 +204,29 @@ fn encoded(command: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn short_lines_mean_what_all_lines_mean() {
+    let bytes = b"09+- \r\n1a";
+    // All lines of up to six of these bytes.
+    for number in 0..bytes.len().pow(6) {
+        let mut line = vec![b'$'];
+        line.extend((0..6).map(|place| bytes[number / bytes.len().pow(place) % bytes.len()]));
+        let Some((value, length)) = short_line(&line) else {
+            continue;
+        };
+        let mut parser = Parser::default();
+        let Step::Done(whole) = parser.line(&line, ProtocolError::BulkLine) else {
+            panic!("{line:?} is no line");
+        };
+        assert_eq!(
+            parse_integer(&whole.of(&line)[1..]),
+            Some(value),
+            "{line:?}"
+        );
+        assert_eq!(parser.position, length, "{line:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
