@@ -15,6 +15,7 @@ import unittest
 
 from collections_of_redis import Collections, sorted_reply, whole
 from server import ServerTest
+from streams_of_redis import Streams, all_streams, without_times
 
 REDIS = shutil.which("redis-server")
 COMMANDS = int(os.environ.get("COMMANDS", 10000))
@@ -75,7 +76,7 @@ def as_bytes(word):
     return word if isinstance(word, bytes) else str(word).encode()
 
 
-class Generator(Collections):
+class Generator(Streams, Collections):
     """Random commands over few keys, with edges more often than chance would have them."""
 
     def __init__(self, seed):
@@ -218,6 +219,9 @@ class Generator(Collections):
         return (self.hashes, self.lists, self.sets, self.sorted_sets, self.ranges, self.places,
                 self.sorting, self.collection_keys)
 
+    def streams(self):
+        return (self.entries, self.entries, self.stream_reads, self.groups_of_streams, self.groups_of_streams)
+
     def command(self, families):
         return [as_bytes(word) for word in self.random.choice(families)()]
 
@@ -265,7 +269,7 @@ class BesideRedis(ServerTest):
     def both(self, commands):
         ours, theirs = self.ours.send(commands), self.theirs.send(commands)
         for at, (words, our, their) in enumerate(zip(commands, ours, theirs)):
-            our, their = sorted_reply(words, our), sorted_reply(words, their)
+            our, their = comparable(words, our), comparable(words, their)
             if our != their and not is_known(words, our, their):
                 before = "\n".join(map(repr, commands[max(0, at - 10):at]))
                 self.fail(f"{words}: {our} instead of {their} behind\n{before}")
@@ -316,14 +320,26 @@ class BesideRedis(ServerTest):
         self.same("CONFIG", "SET", "list-max-listpack-size", "2")
         self.compare(Generator.collections, whole)
 
+    def test_random_commands_of_streams_have_the_same_replies(self):
+        self.compare(Generator.streams, all_streams)
+
+    def test_random_commands_of_streams_have_the_same_replies_in_resp3(self):
+        for connection in (self.ours, self.theirs):
+            connection.call("HELLO", "3")
+        self.compare(Generator.streams, all_streams)
+
     def both_of_exec(self, commands):
         ours, theirs = self.ours.send(commands), self.theirs.send(commands)
         self.assertEqual(ours[:-1], theirs[:-1])
         if ours[-1] != theirs[-1]:
             for words, our, their in zip(commands[2:], ours[-1][1], theirs[-1][1]):
-                our, their = sorted_reply(words, our), sorted_reply(words, their)
+                our, their = comparable(words, our), comparable(words, their)
                 if not is_known(words, our, their):
                     self.assertEqual(our, their, words)
+
+
+def comparable(words, reply):
+    return without_times(words, sorted_reply(words, reply))
 
 
 # Commands that 7.2 has in another form than 7.0.

@@ -13,6 +13,11 @@
 //! that under the lock, and looks then: who finds it awake has committed before, and who finds it
 //! asleep wakes it.
 //!
+//! **Streams are read by all**: what one client gets from a stream is there for the others, or is
+//! not for them at all, if another group or another ID is what they wait for. So whoever has
+//! written to a stream wakes all that wait for it, none of them waits for another one, and none
+//! passes a wake-up on.
+//!
 //! A client that comes while another one was woken for its key, and has not looked yet, waits
 //! behind it.
 
@@ -31,6 +36,11 @@ type Place = (usize, Vec<u8>);
 /// for another type cannot take them.
 pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
     database << 8 | value_type as usize
+}
+
+/// Returns true if all who wait in this queue are woken together.
+fn is_for_all(queue: usize) -> bool {
+    queue & 0xff == ValueType::Stream as usize
 }
 
 /// All clients that wait, of all loops.
@@ -66,12 +76,18 @@ impl Default for Waiters {
 }
 
 impl Queues {
-    /// Returns the waker of the one who has waited longest for `place`, unless it is awake. To be
-    /// woken without the lock.
-    fn first(&mut self, place: &Place) -> Option<Waker> {
-        let first = self.by_key.get_mut(place)?.values_mut().next()?;
-        let is_asleep = !std::mem::replace(&mut first.woken, true);
-        is_asleep.then(|| first.waker.clone())
+    /// Adds the waker of the one who has waited longest for `place`, unless it is awake; or those
+    /// of all. To be woken without the lock.
+    fn add_first(&mut self, place: &Place, wakers: &mut Vec<Waker>) {
+        let Some(queue) = self.by_key.get_mut(place) else {
+            return;
+        };
+        let most = if is_for_all(place.0) { queue.len() } else { 1 };
+        for waiter in queue.values_mut().take(most) {
+            if !std::mem::replace(&mut waiter.woken, true) {
+                wakers.push(waiter.waker.clone());
+            }
+        }
     }
 }
 
@@ -123,9 +139,10 @@ impl Waiters {
     /// Wakes the one who has waited longest for each of these keys.
     pub(crate) fn wake(&self, places: &[Place]) {
         let mut queues = self.queues.lock();
-        let wakers: Vec<Waker> = (places.iter())
-            .filter_map(|place| queues.first(place))
-            .collect();
+        let mut wakers = Vec::new();
+        for place in places {
+            queues.add_first(place, &mut wakers);
+        }
         drop(queues);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -163,7 +180,8 @@ impl Registration {
             let Some(queue) = queues.by_key.get_mut(place) else {
                 continue;
             };
-            if queue.range(..self.number).any(|(_, waiter)| waiter.woken) {
+            let is_alone = is_for_all(place.0);
+            if !is_alone && queue.range(..self.number).any(|(_, waiter)| waiter.woken) {
                 awaited.push(place.1.clone());
                 continue;
             }
@@ -190,8 +208,8 @@ impl Drop for Registration {
             queue.remove(&self.number);
             if queue.is_empty() {
                 queues.by_key.remove(place);
-            } else {
-                wakers.extend(queues.first(place));
+            } else if !is_for_all(place.0) {
+                queues.add_first(place, &mut wakers);
             }
         }
         drop(queues);

@@ -112,6 +112,7 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     add("@bitmap", command.group == Group::Bitmap);
     add("@hyperloglog", command.group == Group::HyperLogLog);
     add("@geo", command.group == Group::Geo);
+    add("@stream", command.group == Group::Stream);
     add("@connection", command.group == Group::Connection);
     add("@transaction", command.group == Group::Transactions);
     add("@pubsub", has(Flags::PUBSUB));

@@ -3,7 +3,7 @@
 use pando_resp::{Writer, parse_integer};
 
 use super::key_table::{Begin, Find, KEY_TABLE, KeySpecification, counted, range};
-use crate::context::{Command, Flags, Keys};
+use crate::context::{Command, Flags, Keys, behind_streams};
 
 /// Returns the specifications of the keys of `command`, a subcommand of `container` if there is
 /// one.
@@ -87,6 +87,11 @@ pub(super) fn keys_of<'a>(
 ) -> Option<Vec<FlaggedKey<'a>>> {
     let mut found: Vec<FlaggedKey<'a>> = Vec::new();
     for of in specifications {
+        if of.find == Find::FirstHalf {
+            let places = behind_streams(arguments)?;
+            found.extend(arguments[places].iter().map(|key| (*key, of.flags)));
+            continue;
+        }
         let Begin::Index(first) = of.begin else {
             continue;
         };
@@ -109,7 +114,7 @@ pub(super) fn keys_of<'a>(
                 let keys = arguments.get(first + 1..end)?;
                 found.extend(keys.iter().map(|key| (*key, flags)));
             }
-            Find::Unknown => {}
+            Find::FirstHalf | Find::Unknown => {}
         }
     }
     found.extend(stored_at(name, arguments).map(|key| (key, "OW update")));
@@ -211,6 +216,10 @@ fn describe_find(reply: &mut Writer<'_>, find: Find) {
     match find {
         Find::Range(last, step) => {
             let fields = [("lastkey", last), ("keystep", step), ("limit", 0)];
+            describe_as(reply, "range", &fields);
+        }
+        Find::FirstHalf => {
+            let fields = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
             describe_as(reply, "range", &fields);
         }
         Find::Counted => {

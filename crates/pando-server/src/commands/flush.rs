@@ -49,6 +49,8 @@ fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
             overlay.clear(number);
         }
     }
+    // Who waits for a group that is gone must learn that.
+    context.progress.pushed.add_all();
     context.ok()
 }
 

@@ -29,6 +29,8 @@ pub(super) enum Find {
     Range(i32, i32),
     /// As many as the first argument says, behind it.
     Counted,
+    /// All in the first half of what is there.
+    FirstHalf,
     Unknown,
 }
 
@@ -55,6 +57,15 @@ pub(super) const fn counted(flags: &'static str, index: i32) -> KeySpecification
 
 const fn keyword(flags: &'static str, word: &'static str, from: i32) -> KeySpecification {
     at(flags, Begin::Keyword(word, from), Find::Range(0, 1))
+}
+
+/// The keys behind the word STREAMS.
+const fn of_streams(from: i32) -> KeySpecification {
+    at(
+        "RO access",
+        Begin::Keyword("STREAMS", from),
+        Find::FirstHalf,
+    )
 }
 
 const fn unknown(flags: &'static str) -> KeySpecification {
@@ -245,6 +256,27 @@ pub(super) const KEY_TABLE: &[(&str, &[KeySpecification])] = &[
     ("type", &[one("RO", 1)]),
     ("unlink", &[range("RM delete", 1, -1, 1)]),
     ("watch", &[range("RO", 1, -1, 1)]),
+    ("xack", &[one("RW update", 1)]),
+    ("xadd", &[one("RW update", 1)]),
+    ("xautoclaim", &[one("RW delete", 1)]),
+    ("xclaim", &[one("RW update", 1)]),
+    ("xdel", &[one("RW delete", 1)]),
+    ("xgroup|create", &[one("RW insert", 2)]),
+    ("xgroup|createconsumer", &[one("RW insert", 2)]),
+    ("xgroup|delconsumer", &[one("RW delete", 2)]),
+    ("xgroup|destroy", &[one("RW delete", 2)]),
+    ("xgroup|setid", &[one("RW update", 2)]),
+    ("xinfo|consumers", &[one("RO access", 2)]),
+    ("xinfo|groups", &[one("RO access", 2)]),
+    ("xinfo|stream", &[one("RO access", 2)]),
+    ("xlen", &[one("RO", 1)]),
+    ("xpending", &[one("RO access", 1)]),
+    ("xrange", &[one("RO access", 1)]),
+    ("xread", &[of_streams(1)]),
+    ("xreadgroup", &[of_streams(4)]),
+    ("xrevrange", &[one("RO access", 1)]),
+    ("xsetid", &[one("RW update", 1)]),
+    ("xtrim", &[one("RW delete", 1)]),
     ("zadd", &[one("RW update", 1)]),
     ("zcard", &[one("RO", 1)]),
     ("zcount", &[one("RO access", 1)]),

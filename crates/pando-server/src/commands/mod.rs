@@ -55,6 +55,7 @@ mod sets;
 mod slowlog;
 mod sort;
 mod sorted_set;
+mod stream;
 mod subscribe;
 mod subsequence;
 mod transaction;
@@ -151,4 +152,16 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     sorted_set::geo::add::COMMANDS,
     sorted_set::geo::look::COMMANDS,
     sorted_set::geo::search::COMMANDS,
+    stream::add::COMMANDS,
+    stream::range::COMMANDS,
+    stream::delete::COMMANDS,
+    stream::trim::COMMANDS,
+    stream::set_last::COMMANDS,
+    stream::read::COMMANDS,
+    stream::manage::COMMANDS,
+    stream::acknowledge::COMMANDS,
+    stream::pending::COMMANDS,
+    stream::claim_chosen::COMMANDS,
+    stream::claim_automatically::COMMANDS,
+    stream::info::COMMANDS,
 ];

@@ -5,7 +5,7 @@
 //! another database.
 
 use crate::context::{Collection, Command, Context, Flags, Former, Found, Group, Interrupted};
-use crate::context::{Keys, NewString, Part, Run, replies};
+use crate::context::{Keys, NewString, Part, Run, StreamCopy, replies};
 use crate::data::keyspace::{DATABASES, ValueType};
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -51,6 +51,8 @@ struct Carried {
     bytes: Vec<u8>,
     /// The collection with all of its elements, if it is one.
     collection: Option<Collection>,
+    /// All of the stream, if it is one.
+    stream: Option<StreamCopy>,
 }
 
 impl Carried {
@@ -60,8 +62,12 @@ impl Carried {
             found,
             bytes: Vec::new(),
             collection: None,
+            stream: None,
         };
         match carried.found.row {
+            Some(row) if row.value_type == ValueType::Stream => {
+                carried.stream = Some(context.copied_stream(row)?);
+            }
             Some(row) if row.value_type != ValueType::String => {
                 let found = Found {
                     row: Some(row),
@@ -91,6 +97,9 @@ impl Carried {
         if row.value_type == ValueType::String {
             // A long key leaves less room in the row: then it goes into chunks.
             return context.put(key, NewString::Bytes(&self.bytes), deadline, former);
+        }
+        if let Some(stream) = &self.stream {
+            return context.put_stream_copy(key, stream, deadline, former);
         }
         let mut copy = context.replacement(&Found::default(), row.value_type);
         let collection = self.collection.as_ref().expect("it is no string");
@@ -133,7 +142,7 @@ fn rename_unless(
     if key == new_key {
         return Ok(Some(!must_be_absent));
     }
-    if context.tree_head(&found)?.is_some() {
+    if found.former.tree.is_some() {
         return rename_tree(context, &found, must_be_absent);
     }
     let carried = Carried::new(context, found)?;
@@ -163,6 +172,7 @@ fn rename_tree(
     let value = (row.value_type, &head[..]);
     context.put_row(new_key, value, row.times(), there.former)?;
     context.remove_row(key, found.former.but_tree())?;
+    context.wake_readers(key);
     Ok(Some(true))
 }
 

@@ -512,6 +512,9 @@ impl Connection {
         }
         if self.session.interactive.is_none() && turn.shared.waiters.any() {
             let pushed = &self.progress().pushed;
+            if pushed.has_all() {
+                turn.shared.waiters.wake_all();
+            }
             let places: Vec<_> = (pushed.iter())
                 .map(|(database, key)| (database, key.to_vec()))
                 .collect();

@@ -3,7 +3,6 @@
 #[cfg(not(feature = "scripts"))]
 const SCRIPTS: &str = "this server was built without scripts";
 const FUNCTIONS: &str = "functions are not there yet";
-const STREAMS: &str = "streams are not there yet";
 const REPLICATION: &str = "replication is not there yet";
 const COPYING: &str = "dumps of values are not there yet";
 const TRACKING: &str = "client-side caching is not there yet";
@@ -50,21 +49,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("script", SCRIPTS),
     ("swapdb", "it is not there yet"),
     ("sync", REPLICATION),
-    ("xack", STREAMS),
-    ("xadd", STREAMS),
-    ("xautoclaim", STREAMS),
-    ("xclaim", STREAMS),
-    ("xdel", STREAMS),
-    ("xgroup", STREAMS),
-    ("xinfo", STREAMS),
-    ("xlen", STREAMS),
-    ("xpending", STREAMS),
-    ("xrange", STREAMS),
-    ("xread", STREAMS),
-    ("xreadgroup", STREAMS),
-    ("xrevrange", STREAMS),
-    ("xsetid", STREAMS),
-    ("xtrim", STREAMS),
 ];
 
 /// Returns the error for a command of Redis that is not there; `None` if Redis does not have it,

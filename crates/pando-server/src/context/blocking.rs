@@ -5,6 +5,9 @@
 //! takes elements in a transaction of its own, like any other command: somebody who does not wait
 //! may come first, and then it waits on, at its old place.
 //!
+//! XREAD and XREADGROUP wait in the same way, but for that all are woken who wait for a stream, and
+//! that IDs such as `$` are those of the first look.
+//!
 //! CLIENT UNBLOCK ends the wait (`client/unblocking.rs`). The command ends it itself before it
 //! takes anything, or says that its time is over; if it was unblocked meanwhile, it runs again, and
 //! its changes are dropped.
@@ -18,11 +21,21 @@ use super::progress::Blocked;
 use super::{Context, Interrupted, Run};
 use crate::client::unblocking::Unblocked;
 use crate::client::waiters::queue_of;
+use crate::data::stream_id::StreamId;
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// Longest wait in milliseconds; longer ones are out of range.
 const TIMEOUT_MS_MAX: f64 = 9.2e18;
+
+/// What a client that reads streams waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    /// Entries behind these IDs, one for each key.
+    pub(crate) ids: Vec<StreamId>,
+    /// When the first of the streams expires, in milliseconds since 1970, if that ends the wait.
+    pub(crate) deadline: Option<u64>,
+}
 
 impl Context<'_> {
     /// Returns when a command stops waiting that was given the time of argument `at`, in seconds;
@@ -93,7 +106,56 @@ impl Context<'_> {
             nothing(&mut self.reply());
             return Ok(());
         }
-        self.wait_for(keys, until)
+        self.wait_for(keys, (until, until), Vec::new())
+    }
+
+    /// Serves a command that reads the streams at `keys`. `serve` is told whether the client waits
+    /// if there is nothing, and then returns for what; `None`: it has replied. Otherwise waits, at
+    /// most for `block` milliseconds (0: for ever), and replies with null when they are over, or if
+    /// it must not wait.
+    pub(crate) fn read_or_wait(
+        &mut self,
+        keys: Range<usize>,
+        block: Option<u64>,
+        serve: impl FnOnce(&mut Self, bool) -> Result<Option<Awaited>, Interrupted>,
+    ) -> Run {
+        if self.is_unblocked()? {
+            self.reply().null_array();
+            return Ok(());
+        }
+        let is_alone = self.exec_index.is_none() && self.session.interactive.is_none();
+        let may_wait = block.is_some() && is_alone;
+        let mut is_over = false;
+        if let Some(blocked) = &self.progress.blocked {
+            // From now on it is woken again.
+            let _: Vec<Vec<u8>> = blocked.registration.look();
+            is_over = blocked.until.is_some_and(|until| now() >= until);
+        }
+        let waits = may_wait && !is_over;
+        let served = serve(self, waits);
+        if matches!(served, Ok(None) | Err(Interrupted::Refused(_))) {
+            self.end_wait()?;
+        }
+        let Some(awaited) = served? else {
+            self.progress.waiting = false;
+            return Ok(());
+        };
+        if !waits {
+            self.end_wait()?;
+            self.reply().null_array();
+            return Ok(());
+        }
+        let until = match (&self.progress.blocked, block) {
+            (Some(blocked), _) => blocked.until,
+            (None, None | Some(0)) => None,
+            (None, Some(block)) => now().checked_add(Duration::from_millis(block)),
+        };
+        let expires = awaited.deadline.and_then(|deadline| {
+            let left = deadline.saturating_sub(self.now_ms).saturating_add(1);
+            now().checked_add(Duration::from_millis(left))
+        });
+        let looks_at = until.into_iter().chain(expires).min();
+        self.wait_for(keys, (until, looks_at), awaited.ids)
     }
 
     /// Returns true if another client has ended the wait as if its time was over; an error is the
@@ -149,7 +211,13 @@ impl Context<'_> {
     }
 
     /// Registers with the keys, or waits if that is done.
-    fn wait_for(&mut self, keys: Range<usize>, until: Option<Instant>) -> Run {
+    /// It waits until the first time, and looks again at the second one.
+    fn wait_for(
+        &mut self,
+        keys: Range<usize>,
+        (until, looks_at): (Option<Instant>, Option<Instant>),
+        ids: Vec<StreamId>,
+    ) -> Run {
         self.record.unblocking.begin_wait();
         if self.progress.blocked.is_none() {
             let (queue, arguments) = (self.queue(), self.arguments);
@@ -158,12 +226,13 @@ impl Context<'_> {
             self.progress.blocked = Some(Box::new(Blocked {
                 until,
                 registration,
+                ids,
             }));
             // The next run looks again, and reads anew.
             return Err(Interrupted::Yield);
         }
         self.progress.waiting = true;
-        self.progress.deadline = until;
+        self.progress.deadline = looks_at;
         Err(Interrupted::Blocked)
     }
 }

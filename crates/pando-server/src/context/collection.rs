@@ -300,7 +300,7 @@ impl Context<'_> {
         match encoding {
             // Redis shows such a collection in its order, as long as it keeps that encoding.
             Encoding::Listpack | Encoding::Intset => most * COMPACT,
-            Encoding::Quicklist | Encoding::Hashtable | Encoding::Skiplist => most,
+            _ => most,
         }
     }
 

@@ -41,12 +41,14 @@ use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
+pub(crate) use blocking::Awaited;
 pub(crate) use collection::Collection;
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
-pub(crate) use specification::{Command, Flags, Group, Keys, Kind};
+pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
 pub(crate) use strings::{Former, Found, NewString};
 pub(crate) use tree::part::Part;
+pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};
 
 /// Number of runs of a command that found a collection damaged, and had written before, after which
 /// it is.

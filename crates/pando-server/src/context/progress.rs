@@ -17,6 +17,7 @@ use super::subsequence::Table;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
+use crate::data::stream_id::StreamId;
 use crate::data::tree_head::TreeHead;
 
 /// An iteration over a database that is under way.
@@ -213,6 +214,8 @@ pub(crate) struct Blocked {
     pub(crate) until: Option<Instant>,
     /// Its place among those that wait.
     pub(crate) registration: Registration,
+    /// Of a client that reads streams: the ID of each, behind which it waits for entries.
+    pub(crate) ids: Vec<StreamId>,
 }
 
 /// A command inside an EXEC.

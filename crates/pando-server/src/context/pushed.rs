@@ -1,4 +1,4 @@
-//! The keys whose lists and sorted sets a command has written: clients may wait for them.
+//! The keys whose lists, sorted sets and streams a command has written: clients may wait for them.
 
 /// Capacity in bytes that is kept for the next command.
 const KEPT_BYTES: usize = 1024;
@@ -9,6 +9,8 @@ pub(crate) struct Pushed {
     bytes: Vec<u8>,
     /// Database of a key, and where it ends in `bytes`.
     keys: Vec<(usize, usize)>,
+    /// Whole databases were emptied.
+    has_all: bool,
 }
 
 impl Pushed {
@@ -24,9 +26,19 @@ impl Pushed {
         self.keys.push((database, self.bytes.len()));
     }
 
+    /// Adds all keys.
+    pub(crate) fn add_all(&mut self) {
+        self.has_all = true;
+    }
+
+    /// Returns true if it has all keys.
+    pub(crate) fn has_all(&self) -> bool {
+        self.has_all
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.is_empty() && !self.has_all
     }
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, &[u8])> {
@@ -40,6 +52,7 @@ impl Pushed {
     /// Removes all keys.
     #[inline]
     pub(crate) fn clear(&mut self) {
+        self.has_all = false;
         if self.keys.is_empty() {
             return;
         }

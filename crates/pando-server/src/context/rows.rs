@@ -229,7 +229,11 @@ impl Context<'_> {
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
-        if matches!(value_type, ValueType::List | ValueType::SortedSet) {
+        let is_awaited = matches!(
+            value_type,
+            ValueType::List | ValueType::SortedSet | ValueType::Stream
+        );
+        if is_awaited {
             let queue = queue_of(self.session.database, value_type);
             self.progress.pushed.add(queue, key);
         }
@@ -319,8 +323,15 @@ impl Context<'_> {
     ) -> Result<Option<Expiry>, Interrupted> {
         if let Some(id) = former.tree {
             self.give_up(id)?;
+            self.wake_readers(key);
         }
         self.move_entry(key, times, former.entry)
+    }
+
+    /// Who waits for the stream at `key` looks again once the command has committed.
+    pub(crate) fn wake_readers(&mut self, key: &[u8]) {
+        let queue = queue_of(self.session.database, ValueType::Stream);
+        self.progress.pushed.add(queue, key);
     }
 
     /// Makes sure that the key's only expiry entry is not later than the times.

@@ -84,7 +84,7 @@ pub(crate) struct Keys {
     /// 1 if all arguments between them are keys, 2 if every second one is.
     pub(crate) step: i32,
     /// Index of an argument that says how many keys come behind it, besides those; 0: there is
-    /// none.
+    /// none; -1: the first half of what is behind the word STREAMS are keys.
     pub(crate) count_at: i32,
 }
 
@@ -106,6 +106,8 @@ impl Keys {
     pub(crate) const PAIRS: Self = Self::new(1, -1, 2);
     /// Also used for arguments that are no keys.
     pub(crate) const THIRD: Self = Self::new(3, 3, 1);
+    /// Those of streams to be read: the first half of what is behind STREAMS.
+    pub(crate) const OF_STREAMS: Self = Self::NONE.and_counted(-1);
     /// The values of such pairs.
     pub(crate) const OF_PAIRS: Self = Self::new(2, -1, 2);
 
@@ -129,6 +131,10 @@ impl Keys {
     /// Returns the range of the keys that are counted by one of `arguments`; of those that are
     /// there.
     fn counted(self, arguments: Arguments<'_>) -> std::ops::Range<usize> {
+        if self.count_at < 0 {
+            let all: Vec<&[u8]> = arguments.from(0).collect();
+            return behind_streams(&all).unwrap_or(0..0);
+        }
         let at = usize::try_from(self.count_at).unwrap_or(0);
         if at == 0 || at >= arguments.len() {
             return 0..0;
@@ -170,6 +176,13 @@ impl Keys {
     }
 }
 
+/// Returns the places of the keys behind the word STREAMS.
+pub(crate) fn behind_streams(arguments: &[&[u8]]) -> Option<std::ops::Range<usize>> {
+    let is = |at: &usize| arguments[*at].eq_ignore_ascii_case(b"streams");
+    let start = (1..arguments.len()).find(is)? + 1;
+    Some(start..start + (arguments.len() - start) / 2)
+}
+
 /// Family of a command, as the documentation of Redis groups them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
@@ -183,6 +196,7 @@ pub(crate) enum Group {
     Bitmap,
     HyperLogLog,
     Geo,
+    Stream,
     Server,
     Transactions,
     PubSub,
@@ -204,6 +218,7 @@ impl Group {
             Self::Bitmap => "bitmap",
             Self::HyperLogLog => "hyperloglog",
             Self::Geo => "geo",
+            Self::Stream => "stream",
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::PubSub => "pubsub",

@@ -53,6 +53,18 @@ pub(crate) enum Kind {
     Score = b'S',
     /// A field of a hash, by its deadline.
     Time = b'T',
+    /// An entry of a stream (`data/stream_rows.rs`).
+    Entry = b'X',
+    /// A consumer group of a stream, by its name.
+    Group = b'G',
+    /// A consumer, by its number.
+    Consumer = b'C',
+    /// The number of a consumer, by its name.
+    ConsumerName = b'N',
+    /// An entry that is pending in a group.
+    Pending = b'P',
+    /// The same by its consumer.
+    Owned = b'Q',
 }
 
 /// Makes the keys of elements.
@@ -131,7 +143,7 @@ impl ElementKeys {
     }
 
     /// Appends to `out` what keys of members with this score end with.
-    fn append_member(&self, member: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn append_member(&self, member: &[u8], out: &mut Vec<u8>) {
         if member.len() <= self.member_bytes_max {
             out.extend_from_slice(member);
             return;

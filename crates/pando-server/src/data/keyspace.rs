@@ -18,7 +18,7 @@
 //!
 //! | bytes   | what                                                                              |
 //! |---------|-----------------------------------------------------------------------------------|
-//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash                               |
+//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash, 6 stream                     |
 //! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key, bit 2 = is a hash of     |
 //! |         | which fields have deadlines (decision 086); others are 0                           |
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
@@ -28,7 +28,8 @@
 //! | 8       | with bit 2: the time at which the last field expires; all ones: never              |
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string, or the packed collection (`data/packed.rs`), or the head of  |
-//! |         | one whose elements have rows of their own (`data/tree_head.rs`)                   |
+//! |         | one whose elements have rows of their own (`data/tree_head.rs`), or that of a     |
+//! |         | stream (`data/stream_head.rs`)                                                    |
 //!
 //! A string that is too long for pages lies in chunks; this part of its row is then the head of the
 //! engine's large value, so a new deadline writes no chunk.
@@ -65,6 +66,8 @@ pub(crate) const FIELD_TIMES_BYTES: usize = 16;
 pub(crate) const TREE_HEAD_BYTES: usize = 2 + 5 * 8;
 /// Length of that of a hash of which fields have deadlines.
 pub(crate) const TIMED_HEAD_BYTES: usize = TREE_HEAD_BYTES + 8;
+/// Length of the payload of a stream, the longest one that tells all about its value.
+pub(crate) const STREAM_HEAD_BYTES: usize = 2 + 12 * 8;
 
 /// Type of the value of a key. The number is that of the row's first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,15 +78,17 @@ pub(crate) enum ValueType {
     Set = 3,
     SortedSet = 4,
     Hash = 5,
+    Stream = 6,
 }
 
 impl ValueType {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::String,
         Self::List,
         Self::Set,
         Self::SortedSet,
         Self::Hash,
+        Self::Stream,
     ];
 
     #[inline]
@@ -99,6 +104,7 @@ impl ValueType {
             Self::Set => "set",
             Self::SortedSet => "zset",
             Self::Hash => "hash",
+            Self::Stream => "stream",
         }
     }
 
@@ -399,7 +405,8 @@ pub(crate) fn head_bytes(whole_key: Option<&[u8]>) -> usize {
 /// Returns a number of bytes within which a value of `whole_key` tells all about it but its string
 /// or its packed elements.
 pub(crate) fn telling_bytes(whole_key: Option<&[u8]>) -> usize {
-    head_bytes(whole_key) + FIELD_TIMES_BYTES + TIMED_HEAD_BYTES
+    let collection = FIELD_TIMES_BYTES + TIMED_HEAD_BYTES;
+    head_bytes(whole_key) + collection.max(STREAM_HEAD_BYTES)
 }
 
 /// As [`telling_bytes`], of the row at `stored`.
@@ -455,7 +462,7 @@ mod tests {
         let damaged = [
             &b""[..],
             b"\x01",
-            b"\x06\x00",
+            b"\x07\x00",
             b"\x00\x00",
             b"\x01\x08",
             b"\x01\x0412345678123456781234567812345678",

@@ -48,15 +48,18 @@ pub(crate) enum Encoding {
     Intset = 2,
     Hashtable = 3,
     Skiplist = 4,
+    /// Of streams, and their entries.
+    Stream = 5,
 }
 
 impl Encoding {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Listpack,
         Self::Quicklist,
         Self::Intset,
         Self::Hashtable,
         Self::Skiplist,
+        Self::Stream,
     ];
 
     /// Returns its name, as OBJECT ENCODING shows it.
@@ -67,6 +70,7 @@ impl Encoding {
             Self::Intset => "intset",
             Self::Hashtable => "hashtable",
             Self::Skiplist => "skiplist",
+            Self::Stream => "stream",
         }
     }
 
@@ -74,6 +78,7 @@ impl Encoding {
     pub(crate) fn of_new(value_type: ValueType) -> Self {
         match value_type {
             ValueType::Set => Self::Intset,
+            ValueType::Stream => Self::Stream,
             _ => Self::Listpack,
         }
     }

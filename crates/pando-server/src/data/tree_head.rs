@@ -22,6 +22,7 @@
 
 use super::keyspace::{Row, RowError, TIMED_HEAD_BYTES, TREE_HEAD_BYTES, ValueType};
 use super::packed::Encoding;
+use super::stream_head::StreamHead;
 
 /// Form of a collection whose elements have rows of their own.
 const TREE: u8 = 1;
@@ -54,6 +55,9 @@ pub(crate) struct TreeHead {
 #[inline]
 pub(crate) fn tree_of(row: &Row, value: &[u8]) -> Result<Option<u64>, RowError> {
     let payload = &value[row.payload..];
+    if row.value_type == ValueType::Stream {
+        return StreamHead::decode(payload).map(|head| Some(head.id));
+    }
     if row.value_type == ValueType::String || !TreeHead::is_of(payload) {
         return Ok(None);
     }

@@ -96,6 +96,8 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod subsequence;
 #[cfg(test)]
 mod transactions;

@@ -49,7 +49,7 @@ fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
     let found = context.read(context.argument(1))?;
     let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
     match value_type {
-        ValueType::String | ValueType::Hash => Err(replies::WRONG_TYPE.into()),
+        ValueType::String | ValueType::Hash | ValueType::Stream => Err(replies::WRONG_TYPE.into()),
         _ => context.decoded(found, value_type, &Part::All),
     }
 }

@@ -182,6 +182,7 @@ impl Context<'_> {
             kind: kind_of(value_type),
             has_values: value_type != ValueType::Set,
             from: Bound::Unbounded,
+            until: None,
             is_backwards: false,
             skipped: 0,
             count: 0,

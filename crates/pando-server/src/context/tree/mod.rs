@@ -17,6 +17,7 @@ pub(crate) mod part;
 mod position;
 mod scan;
 mod source;
+pub(crate) mod stream;
 
 use std::ops::Bound;
 

@@ -78,6 +78,8 @@ pub(in crate::context) struct Goal {
     /// They have values besides their names.
     pub(in crate::context) has_values: bool,
     pub(in crate::context) from: Bound<Vec<u8>>,
+    /// The last row that is wanted, or the first one backwards; `None`: all of its kind.
+    pub(in crate::context) until: Option<Vec<u8>>,
     pub(in crate::context) is_backwards: bool,
     /// Number of elements that are passed over first.
     pub(in crate::context) skipped: usize,
@@ -142,6 +144,7 @@ impl Load {
             kind,
             has_values,
             from: Bound::Unbounded,
+            until: None,
             is_backwards: false,
             skipped: 0,
             count: 0,
@@ -207,6 +210,16 @@ impl Load {
                 let (score, member) = elements::decode_score(key, value)?;
                 self.strings.push(member);
                 self.strings.push(&score.to_le_bytes());
+            }
+            Kind::Entry
+            | Kind::Group
+            | Kind::Consumer
+            | Kind::ConsumerName
+            | Kind::Pending
+            | Kind::Owned => {
+                self.strings
+                    .push(key.get(elements::START_BYTES..).ok_or(RowError::Damaged)?);
+                self.strings.push(value);
             }
             Kind::Name => {
                 let row = elements::decode_name(key, value)?;

@@ -154,6 +154,15 @@ impl Context<'_> {
         Ok(load.goal.count - load.left)
     }
 
+    /// Loads rows of a stream: at most as many as the goal says, and those between its bounds.
+    pub(super) fn load_rows(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+    ) -> Result<Arc<Load>, Interrupted> {
+        self.scanned(members, goal, add_rows)
+    }
+
     /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
@@ -216,9 +225,10 @@ impl Context<'_> {
         let mut source = Source::new(batch.as_deref_mut());
         let page = &mut scratch.page;
         let end = elements::behind(goal.head.id, goal.kind);
-        let until = match goal.is_backwards {
-            false => Bound::Excluded(&end[..]),
-            true => Bound::Included(&scanned.prefix[..]),
+        let until = match (&goal.until, goal.is_backwards) {
+            (Some(until), _) => Bound::Included(&until[..]),
+            (None, false) => Bound::Excluded(&end[..]),
+            (None, true) => Bound::Included(&scanned.prefix[..]),
         };
         let range = ((from, until), goal.is_backwards);
         if let Polled::Pending(pending) = source.scan(scanned.members, range, most, page)? {
@@ -277,6 +287,36 @@ fn pass_expired(
     }
     match page.next.take() {
         None => return Ok(true),
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
+
+/// Adds rows until none is left of the number that is wanted, or one lies behind the end.
+fn add_rows(
+    scanned: &Scanned<'_>,
+    source: &mut Source<'_>,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    for index in 0..page.len() {
+        let (key, value) = page.entry(index);
+        let is_beyond = match (&load.goal.until, load.goal.is_backwards) {
+            (None, _) => false,
+            (Some(until), false) => key > &until[..],
+            (Some(until), true) => key < &until[..],
+        };
+        if is_beyond || !key.starts_with(&scanned.prefix) {
+            return Ok(true);
+        }
+        add(scanned, source, load, (key, value))?;
+        if load.left == 0 {
+            return Ok(true);
+        }
+    }
+    match page.next.take() {
+        None => return Ok(true),
+        Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
         Some(next) => load.from = Bound::Included(next),
     }
     Ok(false)

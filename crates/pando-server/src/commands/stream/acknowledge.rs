@@ -1,0 +1,38 @@
+//! XACK.
+
+use super::arguments::id;
+use super::groups::{OpenGroup, find_group, pending};
+use super::writing;
+use crate::context::{Command, Context, Flags, Run};
+use crate::data::stream_id::StreamId;
+
+pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
+    flags: Flags::WRITE.and(Flags::FAST),
+    complexity: "O(1) for each message ID processed.",
+    summary: "Returns the number of messages that were successfully acknowledged by the consumer \
+              group member of a stream.",
+    ..writing("xack", -4, acknowledge)
+}];
+
+fn acknowledge(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let mut stream = context.stream(key)?;
+    let Some(group) = find_group(context, &stream, context.argument(2))? else {
+        return context.integer(0);
+    };
+    let ids = (3..context.count()).map(|at| id(context.argument(at), 0));
+    let ids = ids.collect::<Result<Vec<StreamId>, _>>()?;
+    let mut group = OpenGroup::new(group);
+    let mut count = 0_i64;
+    for id in ids {
+        if let Some(row) = pending(context, &stream, (group.row.number, id))? {
+            group.remove_pending(context, &mut stream, (id, row.consumer))?;
+            count += 1;
+        }
+    }
+    if count > 0 {
+        group.put(context, &mut stream)?;
+        context.put_stream(key, stream)?;
+    }
+    context.integer(count)
+}

@@ -1,0 +1,147 @@
+//! XCLAIM: a consumer takes over pending entries that it names.
+
+use super::arguments::{id, integer_or};
+use super::claim::{Claiming, entry, idle_of, missing_group};
+use super::groups::{OpenGroup, find_group, pending};
+use super::{text_of, writing};
+use crate::context::{Command, Context, Flags, Interrupted, Run, Stream};
+use crate::data::stream_id::StreamId;
+
+pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
+    flags: Flags::WRITE.and(Flags::FAST),
+    complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
+    summary: "Changes, or acquires, ownership of a message in a consumer group, as if the message \
+              was delivered a consumer group member.",
+    ..writing("xclaim", -6, run)
+}];
+
+/// The arguments behind the name of the consumer.
+#[derive(Default)]
+struct Options {
+    least_idle: i64,
+    ids: Vec<StreamId>,
+    /// When the entries were delivered.
+    delivered: Option<i64>,
+    times: Option<i64>,
+    is_forced: bool,
+    is_only_id: bool,
+    last: StreamId,
+}
+
+impl Options {
+    fn parse(context: &Context<'_>, now: i64) -> Result<Self, Interrupted> {
+        let text = "ERR Invalid min-idle-time argument for XCLAIM";
+        let mut options = Self {
+            least_idle: integer_or(context, 4, text)?.max(0),
+            ..Self::default()
+        };
+        let mut at = 5;
+        while at < context.count() {
+            let Ok(id) = id(context.argument(at), 0) else {
+                break;
+            };
+            options.ids.push(id);
+            at += 1;
+        }
+        while at < context.count() {
+            at = options.option(context, at, now)? + 1;
+        }
+        Ok(options)
+    }
+
+    /// Reads the option at `at`; returns the place of its last argument.
+    fn option(&mut self, context: &Context<'_>, at: usize, now: i64) -> Result<usize, Interrupted> {
+        let has_more = at + 1 < context.count();
+        let value = at + 1;
+        if context.is(at, "force") {
+            self.is_forced = true;
+        } else if context.is(at, "justid") {
+            self.is_only_id = true;
+        } else if has_more && context.is(at, "idle") {
+            let text = "ERR Invalid IDLE option argument for XCLAIM";
+            self.delivered = Some(now.saturating_sub(integer_or(context, value, text)?));
+            return Ok(value);
+        } else if has_more && context.is(at, "time") {
+            let text = "ERR Invalid TIME option argument for XCLAIM";
+            self.delivered = Some(integer_or(context, value, text)?);
+            return Ok(value);
+        } else if has_more && context.is(at, "retrycount") {
+            let text = "ERR Invalid RETRYCOUNT option argument for XCLAIM";
+            let times = integer_or(context, value, text)?;
+            self.times = (times >= 0).then_some(times);
+            return Ok(value);
+        } else if has_more && context.is(at, "lastid") {
+            self.last = id(context.argument(value), 0)?;
+            return Ok(value);
+        } else {
+            let option = text_of(context.argument(at));
+            return Err(format!("ERR Unrecognized XCLAIM option '{option}'").into());
+        }
+        Ok(at)
+    }
+}
+
+fn run(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let mut stream = context.stream(key)?;
+    let Some(group) = find_group(context, &stream, context.argument(2))? else {
+        return Err(missing_group(context).into());
+    };
+    let now = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
+    let options = Options::parse(context, now)?;
+    let name = context.argument(3);
+    context.check_entry(name.len())?;
+    let mut group = OpenGroup::new(group);
+    group.row.last = group.row.last.max(options.last);
+    let (consumer, _) = group.find_or_create(context, &mut stream, name)?;
+    let claiming = Claiming {
+        consumer,
+        // A time that makes no sense is now: clients compute it by clocks of their own.
+        delivered: options
+            .delivered
+            .filter(|at| (0..=now).contains(at))
+            .unwrap_or(now),
+        times: options.times,
+        is_only_id: options.is_only_id,
+    };
+    context.read_ahead(&stream, &options.ids)?;
+    let mut claimed = Vec::new();
+    for id in &options.ids {
+        let of = (&mut stream, &mut group);
+        if let Some((entry, old)) = may_claim(context, of, (*id, &options))? {
+            let of = (&mut stream, &mut group);
+            claimed.push(claiming.claim(context, of, (*id, entry), old)?);
+        }
+    }
+    group.put(context, &mut stream)?;
+    context.put_stream(key, stream)?;
+    claiming.reply(context, &claimed)
+}
+
+/// The value of the row of an entry, the consumer that has it, and how often it was delivered.
+type Claimable = (Vec<u8>, (Option<u64>, i64));
+
+/// Returns what is known of the entry `id`, if it can be claimed. A pending one that was deleted is
+/// pending no longer.
+fn may_claim(
+    context: &mut Context<'_>,
+    (stream, group): (&mut Stream, &mut OpenGroup),
+    (id, options): (StreamId, &Options),
+) -> Result<Option<Claimable>, Interrupted> {
+    let row = pending(context, stream, (group.row.number, id))?;
+    let Some(entry) = entry(context, stream, id)? else {
+        if let Some(row) = row {
+            group.remove_pending(context, stream, (id, row.consumer))?;
+        }
+        return Ok(None);
+    };
+    match row {
+        None if options.is_forced => Ok(Some((entry, (None, 1)))),
+        None => Ok(None),
+        Some(row) => {
+            let is_idle = idle_of(&row, context.now_ms) >= options.least_idle;
+            let may = options.least_idle == 0 || is_idle;
+            Ok(may.then_some((entry, (Some(row.consumer), row.times))))
+        }
+    }
+}

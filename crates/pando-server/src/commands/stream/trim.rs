@@ -1,0 +1,239 @@
+//! XTRIM, and the trimming of XADD: which entries go, the oldest ones first.
+//!
+//! `~` allows to keep more than what is asked for: no more than LIMIT entries go at once then.
+
+use super::arguments::id;
+use super::writing;
+use crate::context::{Command, Context, Interrupted, Rows, Run, Stream, replies};
+use crate::data::stream_id::StreamId;
+use crate::data::stream_rows::entry_key;
+
+/// Most entries that are removed at once with `~`, unless LIMIT says something else.
+const LIMIT: usize = 10_000;
+
+pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
+    complexity: "O(N), with N being the number of evicted entries. Constant times are very small \
+                 however, since entries are organized in macro nodes containing multiple entries \
+                 that can be released with a single deallocation.",
+    summary: "Deletes messages from the beginning of a stream.",
+    ..writing("xtrim", -4, trim)
+}];
+
+/// What stays of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// So many entries, the newest ones.
+    Length(u64),
+    /// Those from this ID on.
+    From(StreamId),
+}
+
+/// What a stream is trimmed to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trim {
+    kept: Kept,
+    /// Most entries that go.
+    limit: usize,
+}
+
+/// The options of XADD and XTRIM.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) trim: Option<Trim>,
+    /// XADD makes no stream.
+    pub(super) is_for_existing: bool,
+    /// Place of the first argument that is no option.
+    pub(super) end: usize,
+}
+
+/// Takes the ID in an argument of XADD, if it is one.
+type IsId<'i> = dyn FnMut(&[u8]) -> Result<(), &'static str> + 'i;
+
+/// What is known of the options while they are read.
+#[derive(Default)]
+struct Reading {
+    kept: Option<Kept>,
+    is_rough: bool,
+    limit: Option<i64>,
+}
+
+impl Reading {
+    /// Reads MAXLEN or MINID, which is argument `at`; returns the place of its value.
+    fn strategy(
+        &mut self,
+        context: &Context<'_>,
+        at: usize,
+        is_length: bool,
+    ) -> Result<usize, &'static str> {
+        if self.kept.is_some() {
+            return Err(
+                "ERR syntax error, MAXLEN and MINID options at the same time are not \
+                        compatible",
+            );
+        }
+        let mut value = at + 1;
+        let has_two = at + 2 < context.count();
+        self.is_rough = has_two && context.argument(value) == b"~";
+        if self.is_rough || has_two && context.argument(value) == b"=" {
+            value += 1;
+        }
+        self.kept = Some(match is_length {
+            true => match u64::try_from(context.integer_at(value)?) {
+                Ok(length) => Kept::Length(length),
+                Err(_) => return Err("ERR The MAXLEN argument must be >= 0."),
+            },
+            false => Kept::From(id(context.argument(value), 0)?),
+        });
+        Ok(value)
+    }
+
+    fn finish(self, is_trim: bool) -> Result<Option<Trim>, &'static str> {
+        let has_limit = self.limit.is_some_and(|limit| limit != 0);
+        let Some(kept) = self.kept else {
+            return match (has_limit, is_trim) {
+                (true, _) => Err(
+                    "ERR syntax error, LIMIT cannot be used without specifying a \
+                                  trimming strategy",
+                ),
+                (false, true) => Err("ERR syntax error, XTRIM must be called with a trimming \
+                                      strategy"),
+                (false, false) if self.limit.is_some() => Err(LIMIT_WITHOUT),
+                (false, false) => Ok(None),
+            };
+        };
+        let limit = match (self.limit, self.is_rough) {
+            (Some(_), false) => return Err(LIMIT_WITHOUT),
+            (Some(limit), true) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX),
+            (None, true) => LIMIT,
+            _ => usize::MAX,
+        };
+        Ok(Some(Trim { kept, limit }))
+    }
+}
+
+const LIMIT_WITHOUT: &str = "ERR syntax error, LIMIT cannot be used without the special ~ option";
+
+impl Options {
+    /// Reads the options from argument 2 on: of XTRIM, or of XADD up to the ID, which `is_id`
+    /// looks at.
+    pub(super) fn parse(
+        context: &Context<'_>,
+        mut is_id: Option<&mut IsId<'_>>,
+    ) -> Result<Self, &'static str> {
+        let (mut reading, mut options) = (Reading::default(), Self::default());
+        let mut at = 2;
+        while at < context.count() {
+            let has_more = at + 1 < context.count();
+            if is_id.is_some() && context.argument(at) == b"*" {
+                break;
+            }
+            if has_more && (context.is(at, "maxlen") || context.is(at, "minid")) {
+                at = reading.strategy(context, at, context.is(at, "maxlen"))?;
+            } else if has_more && context.is(at, "limit") {
+                at += 1;
+                let limit = context.integer_at(at)?;
+                if limit < 0 {
+                    return Err("ERR The LIMIT argument must be >= 0.");
+                }
+                reading.limit = Some(limit);
+            } else if is_id.is_some() && context.is(at, "nomkstream") {
+                options.is_for_existing = true;
+            } else if let Some(is_id) = &mut is_id {
+                is_id(context.argument(at))?;
+                break;
+            } else {
+                return Err(replies::SYNTAX);
+            }
+            at += 1;
+        }
+        options.end = at;
+        options.trim = reading.finish(is_id.is_none())?;
+        Ok(options)
+    }
+}
+
+/// What goes.
+pub(super) struct Trimmed {
+    rows: Rows,
+    /// The entry that is being added goes, too.
+    pub(super) has_new: bool,
+    /// The first entry that stays, other than that.
+    first: StreamId,
+}
+
+impl Trim {
+    /// Finds what goes of the stream, to which `new` is to be added.
+    pub(super) fn find(
+        self,
+        context: &mut Context<'_>,
+        stream: &Stream,
+        new: Option<StreamId>,
+    ) -> Result<Trimmed, Interrupted> {
+        let added = u64::from(new.is_some());
+        let (to, count) = match self.kept {
+            Kept::Length(length) => {
+                let excess = (stream.head.length + added).saturating_sub(length);
+                let excess = usize::try_from(excess).unwrap_or(usize::MAX);
+                (Some(StreamId::MAX), excess.min(self.limit))
+            }
+            Kept::From(first) => (first.previous(), self.limit),
+        };
+        let rows = match to {
+            Some(to) => context.entries(stream, (StreamId::ZERO, to), count, false)?,
+            None => context.entries(stream, (StreamId::ZERO, StreamId::ZERO), 0, false)?,
+        };
+        let has_new = rows.len() < count
+            && match self.kept {
+                Kept::Length(_) => true,
+                Kept::From(first) => new.is_some_and(|new| new < first),
+            };
+        let first = match rows.len() {
+            0 => Some(stream.head.first),
+            removed => match rows.id(removed - 1)?.next() {
+                Some(next) => context.edge(stream, next, false)?,
+                None => None,
+            },
+        };
+        Ok(Trimmed {
+            rows,
+            has_new: has_new && new.is_some(),
+            first: first.unwrap_or(StreamId::ZERO),
+        })
+    }
+}
+
+impl Trimmed {
+    /// Returns the number of entries that go, other than the new one.
+    pub(super) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Removes them.
+    pub(super) fn remove(&self, context: &mut Context<'_>, stream: &mut Stream) -> Run {
+        for place in 0..self.rows.len() {
+            let key = entry_key(stream.head.id, self.rows.id(place)?);
+            context.delete_stream_row(stream, &key)?;
+        }
+        let left = stream.head.length.checked_sub(self.rows.len() as u64);
+        stream.head.length = left.ok_or(Interrupted::Torn)?;
+        stream.head.first = self.first;
+        Ok(())
+    }
+}
+
+fn trim(context: &mut Context<'_>) -> Run {
+    let options = Options::parse(context, None)?;
+    let trim = options.trim.ok_or(replies::SYNTAX)?;
+    let key = context.argument(1);
+    let mut stream = context.stream(key)?;
+    if !stream.exists() {
+        return context.integer(0);
+    }
+    let trimmed = trim.find(context, &stream, None)?;
+    let count = trimmed.count();
+    if count > 0 {
+        trimmed.remove(context, &mut stream)?;
+        context.put_stream(key, stream)?;
+    }
+    context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,357 @@
+//! Streams: a head in the row of the key (`data/stream_head.rs`), and rows in the table of elements
+//! (`data/stream_rows.rs`), whatever the size (decision 087).
+//!
+//! What holds for large collections holds for them: whoever changes a row writes the head, so what
+//! a command has read is one state if the head is unchanged at its commit. A command reads all rows
+//! that it needs before it writes the first one; what was loaded is kept by the head.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hasher as _;
+use std::ops::Bound;
+
+use pando_sync::Arc;
+use pandodb::nonblocking::{Pending, Polled, Reads};
+
+use super::part::{Goal, Load};
+use crate::context::{Context, Former, Found, Interrupted, Run, replies};
+use crate::data::elements::{self, Kind};
+use crate::data::keyspace::{Row, RowError, ValueType};
+use crate::data::stream_head::StreamHead;
+use crate::data::stream_id::{ID_BYTES, StreamId};
+use crate::data::stream_rows::entry_key;
+use crate::data::tree_head::TreeHead;
+
+/// Bytes of the row of an entry besides its fields and values, at most.
+const ROW_BYTES: usize = 16;
+/// Number of entries that are looked for behind one whose page is missing.
+const ENTRIES_AHEAD: usize = 128;
+/// All kinds of rows that a stream has.
+const KINDS: [Kind; 6] = [
+    Kind::Consumer,
+    Kind::Group,
+    Kind::ConsumerName,
+    Kind::Pending,
+    Kind::Owned,
+    Kind::Entry,
+];
+
+/// A stream; an empty one if the key has none.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    found: Found,
+    pub(crate) head: StreamHead,
+    /// Of all that was written, from the edition before on: it becomes the edition.
+    hasher: Option<DefaultHasher>,
+}
+
+impl Stream {
+    /// Returns true if the key has it.
+    pub(crate) fn exists(&self) -> bool {
+        self.found.row.is_some()
+    }
+
+    /// Returns the time at which it expires.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.found.deadline()
+    }
+}
+
+/// Neighbouring rows of a stream, in ascending order.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows(Arc<Load>);
+
+impl Rows {
+    pub(crate) fn len(&self) -> usize {
+        self.0.strings.len() / 2
+    }
+
+    /// Returns the key of the row at `place`, without the id of the stream and the kind.
+    pub(crate) fn key(&self, place: usize) -> &[u8] {
+        self.0.strings.at(place * 2)
+    }
+
+    /// Returns the value of the row at `place`.
+    pub(crate) fn value(&self, place: usize) -> &[u8] {
+        self.0.strings.at(place * 2 + 1)
+    }
+
+    /// Returns the ID that the key of the row at `place` ends with.
+    pub(crate) fn id(&self, place: usize) -> Result<StreamId, RowError> {
+        let key = self.key(place);
+        let bytes = key.len().checked_sub(ID_BYTES).map(|at| &key[at..]);
+        let id = bytes.and_then(StreamId::split);
+        id.map(|(id, _)| id).ok_or(RowError::Damaged)
+    }
+}
+
+/// Which rows are wanted: from a key to a key, both included, and how many at most.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) kind: Kind,
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+    pub(crate) count: usize,
+    /// The last ones, if they are more.
+    pub(crate) is_backwards: bool,
+}
+
+impl Context<'_> {
+    /// Reads the stream at `key`, to be changed.
+    pub(crate) fn stream(&mut self, key: &[u8]) -> Result<Stream, Interrupted> {
+        let found = self.find(key)?;
+        self.decoded_stream(found)
+    }
+
+    /// Reads the stream at `key` for a reply: counts hits and misses.
+    pub(crate) fn read_stream(&mut self, key: &[u8]) -> Result<Stream, Interrupted> {
+        let found = self.read(key)?;
+        self.decoded_stream(found)
+    }
+
+    fn decoded_stream(&mut self, found: Found) -> Result<Stream, Interrupted> {
+        let head = match found.row {
+            Some(row) => StreamHead::decode(self.payload(row))?,
+            None => StreamHead::new(0),
+        };
+        Ok(Stream {
+            found,
+            head,
+            hasher: None,
+        })
+    }
+
+    /// Begins a stream of a key that has none. To be called before anything of it is written.
+    pub(crate) fn create_stream(&mut self, stream: &mut Stream) -> Run {
+        self.make_members()?;
+        stream.head = StreamHead::new(self.database().members.new_id());
+        Ok(())
+    }
+
+    /// Writes the head of the stream, once for all changes of its rows.
+    pub(crate) fn put_stream(&mut self, key: &[u8], mut stream: Stream) -> Run {
+        stream.head.edition = self.hasher_of(&mut stream).finish();
+        let former = match stream.exists() {
+            true => stream.found.former.but_tree(),
+            false => stream.found.former,
+        };
+        let deadline = stream.deadline();
+        self.put_stream_head(key, &stream.head, deadline, former)
+    }
+
+    fn put_stream_head(
+        &mut self,
+        key: &[u8],
+        head: &StreamHead,
+        deadline: Option<u64>,
+        former: Former,
+    ) -> Run {
+        let mut payload = std::mem::take(&mut self.data().scratch.value);
+        head.encode(&mut payload);
+        let result = self.put_value(key, (ValueType::Stream, &payload), deadline, former);
+        self.data().scratch.value = payload;
+        result
+    }
+
+    fn hasher_of<'s>(&mut self, stream: &'s mut Stream) -> &'s mut DefaultHasher {
+        let (seed, edition) = (self.progress.seed(), stream.head.edition);
+        stream.hasher.get_or_insert_with(|| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write_u64(seed ^ edition);
+            hasher
+        })
+    }
+
+    /// Returns the value of the row at `key`, if there is one.
+    pub(crate) fn stream_row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Interrupted> {
+        let members = self.members()?;
+        let mut row = Vec::new();
+        match self.batch()?.get(members, key, &mut row)? {
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
+            Polled::Ready(found) => Ok(found.then_some(row)),
+        }
+    }
+
+    /// Writes a row of the stream.
+    pub(crate) fn put_stream_row(&mut self, stream: &mut Stream, key: &[u8], row: &[u8]) -> Run {
+        let hasher = self.hasher_of(stream);
+        for bytes in [key, row] {
+            hasher.write(bytes);
+            hasher.write_usize(bytes.len());
+        }
+        let members = self.members()?;
+        Ok(self.batch()?.put(members, key, row)?)
+    }
+
+    /// Deletes a row of the stream.
+    pub(crate) fn delete_stream_row(&mut self, stream: &mut Stream, key: &[u8]) -> Run {
+        let hasher = self.hasher_of(stream);
+        hasher.write(key);
+        hasher.write_usize(key.len());
+        hasher.write_usize(usize::MAX);
+        let members = self.members()?;
+        self.batch()?.delete(members, key);
+        Ok(())
+    }
+
+    /// Reads neighbouring rows of the stream.
+    pub(crate) fn stream_rows(
+        &mut self,
+        stream: &Stream,
+        wanted: Wanted,
+    ) -> Result<Rows, Interrupted> {
+        self.rows_of(&stream.head, wanted)
+    }
+
+    fn rows_of(&mut self, head: &StreamHead, wanted: Wanted) -> Result<Rows, Interrupted> {
+        // What is not validated by itself belongs to the head, which the transaction has read.
+        self.batch()?;
+        let (from, until) = match wanted.is_backwards {
+            false => (wanted.from, wanted.to),
+            true => (wanted.to, wanted.from),
+        };
+        let goal = Goal {
+            exec_index: self.exec_index,
+            database: self.session.database,
+            head: TreeHead {
+                edition: head.edition,
+                count: head.length,
+                ..TreeHead::new(head.id)
+            },
+            kind: wanted.kind,
+            has_values: true,
+            from: Bound::Included(from),
+            until: Some(until),
+            is_backwards: wanted.is_backwards,
+            skipped: 0,
+            count: wanted.count,
+            living: None,
+        };
+        // A key without a stream may be in a database that has no table of elements.
+        match wanted.count {
+            0 => Ok(Rows(Arc::new(Load::new(goal)))),
+            _ => {
+                let members = self.members()?;
+                Ok(Rows(self.load_rows(members, goal)?))
+            }
+        }
+    }
+
+    /// Reads at most `count` entries between two IDs, both included; the last ones if
+    /// `is_backwards`.
+    pub(crate) fn entries(
+        &mut self,
+        stream: &Stream,
+        (from, to): (StreamId, StreamId),
+        count: usize,
+        is_backwards: bool,
+    ) -> Result<Rows, Interrupted> {
+        let id = stream.head.id;
+        // A stream without entries, and an empty range, have no rows to look for.
+        let is_empty = from > to || stream.head.length == 0;
+        let wanted = Wanted {
+            kind: Kind::Entry,
+            from: entry_key(id, from),
+            to: entry_key(id, to),
+            count: if is_empty { 0 } else { count },
+            is_backwards,
+        };
+        self.stream_rows(stream, wanted)
+    }
+
+    /// Returns the ID of the first entry from `from` on, or the last one.
+    pub(crate) fn edge(
+        &mut self,
+        stream: &Stream,
+        from: StreamId,
+        is_last: bool,
+    ) -> Result<Option<StreamId>, Interrupted> {
+        let rows = self.entries(stream, (from, StreamId::MAX), 1, is_last)?;
+        match rows.len() {
+            0 => Ok(None),
+            _ => Ok(Some(rows.id(0)?)),
+        }
+    }
+
+    /// Reads entries that lie apart, so that those that are read one by one after this wait for no
+    /// page: pages that are missing are read together.
+    pub(crate) fn read_ahead(&mut self, stream: &Stream, ids: &[StreamId]) -> Run {
+        let members = self.members()?;
+        let (mut missing, mut ahead) = (None::<Pending>, 0);
+        let mut row = Vec::new();
+        for id in ids {
+            let key = entry_key(stream.head.id, *id);
+            let Some(pending) = &mut missing else {
+                if let Polled::Pending(pending) = self.batch()?.get(members, &key, &mut row)? {
+                    missing = Some(pending);
+                }
+                continue;
+            };
+            if ahead == ENTRIES_AHEAD {
+                break;
+            }
+            ahead += 1;
+            let looked = Reads::of(members).prefetch(&key, usize::MAX, &mut row)?;
+            if let Polled::Pending(other) = looked {
+                pending.beside(other);
+            }
+        }
+        missing.map_or(Ok(()), |pending| Err(Interrupted::Pending(pending)))
+    }
+
+    /// Refuses an entry that is too long for a row.
+    pub(crate) fn check_entry(&self, bytes: usize) -> Run {
+        let most = self.engine().row_bytes_max.saturating_sub(ROW_BYTES);
+        match bytes > most {
+            true => Err(replies::too_long("an entry of a stream", bytes, most).into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A stream with all of its rows, on its way to another key.
+#[derive(Debug)]
+pub(crate) struct StreamCopy {
+    head: StreamHead,
+    rows: Vec<(Kind, Rows)>,
+}
+
+impl Context<'_> {
+    /// Takes all of the stream that was read last.
+    pub(crate) fn copied_stream(&mut self, row: Row) -> Result<StreamCopy, Interrupted> {
+        let head = StreamHead::decode(self.payload(row))?;
+        let mut rows = Vec::new();
+        for kind in KINDS {
+            let wanted = Wanted {
+                kind,
+                from: elements::start(head.id, kind).to_vec(),
+                to: elements::behind(head.id, kind).to_vec(),
+                count: usize::MAX,
+                is_backwards: false,
+            };
+            rows.push((kind, self.rows_of(&head, wanted)?));
+        }
+        Ok(StreamCopy { head, rows })
+    }
+
+    /// Writes it at `key` of the selected database, which has had `former`.
+    pub(crate) fn put_stream_copy(
+        &mut self,
+        key: &[u8],
+        copy: &StreamCopy,
+        deadline: Option<u64>,
+        former: Former,
+    ) -> Run {
+        let members = self.make_members()?;
+        let mut head = copy.head;
+        head.id = self.database().members.new_id();
+        head.edition ^= self.progress.seed();
+        for (kind, rows) in &copy.rows {
+            let start = elements::start(head.id, *kind);
+            for place in 0..rows.len() {
+                let key = [&start[..], rows.key(place)].concat();
+                self.batch()?.put(members, &key, rows.value(place))?;
+            }
+        }
+        self.put_stream_head(key, &head, deadline, former)
+    }
+}
