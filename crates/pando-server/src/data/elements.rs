@@ -53,7 +53,9 @@ pub(crate) enum Kind {
     Score = b'S',
     /// A field of a hash, by its deadline.
     Time = b'T',
-    /// An entry of a stream (`data/stream_rows.rs`).
+    /// Says that a stream has the id (`data/stream_rows.rs`).
+    Id = b'I',
+    /// An entry of a stream.
     Entry = b'X',
     /// A consumer group of a stream, by its name.
     Group = b'G',

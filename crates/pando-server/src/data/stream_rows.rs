@@ -4,6 +4,7 @@
 //!
 //! | key behind the id                          | value                                           |
 //! |--------------------------------------------|-------------------------------------------------|
+//! | `49` ("I")                                 | nothing: there as long as the stream is         |
 //! | `58` ("X"), ID                             | an entry: fields and values, as a packed        |
 //! |                                            | collection (`data/packed.rs`) has its strings   |
 //! | `47` ("G"), name                           | a group: its number, last delivered ID, entries |
@@ -17,10 +18,25 @@
 //!
 //! Groups and consumers are numbers in keys. A name that is too long for a key is there with its
 //! beginning and a hash; the value has all of it. -1 stands for what is not known.
+//!
+//! **Every stream has the row "I"**, from its first moment on: one without entries and groups has
+//! no other one, and the first new collection after a restart gets the id behind the highest one
+//! that has rows (`data/members.rs`). Only the cleaner removes it, with all other rows of a stream
+//! that was given up.
 
 use super::elements::{ElementKeys, Kind, start};
 use super::keyspace::RowError;
 use super::stream_id::StreamId;
+
+/// Bytes of the value of the row of a consumer besides its name.
+pub(crate) const CONSUMER_BYTES: usize = 3 * 8;
+/// Bytes of the value of the row of a group besides its name.
+pub(crate) const GROUP_BYTES: usize = 6 * 8;
+
+/// Returns the key that says that a stream has this id.
+pub(crate) fn id_key(stream: u64) -> Vec<u8> {
+    start(stream, Kind::Id).to_vec()
+}
 
 /// Returns the key of an entry.
 pub(crate) fn entry_key(stream: u64, id: StreamId) -> Vec<u8> {
@@ -232,15 +248,19 @@ mod tests {
             let group = GroupRow {
                 number, last, pending, consumers, read: times.0, name: name.clone(),
             };
+            let group_bytes = group.encode().len();
             prop_assert_eq!(GroupRow::decode(&group.encode()), Ok(group));
             let seen = consumers;
             let (active, name) = (times.0, name);
             let consumer = ConsumerRow { number, seen, pending, active, name: name.clone() };
+            let consumer_bytes = consumer.encode().len();
             prop_assert_eq!(ConsumerRow::decode(number, &consumer.encode()), Ok(consumer));
             let pending = PendingRow { consumer: number, delivered: times.0, times: times.1 };
             prop_assert_eq!(PendingRow::decode(&pending.encode()), Ok(pending));
             let value = consumer_name_value(number, &name);
             prop_assert_eq!(decode_consumer_name(&value), Ok((number, &name[..])));
+            prop_assert_eq!(group_bytes, GROUP_BYTES + name.len());
+            prop_assert_eq!(consumer_bytes, CONSUMER_BYTES + name.len());
             let keys = ElementKeys::new([1, 2], 100);
             prop_assert!(keys.group(1, &name).len() <= 100);
             prop_assert!(keys.consumer_name(1, 2, &[&name[..], &[7; 200]].concat()).len() <= 100);

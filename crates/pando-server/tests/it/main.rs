@@ -96,6 +96,7 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod stream_rows;
 mod streams;
 #[cfg(test)]
 mod subsequence;

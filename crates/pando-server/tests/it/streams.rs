@@ -12,7 +12,7 @@ use crate::client::{Client, encode, words};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 use crate::statistics::fields;
 
-fn on_disk(path: &Path) -> Fixture {
+pub(crate) fn on_disk(path: &Path) -> Fixture {
     let path = path.to_owned();
     Fixture::opened_by(options(), move |_| open_on_disk(&path))
 }
@@ -34,7 +34,7 @@ fn wait_for_waiters(client: &mut Client, count: usize) {
 }
 
 /// Adds the entries with the IDs 1-0 to `count`-0.
-fn fill(client: &mut Client, key: &str, count: usize) {
+pub(crate) fn fill(client: &mut Client, key: &str, count: usize) {
     for number in 1..=count {
         begin(
             client,
@@ -167,8 +167,9 @@ fn streams_with_their_groups_are_there_after_a_restart() {
 }
 
 /// Number of rows of elements in the store, which no server has open.
-fn rows(path: &Path) -> u64 {
-    let db = Db::builder().max_memory(32 << 20).open(path).unwrap();
+pub(crate) fn rows(path: &Path) -> u64 {
+    let db = Db::builder().max_memory(32 << 20);
+    let db = db.open(path).expect("no server has it open");
     db.existing_table("db/0/members")
         .map_or(0, |table| table.len())
 }
@@ -197,8 +198,8 @@ fn what_is_removed_takes_no_space() {
                 .contains("10-0")
         );
     }
-    // Entries; a group, a consumer and its name; two for what is pending.
-    assert_eq!(rows(&path), 200 + 2 * 3 + 2 * 110);
+    // The id and the entries; a group, a consumer and its name; two for what is pending.
+    assert_eq!(rows(&path), 2 + 200 + 2 * 3 + 2 * 110);
     {
         let server = on_disk(&path);
         server.client().check(&[
@@ -207,7 +208,7 @@ fn what_is_removed_takes_no_space() {
             ("XTRIM other MAXLEN 0", ":100"),
         ]);
     }
-    assert_eq!(rows(&path), 100 + 1);
+    assert_eq!(rows(&path), 2 + 100 + 1);
     {
         let server = on_disk(&path);
         server.client().check(&[("DEL s other", ":2")]);
@@ -387,7 +388,7 @@ fn cost(client: &mut Client, commands: &[&str]) -> [u64; 3] {
     ];
     let counts = |client: &mut Client| {
         let fields = fields(client, "pando");
-        names.map(|name| fields[name].parse::<u64>().unwrap())
+        names.map(|name| fields[name].parse::<u64>().expect("a number"))
     };
     let before = counts(client);
     for command in commands {

@@ -94,7 +94,7 @@ fn add(context: &mut Context<'_>) -> Run {
         fields.map(|at| arguments.at(at)),
         &mut row,
     );
-    context.check_entry(row.len())?;
+    context.check_row("an entry of a stream", row.len())?;
     if !stream.exists() {
         context.create_stream(&mut stream)?;
     }

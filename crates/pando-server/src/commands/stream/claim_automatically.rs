@@ -2,7 +2,7 @@
 
 use super::arguments::{integer_or, start_at};
 use super::claim::{Claimed, Claiming, entry, idle_of, missing_group};
-use super::groups::{OpenGroup, find_group, pending_rows};
+use super::groups::{OpenGroup, check_consumer, find_group, pending_rows};
 use super::{reply_id, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream, replies};
 use crate::data::stream_id::StreamId;
@@ -78,7 +78,7 @@ fn run(context: &mut Context<'_>) -> Run {
         return Err(missing_group(context).into());
     };
     let name = context.argument(3);
-    context.check_entry(name.len())?;
+    check_consumer(context, name)?;
     let mut group = OpenGroup::new(group);
     let (consumer, _) = group.find_or_create(context, &mut stream, name)?;
     let claiming = Claiming {

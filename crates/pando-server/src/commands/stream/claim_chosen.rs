@@ -2,7 +2,7 @@
 
 use super::arguments::{id, integer_or};
 use super::claim::{Claiming, entry, idle_of, missing_group};
-use super::groups::{OpenGroup, find_group, pending};
+use super::groups::{OpenGroup, check_consumer, find_group, pending};
 use super::{text_of, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream};
 use crate::data::stream_id::StreamId;
@@ -90,7 +90,7 @@ fn run(context: &mut Context<'_>) -> Run {
     let now = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
     let options = Options::parse(context, now)?;
     let name = context.argument(3);
-    context.check_entry(name.len())?;
+    check_consumer(context, name)?;
     let mut group = OpenGroup::new(group);
     group.row.last = group.row.last.max(options.last);
     let (consumer, _) = group.find_or_create(context, &mut stream, name)?;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::context::{Context, Interrupted, Rows, Run, Stream, Wanted};
-use crate::data::elements::{Kind, start};
+use crate::data::elements::{Kind, behind, start};
 use crate::data::keyspace::RowError;
 use crate::data::stream_id::{ID_BYTES, StreamId};
 use crate::data::stream_rows::{
-    ConsumerRow, GroupRow, PendingRow, consumer_key, consumer_name_value, decode_consumer_name,
-    owned_key, pending_key,
+    CONSUMER_BYTES, ConsumerRow, GroupRow, PendingRow, consumer_key, consumer_name_value,
+    decode_consumer_name, owned_key, pending_key,
 };
 
 /// Returns the group called `name`.
@@ -47,8 +47,8 @@ pub(super) fn groups_of(
         return Ok(Vec::new());
     }
     let from = start(stream.head.id, Kind::Group).to_vec();
-    let mut to = from.clone();
-    to.extend([u8::MAX; 9]);
+    // A name may have any bytes.
+    let to = behind(stream.head.id, Kind::Group).to_vec();
     let rows = all(context, stream, (Kind::Group, from, to))?;
     let groups = (0..rows.len()).map(|place| GroupRow::decode(rows.value(place)));
     Ok(groups.collect::<Result<_, _>>()?)
@@ -159,6 +159,11 @@ pub(super) fn pending(
 ) -> Result<Option<PendingRow>, Interrupted> {
     let row = context.stream_row(&pending_key(stream.head.id, group, id))?;
     Ok(row.map(|row| PendingRow::decode(&row)).transpose()?)
+}
+
+/// Refuses the name of a consumer that is too long for its rows.
+pub(super) fn check_consumer(context: &Context<'_>, name: &[u8]) -> Run {
+    context.check_row("a consumer", CONSUMER_BYTES + name.len())
 }
 
 fn less(count: u64) -> Result<u64, Interrupted> {

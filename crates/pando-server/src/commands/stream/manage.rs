@@ -1,11 +1,13 @@
 //! XGROUP: consumer groups and consumers come and go.
 
 use super::arguments::{id, id_or_end};
-use super::groups::{OpenGroup, find_consumer, find_group, put_group, remove_group};
+use super::groups::{
+    OpenGroup, check_consumer, find_consumer, find_group, put_group, remove_group,
+};
 use super::{help, reply_count, text_of, writing};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Run, Stream};
 use crate::data::stream_id::StreamId;
-use crate::data::stream_rows::GroupRow;
+use crate::data::stream_rows::{GROUP_BYTES, GroupRow};
 
 const fn sub(
     name: &'static str,
@@ -146,6 +148,7 @@ fn create(context: &mut Context<'_>) -> Run {
     if find_group(context, &stream, name)?.is_some() {
         return context.fail("BUSYGROUP Consumer Group name already exists");
     }
+    context.check_row("a consumer group", GROUP_BYTES + name.len())?;
     if !stream.exists() {
         context.create_stream(&mut stream)?;
     }
@@ -157,7 +160,6 @@ fn create(context: &mut Context<'_>) -> Run {
         consumers: 0,
         name: name.to_vec(),
     };
-    context.check_entry(group.encode().len())?;
     stream.head.next_number += 1;
     stream.head.groups += 1;
     put_group(context, &mut stream, &group)?;
@@ -192,7 +194,7 @@ fn destroy(context: &mut Context<'_>) -> Run {
 fn create_consumer(context: &mut Context<'_>) -> Run {
     let name = context.argument(4);
     let (mut stream, group) = stream_and_group(context)?;
-    context.check_entry(name.len())?;
+    check_consumer(context, name)?;
     if find_consumer(context, &stream, (group.number, name))?.is_some() {
         return context.integer(0);
     }

@@ -3,7 +3,7 @@
 
 use super::arguments::id;
 use super::claim::entry;
-use super::groups::{OpenGroup, find_group, pending, pending_rows};
+use super::groups::{OpenGroup, check_consumer, find_group, pending, pending_rows};
 use super::manage::read_up_to;
 use super::request::{Request, reply_key, reply_streams};
 use super::{reply_entries, reply_entry, reply_id, text_of};
@@ -86,7 +86,7 @@ fn serve(
             let _: Rows = new_entries(context, request, (&stream, &group))?;
         }
     }
-    context.check_entry(context.argument(request.group_at + 1).len())?;
+    check_consumer(context, context.argument(request.group_at + 1))?;
     let mut served = Vec::new();
     for (place, id) in request.keys.clone().zip(ids) {
         if let Some(found) = serve_one(context, request, (place, id, waits))? {

@@ -234,7 +234,7 @@ impl Load {
                     self.deadlines.set(row.name, deadline);
                 }
             }
-            Kind::Time => return Err(RowError::Damaged),
+            Kind::Time | Kind::Id => return Err(RowError::Damaged),
         }
         self.left = self.left.saturating_sub(1);
         Ok(())

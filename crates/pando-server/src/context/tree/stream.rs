@@ -17,15 +17,17 @@ use crate::context::{Context, Former, Found, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::stream_head::StreamHead;
-use crate::data::stream_id::{ID_BYTES, StreamId};
-use crate::data::stream_rows::entry_key;
+use crate::data::stream_id::StreamId;
+use crate::data::stream_rows::{entry_key, id_key};
 use crate::data::tree_head::TreeHead;
 
-/// Bytes of the row of an entry besides its fields and values, at most.
+/// Bytes that a row may be longer than what is known of it.
 const ROW_BYTES: usize = 16;
 /// Number of entries that are looked for behind one whose page is missing.
 const ENTRIES_AHEAD: usize = 128;
-/// All kinds of rows that a stream has.
+/// Bytes of the number of a group or consumer in a key.
+const NUMBER_BYTES: usize = 8;
+/// All kinds of rows that a stream has, but for the one that says that it has its id.
 const KINDS: [Kind; 6] = [
     Kind::Consumer,
     Kind::Group,
@@ -77,10 +79,17 @@ impl Rows {
 
     /// Returns the ID that the key of the row at `place` ends with.
     pub(crate) fn id(&self, place: usize) -> Result<StreamId, RowError> {
-        let key = self.key(place);
-        let bytes = key.len().checked_sub(ID_BYTES).map(|at| &key[at..]);
-        let id = bytes.and_then(StreamId::split);
-        id.map(|(id, _)| id).ok_or(RowError::Damaged)
+        let before = match self.0.goal.kind {
+            Kind::Entry => 0,
+            Kind::Pending => NUMBER_BYTES,
+            Kind::Owned => 2 * NUMBER_BYTES,
+            _ => return Err(RowError::Damaged),
+        };
+        match self.key(place).get(before..).and_then(StreamId::split) {
+            // Keys of one length, with the same beginning, are in the order of their IDs.
+            Some((id, [])) => Ok(id),
+            _ => Err(RowError::Damaged),
+        }
     }
 }
 
@@ -124,7 +133,8 @@ impl Context<'_> {
     pub(crate) fn create_stream(&mut self, stream: &mut Stream) -> Run {
         self.make_members()?;
         stream.head = StreamHead::new(self.database().members.new_id());
-        Ok(())
+        let key = id_key(stream.head.id);
+        self.put_stream_row(stream, &key, &[])
     }
 
     /// Writes the head of the stream, once for all changes of its rows.
@@ -298,11 +308,11 @@ impl Context<'_> {
         missing.map_or(Ok(()), |pending| Err(Interrupted::Pending(pending)))
     }
 
-    /// Refuses an entry that is too long for a row.
-    pub(crate) fn check_entry(&self, bytes: usize) -> Run {
+    /// Refuses what is too long for a row of a stream.
+    pub(crate) fn check_row(&self, what: &str, bytes: usize) -> Run {
         let most = self.engine().row_bytes_max.saturating_sub(ROW_BYTES);
         match bytes > most {
-            true => Err(replies::too_long("an entry of a stream", bytes, most).into()),
+            true => Err(replies::too_long(what, bytes, most).into()),
             false => Ok(()),
         }
     }
@@ -345,6 +355,7 @@ impl Context<'_> {
         let mut head = copy.head;
         head.id = self.database().members.new_id();
         head.edition ^= self.progress.seed();
+        self.batch()?.put(members, &id_key(head.id), &[])?;
         for (kind, rows) in &copy.rows {
             let start = elements::start(head.id, *kind);
             for place in 0..rows.len() {
