@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use pando_format::Lsn;
 use pando_pool::Restart;
+use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, ScanBound, ScanValue};
 
@@ -338,6 +339,7 @@ impl ScanPage {
             let step = tree.try_scan_leaf(&engine.store.pool, from, direction, leaf);
             on_tree(&table.state, tree, step)?;
             self.shown_from = engine.check_marks(leaf.marks(), None)?.lsn();
+            engine.store.statistics.tick(Ticker::ScanLeaves, 1);
             return Ok(());
         };
         let (lsn, registration) = (snapshot.lsn(), snapshot.registration());
@@ -354,6 +356,7 @@ impl ScanPage {
         }
         let debt = engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None));
         self.shown_from = debt.lsn();
+        engine.store.statistics.tick(Ticker::ScanLeaves, 1);
         Ok(())
     }
 
