@@ -18,7 +18,7 @@ use pando_stats::Ticker;
 use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Pending, Polled};
 
-use crate::client::session::ReplyMode;
+use crate::client::session::{ReplyMode, Session};
 use crate::commands;
 use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
@@ -46,12 +46,18 @@ pub(crate) enum Step {
     Yielded,
 }
 
-/// Forgets what the command has read: its next run reads everything again.
-fn read_anew(running: &mut Running) {
+/// Forgets what a command that waits has read: its next run reads everything again, as it is then.
+/// Returns true if what it has read was of an earlier moment than its run.
+fn read_anew(session: &Session, running: &mut Running, progress: &mut Progress) -> bool {
+    let mut was_old = running.replayed || running.conflicts > 0;
     if let Some(batch) = running.batch.as_deref_mut() {
+        // At the snapshot of a read (`interactive.rs`) nothing new would ever come.
+        was_old |= session.interactive.is_none() && batch.leave().is_some();
         batch.reset();
     }
-    running.conflicts = 0;
+    (running.conflicts, progress.restarts) = (0, 0);
+    progress.forget_loads();
+    was_old
 }
 
 impl Connection {
@@ -339,18 +345,14 @@ impl Connection {
                 Ok(()) => return Step::Suspended,
                 Err(error) => self.engine_error(turn, running.command, &error),
             },
-            Interrupted::Yield => {
-                if self.progress().blocked.is_some() {
-                    read_anew(running);
-                }
-                return Step::Yielded;
-            }
+            Interrupted::Yield => return Step::Yielded,
             // What it reads next must be new, so nothing is played back; and it waits only if what
-            // it has read was new.
+            // it has read was new, and it has looked since it registered.
             Interrupted::Blocked => {
-                let was_new = !running.replayed;
-                read_anew(running);
-                return match was_new {
+                let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+                let progress = &mut buffers.progress;
+                let was_old = read_anew(&self.session, running, progress);
+                return match progress.waiting && !was_old {
                     true => Step::Suspended,
                     false => Step::Yielded,
                 };

@@ -229,7 +229,8 @@ impl Context<'_> {
                 ids,
             }));
             // The next run looks again, and reads anew.
-            return Err(Interrupted::Yield);
+            self.progress.waiting = false;
+            return Err(Interrupted::Blocked);
         }
         self.progress.waiting = true;
         self.progress.deadline = looks_at;

@@ -20,7 +20,7 @@ pub(crate) enum Interrupted {
     /// The waker of the connection is registered with what the command waits for.
     Wait,
     /// The waker of the connection is registered with keys of which the command wants elements; the
-    /// next run reads them again.
+    /// next run reads them again. Unless it waits, it runs at once.
     Blocked,
     /// The command has to read more than one row, as of one moment: its next run has a transaction.
     ReadsMany,

@@ -341,7 +341,7 @@ impl Progress {
 
     /// Drops the parts of large collections.
     #[inline]
-    fn forget_loads(&mut self) {
+    pub(crate) fn forget_loads(&mut self) {
         if !self.loads.is_empty() {
             self.loads = Vec::new();
         }

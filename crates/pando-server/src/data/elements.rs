@@ -69,6 +69,22 @@ pub(crate) enum Kind {
     Owned = b'Q',
 }
 
+impl Kind {
+    /// Returns true for rows of streams.
+    pub(crate) fn is_of_stream(self) -> bool {
+        match self {
+            Self::Name | Self::Position | Self::Score | Self::Time => false,
+            Self::Id
+            | Self::Entry
+            | Self::Group
+            | Self::Consumer
+            | Self::ConsumerName
+            | Self::Pending
+            | Self::Owned => true,
+        }
+    }
+}
+
 /// Makes the keys of elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ElementKeys {

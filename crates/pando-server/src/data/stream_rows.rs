@@ -195,7 +195,33 @@ impl ConsumerRow {
     }
 }
 
+/// Which pending entries are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PendingFilter {
+    /// Those that nobody has got for so many milliseconds; 0: all.
+    pub(crate) least_idle: i64,
+    /// Those of the consumer with this number.
+    pub(crate) consumer: Option<u64>,
+}
+
+impl PendingFilter {
+    /// Returns true if the entry is wanted.
+    pub(crate) fn takes(&self, row: &PendingRow, now_ms: u64) -> bool {
+        let is_idle = self.least_idle == 0 || row.idle(now_ms) >= self.least_idle;
+        is_idle
+            && self
+                .consumer
+                .is_none_or(|consumer| consumer == row.consumer)
+    }
+}
+
 impl PendingRow {
+    /// Returns for how many milliseconds nobody has got the entry; below zero if clocks differ.
+    pub(crate) fn idle(&self, now_ms: u64) -> i64 {
+        let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        now.saturating_sub(self.delivered)
+    }
+
     /// Decodes the value of its row, which may be any bytes.
     pub(crate) fn decode(value: &[u8]) -> Result<Self, RowError> {
         let ([consumer, delivered, times], rest) = numbers(value)?;

@@ -96,7 +96,9 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod stream_readers;
 mod stream_rows;
+mod stream_sizes;
 mod streams;
 #[cfg(test)]
 mod subsequence;

@@ -17,32 +17,39 @@ const BEFORE_HEAD: usize = 2;
 const ROW_BYTES: usize = 20_000;
 
 fn open(path: &Path) -> Db {
-    Db::builder().max_memory(32 << 20).open(path).unwrap()
+    let builder = Db::builder().max_memory(32 << 20);
+    builder.open(path).expect("no server has it open")
 }
 
 /// Returns the head of the stream at `key`, which has no deadline.
 fn head(path: &Path, key: &str) -> Vec<u8> {
     let db = open(path);
-    let table = db.existing_table("db/0/keys").unwrap();
+    let table = db
+        .existing_table("db/0/keys")
+        .expect("the server has made it");
     let stored = [&[0], key.as_bytes()].concat();
-    let row = table.get(&stored).unwrap().expect("the key is there");
+    let row = table.get(&stored).expect("the store can be read");
+    let row = row.expect("the key is there");
     assert_eq!((row[0], row[1]), (6, 0), "a stream without deadline");
     row[BEFORE_HEAD..].to_vec()
 }
 
 /// Returns the id of the stream at `key`: the keys of all its rows begin with it.
 fn id(path: &Path, key: &str) -> u64 {
-    u64::from_le_bytes(head(path, key)[2..10].try_into().unwrap())
+    let id = head(path, key)[2..10].try_into();
+    u64::from_le_bytes(id.expect("8 bytes"))
 }
 
 /// Returns true if the cleaner has not removed yet all that was given up.
 fn is_given_up(path: &Path) -> bool {
     let db = open(path);
-    let table = db.existing_table("db/0/members").unwrap();
+    let table = db.existing_table("db/0/members");
+    let table = table.expect("the server has made it");
     let first = table
         .range((Bound::<&[u8]>::Unbounded, Bound::Unbounded))
         .next();
-    first.is_some_and(|entry| entry.unwrap().0.starts_with(&[0; 8]))
+    let first = first.transpose().expect("the store can be read");
+    first.is_some_and(|(key, _)| key.starts_with(&[0; 8]))
 }
 
 fn run_all(path: &Path, commands: &[&str]) {
@@ -191,8 +198,8 @@ fn longest_name(client: &mut Client) -> usize {
     let name = "n".repeat(2 * ROW_BYTES);
     let reply = show(&client.call(&["XGROUP", "CREATECONSUMER", "s", "g", &name]));
     let (_, most) = reply.split_once("longer ones than ").expect(&reply);
-    let most: usize = most.split(' ').next().unwrap().parse().unwrap();
-    most - 24
+    let (most, _) = most.split_once(' ').expect(&reply);
+    most.parse::<usize>().expect("a number") - 24
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! XACK.
 
+use std::collections::BTreeSet;
+
 use super::arguments::id;
-use super::groups::{OpenGroup, find_group, pending};
+use super::groups::{OpenGroup, find_group, pending_at};
 use super::writing;
 use crate::context::{Command, Context, Flags, Run};
 use crate::data::stream_id::StreamId;
@@ -24,8 +26,12 @@ fn acknowledge(context: &mut Context<'_>) -> Run {
     let ids = ids.collect::<Result<Vec<StreamId>, _>>()?;
     let mut group = OpenGroup::new(group);
     let mut count = 0_i64;
-    for id in ids {
-        if let Some(row) = pending(context, &stream, (group.row.number, id))? {
+    let rows = pending_at(context, &stream, (group.row.number, &ids))?;
+    let mut seen = BTreeSet::new();
+    for (id, row) in ids.into_iter().zip(rows) {
+        if let Some(row) = row
+            && seen.insert(id)
+        {
             group.remove_pending(context, &mut stream, (id, row.consumer))?;
             count += 1;
         }

@@ -4,19 +4,12 @@ use super::groups::OpenGroup;
 use super::{reply_entry, reply_id, text_of};
 use crate::context::{Context, Interrupted, Run, Stream};
 use crate::data::stream_id::StreamId;
-use crate::data::stream_rows::{PendingRow, entry_key};
+use crate::data::stream_rows::PendingRow;
 
 /// Returns the error for a key or group that is not there.
 pub(super) fn missing_group(context: &Context<'_>) -> String {
     let (key, name) = (text_of(context.argument(1)), text_of(context.argument(2)));
     format!("NOGROUP No such key '{key}' or consumer group '{name}'")
-}
-
-/// Returns for how many milliseconds nobody has got the entry; below zero if clocks differ.
-pub(super) fn idle_of(row: &PendingRow, now_ms: u64) -> i64 {
-    i64::try_from(now_ms)
-        .unwrap_or(i64::MAX)
-        .saturating_sub(row.delivered)
 }
 
 /// How entries are claimed.
@@ -31,31 +24,15 @@ pub(super) struct Claiming {
     pub(super) is_only_id: bool,
 }
 
-/// An entry that was claimed, for the reply.
-pub(super) struct Claimed {
-    id: StreamId,
-    /// The value of its row.
-    entry: Vec<u8>,
-}
-
-/// Returns the value of the row of an entry, if it is there still.
-pub(super) fn entry(
-    context: &mut Context<'_>,
-    stream: &Stream,
-    id: StreamId,
-) -> Result<Option<Vec<u8>>, Interrupted> {
-    context.stream_row(&entry_key(stream.head.id, id))
-}
-
 impl Claiming {
     /// Gives a pending entry to the consumer; `old` is the one that has it, if anybody does.
     pub(super) fn claim(
         &self,
         context: &mut Context<'_>,
         (stream, group): (&mut Stream, &mut OpenGroup),
-        (id, entry): (StreamId, Vec<u8>),
+        id: StreamId,
         (old, times): (Option<u64>, i64),
-    ) -> Result<Claimed, Interrupted> {
+    ) -> Run {
         let times = match self.times {
             Some(times) => times,
             None => times.saturating_add(i64::from(!self.is_only_id)),
@@ -68,19 +45,36 @@ impl Claiming {
         group.put_pending(context, stream, (id, old, new))?;
         let active = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
         group.consumer(context, stream, self.consumer)?.active = active;
-        Ok(Claimed { id, entry })
-    }
-
-    /// Replies with the entries that were claimed.
-    pub(super) fn reply(&self, context: &mut Context<'_>, claimed: &[Claimed]) -> Run {
-        context.reply().array(claimed.len());
-        for Claimed { id, entry } in claimed {
-            match self.is_only_id {
-                true => reply_id(&mut context.reply(), *id),
-                false => reply_entry(&mut context.reply(), *id, entry)?,
-            }
-            context.check_reply()?;
-        }
         Ok(())
     }
+
+    /// Reads the entries that were claimed, for the reply: none if that has IDs alone.
+    pub(super) fn entries(
+        &self,
+        context: &mut Context<'_>,
+        stream: &Stream,
+        claimed: &[StreamId],
+    ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
+        match self.is_only_id {
+            true => Ok(vec![None; claimed.len()]),
+            false => context.entries_at(stream, claimed),
+        }
+    }
+}
+
+/// Replies with the entries that were claimed, or with their IDs alone.
+pub(super) fn reply_claimed(
+    context: &mut Context<'_>,
+    claimed: &[StreamId],
+    entries: &[Option<Vec<u8>>],
+) -> Run {
+    context.reply().array(claimed.len());
+    for (id, entry) in claimed.iter().zip(entries) {
+        match entry {
+            None => reply_id(&mut context.reply(), *id),
+            Some(entry) => reply_entry(&mut context.reply(), *id, entry)?,
+        }
+        context.check_reply()?;
+    }
+    Ok(())
 }

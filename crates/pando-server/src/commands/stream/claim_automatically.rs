@@ -1,7 +1,7 @@
 //! XAUTOCLAIM: a consumer takes over pending entries that nobody has got for some time.
 
 use super::arguments::{integer_or, start_at};
-use super::claim::{Claimed, Claiming, entry, idle_of, missing_group};
+use super::claim::{Claiming, missing_group, reply_claimed};
 use super::groups::{OpenGroup, check_consumer, find_group, pending_rows};
 use super::{reply_id, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream, replies};
@@ -21,6 +21,9 @@ pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
 const LOOKS: usize = 10;
 /// Most entries that may be asked for, as for Redis.
 const COUNT_MAX: i64 = i64::MAX / 16;
+/// Most pending ones that are looked at, however many entries are asked for: what was read is kept
+/// until the commit.
+const LOOKS_MAX: usize = 100_000;
 /// Most rows that are read at once.
 const ROWS: usize = 1024;
 
@@ -64,7 +67,7 @@ impl Options {
 /// What was done, for the reply.
 #[derive(Default)]
 struct Done {
-    claimed: Vec<Claimed>,
+    claimed: Vec<StreamId>,
     deleted: Vec<StreamId>,
     /// The first pending entry that was not looked at.
     next: StreamId,
@@ -88,11 +91,12 @@ fn run(context: &mut Context<'_>) -> Run {
         is_only_id: options.is_only_id,
     };
     let done = claim(context, (&mut stream, &mut group), (&options, &claiming))?;
+    let entries = claiming.entries(context, &stream, &done.claimed)?;
     group.put(context, &mut stream)?;
     context.put_stream(key, stream)?;
     context.reply().array(3);
     reply_id(&mut context.reply(), done.next);
-    claiming.reply(context, &done.claimed)?;
+    reply_claimed(context, &done.claimed, &entries)?;
     context.reply().array(done.deleted.len());
     for id in done.deleted {
         reply_id(&mut context.reply(), id);
@@ -106,35 +110,34 @@ fn claim(
     (options, claiming): (&Options, &Claiming),
 ) -> Result<Done, Interrupted> {
     let mut done = Done::default();
-    let mut looks = options.count.saturating_mul(LOOKS);
+    let mut looks = options.count.saturating_mul(LOOKS).min(LOOKS_MAX);
     let mut from = Some(options.from);
     while let Some(start) = from {
         // One more, which says where the next call goes on.
         let count = options.count.min(ROWS).saturating_add(1);
         let range = (start, StreamId::MAX);
         let rows = pending_rows(context, stream, (group.row.number, None), range, count)?;
-        let ids = (0..rows.len()).map(|place| rows.id(place));
-        context.read_ahead(stream, &ids.collect::<Result<Vec<_>, _>>()?)?;
-        for place in 0..rows.len() {
-            let id = rows.id(place)?;
+        let ids = rows.ids()?;
+        let are_there = context.has_entries(stream, &ids)?;
+        for (place, (id, is_there)) in ids.into_iter().zip(are_there).enumerate() {
             if looks == 0 || done.claimed.len() + done.deleted.len() >= options.count {
                 done.next = id;
                 return Ok(done);
             }
             looks -= 1;
             let row = PendingRow::decode(rows.value(place))?;
-            let Some(entry) = entry(context, stream, id)? else {
+            if !is_there {
                 group.remove_pending(context, stream, (id, row.consumer))?;
                 done.deleted.push(id);
                 continue;
-            };
-            if options.least_idle > 0 && idle_of(&row, context.now_ms) < options.least_idle {
+            }
+            if options.least_idle > 0 && row.idle(context.now_ms) < options.least_idle {
                 continue;
             }
             let old = (Some(row.consumer), row.times);
             let of = (&mut *stream, &mut *group);
-            done.claimed
-                .push(claiming.claim(context, of, (id, entry), old)?);
+            claiming.claim(context, of, id, old)?;
+            done.claimed.push(id);
         }
         from = match rows.len() < count {
             true => None,

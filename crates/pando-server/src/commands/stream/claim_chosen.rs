@@ -1,11 +1,14 @@
 //! XCLAIM: a consumer takes over pending entries that it names.
 
+use std::collections::BTreeSet;
+
 use super::arguments::{id, integer_or};
-use super::claim::{Claiming, entry, idle_of, missing_group};
-use super::groups::{OpenGroup, check_consumer, find_group, pending};
+use super::claim::{Claiming, missing_group, reply_claimed};
+use super::groups::{OpenGroup, check_consumer, find_group, pending, pending_at};
 use super::{text_of, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream};
 use crate::data::stream_id::StreamId;
+use crate::data::stream_rows::PendingRow;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     flags: Flags::WRITE.and(Flags::FAST),
@@ -104,44 +107,57 @@ fn run(context: &mut Context<'_>) -> Run {
         times: options.times,
         is_only_id: options.is_only_id,
     };
-    context.read_ahead(&stream, &options.ids)?;
-    let mut claimed = Vec::new();
-    for id in &options.ids {
-        let of = (&mut stream, &mut group);
-        if let Some((entry, old)) = may_claim(context, of, (*id, &options))? {
-            let of = (&mut stream, &mut group);
-            claimed.push(claiming.claim(context, of, (*id, entry), old)?);
-        }
-    }
+    let claimed = claim(context, (&mut stream, &mut group), (&options, &claiming))?;
+    let entries = claiming.entries(context, &stream, &claimed)?;
     group.put(context, &mut stream)?;
     context.put_stream(key, stream)?;
-    claiming.reply(context, &claimed)
+    reply_claimed(context, &claimed, &entries)
 }
 
-/// The value of the row of an entry, the consumer that has it, and how often it was delivered.
-type Claimable = (Vec<u8>, (Option<u64>, i64));
-
-/// Returns what is known of the entry `id`, if it can be claimed. A pending one that was deleted is
-/// pending no longer.
-fn may_claim(
+/// Claims those entries that can be claimed; returns their IDs.
+fn claim(
     context: &mut Context<'_>,
     (stream, group): (&mut Stream, &mut OpenGroup),
-    (id, options): (StreamId, &Options),
-) -> Result<Option<Claimable>, Interrupted> {
-    let row = pending(context, stream, (group.row.number, id))?;
-    let Some(entry) = entry(context, stream, id)? else {
-        if let Some(row) = row {
-            group.remove_pending(context, stream, (id, row.consumer))?;
+    (options, claiming): (&Options, &Claiming),
+) -> Result<Vec<StreamId>, Interrupted> {
+    let ids = &options.ids;
+    let are_there = context.has_entries(stream, ids)?;
+    let rows = pending_at(context, stream, (group.row.number, ids))?;
+    let mut seen = BTreeSet::new();
+    let mut claimed = Vec::new();
+    for ((id, is_there), mut row) in ids.iter().zip(are_there).zip(rows) {
+        if !seen.insert(*id) {
+            // It may have been claimed just now.
+            row = pending(context, stream, (group.row.number, *id))?;
         }
-        return Ok(None);
-    };
+        if !is_there {
+            // A pending one that was deleted is pending no longer.
+            if let Some(row) = row {
+                group.remove_pending(context, stream, (*id, row.consumer))?;
+            }
+            continue;
+        }
+        if let Some(old) = may_claim(row, options, context.now_ms) {
+            let of = (&mut *stream, &mut *group);
+            claiming.claim(context, of, *id, old)?;
+            claimed.push(*id);
+        }
+    }
+    Ok(claimed)
+}
+
+/// Returns who has an entry, which is there, and how often it was delivered, if it can be claimed.
+fn may_claim(
+    row: Option<PendingRow>,
+    options: &Options,
+    now_ms: u64,
+) -> Option<(Option<u64>, i64)> {
     match row {
-        None if options.is_forced => Ok(Some((entry, (None, 1)))),
-        None => Ok(None),
+        None if options.is_forced => Some((None, 1)),
+        None => None,
         Some(row) => {
-            let is_idle = idle_of(&row, context.now_ms) >= options.least_idle;
-            let may = options.least_idle == 0 || is_idle;
-            Ok(may.then_some((entry, (Some(row.consumer), row.times))))
+            let is_idle = options.least_idle == 0 || row.idle(now_ms) >= options.least_idle;
+            is_idle.then_some((Some(row.consumer), row.times))
         }
     }
 }

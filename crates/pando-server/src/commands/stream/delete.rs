@@ -1,5 +1,7 @@
 //! XDEL.
 
+use std::collections::BTreeSet;
+
 use super::arguments::id;
 use super::writing;
 use crate::context::{Command, Context, Flags, Interrupted, Run};
@@ -21,12 +23,14 @@ fn delete(context: &mut Context<'_>) -> Run {
     }
     let ids = (2..context.count()).map(|at| id(context.argument(at), 0));
     let ids = ids.collect::<Result<Vec<StreamId>, _>>()?;
+    let are_there = context.has_entries(&stream, &ids)?;
+    let mut seen = BTreeSet::new();
     let mut deleted = 0_i64;
-    for id in ids {
-        let row = entry_key(stream.head.id, id);
-        if context.stream_row(&row)?.is_none() {
+    for (id, is_there) in ids.into_iter().zip(are_there) {
+        if !is_there || !seen.insert(id) {
             continue;
         }
+        let row = entry_key(stream.head.id, id);
         context.delete_stream_row(&mut stream, &row)?;
         let left = stream.head.length.checked_sub(1);
         stream.head.length = left.ok_or(Interrupted::Torn)?;

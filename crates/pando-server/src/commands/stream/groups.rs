@@ -7,8 +7,8 @@ use crate::data::elements::{Kind, behind, start};
 use crate::data::keyspace::RowError;
 use crate::data::stream_id::{ID_BYTES, StreamId};
 use crate::data::stream_rows::{
-    CONSUMER_BYTES, ConsumerRow, GroupRow, PendingRow, consumer_key, consumer_name_value,
-    decode_consumer_name, owned_key, pending_key,
+    CONSUMER_BYTES, ConsumerRow, GroupRow, PendingFilter, PendingRow, consumer_key,
+    consumer_name_value, decode_consumer_name, owned_key, pending_key,
 };
 
 /// Returns the group called `name`.
@@ -59,12 +59,18 @@ fn all(
     stream: &Stream,
     (kind, from, to): (Kind, Vec<u8>, Vec<u8>),
 ) -> Result<Rows, Interrupted> {
+    context.stream_rows(stream, Wanted::all(kind, from, to))
+}
+
+/// As [`all`], but reads their keys alone.
+fn all_keys(
+    context: &mut Context<'_>,
+    stream: &Stream,
+    (kind, from, to): (Kind, Vec<u8>, Vec<u8>),
+) -> Result<Rows, Interrupted> {
     let wanted = Wanted {
-        kind,
-        from,
-        to,
-        count: usize::MAX,
-        is_backwards: false,
+        has_values: false,
+        ..Wanted::all(kind, from, to)
     };
     context.stream_rows(stream, wanted)
 }
@@ -137,18 +143,65 @@ pub(super) fn pending_rows(
         None => pending_key(id, group, at),
         Some(consumer) => owned_key(id, (group, consumer), at),
     };
+    let kind = match consumer {
+        None => Kind::Pending,
+        Some(_) => Kind::Owned,
+    };
     let wanted = Wanted {
-        kind: if consumer.is_none() {
-            Kind::Pending
-        } else {
-            Kind::Owned
-        },
-        from: key(from),
-        to: key(to),
         count: if from > to { 0 } else { count },
-        is_backwards: false,
+        has_values: consumer.is_none(),
+        ..Wanted::all(kind, key(from), key(to))
     };
     context.stream_rows(stream, wanted)
+}
+
+/// Returns what is known of the entries with these IDs, as far as they are pending.
+pub(super) fn pending_at(
+    context: &mut Context<'_>,
+    stream: &Stream,
+    (group, ids): (u64, &[StreamId]),
+) -> Result<Vec<Option<PendingRow>>, Interrupted> {
+    let of = stream.head.id;
+    let rows = context.stream_rows_at(ids.iter().map(|id| pending_key(of, group, *id)))?;
+    let decode = |row: Option<Vec<u8>>| row.map(|row| PendingRow::decode(&row)).transpose();
+    Ok(rows.into_iter().map(decode).collect::<Result<_, _>>()?)
+}
+
+/// Returns those of the entries between two IDs that are pending in a group and pass the filter, at
+/// most `count`.
+pub(super) fn filtered_rows(
+    context: &mut Context<'_>,
+    stream: &Stream,
+    (group, filter): (u64, PendingFilter),
+    ((from, to), count): ((StreamId, StreamId), usize),
+) -> Result<Rows, Interrupted> {
+    let key = |at| pending_key(stream.head.id, group, at);
+    let wanted = Wanted {
+        count: if from > to { 0 } else { count },
+        pending: Some(filter),
+        ..Wanted::all(Kind::Pending, key(from), key(to))
+    };
+    context.stream_rows(stream, wanted)
+}
+
+/// Returns the last entry that is pending in a group, which has one.
+pub(super) fn last_pending(
+    context: &mut Context<'_>,
+    stream: &Stream,
+    group: u64,
+) -> Result<StreamId, Interrupted> {
+    let key = |at| pending_key(stream.head.id, group, at);
+    let wanted = Wanted {
+        count: 1,
+        is_backwards: true,
+        has_values: false,
+        ..Wanted::all(Kind::Pending, key(StreamId::ZERO), key(StreamId::MAX))
+    };
+    let rows = context.stream_rows(stream, wanted)?;
+    match rows.len() {
+        0 => Err(Interrupted::Torn),
+        _ => Ok(rows.id(0)?),
+    }
 }
 
 /// Returns what is known of an entry if it is pending.
@@ -330,7 +383,7 @@ pub(super) fn remove_group(
     for (kind, rest) in kinds {
         let from = [&start(of, kind)[..], &number.to_be_bytes()].concat();
         let to = [&from[..], &vec![u8::MAX; rest]].concat();
-        let rows = all(context, stream, (kind, from, to))?;
+        let rows = all_keys(context, stream, (kind, from, to))?;
         let key = |place| [&start(of, kind)[..], rows.key(place)].concat();
         keys.extend((0..rows.len()).map(key));
     }

@@ -2,7 +2,6 @@
 
 use pando_resp::Writer;
 
-use super::claim::idle_of;
 use super::description::{reply_head, reply_progress};
 use super::groups::{consumers_of, find_group, groups_of};
 use super::info_full::full;
@@ -86,7 +85,7 @@ fn consumers(context: &mut Context<'_>) -> Run {
                 delivered: since,
                 times: 0,
             };
-            idle_of(&row, now_ms).max(0)
+            row.idle(now_ms).max(0)
         };
         let mut reply = context.reply();
         reply.map(4);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::description::{reply_head, reply_progress};
-use super::groups::{consumer, consumers_of, groups_of, pending, pending_rows};
+use super::groups::{consumer, consumers_of, groups_of, pending_at, pending_rows};
 use super::{reply_count, reply_entries, reply_id};
 use crate::context::{Context, Interrupted, Run, Stream};
 use crate::data::stream_id::StreamId;
@@ -81,10 +81,10 @@ fn reply_consumer(
 ) -> Run {
     let owner = (group, Some(consumer.number));
     let rows = pending_rows(context, stream, owner, ALL, most)?;
+    let ids = rows.ids()?;
+    let pending = pending_at(context, stream, (group, &ids))?;
     let mut owned = Vec::new();
-    for place in 0..rows.len() {
-        let id = rows.id(place)?;
-        let row = pending(context, stream, (group, id))?;
+    for (id, row) in ids.into_iter().zip(pending) {
         owned.push((id, row.ok_or(Interrupted::Torn)?));
     }
     let mut reply = context.reply();

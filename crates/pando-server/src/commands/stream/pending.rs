@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::arguments::{count_at, end_at, start_at};
-use super::claim::{idle_of, missing_group};
-use super::groups::{consumer, consumers_of, find_consumer, find_group, pending, pending_rows};
+use super::claim::missing_group;
+use super::groups::{
+    consumer, consumers_of, filtered_rows, find_consumer, find_group, last_pending, pending_at,
+    pending_rows,
+};
 use super::{reading, reply_count, reply_id};
 use crate::context::{Command, Context, Interrupted, Run, Stream, replies};
 use crate::data::stream_id::StreamId;
-use crate::data::stream_rows::{GroupRow, PendingRow};
+use crate::data::stream_rows::{ConsumerRow, GroupRow, PendingFilter, PendingRow};
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     complexity: "O(N) with N being the number of elements returned, so asking for a small fixed \
@@ -22,8 +25,8 @@ pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     ..reading("xpending", -3, run)
 }];
 
-/// Least number of rows that are read at once when some may be passed over.
-const ROWS: usize = 128;
+/// Most entries of a consumer that are looked at one by one.
+const LOOKS_MAX: u64 = 10_000;
 
 /// Which entries are asked for.
 struct Asked<'a> {
@@ -107,26 +110,6 @@ fn summary(context: &mut Context<'_>, stream: &Stream, group: &GroupRow) -> Run 
     context.check_reply()
 }
 
-fn last_pending(
-    context: &mut Context<'_>,
-    stream: &Stream,
-    group: u64,
-) -> Result<StreamId, Interrupted> {
-    use crate::data::stream_rows::pending_key;
-    let wanted = crate::context::Wanted {
-        kind: crate::data::elements::Kind::Pending,
-        from: pending_key(stream.head.id, group, StreamId::ZERO),
-        to: pending_key(stream.head.id, group, StreamId::MAX),
-        count: 1,
-        is_backwards: true,
-    };
-    let rows = context.stream_rows(stream, wanted)?;
-    match rows.len() {
-        0 => Err(Interrupted::Torn),
-        _ => Ok(rows.id(0)?),
-    }
-}
-
 fn entries(
     context: &mut Context<'_>,
     (stream, group): (&Stream, &GroupRow),
@@ -135,14 +118,14 @@ fn entries(
     let mut of = None;
     if let Some(name) = asked.consumer {
         match find_consumer(context, stream, (group.number, name))? {
-            Some(consumer) => of = Some(consumer.number),
+            Some(consumer) => of = Some(consumer),
             None => {
                 context.reply().array(0);
                 return Ok(());
             }
         }
     }
-    let found = find(context, (stream, group.number, of), &asked)?;
+    let found = find(context, (stream, group.number, of.as_ref()), &asked)?;
     let mut names = BTreeMap::new();
     for (_, row) in &found {
         if let Entry::Vacant(name) = names.entry(row.consumer) {
@@ -157,40 +140,47 @@ fn entries(
         reply.array(4);
         reply_id(&mut reply, id);
         reply.bulk(&names[&row.consumer]);
-        reply.integer(idle_of(&row, now_ms).max(0));
+        reply.integer(row.idle(now_ms).max(0));
         reply.integer(row.times);
         context.check_reply()?;
     }
     Ok(())
 }
 
-/// Returns the pending entries that are asked for.
+/// Returns the pending entries that are asked for. The list of a consumer has their IDs alone: if
+/// many of them are to be looked at, that of the group is read instead, without a look for each.
 fn find(
     context: &mut Context<'_>,
-    (stream, group, of): (&Stream, u64, Option<u64>),
+    (stream, group, of): (&Stream, u64, Option<&ConsumerRow>),
     asked: &Asked<'_>,
 ) -> Result<Vec<(StreamId, PendingRow)>, Interrupted> {
+    let range = (asked.from, asked.to);
+    let filter = PendingFilter {
+        least_idle: asked.least_idle,
+        consumer: of.map(|of| of.number),
+    };
+    let looks = match (of, asked.least_idle) {
+        (Some(of), 0) => of.pending.min(asked.count as u64),
+        (Some(of), _) => of.pending,
+        (None, _) => u64::MAX,
+    };
+    if looks > LOOKS_MAX {
+        let rows = filtered_rows(context, stream, (group, filter), (range, asked.count))?;
+        let row = |place| Ok((rows.id(place)?, PendingRow::decode(rows.value(place))?));
+        return (0..rows.len()).map(row).collect();
+    }
+    let count = match asked.least_idle {
+        0 => asked.count,
+        _ => usize::MAX,
+    };
+    let ids = pending_rows(context, stream, (group, filter.consumer), range, count)?.ids()?;
+    let rows = pending_at(context, stream, (group, &ids))?;
     let mut found = Vec::new();
-    let mut from = Some(asked.from);
-    while let Some(start) = from.filter(|_| found.len() < asked.count) {
-        let count = (asked.count - found.len()).max(ROWS);
-        let rows = pending_rows(context, stream, (group, of), (start, asked.to), count)?;
-        for place in 0..rows.len() {
-            let id = rows.id(place)?;
-            let row = match of {
-                None => PendingRow::decode(rows.value(place))?,
-                Some(_) => pending(context, stream, (group, id))?.ok_or(Interrupted::Torn)?,
-            };
-            let is_idle =
-                asked.least_idle == 0 || idle_of(&row, context.now_ms) >= asked.least_idle;
-            if is_idle && found.len() < asked.count {
-                found.push((id, row));
-            }
+    for (id, row) in ids.into_iter().zip(rows) {
+        let row = row.ok_or(Interrupted::Torn)?;
+        if filter.takes(&row, context.now_ms) && found.len() < asked.count {
+            found.push((id, row));
         }
-        from = match rows.len() < count {
-            true => None,
-            false => rows.id(rows.len() - 1)?.next(),
-        };
     }
     Ok(found)
 }

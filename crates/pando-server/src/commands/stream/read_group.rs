@@ -2,8 +2,7 @@
 //! that it has not acknowledged.
 
 use super::arguments::id;
-use super::claim::entry;
-use super::groups::{OpenGroup, check_consumer, find_group, pending, pending_rows};
+use super::groups::{OpenGroup, check_consumer, find_group, pending_at, pending_rows};
 use super::manage::read_up_to;
 use super::request::{Request, reply_key, reply_streams};
 use super::{reply_entries, reply_entry, reply_id, text_of};
@@ -159,15 +158,18 @@ fn deliver(
     (consumer, rows, is_acknowledged): (u64, &Rows, bool),
 ) -> Run {
     let now = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
-    for place in 0..rows.len() {
-        let id = rows.id(place)?;
+    let ids = rows.ids()?;
+    // The ID of the group may have been set back.
+    let old = match is_acknowledged {
+        true => vec![None; ids.len()],
+        false => pending_at(context, stream, (group.row.number, &ids))?,
+    };
+    for (id, old) in ids.into_iter().zip(old) {
         group.row.read = read_up_to(stream, group.row.read, id);
         group.row.last = id;
         if is_acknowledged {
             continue;
         }
-        // The ID of the group may have been set back.
-        let old = pending(context, stream, (group.row.number, id))?;
         let row = PendingRow {
             consumer,
             delivered: now,
@@ -195,14 +197,12 @@ fn history(
     let range = (from, StreamId::MAX);
     let rows = pending_rows(context, stream, (number, Some(consumer)), range, count)?;
     let delivered = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
-    let ids = (0..rows.len()).map(|place| rows.id(place));
-    context.read_ahead(stream, &ids.collect::<Result<Vec<_>, _>>()?)?;
+    let ids = rows.ids()?;
+    let entries = context.entries_at(stream, &ids)?;
+    let pending = pending_at(context, stream, (number, &ids))?;
     let mut found = Vec::new();
-    for place in 0..rows.len() {
-        let id = rows.id(place)?;
-        let entry = entry(context, stream, id)?;
+    for ((id, entry), row) in ids.into_iter().zip(entries).zip(pending) {
         if entry.is_some() {
-            let row = pending(context, stream, (number, id))?;
             let row = row
                 .filter(|row| row.consumer == consumer)
                 .ok_or(Interrupted::Torn)?;

@@ -179,8 +179,8 @@ impl Trim {
             Kept::From(first) => (first.previous(), self.limit),
         };
         let rows = match to {
-            Some(to) => context.entries(stream, (StreamId::ZERO, to), count, false)?,
-            None => context.entries(stream, (StreamId::ZERO, StreamId::ZERO), 0, false)?,
+            Some(to) => context.entry_ids(stream, (StreamId::ZERO, to), count, false)?,
+            None => context.entry_ids(stream, (StreamId::ZERO, StreamId::ZERO), 0, false)?,
         };
         let has_new = rows.len() < count
             && match self.kept {

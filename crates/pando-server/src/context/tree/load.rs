@@ -187,6 +187,7 @@ impl Context<'_> {
             skipped: 0,
             count: 0,
             living: None,
+            pending: None,
         }
     }
 

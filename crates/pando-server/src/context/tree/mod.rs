@@ -18,6 +18,7 @@ mod position;
 mod scan;
 mod source;
 pub(crate) mod stream;
+mod stream_reads;
 
 use std::ops::Bound;
 

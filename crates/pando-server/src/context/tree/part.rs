@@ -8,6 +8,7 @@ use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::{Strings, strings_of_one};
+use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
 
 /// What was loaded of a large collection.
@@ -87,6 +88,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) count: usize,
     /// If it is given, fields that have expired are left out, and so many others are enough.
     pub(in crate::context) living: Option<usize>,
+    /// Which of the rows of pending entries are wanted, and counted.
+    pub(in crate::context) pending: Option<PendingFilter>,
 }
 
 impl Goal {
@@ -149,6 +152,7 @@ impl Load {
             skipped: 0,
             count: 0,
             living: None,
+            pending: None,
         })
     }
 
@@ -219,7 +223,9 @@ impl Load {
             | Kind::Owned => {
                 self.strings
                     .push(key.get(elements::START_BYTES..).ok_or(RowError::Damaged)?);
-                self.strings.push(value);
+                if self.goal.has_values {
+                    self.strings.push(value);
+                }
             }
             Kind::Name => {
                 let row = elements::decode_name(key, value)?;

@@ -10,6 +10,8 @@ use super::part::{Goal, Load};
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
+use crate::data::keyspace::RowError;
+use crate::data::stream_rows::PendingRow;
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
 /// with all of its commands before, so that its turns become longer.
@@ -309,6 +311,12 @@ fn add_rows(
         if is_beyond || !key.starts_with(&scanned.prefix) {
             return Ok(true);
         }
+        if let Some(filter) = load.goal.pending {
+            let row = PendingRow::decode(value.ok_or(RowError::Damaged)?)?;
+            if !filter.takes(&row, scanned.now_ms) {
+                continue;
+            }
+        }
         add(scanned, source, load, (key, value))?;
         if load.left == 0 {
             return Ok(true);
@@ -363,6 +371,9 @@ fn add(
     load: &mut Load,
     (key, value): (&[u8], Option<&[u8]>),
 ) -> Run {
+    if load.goal.kind.is_of_stream() && !load.goal.has_values {
+        return Ok(load.add(key, &[])?);
+    }
     if let Some(value) = value {
         return Ok(load.add_living((key, value), scanned.now_ms)?);
     }

@@ -2,15 +2,14 @@
 //! (`data/stream_rows.rs`), whatever the size (decision 087).
 //!
 //! What holds for large collections holds for them: whoever changes a row writes the head, so what
-//! a command has read is one state if the head is unchanged at its commit. A command reads all rows
-//! that it needs before it writes the first one; what was loaded is kept by the head.
+//! a command has read is one state if the head is unchanged at its commit. What was loaded is kept
+//! by the head.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
 use std::ops::Bound;
 
 use pando_sync::Arc;
-use pandodb::nonblocking::{Pending, Polled, Reads};
 
 use super::part::{Goal, Load};
 use crate::context::{Context, Former, Found, Interrupted, Run, replies};
@@ -18,13 +17,11 @@ use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::stream_head::StreamHead;
 use crate::data::stream_id::StreamId;
-use crate::data::stream_rows::{entry_key, id_key};
+use crate::data::stream_rows::{PendingFilter, entry_key, id_key};
 use crate::data::tree_head::TreeHead;
 
 /// Bytes that a row may be longer than what is known of it.
 const ROW_BYTES: usize = 16;
-/// Number of entries that are looked for behind one whose page is missing.
-const ENTRIES_AHEAD: usize = 128;
 /// Bytes of the number of a group or consumer in a key.
 const NUMBER_BYTES: usize = 8;
 /// All kinds of rows that a stream has, but for the one that says that it has its id.
@@ -64,17 +61,20 @@ pub(crate) struct Rows(Arc<Load>);
 
 impl Rows {
     pub(crate) fn len(&self) -> usize {
-        self.0.strings.len() / 2
+        self.0.strings.len() / self.0.goal.strings_of_one()
     }
 
     /// Returns the key of the row at `place`, without the id of the stream and the kind.
     pub(crate) fn key(&self, place: usize) -> &[u8] {
-        self.0.strings.at(place * 2)
+        self.0.strings.at(place * self.0.goal.strings_of_one())
     }
 
-    /// Returns the value of the row at `place`.
+    /// Returns the value of the row at `place`; empty if only keys were wanted.
     pub(crate) fn value(&self, place: usize) -> &[u8] {
-        self.0.strings.at(place * 2 + 1)
+        match self.0.goal.has_values {
+            true => self.0.strings.at(place * 2 + 1),
+            false => &[],
+        }
     }
 
     /// Returns the ID that the key of the row at `place` ends with.
@@ -91,6 +91,11 @@ impl Rows {
             _ => Err(RowError::Damaged),
         }
     }
+
+    /// Returns the IDs of all of them.
+    pub(crate) fn ids(&self) -> Result<Vec<StreamId>, RowError> {
+        (0..self.len()).map(|place| self.id(place)).collect()
+    }
 }
 
 /// Which rows are wanted: from a key to a key, both included, and how many at most.
@@ -102,6 +107,25 @@ pub(crate) struct Wanted {
     pub(crate) count: usize,
     /// The last ones, if they are more.
     pub(crate) is_backwards: bool,
+    /// Not their keys alone.
+    pub(crate) has_values: bool,
+    /// Of pending entries: which ones.
+    pub(crate) pending: Option<PendingFilter>,
+}
+
+impl Wanted {
+    /// All rows of a kind between two keys, with their values.
+    pub(crate) fn all(kind: Kind, from: Vec<u8>, to: Vec<u8>) -> Self {
+        Self {
+            kind,
+            from,
+            to,
+            count: usize::MAX,
+            is_backwards: false,
+            has_values: true,
+            pending: None,
+        }
+    }
 }
 
 impl Context<'_> {
@@ -171,16 +195,6 @@ impl Context<'_> {
         })
     }
 
-    /// Returns the value of the row at `key`, if there is one.
-    pub(crate) fn stream_row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Interrupted> {
-        let members = self.members()?;
-        let mut row = Vec::new();
-        match self.batch()?.get(members, key, &mut row)? {
-            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
-            Polled::Ready(found) => Ok(found.then_some(row)),
-        }
-    }
-
     /// Writes a row of the stream.
     pub(crate) fn put_stream_row(&mut self, stream: &mut Stream, key: &[u8], row: &[u8]) -> Run {
         let hasher = self.hasher_of(stream);
@@ -228,13 +242,14 @@ impl Context<'_> {
                 ..TreeHead::new(head.id)
             },
             kind: wanted.kind,
-            has_values: true,
+            has_values: wanted.has_values,
             from: Bound::Included(from),
             until: Some(until),
             is_backwards: wanted.is_backwards,
             skipped: 0,
             count: wanted.count,
             living: None,
+            pending: wanted.pending,
         };
         // A key without a stream may be in a database that has no table of elements.
         match wanted.count {
@@ -251,19 +266,38 @@ impl Context<'_> {
     pub(crate) fn entries(
         &mut self,
         stream: &Stream,
-        (from, to): (StreamId, StreamId),
+        range: (StreamId, StreamId),
         count: usize,
         is_backwards: bool,
     ) -> Result<Rows, Interrupted> {
+        self.entries_between(stream, range, (count, is_backwards, true))
+    }
+
+    /// As [`Context::entries`], but reads their IDs alone.
+    pub(crate) fn entry_ids(
+        &mut self,
+        stream: &Stream,
+        range: (StreamId, StreamId),
+        count: usize,
+        is_backwards: bool,
+    ) -> Result<Rows, Interrupted> {
+        self.entries_between(stream, range, (count, is_backwards, false))
+    }
+
+    fn entries_between(
+        &mut self,
+        stream: &Stream,
+        (from, to): (StreamId, StreamId),
+        (count, is_backwards, has_values): (usize, bool, bool),
+    ) -> Result<Rows, Interrupted> {
         let id = stream.head.id;
-        // A stream without entries, and an empty range, have no rows to look for.
-        let is_empty = from > to || stream.head.length == 0;
+        // A stream without entries, an empty range, and what comes have no rows to look for.
+        let is_empty = from > to || stream.head.length == 0 || from > stream.head.last;
         let wanted = Wanted {
-            kind: Kind::Entry,
-            from: entry_key(id, from),
-            to: entry_key(id, to),
             count: if is_empty { 0 } else { count },
             is_backwards,
+            has_values,
+            ..Wanted::all(Kind::Entry, entry_key(id, from), entry_key(id, to))
         };
         self.stream_rows(stream, wanted)
     }
@@ -275,37 +309,11 @@ impl Context<'_> {
         from: StreamId,
         is_last: bool,
     ) -> Result<Option<StreamId>, Interrupted> {
-        let rows = self.entries(stream, (from, StreamId::MAX), 1, is_last)?;
+        let rows = self.entry_ids(stream, (from, StreamId::MAX), 1, is_last)?;
         match rows.len() {
             0 => Ok(None),
             _ => Ok(Some(rows.id(0)?)),
         }
-    }
-
-    /// Reads entries that lie apart, so that those that are read one by one after this wait for no
-    /// page: pages that are missing are read together.
-    pub(crate) fn read_ahead(&mut self, stream: &Stream, ids: &[StreamId]) -> Run {
-        let members = self.members()?;
-        let (mut missing, mut ahead) = (None::<Pending>, 0);
-        let mut row = Vec::new();
-        for id in ids {
-            let key = entry_key(stream.head.id, *id);
-            let Some(pending) = &mut missing else {
-                if let Polled::Pending(pending) = self.batch()?.get(members, &key, &mut row)? {
-                    missing = Some(pending);
-                }
-                continue;
-            };
-            if ahead == ENTRIES_AHEAD {
-                break;
-            }
-            ahead += 1;
-            let looked = Reads::of(members).prefetch(&key, usize::MAX, &mut row)?;
-            if let Polled::Pending(other) = looked {
-                pending.beside(other);
-            }
-        }
-        missing.map_or(Ok(()), |pending| Err(Interrupted::Pending(pending)))
     }
 
     /// Refuses what is too long for a row of a stream.
@@ -331,13 +339,11 @@ impl Context<'_> {
         let head = StreamHead::decode(self.payload(row))?;
         let mut rows = Vec::new();
         for kind in KINDS {
-            let wanted = Wanted {
-                kind,
-                from: elements::start(head.id, kind).to_vec(),
-                to: elements::behind(head.id, kind).to_vec(),
-                count: usize::MAX,
-                is_backwards: false,
-            };
+            let (from, to) = (
+                elements::start(head.id, kind),
+                elements::behind(head.id, kind),
+            );
+            let wanted = Wanted::all(kind, from.to_vec(), to.to_vec());
             rows.push((kind, self.rows_of(&head, wanted)?));
         }
         Ok(StreamCopy { head, rows })

@@ -1,0 +1,102 @@
+//! Reads of single rows of streams, which may lie apart: pages that are missing are read together.
+
+use pandodb::nonblocking::{Pending, Polled, Reads};
+
+use super::stream::Stream;
+use crate::context::{Context, Interrupted, Run};
+use crate::data::stream_id::StreamId;
+use crate::data::stream_rows::entry_key;
+
+/// Number of rows that are looked for behind one whose page is missing.
+const ROWS_AHEAD: usize = 128;
+/// Bytes that a row takes in memory besides its own, about.
+const ROW_BYTES: usize = 32;
+
+impl Context<'_> {
+    /// Returns the value of the row at `key`, if there is one.
+    pub(crate) fn stream_row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Interrupted> {
+        let members = self.members()?;
+        let mut row = Vec::new();
+        match self.batch()?.get(members, key, &mut row)? {
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
+            Polled::Ready(found) => Ok(found.then_some(row)),
+        }
+    }
+
+    /// Returns the values of the rows at `keys`, as far as there are some. Refuses the command if
+    /// they are longer together than a reply may be.
+    pub(crate) fn stream_rows_at(
+        &mut self,
+        keys: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
+        let most = self.engine().reply_bytes_max;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        self.read_each(keys, usize::MAX, &mut |row| {
+            bytes += ROW_BYTES + row.map_or(0, <[u8]>::len);
+            rows.push(row.map(<[u8]>::to_vec));
+            match bytes > most {
+                true => Err(Interrupted::ReplyTooLong),
+                false => Ok(()),
+            }
+        })?;
+        Ok(rows)
+    }
+
+    /// Returns the values of the entries with these IDs, likewise.
+    pub(crate) fn entries_at(
+        &mut self,
+        stream: &Stream,
+        ids: &[StreamId],
+    ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
+        let id = stream.head.id;
+        self.stream_rows_at(ids.iter().map(|at| entry_key(id, *at)))
+    }
+
+    /// Returns which of these entries are there; reads nothing of long ones.
+    pub(crate) fn has_entries(
+        &mut self,
+        stream: &Stream,
+        ids: &[StreamId],
+    ) -> Result<Vec<bool>, Interrupted> {
+        let id = stream.head.id;
+        let keys = ids.iter().map(|at| entry_key(id, *at));
+        let mut are_there = Vec::with_capacity(ids.len());
+        self.read_each(keys, 0, &mut |row| {
+            are_there.push(row.is_some());
+            Ok(())
+        })?;
+        Ok(are_there)
+    }
+
+    /// Shows at least the first `bytes_max` bytes of each row to `found`, or that there is none. If
+    /// a page is missing, those of the next rows are requested, too.
+    fn read_each(
+        &mut self,
+        keys: impl Iterator<Item = Vec<u8>>,
+        bytes_max: usize,
+        found: &mut dyn FnMut(Option<&[u8]>) -> Run,
+    ) -> Run {
+        let members = self.members()?;
+        let (mut missing, mut ahead) = (None::<Pending>, 0);
+        let mut row = Vec::new();
+        for key in keys {
+            let Some(pending) = &mut missing else {
+                let batch = self.batch()?;
+                match batch.get_head(members, &key, bytes_max, &mut row)? {
+                    Polled::Pending(pending) => missing = Some(pending),
+                    Polled::Ready(len) => found(len.map(|_| &row[..]))?,
+                }
+                continue;
+            };
+            if ahead == ROWS_AHEAD {
+                break;
+            }
+            ahead += 1;
+            let looked = Reads::of(members).prefetch(&key, bytes_max, &mut row)?;
+            if let Polled::Pending(other) = looked {
+                pending.beside(other);
+            }
+        }
+        missing.map_or(Ok(()), |pending| Err(Interrupted::Pending(pending)))
+    }
+}
