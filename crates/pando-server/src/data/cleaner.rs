@@ -8,6 +8,9 @@
 //! is removed. The work of a step is bounded; when more is due, the next step follows after the
 //! connections have had their turn.
 //!
+//! A row that cannot be decoded keeps its entry: it is damaged, and its readers get the error, or a
+//! later program has written it, which may be back tomorrow and needs the entry.
+//!
 //! When nothing is due, it removes the elements of large collections that were given up, and then
 //! the row that says so (`data/elements.rs`). Nobody reads or writes them any more.
 
@@ -32,7 +35,7 @@ const BATCH: usize = 64;
 /// Most elements that a batch removes.
 const GONE: usize = 256;
 /// Most keys that are passed over.
-const LOCKED_MAX: usize = 100_000;
+const PASSED_MAX: usize = 100_000;
 /// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
 /// together.
 const WAITS_PER_BATCH: u32 = 2;
@@ -61,8 +64,9 @@ pub(crate) struct Cleaner {
     due: Vec<(u64, Vec<u8>)>,
     /// Rows of a collection that was given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
-    /// Stored keys that are locked, and passed over until nothing else is due.
-    locked: BTreeSet<Vec<u8>>,
+    /// Stored keys that are locked, or whose rows cannot be decoded: passed over until nothing else
+    /// is due.
+    passed: BTreeSet<Vec<u8>>,
     /// Maximum number of entries of the next batch.
     size: usize,
     /// Number of waits for pages of the current batch.
@@ -74,7 +78,6 @@ pub(crate) struct Cleaner {
     removed: u64,
     page: ScanPage,
     value: Vec<u8>,
-    encoded: Vec<u8>,
     batch: ValidatedBatch,
     waker: Waker,
 }
@@ -84,47 +87,117 @@ enum Stop {
     Waiting,
     Again,
     Failed,
-    /// A transaction has locked the row of this stored key.
-    Locked(Vec<u8>),
+    /// A transaction has locked the row of this stored key, or it cannot be decoded.
+    Passed(Vec<u8>),
 }
 
 impl From<pandodb::Error> for Stop {
     // A failed engine answers every command with its error; the cleaner does nothing.
     fn from(error: pandodb::Error) -> Self {
         match error {
-            pandodb::Error::LockTimeout { key: Some(key), .. } => Self::Locked(key),
+            pandodb::Error::LockTimeout { key: Some(key), .. } => Self::Passed(key),
             _ => Self::Failed,
         }
     }
 }
 
-/// Removes the row of an expired key, and gives up its elements if they have rows of their own.
-/// Returns the number of rows. A damaged row stays.
+/// What became of a due entry and its row.
+enum Processed {
+    Removed,
+    /// The row lives, or there is none that names the entry.
+    Renewed,
+    /// Nothing was changed: the row cannot be decoded.
+    Unknown,
+}
+
+/// A due entry.
+struct Due<'d> {
+    database: &'d Database,
+    engine: &'d Engine,
+    time: u64,
+    stored: &'d [u8],
+    now_ms: u64,
+}
+
+impl Due<'_> {
+    fn delete_entry(&self, batch: &mut ValidatedBatch) {
+        let mut key = Vec::new();
+        entry_key(&mut key, self.time, self.stored);
+        batch.delete(&self.database.elements, &key);
+    }
+
+    /// Writes what is to be done about the row, which was opened, and of which `cut` bytes are not
+    /// in `value`.
+    fn process(
+        &self,
+        batch: &mut ValidatedBatch,
+        (opened, cut): (Opened, usize),
+        value: &mut Vec<u8>,
+        most: &mut usize,
+    ) -> pandodb::Result<Polled<Processed>> {
+        let large = match opened {
+            Opened::Absent => {
+                self.delete_entry(batch);
+                return Ok(Polled::Ready(Processed::Renewed));
+            }
+            Opened::Value => None,
+            Opened::Large(stream) => Some(stream),
+        };
+        let Ok(row) = Row::decode(self.stored, value) else {
+            return Ok(Polled::Ready(Processed::Unknown));
+        };
+        let names = |expiry: &Expiry| expiry.entry == self.time;
+        if row.expiry.filter(names).is_none() {
+            self.delete_entry(batch);
+            return Ok(Polled::Ready(Processed::Renewed));
+        }
+        if row.is_over(self.now_ms) {
+            return remove(self, batch, (&row, value)).map(Polled::Ready);
+        }
+        if cut > 0
+            && let Polled::Pending(pending) = batch.get(&self.database.keys, self.stored, value)?
+        {
+            return Ok(Polled::Pending(pending));
+        }
+        let key = row.user_key(self.stored, value);
+        let whole_key = self.engine.folder.folds(key).then_some(key);
+        let renewed = Renewed {
+            due: self,
+            row: &row,
+            value,
+            whole_key,
+        };
+        renewed.write(batch, large, most)
+    }
+}
+
+/// Removes the row of an expired key, its entry, and gives up its elements if they have rows of
+/// their own.
 fn remove(
-    database: &Database,
+    due: &Due<'_>,
     batch: &mut ValidatedBatch,
-    (stored, row, value): (&[u8], &Row, &[u8]),
-) -> pandodb::Result<u64> {
+    (row, value): (&Row, &[u8]),
+) -> pandodb::Result<Processed> {
+    let (database, stored) = (due.database, due.stored);
     let Ok(tree) = tree_of(row, value) else {
-        return Ok(0);
+        return Ok(Processed::Unknown);
     };
+    due.delete_entry(batch);
     if let (Some(id), Some(members)) = (tree, database.members.table()) {
         let mut key = Vec::new();
         given_up_key(id, &mut key);
         batch.put(members, &key, b"")?;
     }
     batch.delete(&database.keys, stored);
-    Ok(1)
+    Ok(Processed::Removed)
 }
 
 /// A row whose entry was due, and that lives.
 struct Renewed<'r> {
-    database: &'r Database,
-    stored: &'r [u8],
+    due: &'r Due<'r>,
     row: &'r Row,
     value: &'r [u8],
     whole_key: Option<&'r [u8]>,
-    now_ms: u64,
 }
 
 impl Renewed<'_> {
@@ -135,20 +208,26 @@ impl Renewed<'_> {
         batch: &mut ValidatedBatch,
         large: Option<ValueStream>,
         most: &mut usize,
-    ) -> pandodb::Result<Polled<()>> {
+    ) -> pandodb::Result<Polled<Processed>> {
         let (row, value) = (self.row, self.value);
+        let Due {
+            database,
+            stored,
+            now_ms,
+            ..
+        } = *self.due;
         let mut times = row.times();
         let mut rest = None;
-        if times.has_expired_fields(self.now_ms) {
-            let until = (self.now_ms, *most);
-            let removed = remove_expired(self.database, batch, (row, value), until)?;
+        if times.has_expired_fields(now_ms) {
+            let removed = remove_expired(database, batch, (row, value), (now_ms, *most))?;
             rest = match removed {
                 Polled::Pending(pending) => return Ok(Polled::Pending(pending)),
-                // A damaged hash stays, so that its readers get the error.
-                Polled::Ready(None) => return Ok(Polled::Ready(())),
+                Polled::Ready(None) => return Ok(Polled::Ready(Processed::Unknown)),
                 Polled::Ready(rest) => rest,
             };
         }
+        // The new one may have the same time.
+        self.due.delete_entry(batch);
         let payload = match &rest {
             Some(rest) => {
                 times.fields = rest.fields;
@@ -160,15 +239,15 @@ impl Renewed<'_> {
         let mut encoded = Vec::new();
         let expiry = times.due().map(|entry| Expiry { times, entry });
         if let Some(expiry) = expiry {
-            entry_key(&mut encoded, expiry.entry, self.stored);
-            batch.put(&self.database.elements, &encoded, b"")?;
+            entry_key(&mut encoded, expiry.entry, stored);
+            batch.put(&database.elements, &encoded, b"")?;
         }
         if let Some(stream) = large {
             let mut head = Vec::new();
             encode_head(&mut head, row.value_type, self.whole_key, expiry);
             let value = stream.with_head(head)?;
-            batch.put_large(&self.database.keys, self.stored, value)?;
-            return Ok(Polled::Ready(()));
+            batch.put_large(&database.keys, stored, value)?;
+            return Ok(Polled::Ready(Processed::Renewed));
         }
         encode(
             &mut encoded,
@@ -177,8 +256,8 @@ impl Renewed<'_> {
             expiry,
             payload,
         );
-        batch.put(&self.database.keys, self.stored, &encoded)?;
-        Ok(Polled::Ready(()))
+        batch.put(&database.keys, stored, &encoded)?;
+        Ok(Polled::Ready(Processed::Renewed))
     }
 }
 
@@ -192,7 +271,7 @@ impl Cleaner {
             quiet: 0,
             due: Vec::new(),
             gone: Vec::new(),
-            locked: BTreeSet::new(),
+            passed: BTreeSet::new(),
             size: BATCH,
             waits: 0,
             missing: false,
@@ -200,7 +279,6 @@ impl Cleaner {
             removed: 0,
             page: ScanPage::default(),
             value: Vec::new(),
-            encoded: Vec::new(),
             batch: {
                 let mut batch = ValidatedBatch::new(&engine.db);
                 // Others are due: it does not wait for who has locked a key.
@@ -238,7 +316,7 @@ impl Cleaner {
                     return Cleaned::More;
                 }
                 self.quiet = 0;
-                self.locked.clear();
+                self.passed.clear();
                 Cleaned::Nothing
             }
             Ok(_) => {
@@ -249,15 +327,15 @@ impl Cleaner {
             Err(Stop::Waiting) => Cleaned::Waiting,
             Err(Stop::Again) => Cleaned::More,
             Err(Stop::Failed) => Cleaned::Nothing,
-            Err(Stop::Locked(key)) => {
+            Err(Stop::Passed(key)) => {
                 self.committing = false;
                 self.batch.reset();
                 self.due.clear();
                 self.gone.clear();
-                match self.locked.len() < LOCKED_MAX && self.locked.insert(key) {
+                match self.passed.len() < PASSED_MAX && self.passed.insert(key) {
                     true => Cleaned::More,
                     false => {
-                        self.locked.clear();
+                        self.passed.clear();
                         Cleaned::Nothing
                     }
                 }
@@ -345,7 +423,7 @@ impl Cleaner {
                     any = true;
                     break;
                 };
-                if !self.locked.is_empty() && self.locked.contains(stored) {
+                if !self.passed.is_empty() && self.passed.contains(stored) {
                     continue;
                 }
                 any = true;
@@ -436,7 +514,7 @@ impl Cleaner {
                 break;
             }
             let looked = database.look_in(&mut self.batch, stored, &mut self.value)?;
-            let (opened, cut) = match looked {
+            let looked = match looked {
                 Polled::Ready(looked) => looked,
                 Polled::Pending(pending) => {
                     // All missing rows of the batch are requested together.
@@ -448,46 +526,22 @@ impl Cleaner {
             if missing {
                 continue;
             }
-            entry_key(&mut self.encoded, *time, stored);
-            self.batch.delete(&database.elements, &self.encoded);
-            let large = match opened {
-                Opened::Absent => continue,
-                Opened::Value => None,
-                Opened::Large(stream) => Some(stream),
-            };
-            // A damaged row stays, so that its readers get the error.
-            let Ok(row) = Row::decode(stored, &self.value) else {
-                continue;
-            };
-            let names = |expiry: &Expiry| expiry.entry == *time;
-            if row.expiry.filter(names).is_none() {
-                continue;
-            }
-            if row.is_over(now_ms) {
-                let (batch, value) = (&mut self.batch, &self.value);
-                self.removed += remove(database, batch, (stored, &row, value))?;
-                continue;
-            }
-            if cut > 0
-                && let Polled::Pending(pending) =
-                    self.batch.get(&database.keys, stored, &mut self.value)?
-            {
-                reactor.park(pending, &self.waker)?;
-                missing = true;
-                continue;
-            }
-            let key = row.user_key(stored, &self.value);
-            let whole_key = engine.folder.folds(key).then_some(key);
-            let renewed = Renewed {
+            let due = Due {
                 database,
+                engine,
+                time: *time,
                 stored,
-                row: &row,
-                value: &self.value,
-                whole_key,
                 now_ms,
             };
-            match renewed.write(&mut self.batch, large, &mut most)? {
-                Polled::Ready(()) => {}
+            match due.process(&mut self.batch, looked, &mut self.value, &mut most)? {
+                Polled::Ready(Processed::Removed) => self.removed += 1,
+                Polled::Ready(Processed::Renewed) => {}
+                Polled::Ready(Processed::Unknown) if self.passed.len() >= PASSED_MAX => {
+                    return Err(Stop::Passed(stored.clone()));
+                }
+                Polled::Ready(Processed::Unknown) => {
+                    self.passed.insert(stored.clone());
+                }
                 Polled::Pending(pending) => {
                     reactor.park(pending, &self.waker)?;
                     missing = true;
@@ -510,5 +564,82 @@ impl Cleaner {
             self.due.truncate(self.size);
         }
         Stop::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::keyspace::{FieldTimes, Times, ValueType};
+    use pando_sync::thread;
+    use pandodb::Db;
+
+    /// Writes a row, which may be any bytes, and its entry.
+    fn put(database: &Database, key: &str, (time, row): (u64, &[u8])) {
+        let (stored, mut entry) = ([b"\0", key.as_bytes()].concat(), Vec::new());
+        entry_key(&mut entry, time, &stored);
+        database.keys.put(&stored, row).expect("there is room");
+        database.elements.put(&entry, b"").expect("there is room");
+    }
+
+    /// Returns a row with this payload that has expired, or of which fields have.
+    fn row(value_type: ValueType, is_of_fields: bool, (time, payload): (u64, &[u8])) -> Vec<u8> {
+        let times = match is_of_fields {
+            false => Times::of(Some(time)),
+            true => Times {
+                deadline: None,
+                fields: Some(FieldTimes {
+                    first: time,
+                    last: u64::MAX,
+                }),
+            },
+        };
+        let mut value = Vec::new();
+        let expiry = Some(Expiry { times, entry: time });
+        encode(&mut value, value_type, None, expiry, payload);
+        value
+    }
+
+    /// Has the cleaner work until nothing is left that it can do; returns the number of steps.
+    fn clean(cleaner: &mut Cleaner, engine: &Engine, reactor: &mut Reactor) -> usize {
+        let statistics = ServerStatistics::new(&[]).expect("there is address space");
+        for step in 1..1000 {
+            match cleaner.step(engine, reactor, &statistics) {
+                Cleaned::Nothing => return step,
+                Cleaned::Waiting => thread::yield_now(),
+                Cleaned::More => {}
+            }
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn rows_that_cannot_be_decoded_keep_their_entries_and_hold_up_nothing() {
+        let db = Db::builder()
+            .max_memory(16 << 20)
+            .open_in_memory()
+            .expect("a store in memory");
+        let engine = Engine::new(db).expect("the tables are made");
+        let database = &engine.databases[0];
+        // More than a batch, all before the one that can be removed.
+        for time in 1..=200 {
+            let bad = match time % 4 {
+                0 => [&[9, 1][..], &[0; 16]].concat(),
+                1 => row(ValueType::Stream, false, (time, b"no head")),
+                2 => row(ValueType::Hash, true, (time, b"")),
+                _ => row(ValueType::Set, false, (time, b"\x03\x01short")),
+            };
+            put(database, &format!("bad{time}"), (time, &bad));
+        }
+        let good = row(ValueType::String, false, (300, b"good"));
+        put(database, "good", (300, &good));
+        let mut reactor = Reactor::new(&engine.db, Waker::noop().clone()).expect("a reactor");
+        let mut cleaner = Cleaner::new(&engine, vec![0], Waker::noop().clone());
+        for _ in 0..2 {
+            let steps = clean(&mut cleaner, &engine, &mut reactor);
+            assert!(steps < 20, "{steps}");
+            assert_eq!(database.keys.get(b"\0good").expect("no error"), None);
+            assert_eq!((database.keys.len(), database.elements.len()), (200, 200));
+        }
     }
 }
