@@ -66,6 +66,29 @@ fn loops_take_turns() {
     assert!(met < runs / 8, "{met} conflicts of {runs} runs of commands");
 }
 
+/// The same of one stream, and of what is pending in it.
+#[test]
+fn loops_take_turns_with_a_stream() {
+    const PIPELINES: usize = 60;
+    let server = server();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    let mut asks = server.client();
+    asks.run("XGROUP CREATE s g $ MKSTREAM");
+    let before = conflicts(&mut asks);
+    let pipeline = "XADD s * f v\r\nXREADGROUP GROUP g c COUNT 1 STREAMS s >\r\n".repeat(16);
+    send_all(&mut clients, PIPELINES, &pipeline, 32);
+    let total = CLIENTS * PIPELINES * 16;
+    assert_eq!(asks.run("XLEN s"), format!(":{total}"));
+    let pending = asks.run("XPENDING s g");
+    assert!(
+        pending.starts_with(&format!("[:{total} ")),
+        "{pending}: each client has added an entry before it asks for one"
+    );
+    let met = conflicts(&mut asks) - before;
+    let runs = (CLIENTS * PIPELINES) as u64;
+    assert!(met < runs / 8, "{met} conflicts of {runs} runs of commands");
+}
+
 /// Commands of all kinds that write one key, inline and not, in EXEC and alone: each happens once.
 #[test]
 fn each_command_happens_once() {

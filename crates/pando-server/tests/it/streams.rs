@@ -378,6 +378,50 @@ fn a_change_of_any_row_is_seen_by_who_watches_the_key() {
     ]);
 }
 
+/// What 7.2 tells and does that 7.0, beside which random commands run, does not.
+#[test]
+fn consumers_are_told_as_in_redis_7_2() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[
+        ("XADD s 1 a b", "\"1-0\""),
+        ("XGROUP CREATE s g $", "+OK"),
+        // It is there once it has asked, and has got nothing.
+        ("XREADGROUP GROUP g c STREAMS s >", "nil"),
+        ("XGROUP CREATECONSUMER s g c", ":0"),
+        ("XINFO GROUPS s", "[[\"name\" \"g\" \"consumers\" :1 \"pending\" :0 \"last-delivered-id\" \"1-0\" \"entries-read\" nil \"lag\" :0]]"),
+    ]);
+    let number_behind = |text: &str, name: &str| {
+        let (_, rest) = text.split_once(&format!("\"{name}\" :")).unwrap();
+        let end = rest.find([' ', ']']).unwrap();
+        rest[..end].parse::<i64>().unwrap()
+    };
+    let consumers = client.run("XINFO CONSUMERS s g");
+    assert!(number_behind(&consumers, "idle") < 20_000, "{consumers}");
+    assert_eq!(number_behind(&consumers, "inactive"), -1);
+    let full = client.run("XINFO STREAM s FULL");
+    assert!(number_behind(&full, "seen-time") > 1_600_000_000_000);
+    assert_eq!(number_behind(&full, "active-time"), -1);
+    client.run("XADD s 2 a b");
+    client.run("XREADGROUP GROUP g c STREAMS s >");
+    thread::sleep(Duration::from_millis(30));
+    // It is seen, and gets nothing.
+    client.check(&[("XREADGROUP GROUP g c STREAMS s >", "nil")]);
+    let consumers = client.run("XINFO CONSUMERS s g");
+    let inactive = number_behind(&consumers, "inactive");
+    assert!((30..20_000).contains(&inactive), "{consumers}");
+    assert!(number_behind(&consumers, "idle") <= inactive - 30);
+    client.check(&[
+        ("XDEL s 2", ":1"),
+        (
+            "XSETID s 1-5",
+            "-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+        ),
+        ("XCLAIM s g d 0 2-0", "[]"),
+        ("XPENDING s g", "[:0 nil nil nil]"),
+    ]);
+}
+
 /// Returns what `commands` have cost: rows read, leaves copied by scans, rows written or deleted.
 fn cost(client: &mut Client, commands: &[&str]) -> [u64; 3] {
     let names = [
