@@ -1032,3 +1032,40 @@ fn scripts_that_may_write_wait_for_the_end_of_a_pause() {
         assert_eq!(show(&client.answer()), ":1");
     }
 }
+
+#[test]
+fn scripts_read_and_write_streams() {
+    let server = Fixture::new();
+    let (mut client, mut reader) = (server.client(), server.client());
+    let command = "XREAD BLOCK 0 STREAMS s $";
+    reader.send(&encode(&command.split(' ').collect::<Vec<_>>()));
+    while !client
+        .text("INFO clients")
+        .contains("blocked_clients:1\r\n")
+    {
+        thread::yield_now();
+    }
+    let entries = "[[\"s\" [[\"1-0\" [\"a\" \"b\"]]]]]";
+    check(
+        &mut client,
+        &[
+            (
+                "return redis.call('XGROUP', 'CREATE', 's', 'g', '0', 'MKSTREAM')",
+                "+OK",
+            ),
+            ("return redis.call('XADD', 's', '1', 'a', 'b')", "\"1-0\""),
+            ("return redis.call('XREAD', 'STREAMS', 's', '0')", entries),
+            (
+                "return {redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'STREAMS', 's', '>'), \
+                 redis.call('XPENDING', 's', 'g')[1], redis.call('XACK', 's', 'g', '1')}",
+                &format!("[{entries} :1 :1]"),
+            ),
+            ("return redis.call('XREAD', 'STREAMS', 's', '$')", "nil"),
+            (
+                "return redis.pcall('xread', 'BLOCK', '0', 'STREAMS', 's', '$')",
+                "-ERR xread command is not allowed with BLOCK option from scripts",
+            ),
+        ],
+    );
+    assert_eq!(show(&reader.answer()), entries);
+}

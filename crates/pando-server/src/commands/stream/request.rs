@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pando_resp::Version;
 
+use super::text_of;
 use crate::context::{Context, Interrupted, replies};
 
 /// What is asked for.
@@ -56,6 +57,11 @@ impl Request {
             Interrupted::from(format!("ERR The {option} {text}"))
         };
         if more > 0 && context.is(at, "block") {
+            if context.progress.replies_in_memory {
+                let name = text_of(context.argument(0));
+                let text = "command is not allowed with BLOCK option from scripts";
+                return Err(format!("ERR {name} {text}").into());
+            }
             self.block = Some(block_at(context, at + 1)?);
             return Ok(at + 1);
         }
