@@ -56,6 +56,7 @@ fn read_anew(session: &Session, running: &mut Running, progress: &mut Progress) 
         batch.reset();
     }
     (running.conflicts, progress.restarts) = (0, 0);
+    progress.now_ms = None;
     progress.forget_loads();
     was_old
 }
@@ -296,7 +297,11 @@ impl Connection {
         });
         // A transaction has one clock, that of its beginning: what expires meanwhile stays.
         let interactive = self.session.interactive.as_ref();
-        let now_ms = interactive.map_or(turn.now_ms, |interactive| interactive.now_ms);
+        let now_ms = match (interactive, running.command.kind) {
+            (Some(interactive), _) => interactive.now_ms,
+            (None, Kind::Transaction | Kind::Exec) => *progress.now_ms.get_or_insert(turn.now_ms),
+            _ => turn.now_ms,
+        };
         let mut context = Context {
             arguments,
             staged: staging.values(),

@@ -178,14 +178,17 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn run(&mut self) -> Run {
         let start = self.out.len();
-        let written = self.written_bytes();
-        match (self.command.run)(self) {
-            Err(Interrupted::Refused(text)) if self.written_bytes() == written => {
+        let (written, held) = (self.write_calls(), self.progress.held_bytes);
+        let run = (self.command.run)(self);
+        // What a command of EXEC held is gone with it.
+        self.progress.held_bytes = held;
+        match run {
+            Err(Interrupted::Refused(text)) if self.write_calls() == written => {
                 self.out.truncate(start);
                 self.fail(&text)
             }
             // Its commit tells damage from a head of another moment; if it has written, a new run.
-            Err(Interrupted::Torn) if self.written_bytes() == written => {
+            Err(Interrupted::Torn) if self.write_calls() == written => {
                 self.out.truncate(start);
                 self.fail(replies::TORN)
             }
@@ -198,9 +201,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn written_bytes(&self) -> usize {
+    fn write_calls(&self) -> u64 {
         let batch = self.data.as_ref().and_then(|data| data.batch.as_deref());
-        batch.map_or(0, ValidatedBatch::written_bytes)
+        batch.map_or(0, ValidatedBatch::write_calls)
     }
 
     /// Returns the writer of the reply.

@@ -37,8 +37,8 @@ pub(crate) struct Parts {
 struct Part {
     database: usize,
     key: Vec<u8>,
-    /// As `exec_index` of the command, which tells what is gathered: another run of a script may call
-    /// another command here.
+    /// As `exec_index` of the command, which tells what is gathered: another run of a script may
+    /// call another command here.
     place: Option<usize>,
     /// Identifies the string, to detect that it has changed.
     string: Option<Fingerprint>,

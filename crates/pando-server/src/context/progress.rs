@@ -168,6 +168,8 @@ pub(crate) struct Progress {
     tables: Vec<(usize, Table)>,
     /// Memory that iterations and tables take.
     kept_bytes: usize,
+    /// Memory of rows that the running command holds.
+    pub(crate) held_bytes: usize,
     /// The keys that a WATCH has read so far.
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
@@ -193,6 +195,9 @@ pub(crate) struct Progress {
     pub(crate) confirms: bool,
     /// What the current run has read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
+    /// The clock of all runs of a command that writes, in milliseconds of Unix time: what a run
+    /// writes is what the one before has written.
+    pub(crate) now_ms: Option<u64>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
     /// Parts of strings in chunks that are being read.
@@ -319,6 +324,7 @@ impl Progress {
             }
         }
         self.forget_loads();
+        self.now_ms = None;
         self.watching = None;
         self.key_range = None;
         #[cfg(feature = "scripts")]
@@ -355,6 +361,7 @@ impl Progress {
     pub(crate) fn take_back(&mut self) {
         (self.hits, self.misses) = (0, 0);
         self.confirms = false;
+        self.held_bytes = 0;
         self.shown_from = None;
         self.beside = None;
         self.calls.clear();

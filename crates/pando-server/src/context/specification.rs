@@ -176,11 +176,22 @@ impl Keys {
     }
 }
 
-/// Returns the places of the keys behind the word STREAMS.
+/// Returns the places of the keys behind the word STREAMS, which may also be the name of a group or
+/// consumer.
 pub(crate) fn behind_streams(arguments: &[&[u8]]) -> Option<std::ops::Range<usize>> {
-    let is = |at: &usize| arguments[*at].eq_ignore_ascii_case(b"streams");
-    let start = (1..arguments.len()).find(is)? + 1;
-    Some(start..start + (arguments.len() - start) / 2)
+    let mut at = 1;
+    loop {
+        let word = arguments.get(at)?.to_ascii_lowercase();
+        at += match &word[..] {
+            b"block" | b"count" => 2,
+            b"group" => 3,
+            b"noack" => 1,
+            b"streams" => break,
+            _ => return None,
+        };
+    }
+    let (start, behind) = (at + 1, arguments.len() - at - 1);
+    behind.is_multiple_of(2).then(|| start..start + behind / 2)
 }
 
 /// Family of a command, as the documentation of Redis groups them.

@@ -64,9 +64,9 @@ pub(crate) struct Cleaner {
     due: Vec<(u64, Vec<u8>)>,
     /// Rows of a collection that was given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
-    /// Stored keys that are locked, or whose rows cannot be decoded: passed over until nothing else
-    /// is due.
-    passed: BTreeSet<Vec<u8>>,
+    /// Databases and stored keys that are locked, or whose rows cannot be decoded: passed over
+    /// until nothing else is due.
+    passed: BTreeSet<(usize, Vec<u8>)>,
     /// Maximum number of entries of the next batch.
     size: usize,
     /// Number of waits for pages of the current batch.
@@ -304,10 +304,10 @@ impl Cleaner {
         reactor: &mut Reactor,
         statistics: &ServerStatistics,
     ) -> Cleaned {
-        let Some(number) = self.databases.get(self.at) else {
+        let Some(number) = self.databases.get(self.at).copied() else {
             return Cleaned::Nothing;
         };
-        let database = &engine.databases[*number];
+        let database = &engine.databases[number];
         match self.batch(database, engine, reactor, unix_ms()) {
             Ok(0) => {
                 self.at = (self.at + 1) % self.databases.len();
@@ -332,7 +332,7 @@ impl Cleaner {
                 self.batch.reset();
                 self.due.clear();
                 self.gone.clear();
-                match self.passed.len() < PASSED_MAX && self.passed.insert(key) {
+                match self.passed.len() < PASSED_MAX && self.passed.insert((number, key)) {
                     true => Cleaned::More,
                     false => {
                         self.passed.clear();
@@ -423,7 +423,11 @@ impl Cleaner {
                     any = true;
                     break;
                 };
-                if !self.passed.is_empty() && self.passed.contains(stored) {
+                if !self.passed.is_empty()
+                    && self
+                        .passed
+                        .contains(&(self.databases[self.at], stored.to_vec()))
+                {
                     continue;
                 }
                 any = true;
@@ -540,7 +544,8 @@ impl Cleaner {
                     return Err(Stop::Passed(stored.clone()));
                 }
                 Polled::Ready(Processed::Unknown) => {
-                    self.passed.insert(stored.clone());
+                    self.passed
+                        .insert((self.databases[self.at], stored.clone()));
                 }
                 Polled::Pending(pending) => {
                     reactor.park(pending, &self.waker)?;

@@ -52,10 +52,13 @@ impl Members {
             let entry = table.range(range).next_back().transpose()?;
             pandodb::Result::Ok(entry.map(|(key, _)| key))
         };
-        let last = largest((Bound::Unbounded, Bound::Unbounded))?;
+        // No collection has the greatest id.
+        let no_id = u64::MAX.to_be_bytes();
+        let last = largest((Bound::Unbounded, Bound::Excluded(&no_id)))?;
         let first_of_all = 1_u64.to_be_bytes();
         let given_up = largest((Bound::Unbounded, Bound::Excluded(&first_of_all)))?;
         let given_up = given_up.and_then(|key| decode_given_up(&key));
+        let given_up = given_up.filter(|id| *id < u64::MAX);
         let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));
         // Relaxed: who gets the table below gets it, too.
         self.0.next.fetch_max(used + 1, Ordering::Relaxed);

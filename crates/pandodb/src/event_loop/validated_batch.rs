@@ -243,6 +243,11 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
+    /// Number of writes that it was asked for, those of keys that it had written before among them.
+    pub fn write_calls(&self) -> u64 {
+        self.set.write_calls
+    }
+
     /// Bytes that its writes take, about.
     pub fn written_bytes(&self) -> usize {
         self.set.memory()

@@ -78,6 +78,8 @@ pub(crate) struct WriteSet {
     last_table: Option<Arc<TableState>>,
     /// The writes.
     keys: KeyWrites,
+    /// Number of writes so far, those of keys that were written before among them.
+    pub(crate) write_calls: u64,
     /// Where the key that was read last is: most keys that are read are written next.
     read: ReadPlace,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
@@ -129,6 +131,7 @@ impl Default for WriteSet {
             tables: Vec::new(),
             last_table: None,
             keys: KeyWrites::default(),
+            write_calls: 0,
             read: ReadPlace::default(),
             stored_bytes_max: 0,
             has_large: false,
@@ -212,6 +215,7 @@ impl WriteSet {
 
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
+        self.write_calls += 1;
         let position = match value {
             Some(value) => {
                 self.stored_bytes_max = self.stored_bytes_max.max(value.len());

@@ -109,13 +109,21 @@ pub(super) fn consumers_of(
     group: u64,
 ) -> Result<Vec<ConsumerRow>, Interrupted> {
     let rows = names_of(context, stream, group)?;
-    let mut consumers = Vec::new();
+    let mut numbers = Vec::new();
     for place in 0..rows.len() {
         if !rows.key(place).starts_with(&group.to_be_bytes()) {
             break;
         }
-        let (number, _) = decode_consumer_name(rows.value(place))?;
-        consumers.push(consumer(context, stream, (group, number))?);
+        numbers.push(decode_consumer_name(rows.value(place))?.0);
+    }
+    let id = stream.head.id;
+    let keys = numbers
+        .iter()
+        .map(|number| consumer_key(id, group, *number));
+    let rows = context.stream_rows_at(keys)?;
+    let mut consumers = Vec::with_capacity(numbers.len());
+    for (number, row) in numbers.into_iter().zip(rows) {
+        consumers.push(ConsumerRow::decode(number, &row.ok_or(Interrupted::Torn)?)?);
     }
     Ok(consumers)
 }

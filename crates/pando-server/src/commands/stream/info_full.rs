@@ -59,11 +59,13 @@ fn reply_group(
     reply.bulk(b"pending");
     reply.array(pending.len());
     for (id, row) in pending {
+        let mut reply = context.reply();
         reply.array(4);
         reply_id(&mut reply, id);
         reply.bulk(&names[&row.consumer]);
         reply.integer(row.delivered);
         reply.integer(row.times);
+        context.check_reply()?;
     }
     context.check_reply()?;
     context.reply().bulk(b"consumers");

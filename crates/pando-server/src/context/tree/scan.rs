@@ -176,9 +176,10 @@ impl Context<'_> {
             return Ok(done);
         }
         let mut load = self.take_load(goal);
-        let doublings = match self.exec_index {
-            Some(_) => self.progress.turns.min(DOUBLINGS_MAX),
-            None => 0,
+        // Whoever has begun again since others wrote must get further in a turn than they do.
+        let doublings = match self.exec_index.is_some() || self.progress.restarts > 0 {
+            true => self.progress.turns.min(DOUBLINGS_MAX),
+            false => 0,
         };
         let (before, most) = (self.loaded_bytes(), self.engine().reply_bytes_max);
         let scanned = Scanned {

@@ -13,24 +13,21 @@ const ROWS_AHEAD: usize = 128;
 const ROW_BYTES: usize = 32;
 
 impl Context<'_> {
-    /// Returns the value of the row at `key`, if there is one.
+    /// Returns the value of the row at `key`, if there is one; it counts as those of
+    /// [`Context::stream_rows_at`].
     pub(crate) fn stream_row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Interrupted> {
-        let members = self.members()?;
-        let mut row = Vec::new();
-        match self.batch()?.get(members, key, &mut row)? {
-            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
-            Polled::Ready(found) => Ok(found.then_some(row)),
-        }
+        let mut rows = self.stream_rows_at(std::iter::once(key.to_vec()))?;
+        Ok(rows.pop().flatten())
     }
 
     /// Returns the values of the rows at `keys`, as far as there are some. Refuses the command if
-    /// they are longer together than a reply may be.
+    /// all that it reads so is longer together than a reply may be.
     pub(crate) fn stream_rows_at(
         &mut self,
         keys: impl Iterator<Item = Vec<u8>>,
     ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
         let most = self.engine().reply_bytes_max;
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes) = (Vec::new(), self.progress.held_bytes);
         self.read_each(keys, usize::MAX, &mut |row| {
             bytes += ROW_BYTES + row.map_or(0, <[u8]>::len);
             rows.push(row.map(<[u8]>::to_vec));
@@ -39,6 +36,7 @@ impl Context<'_> {
                 false => Ok(()),
             }
         })?;
+        self.progress.held_bytes = bytes;
         Ok(rows)
     }
 
