@@ -767,7 +767,7 @@ fn a_run_does_not_see_what_an_earlier_one_has_written() {
     }
 }
 
-/// A key that ends beside a transaction is there in all of its runs, or in none: they have one clock.
+/// A key that ends beside a transaction is there in all of its runs, or in none.
 #[test]
 fn all_runs_of_a_transaction_have_one_clock() {
     let server = Fixture::new();
