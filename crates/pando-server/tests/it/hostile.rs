@@ -198,8 +198,9 @@ fn a_hostile_pattern_does_not_stop_others() {
         client.run(&format!("MSET {}", keys.join(" ")));
     }
     let pattern = "*a".repeat(100) + "b";
-    let mut answered = 0;
-    for _ in 0..50 {
+    // While other programs keep the cores busy, a client may come to no PING in between.
+    let (mut answered, begun) = (0, now());
+    while answered <= 3 && begun.elapsed() < Duration::from_secs(20) {
         client.send(format!("KEYS {pattern}\r\n").as_bytes());
         client.stream.set_nonblocking(true).unwrap();
         answered = 0;
@@ -210,9 +211,6 @@ fn a_hostile_pattern_does_not_stop_others() {
         }
         client.stream.set_nonblocking(false).unwrap();
         assert_eq!(show(&client.answer()), "[]");
-        if answered > 3 {
-            break;
-        }
     }
     assert!(answered > 3, "others wait for the pattern");
 }

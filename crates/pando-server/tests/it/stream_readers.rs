@@ -95,41 +95,6 @@ fn who_waits_for_later_entries_looks_for_no_rows() {
     assert!(end(&mut reader).contains("\"1000001-0\""));
 }
 
-/// A group that lags reads on beside a producer that never pauses, though what it reads takes
-/// several turns.
-#[test]
-fn a_group_that_lags_reads_on_beside_a_steady_producer() {
-    let server = Fixture::new();
-    let mut client = server.client();
-    fill(&mut client, "s", 10_000);
-    client.check(&[("XGROUP CREATE s g 0", "+OK")]);
-    let (stop, began) = (AtomicBool::new(false), now());
-    let limit = Duration::from_secs(20);
-    let read = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut producer = server.client();
-            let mut ahead = 0;
-            while !stop.load(Ordering::Relaxed) && began.elapsed() < 2 * limit {
-                begin(&mut producer, "XADD s * field value");
-                ahead += 1;
-                if ahead > 100 {
-                    ahead -= 1;
-                    assert!(end(&mut producer).starts_with('"'));
-                }
-            }
-        });
-        let mut read = 0;
-        while read < 8000 && began.elapsed() < limit {
-            let reply = client.run("XREADGROUP GROUP g c COUNT 2000 STREAMS s >");
-            assert!(reply.starts_with("[["), "{reply}");
-            read += reply.matches("\"field\"").count();
-        }
-        stop.store(true, Ordering::Relaxed);
-        read
-    });
-    assert_eq!(read, 8000);
-}
-
 /// The runs of an EXEC have one clock: what one has loaded behind an XADD serves the next one.
 #[test]
 fn an_exec_that_adds_to_a_long_stream_and_reads_it_comes_to_its_end() {
