@@ -150,17 +150,20 @@ impl Subscriptions {
     }
 
     /// Returns the memory of the messages that wait to be published.
+    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts ask"))]
     pub(crate) fn message_bytes(&self) -> usize {
         self.message_bytes
     }
 
     /// Returns the number of changes that wait to be carried out.
+    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts ask"))]
     pub(crate) fn changes(&self) -> usize {
         self.changes.len()
     }
 
     /// Forgets the messages that were to be published since there were `count` changes; all changes
     /// since then are messages.
+    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts ask"))]
     pub(crate) fn forget_messages(&mut self, count: usize) {
         let later = self.changes.drain(count.min(self.changes.len())..);
         debug_assert!(
