@@ -13,6 +13,7 @@ pub(crate) mod edits;
 mod index;
 mod interrupted;
 mod large;
+mod locks;
 mod named;
 pub(crate) mod overlay;
 pub(crate) mod parts;
@@ -177,6 +178,9 @@ impl<'a> Context<'a> {
     /// Runs the command from its beginning. One that is refused replies with the error.
     #[inline]
     pub(crate) fn run(&mut self) -> Run {
+        if self.progress.to_lock.is_some() && self.exec_index.is_none() {
+            self.lock_large()?;
+        }
         let start = self.out.len();
         let (written, held) = (self.write_calls(), self.progress.held_bytes);
         let run = (self.command.run)(self);

@@ -193,6 +193,8 @@ pub(crate) struct Progress {
     /// The reply of the current run confirms subscriptions: as messages, it is sent to clients that
     /// want no replies, too.
     pub(crate) confirms: bool,
+    /// Database and stored key of a large collection that the next run locks first.
+    pub(crate) to_lock: Option<(usize, Vec<u8>)>,
     /// What the current run has read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
     /// The clock of all runs of a command that writes, in milliseconds of Unix time: what a run
@@ -325,6 +327,7 @@ impl Progress {
         }
         self.forget_loads();
         self.now_ms = None;
+        self.to_lock = None;
         self.watching = None;
         self.key_range = None;
         #[cfg(feature = "scripts")]

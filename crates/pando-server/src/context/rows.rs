@@ -106,6 +106,9 @@ impl Context<'_> {
             entry: row.expiry.map(|expiry| expiry.entry),
             tree: tree_of(&row, &scratch.value)?,
         };
+        if former.tree.is_some() && self.session.interactive.is_some() {
+            self.check_lock()?;
+        }
         Ok(Found {
             row: lives.then_some(row),
             former,

@@ -521,6 +521,47 @@ fn what_is_written_with_a_deadline_expires_at_every_level() {
     wait_until(|| two.run("DBSIZE") == ":0");
 }
 
+/// What is in the head of a large collection must be true of its elements, at a level that checks
+/// no reads, too: who writes it locks it, and who waited for that reads it anew.
+#[test]
+fn large_collections_are_locked_by_who_writes_them() {
+    let server = Fixture::new();
+    let (mut one, mut two) = (server.client(), server.client());
+    let fields = (0..50).map(|n| format!("f{n} value"));
+    let fill = format!("HSET s {}", fields.collect::<Vec<_>>().join(" "));
+    one.check(&[
+        ("CONFIG SET packed-bytes-max 20", "+OK"),
+        (&fill, ":50"),
+        ("PANDO BEGIN READCOMMITTED", "+OK"),
+        ("HLEN s", ":50"),
+        ("HSET s one v", ":1"),
+    ]);
+    two.send(&encode(&["DEL", "s"]));
+    thread::park_timeout(Duration::from_millis(50));
+    one.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(show(&two.answer()), ":1");
+    one.check(&[("HGETALL s", "[]"), (&fill, ":50")]);
+    // Both write, one after the other.
+    for client in [&mut one, &mut two] {
+        client.check(&[("PANDO BEGIN READCOMMITTED", "+OK"), ("HLEN s", ":50")]);
+    }
+    one.check(&[("HSET s one v", ":1")]);
+    two.send(&encode(&["HSET", "s", "two", "v"]));
+    thread::park_timeout(Duration::from_millis(50));
+    one.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(show(&two.answer()), ":1");
+    two.check(&[("HLEN s", ":52"), ("PANDO COMMIT", "+OK")]);
+    one.check(&[("HLEN s", ":52"), ("HMGET s one two", "[\"v\" \"v\"]")]);
+    assert_eq!(one.run("HKEYS s").split(' ').count(), 52);
+    // One that is rolled back has changed nothing, and others go on.
+    one.check(&[
+        ("PANDO BEGIN READCOMMITTED", "+OK"),
+        ("DEL s", ":1"),
+        ("PANDO ROLLBACK", "+OK"),
+    ]);
+    two.check(&[("HDEL s two", ":1"), ("HLEN s", ":51")]);
+}
+
 /// Any command keeps a transaction, and what comes in of a long one; a client that does not read
 /// its replies keeps nothing.
 #[test]

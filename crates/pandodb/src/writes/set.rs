@@ -78,7 +78,8 @@ pub(crate) struct WriteSet {
     last_table: Option<Arc<TableState>>,
     /// The writes.
     keys: KeyWrites,
-    /// Number of writes so far, those of keys that were written before among them.
+    /// Number of writes and of changes of whole tables so far, those of keys that were written
+    /// before among them.
     pub(crate) write_calls: u64,
     /// Where the key that was read last is: most keys that are read are written next.
     read: ReadPlace,
@@ -245,6 +246,7 @@ impl WriteSet {
 
     /// Sets a key to a value in chunks. Replaces an earlier write to the key.
     pub(crate) fn write_large(&mut self, table: usize, key: &[u8], value: LargeValue) {
+        self.write_calls += 1;
         self.measure_large(&value);
         let _position = self.keys.note(table, key, Change::PutLarge(value));
     }
@@ -320,6 +322,7 @@ impl WriteSet {
 
     /// Forgets the writes to a table, and notes that it is changed as a whole.
     pub(crate) fn change_table(&mut self, table: usize, change: TableChange) {
+        self.write_calls += 1;
         self.keys.forget_table(table);
         self.table_changes.retain(|(known, _)| *known != table);
         self.table_changes.push((table, change));
