@@ -271,3 +271,131 @@ fn table_insert_does_not_move_billions_of_places() {
     let fine = "local t = {1} table.insert(t, 2) table.insert(t, 1, 0) return t";
     assert_eq!(eval(&mut client, fine, &[], &[]), "[:0 :1 :2]");
 }
+
+#[test]
+fn functions_that_call_each_other_without_end_are_errors() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    // All but the first go through C, whose stack belongs to the machine.
+    for script in [
+        "local function f() return 1 + f() end return f()",
+        "local function f(s) return (string.gsub(s, '.', f)) end return f('x')",
+        "local function f() return (string.gsub('x', '.', setmetatable({}, {__index = f}))) end f()",
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "local function f() return coroutine.resume(coroutine.create(f)) end return error(f())",
+        "local function f() table.sort({3, 2, 1}, f) return true end f()",
+        "local function f() return load(f) end error(f())",
+        "local t = setmetatable({}, {}) getmetatable(t).__tostring = function() \
+             return tostring(t) .. '' end tostring(t)",
+        "local t = setmetatable({}, {}) getmetatable(t).__tostring = function() \
+             return string.format('%s', t) .. '' end tostring(t)",
+        "local function f() return xpcall(error, f) end error(f())",
+        "error((select(2, xpcall(error, function() pcall(error) local a return a + 1 end))))",
+        "local function f() xpcall(function() error('x') end, f) end f() error('x')",
+        "error(loadstring('return ' .. ('('):rep(100000)))",
+        "error(loadstring('return ' .. ('{'):rep(100000)))",
+    ] {
+        let reply = eval(&mut client, script, &[], &[]);
+        assert!(reply.starts_with("-ERR"), "{script}: {reply}");
+    }
+    assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1");
+}
+
+#[test]
+fn a_script_without_end_is_ended_and_has_written_nothing() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 100");
+    for script in [
+        "redis.call('SET', 'a', 1) while true do end",
+        "redis.call('SET', 'a', 1) while true do pcall(function() while true do end end) end",
+        "redis.call('SET', 'a', 1) while true do pcall(redis.call, 'SET', 'a', 1) end",
+        "redis.call('SET', 'a', 1) local f = coroutine.wrap(function() while true do end end) f()",
+        "redis.call('SET', 'a', 1) while true do coroutine.resume(coroutine.create(function() \
+             while true do end end)) end",
+        "redis.call('SET', 'a', 1) while true do xpcall(function() while true do end end, \
+             function() while true do end end) end",
+        "redis.call('SET', 'a', 1) xpcall(error, function() while true do end end)",
+        "redis.call('SET', 'a', 1) while true do load(function() while true do end end) end",
+        "redis.call('SET', 'a', 1) table.sort({1, 2, 3}, function() while true do end end)",
+        "redis.call('SET', 'a', 1) string.gsub('x', '.', function() while true do end end)",
+    ] {
+        let began = now();
+        let reply = eval(&mut client, script, &[], &[]);
+        let expected = "-ERR the script was ended after 100 ms, and has changed nothing: it must \
+                        do less, or lua-time-limit must be longer";
+        assert_eq!(reply, expected, "{script}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{script}");
+        assert_eq!(client.run("EXISTS a"), ":0", "{script}");
+    }
+    assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1");
+}
+
+#[test]
+fn a_script_that_takes_all_memory_is_ended_and_has_written_nothing() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for script in [
+        "redis.call('SET', 'a', 1) local t = {} for i = 1, 1e9 do t[i] = i .. 'x' end",
+        "redis.call('SET', 'a', 1) return ('x'):rep(1e9)",
+        "redis.call('SET', 'a', 1) local s = 'x' while true do s = s .. s end",
+        "redis.call('SET', 'a', 1) local t = {} while true do t = {t} end",
+        // Errors of functions that Rust has take memory, too.
+        "redis.call('SET', 'a', 1) local t = {} while true do \
+             t[#t + 1] = cmsgpack.pack(#t, ('x'):rep(100)) end",
+        "redis.call('SET', 'a', 1) local t = {} while true do \
+             t[#t + 1] = cjson.decode(cjson.encode({#t, {#t}})) end",
+    ] {
+        let reply = eval(&mut client, script, &[], &[]);
+        assert!(
+            reply.starts_with("-ERR not enough memory: the script"),
+            "{script}: {reply}"
+        );
+        assert_eq!(client.run("EXISTS a"), ":0", "{script}");
+        assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1");
+    }
+}
+
+#[test]
+fn a_script_is_killed_from_another_loop() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    // No limit at all.
+    client.run("CONFIG SET lua-time-limit 0");
+    // Connections are spread over both loops: some client is on the loop that has no script.
+    let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let script = "redis.call('SET', 'a', 1) while true do pcall(error) end";
+            eval(&mut client, script, &[], &[])
+        });
+        let limit = now() + Duration::from_secs(20);
+        for other in &mut others {
+            other.send(&encode(&["SCRIPT", "KILL"]));
+        }
+        let mut killed = false;
+        while !killed {
+            assert!(now() < limit, "no client has killed it");
+            for other in &mut others {
+                other
+                    .stream
+                    .set_read_timeout(Some(Duration::from_millis(50)))
+                    .unwrap();
+            }
+            let mut probe = server.client();
+            probe.send(&encode(&["SCRIPT", "KILL"]));
+            probe
+                .stream
+                .set_read_timeout(Some(Duration::from_millis(200)))
+                .unwrap();
+            let mut reply = [0; 4];
+            let is_ok = std::io::Read::read(&mut probe.stream, &mut reply);
+            killed = is_ok.is_ok() && &reply[..3] == b"+OK" || running.is_finished();
+        }
+        assert_eq!(
+            running.join().unwrap(),
+            "-ERR Script killed by user with SCRIPT KILL."
+        );
+    });
+    assert_eq!(server.client().run("EXISTS a"), ":0");
+}

@@ -9,7 +9,7 @@ use pandodb::Db;
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, options};
-use crate::streams::{fill, on_disk, rows};
+use crate::streams::{fill, fill_and_deliver, on_disk, rows};
 
 /// Bytes of the row of a stream before its head: the type and the flags.
 const BEFORE_HEAD: usize = 2;
@@ -153,13 +153,7 @@ fn each_change_of_a_row_gives_another_head() {
 fn rows_whose_keys_have_another_length_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
-    {
-        let server = on_disk(&path);
-        let mut client = server.client();
-        fill(&mut client, "s", 20);
-        client.check(&[("XGROUP CREATE s g 0", "+OK")]);
-        client.run("XREADGROUP GROUP g c COUNT 5 STREAMS s >");
-    }
+    fill_and_deliver(&path);
     for (kind, command) in [
         (b'P', "XPENDING s g - + 9"),
         (b'P', "XPENDING s g IDLE 1 - + 9"),

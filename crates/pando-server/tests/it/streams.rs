@@ -33,6 +33,15 @@ pub(crate) fn wait_for_waiters(client: &mut Client, count: usize) {
     }
 }
 
+/// Makes a store with a stream of 20 entries, five of which are pending for a consumer.
+pub(crate) fn fill_and_deliver(path: &Path) {
+    let server = on_disk(path);
+    let mut client = server.client();
+    fill(&mut client, "s", 20);
+    client.check(&[("XGROUP CREATE s g 0", "+OK")]);
+    client.run("XREADGROUP GROUP g c COUNT 5 STREAMS s >");
+}
+
 /// Adds the entries with the IDs 1-0 to `count`-0.
 pub(crate) fn fill(client: &mut Client, key: &str, count: usize) {
     for number in 1..=count {
@@ -498,13 +507,7 @@ fn a_deep_stream_costs_what_a_small_one_costs() {
 fn rotten_rows_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
-    {
-        let server = on_disk(&path);
-        let mut client = server.client();
-        fill(&mut client, "s", 20);
-        client.check(&[("XGROUP CREATE s g 0", "+OK")]);
-        client.run("XREADGROUP GROUP g c COUNT 5 STREAMS s >");
-    }
+    fill_and_deliver(&path);
     for (kind, bytes) in [
         (b'P', &b"short"[..]),
         (b'X', b"\x05\x00\xff\xff\x7f"),

@@ -1,5 +1,7 @@
 //! Tests of MULTI, EXEC, DISCARD and WATCH.
 
+use std::collections::BTreeSet;
+
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
@@ -7,6 +9,7 @@ use pando_sync::time::Duration;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
+use crate::trees::{client_of, fill_long_set, many};
 
 #[test]
 fn queued_commands_run_together() {
@@ -434,4 +437,47 @@ fn an_unwatch_that_is_queued_ends_no_watch_of_its_own_transaction() {
         assert_eq!(client.run(&format!("GET key:{number}")), "+QUEUED");
     }
     client.check(&[("EXEC", "nil")]);
+}
+
+/// A key that ends beside a transaction is there in all of its runs, or in none.
+#[test]
+fn all_runs_of_a_transaction_have_one_clock() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    fill_long_set(&mut client);
+    let elements = (0..40).map(|n| format!("element-{n}"));
+    assert_eq!(many(&mut client, &["RPUSH", "l"], elements), ":40");
+    let mut seen = BTreeSet::new();
+    for round in 0..200 {
+        let deadline = (1 + round % 20).to_string();
+        client.check(&[("RPUSH a X", ":1")]);
+        client.send(&encode(&["PEXPIRE", "a", &deadline]));
+        if round % 2 == 1 {
+            thread::sleep(Duration::from_millis(round % 20));
+        }
+        client.send(
+            &[
+                encode(&["MULTI"]),
+                encode(&["RPUSH", "a", "Z"]),
+                encode(&["LMOVE", "a", "l", "LEFT", "RIGHT"]),
+                encode(&["LRANGE", "l", "-2", "-1"]),
+                encode(&["SINTERCARD", "2", "long", "long"]),
+                encode(&["EXEC"]),
+            ]
+            .concat(),
+        );
+        let shown = (0..7).map(|_| show(&client.answer())).last().unwrap();
+        let of = |moved: &str, length| {
+            format!("[:{length} \"{moved}\" [\"element-39\" \"{moved}\"] :8000]")
+        };
+        assert!([of("X", 2), of("Z", 1)].contains(&shown), "{shown}");
+        seen.insert(shown);
+        client.run("RPOP l");
+        client.run("DEL a");
+    }
+    assert_eq!(
+        seen.len(),
+        2,
+        "the key ends before some runs, and after others"
+    );
 }

@@ -719,7 +719,7 @@ fn small_ones_are_packed_again() {
 }
 
 /// Makes a set that is read in several turns.
-fn fill_long_set(client: &mut Client) {
+pub(crate) fn fill_long_set(client: &mut Client) {
     for start in (0..8000).step_by(2000) {
         let members = (start..start + 2000).map(|n| format!("{n:05}{}", "m".repeat(90)));
         assert_eq!(many(client, &["SADD", "long"], members), ":2000");
@@ -765,49 +765,6 @@ fn a_run_does_not_see_what_an_earlier_one_has_written() {
         assert!(ours || theirs, "{moved} {popped}");
         client.check(&[("RPOP l", "\"Y\""), ("LLEN l", ":40")]);
     }
-}
-
-/// A key that ends beside a transaction is there in all of its runs, or in none.
-#[test]
-fn all_runs_of_a_transaction_have_one_clock() {
-    let server = Fixture::new();
-    let mut client = client_of(&server);
-    fill_long_set(&mut client);
-    let elements = (0..40).map(|n| format!("element-{n}"));
-    assert_eq!(many(&mut client, &["RPUSH", "l"], elements), ":40");
-    let mut seen = BTreeSet::new();
-    for round in 0..200 {
-        let deadline = (1 + round % 20).to_string();
-        client.check(&[("RPUSH a X", ":1")]);
-        client.send(&encode(&["PEXPIRE", "a", &deadline]));
-        if round % 2 == 1 {
-            thread::sleep(Duration::from_millis(round % 20));
-        }
-        client.send(
-            &[
-                encode(&["MULTI"]),
-                encode(&["RPUSH", "a", "Z"]),
-                encode(&["LMOVE", "a", "l", "LEFT", "RIGHT"]),
-                encode(&["LRANGE", "l", "-2", "-1"]),
-                encode(&["SINTERCARD", "2", "long", "long"]),
-                encode(&["EXEC"]),
-            ]
-            .concat(),
-        );
-        let shown = (0..7).map(|_| show(&client.answer())).last().unwrap();
-        let of = |moved: &str, length| {
-            format!("[:{length} \"{moved}\" [\"element-39\" \"{moved}\"] :8000]")
-        };
-        assert!([of("X", 2), of("Z", 1)].contains(&shown), "{shown}");
-        seen.insert(shown);
-        client.run("RPOP l");
-        client.run("DEL a");
-    }
-    assert_eq!(
-        seen.len(),
-        2,
-        "the key ends before some runs, and after others"
-    );
 }
 
 #[test]
