@@ -144,9 +144,15 @@ class RedisPy(ServerTest):
             for i in range(500):
                 pipe.set(f"key:{i}", i)
             pipe.execute()
+        for name in ("kept", "deleted"):
+            self.redis.function_load(f"#!lua name={name}\nredis.register_function('{name}', function(keys) return keys end)")
+        self.redis.function_delete("deleted")
         self.server.kill()
         self.server.start()
         self.assertEqual(self.redis.dbsize(), 500)
+        self.assertEqual(self.redis.fcall("kept", 1, "a"), [b"a"])
+        with self.assertRaisesRegex(redis.ResponseError, "Function not found"):
+            self.redis.fcall("deleted", 0)
         self.assertEqual(self.redis.get("key:499"), b"499")
 
 

@@ -25,9 +25,13 @@ mod commands;
 mod connection;
 mod context;
 mod data;
+#[cfg(feature = "scripts")]
+mod dump;
 mod error;
 mod event_loop;
 mod figures;
+#[cfg(feature = "scripts")]
+mod function_runs;
 mod glob;
 mod http;
 mod log;

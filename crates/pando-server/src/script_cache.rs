@@ -51,8 +51,6 @@ struct Scripts {
     uses: u64,
     /// Bytes that all take.
     bytes: usize,
-    /// How often it was emptied.
-    generation: u64,
 }
 
 impl Scripts {
@@ -85,6 +83,8 @@ impl Scripts {
 pub(crate) struct ScriptCache {
     /// Guarded by its lock.
     scripts: Mutex<Scripts>,
+    /// How often it was emptied.
+    generation: AtomicU64,
     /// Number of scripts that run.
     running: Arc<AtomicUsize>,
     /// Grows when those that run are to be ended.
@@ -95,6 +95,7 @@ impl Default for ScriptCache {
     fn default() -> Self {
         Self {
             scripts: Mutex::new(Rank::Leaf, Scripts::default()),
+            generation: AtomicU64::new(0),
             running: Arc::new(AtomicUsize::new(0)),
             kills: Arc::new(AtomicU64::new(0)),
         }
@@ -125,16 +126,15 @@ impl Drop for RunningScript {
 }
 
 impl ScriptCache {
-    /// Returns the script called `name`, and how often the cache was emptied.
-    pub(crate) fn find(&self, name: &ScriptName) -> Option<(Arc<Script>, u64)> {
-        let mut scripts = self.scripts.lock();
-        let script = scripts.used(name)?.script.clone();
-        Some((script, scripts.generation))
+    /// Returns the script called `name`.
+    pub(crate) fn find(&self, name: &ScriptName) -> Option<Arc<Script>> {
+        Some(self.scripts.lock().used(name)?.script.clone())
     }
 
     /// Returns how often the cache was emptied.
     pub(crate) fn generation(&self) -> u64 {
-        self.scripts.lock().generation
+        // Relaxed: what was compiled before is no other thing, it takes memory.
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// Adds a script; `stays` if it was loaded. All together take `bytes_max` at most: for
@@ -166,12 +166,8 @@ impl ScriptCache {
 
     /// Forgets all scripts.
     pub(crate) fn clear(&self) {
-        let mut scripts = self.scripts.lock();
-        let generation = scripts.generation + 1;
-        *scripts = Scripts {
-            generation,
-            ..Scripts::default()
-        };
+        *self.scripts.lock() = Scripts::default();
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a command that begins to run scripts.
@@ -187,9 +183,14 @@ impl ScriptCache {
         }
     }
 
+    /// Returns true if any script runs.
+    pub(crate) fn any(&self) -> bool {
+        self.running.load(Ordering::Relaxed) > 0
+    }
+
     /// Ends all scripts that run. Returns false if none does.
     pub(crate) fn kill(&self) -> bool {
-        if self.running.load(Ordering::Relaxed) == 0 {
+        if !self.any() {
             return false;
         }
         self.kills.fetch_add(1, Ordering::Relaxed);

@@ -57,6 +57,9 @@ pub(crate) struct Shared {
     /// The scripts that are known by name.
     #[cfg(feature = "scripts")]
     pub(crate) scripts: crate::script_cache::ScriptCache,
+    /// The functions that run.
+    #[cfg(feature = "scripts")]
+    pub(crate) functions: crate::function_runs::FunctionRuns,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
     /// Who has subscribed to which channels.
@@ -122,6 +125,8 @@ impl Shared {
             contended: ContendedKeys::new(loops.len()),
             #[cfg(feature = "scripts")]
             scripts: crate::script_cache::ScriptCache::default(),
+            #[cfg(feature = "scripts")]
+            functions: crate::function_runs::FunctionRuns::new(loops.len()),
             waiters: Arc::default(),
             channels: Arc::default(),
             watch_bytes: Arc::default(),
@@ -176,6 +181,13 @@ impl Shared {
     /// Has the loop with number `of` have a round, which finds the turn that it was handed.
     pub(crate) fn tell_turn(&self, of: usize) {
         self.loops[of].send(Message::Turn);
+    }
+
+    /// Returns the number of a loop.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn number_of(&self, local: &Arc<LoopHandle>) -> usize {
+        let mut loops = self.loops.iter();
+        loops.position(|of| Arc::ptr_eq(of, local)).unwrap_or(0)
     }
 
     /// Returns the engine once it is open.

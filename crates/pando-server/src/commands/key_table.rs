@@ -106,6 +106,8 @@ pub(super) const KEY_TABLE: &[(&str, &[KeySpecification])] = &[
     ("expire", &[one("RW update", 1)]),
     ("expireat", &[one("RW update", 1)]),
     ("expiretime", &[one("RO access", 1)]),
+    ("fcall", &[counted("RW access update", 2)]),
+    ("fcall_ro", &[counted("RO access", 2)]),
     ("geoadd", &[one("RW update", 1)]),
     ("geodist", &[one("RO access", 1)]),
     ("geohash", &[one("RO access", 1)]),

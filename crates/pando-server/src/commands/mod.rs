@@ -24,6 +24,8 @@ mod decimal;
 mod exists;
 mod expire;
 mod flush;
+#[cfg(feature = "scripts")]
+mod function;
 mod get;
 mod hash;
 mod hyperloglog;
@@ -139,6 +141,10 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     script::COMMANDS,
     #[cfg(feature = "scripts")]
     script::CONTAINER,
+    #[cfg(feature = "scripts")]
+    function::COMMANDS,
+    #[cfg(feature = "scripts")]
+    function::CONTAINER,
     sorted_set::add::COMMANDS,
     sorted_set::score::COMMANDS,
     sorted_set::count::COMMANDS,

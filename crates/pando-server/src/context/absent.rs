@@ -2,7 +2,6 @@
 
 #[cfg(not(feature = "scripts"))]
 const SCRIPTS: &str = "this server was built without scripts";
-const FUNCTIONS: &str = "functions are not there yet";
 const REPLICATION: &str = "replication is not there yet";
 const COPYING: &str = "dumps of values are not there yet";
 const TRACKING: &str = "client-side caching is not there yet";
@@ -32,9 +31,12 @@ const ABSENT: &[(&str, &str)] = &[
     ("evalsha", SCRIPTS),
     #[cfg(not(feature = "scripts"))]
     ("evalsha_ro", SCRIPTS),
-    ("fcall", FUNCTIONS),
-    ("fcall_ro", FUNCTIONS),
-    ("function", FUNCTIONS),
+    #[cfg(not(feature = "scripts"))]
+    ("fcall", SCRIPTS),
+    #[cfg(not(feature = "scripts"))]
+    ("fcall_ro", SCRIPTS),
+    #[cfg(not(feature = "scripts"))]
+    ("function", SCRIPTS),
     ("migrate", COPYING),
     (
         "monitor",

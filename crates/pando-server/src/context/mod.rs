@@ -10,6 +10,8 @@ mod absent;
 mod blocking;
 mod collection;
 pub(crate) mod edits;
+#[cfg(feature = "scripts")]
+mod functions;
 mod index;
 mod interrupted;
 mod large;
@@ -26,6 +28,7 @@ pub(crate) mod script_runs;
 mod specification;
 mod strings;
 pub(crate) mod subsequence;
+mod table;
 mod tree;
 
 use pando_resp::{Arguments, Writer, parse_integer};

@@ -1,6 +1,8 @@
 //! Texts of error replies, word for word as clients know them.
 
 use crate::data::keyspace::shown_of;
+#[cfg(feature = "scripts")]
+use crate::data::{function_table, functions};
 
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -103,6 +105,11 @@ pub(crate) fn engine_error(error: &pandodb::Error) -> String {
             // The part of the range that is known to have changed.
             let key = shown_key(table, key);
             format!("CONFLICT range {key} {key}")
+        }
+        #[cfg(feature = "scripts")]
+        Error::Conflict { key, table, .. } if table == function_table::NAME => {
+            let key = key.as_deref().unwrap_or_default();
+            format!("CONFLICT {}", functions::described(key))
         }
         Error::Conflict {
             key: Some(key),

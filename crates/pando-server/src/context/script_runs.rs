@@ -2,6 +2,7 @@
 
 use pando_sync::time::Duration;
 
+use crate::function_runs::RunningFunction;
 use crate::script_cache::RunningScript;
 
 /// The runs of the scripts of one command, which is EVAL or an EXEC around some.
@@ -11,6 +12,8 @@ pub(crate) struct ScriptRuns {
     pub(crate) moment: Option<Duration>,
     /// SCRIPT KILL finds a script until a run of it has come to its end, also while it waits.
     running: Option<RunningScript>,
+    /// FUNCTION KILL and FUNCTION STATS find a function likewise.
+    function: Option<RunningFunction>,
     /// Time that the runs of each script took, by its place in EXEC, in the order of places.
     spent: Vec<(Option<usize>, Duration)>,
 }
@@ -21,9 +24,20 @@ impl ScriptRuns {
         self.running.get_or_insert_with(begin)
     }
 
-    /// A run has come to the end of its script: SCRIPT KILL ends it no more.
-    pub(crate) fn returned(&mut self) {
-        self.running = None;
+    /// What FUNCTION KILL ends; `begin` names a function that begins.
+    pub(crate) fn running_function(
+        &mut self,
+        begin: impl FnOnce() -> RunningFunction,
+    ) -> &RunningFunction {
+        self.function.get_or_insert_with(begin)
+    }
+
+    /// A run has come to the end of its script, or its function: KILL ends that no more.
+    pub(crate) fn returned(&mut self, is_function: bool) {
+        match is_function {
+            true => self.function = None,
+            false => self.running = None,
+        }
     }
 
     /// Returns the time that the runs of the script at `place` took so far.
@@ -49,5 +63,25 @@ impl ScriptRuns {
     /// The transaction begins again, at a new moment. What was spent stays.
     pub(crate) fn begin_again(&mut self) {
         self.moment = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function_runs::FunctionRuns;
+    use crate::script_cache::ScriptCache;
+
+    #[test]
+    fn a_script_that_returns_leaves_the_function_that_waits() {
+        let (functions, scripts) = (FunctionRuns::new(1), ScriptCache::default());
+        let mut runs = ScriptRuns::default();
+        runs.running(|| scripts.begin());
+        runs.running_function(|| functions.begin(0, b"f", Vec::new()));
+        runs.returned(false);
+        assert!(!scripts.any() && functions.any());
+        runs.running(|| scripts.begin());
+        runs.returned(true);
+        assert!(scripts.any() && !functions.any());
     }
 }

@@ -357,7 +357,7 @@ impl Command {
 
     /// Returns true if it may change data, or publish. Scripts may; those of EVAL_RO may not.
     pub(crate) fn may_write(&self) -> bool {
-        let may = ["publish", "spublish", "pfcount", "eval", "evalsha"];
+        let may = ["publish", "spublish", "pfcount", "eval", "evalsha", "fcall"];
         self.flags.has(Flags::WRITE) || may.contains(&self.name)
     }
 

@@ -5,6 +5,8 @@ use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 use pandodb::{Db, Error, Lsn, Table};
 
 use crate::data::elements::ElementKeys;
+#[cfg(feature = "scripts")]
+use crate::data::function_table::FunctionTable;
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
 use crate::data::members::Members;
 
@@ -105,6 +107,11 @@ pub(crate) struct Engine {
     /// Memory for the scripts that are known by name; and for the state of Lua of each loop.
     #[cfg(feature = "scripts")]
     pub(crate) script_bytes_max: usize,
+    /// The libraries of functions, and the bytes that all of them may take.
+    #[cfg(feature = "scripts")]
+    pub(crate) functions: FunctionTable,
+    #[cfg(feature = "scripts")]
+    pub(crate) function_bytes_max: usize,
     /// Memory that the watches of all connections may take together.
     pub(crate) watch_bytes_max: u64,
 }
@@ -128,6 +135,10 @@ impl Engine {
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
         let row_bytes_max = db.plain_bytes_max();
         let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
+        #[cfg(feature = "scripts")]
+        let script_bytes_max = usize::try_from(max_memory / 32)
+            .unwrap_or(usize::MAX)
+            .clamp(4 * 1024 * 1024, 64 * 1024 * 1024);
         Ok(Self {
             folder: KeyFolder::new(db.hash_key(), db.key_bytes_max()),
             element_keys: ElementKeys::new(db.hash_key(), db.key_bytes_max()),
@@ -142,9 +153,13 @@ impl Engine {
                 .unwrap_or(usize::MAX)
                 .clamp(64 * 1024, 1024 * 1024),
             #[cfg(feature = "scripts")]
-            script_bytes_max: usize::try_from(max_memory / 32)
-                .unwrap_or(usize::MAX)
-                .clamp(4 * 1024 * 1024, 64 * 1024 * 1024),
+            script_bytes_max,
+            #[cfg(feature = "scripts")]
+            functions: FunctionTable::open(&db),
+            // One batch may remove all of them and store as much. A loop that has compiled all has
+            // room for what they do.
+            #[cfg(feature = "scripts")]
+            function_bytes_max: (row_bytes_max / 2).min(script_bytes_max / 8),
             watch_bytes_max: max_memory / 16,
             databases,
             db,

@@ -7,6 +7,10 @@ pub(crate) mod deadlines;
 pub(crate) mod elements;
 pub(crate) mod engine;
 pub(crate) mod field_cleaner;
+#[cfg(feature = "scripts")]
+pub(crate) mod function_table;
+#[cfg(feature = "scripts")]
+pub(crate) mod functions;
 pub(crate) mod keyspace;
 pub(crate) mod limits;
 pub(crate) mod members;

@@ -33,6 +33,25 @@ const COMPILED_MAX: usize = 500;
 pub(crate) type Call<'a> =
     &'a mut dyn FnMut(&Lua, Asked, MultiValue) -> mlua::Result<Option<MultiValue>>;
 
+/// What is run of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// The chunk is a script.
+    Script,
+    /// The chunk is a library, which registers its functions; the one with this name is called.
+    Function(&'a [u8]),
+    /// The chunk is a library, which registers its functions: they are what it returns.
+    Library,
+}
+
+/// Bounds of what a library registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LibraryLimits {
+    pub(crate) functions_max: usize,
+    pub(crate) name_bytes_max: usize,
+    pub(crate) description_bytes_max: usize,
+}
+
 /// What a script asks the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
@@ -58,6 +77,8 @@ pub(crate) struct Machine {
     native: Table,
     load: Function,
     run: Function,
+    call_function: Function,
+    register: Function,
     memory_max: usize,
     /// Compiled scripts, by name. They are kept by Lua, since it has room for some thousands of
     /// references from outside only, which arguments of `redis.call` need.
@@ -138,11 +159,11 @@ impl Machine {
     ///
     /// # Errors
     /// The text of what Lua does not allow; for lack of memory, for example.
-    pub(crate) fn new(memory_max: usize) -> Result<Self, String> {
-        Self::build(memory_max).map_err(|error| text_of(&error))
+    pub(crate) fn new(memory_max: usize, of_libraries: LibraryLimits) -> Result<Self, String> {
+        Self::build(memory_max, of_libraries).map_err(|error| text_of(&error))
     }
 
-    fn build(memory_max: usize) -> mlua::Result<Self> {
+    fn build(memory_max: usize, of_libraries: LibraryLimits) -> mlua::Result<Self> {
         let libraries = [
             StdLib::BIT,
             StdLib::MATH,
@@ -176,12 +197,18 @@ impl Machine {
         let of_stack = guard.clone();
         let check = move |_: &Lua, ()| Ok(!of_stack.is_deep());
         native.raw_set("check_stack", lua.create_function(check)?)?;
+        native.raw_set("functions_max", of_libraries.functions_max)?;
+        native.raw_set("name_bytes_max", of_libraries.name_bytes_max)?;
+        let description_bytes_max = of_libraries.description_bytes_max;
+        native.raw_set("description_bytes_max", description_bytes_max)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         sandbox.into_function()?.call::<()>(&native)?;
         let compiled = lua.create_table()?;
         Ok(Self {
             load: native.raw_get("load")?,
             run: native.raw_get("run")?,
+            call_function: native.raw_get("call_function")?,
+            register: native.raw_get("register")?,
             lua,
             guard,
             native,
@@ -192,38 +219,52 @@ impl Machine {
         })
     }
 
-    /// Returns the function that a script is, compiled before or now.
-    ///
-    /// # Errors
-    /// What is wrong with the script.
-    pub(crate) fn compile(
-        &mut self,
-        name: [u8; 20],
-        body: &[u8],
-        generation: u64,
-    ) -> Result<Function, String> {
-        let compiled = self.compile_in_lua(&name, body, generation);
-        compiled.map_err(|error| text_of(&error))?
+    /// Returns the function that a chunk is, if it was compiled before.
+    pub(crate) fn compiled(&mut self, name: &[u8], generation: u64) -> Option<Function> {
+        self.compiled_in_lua(name, generation).ok()?
     }
 
-    /// As [`compile`](Self::compile), but for errors that are not the script's.
-    fn compile_in_lua(
-        &mut self,
-        name: &[u8; 20],
-        body: &[u8],
-        generation: u64,
-    ) -> mlua::Result<Result<Function, String>> {
+    fn compiled_in_lua(&mut self, name: &[u8], generation: u64) -> mlua::Result<Option<Function>> {
         if self.generation != generation || self.compiled_count >= COMPILED_MAX {
             self.compiled = self.lua.create_table()?;
             self.compiled_count = 0;
             self.generation = generation;
         }
         let name = self.lua.create_string(name)?;
-        if let Value::Function(function) = self.compiled.raw_get(&name)? {
+        Ok(match self.compiled.raw_get(name)? {
+            Value::Function(function) => Some(function),
+            _ => None,
+        })
+    }
+
+    /// Returns the function that a chunk is, compiled before or now. `name` tells it from others,
+    /// errors call it `chunk`.
+    ///
+    /// # Errors
+    /// What is wrong with the chunk.
+    pub(crate) fn compile(
+        &mut self,
+        (name, chunk): (&[u8], &str),
+        body: &[u8],
+        generation: u64,
+    ) -> Result<Function, String> {
+        let compiled = self.compile_in_lua((name, chunk), body, generation);
+        compiled.map_err(|error| text_of(&error))?
+    }
+
+    /// As [`compile`](Self::compile), but for errors that are not the chunk's.
+    fn compile_in_lua(
+        &mut self,
+        (name, chunk): (&[u8], &str),
+        body: &[u8],
+        generation: u64,
+    ) -> mlua::Result<Result<Function, String>> {
+        if let Some(function) = self.compiled_in_lua(name, generation)? {
             return Ok(Ok(function));
         }
+        let name = self.lua.create_string(name)?;
         let source = self.lua.create_string(body)?;
-        Ok(match self.load.call::<(Value, Value)>(source)? {
+        Ok(match self.load.call::<(Value, Value)>((source, chunk))? {
             (Value::Function(function), _) => {
                 self.compiled.raw_set(name, &function)?;
                 self.compiled_count += 1;
@@ -234,10 +275,10 @@ impl Machine {
         })
     }
 
-    /// Runs a script from its beginning.
+    /// Runs a chunk from its beginning.
     pub(crate) fn run(
         &mut self,
-        function: &Function,
+        (function, entry): (&Function, Entry<'_>),
         (keys, argv): (&[&[u8]], &[&[u8]]),
         limits: Limits,
         call: Call<'_>,
@@ -249,7 +290,7 @@ impl Machine {
         {
             return Outcome::Ended(ending);
         }
-        let result = self.call_guarded(function, (keys, argv), call);
+        let result = self.call_guarded((function, entry), (keys, argv), call);
         // The hook looks while the next script is compiled, too.
         if let Some(ending) = self.guard.finish() {
             return Outcome::Ended(ending);
@@ -276,7 +317,7 @@ impl Machine {
 
     fn call_guarded(
         &self,
-        function: &Function,
+        (function, entry): (&Function, Entry<'_>),
         (keys, argv): (&[&[u8]], &[&[u8]]),
         call: Call<'_>,
     ) -> mlua::Result<(bool, Value)> {
@@ -307,7 +348,15 @@ impl Machine {
                 Ok::<Table, mlua::Error>(table)
             };
             let (keys, argv) = (strings(keys)?, strings(argv)?);
-            let result = self.run.call::<(bool, Value)>((function, keys, argv));
+            let result = match entry {
+                Entry::Script => self.run.call::<(bool, Value)>((function, keys, argv)),
+                Entry::Function(name) => {
+                    let name = self.lua.create_string(name)?;
+                    let call = &self.call_function;
+                    call.call::<(bool, Value)>((function, name, keys, argv))
+                }
+                Entry::Library => self.register.call::<(bool, Value)>(function),
+            };
             self.native.raw_set("call", Value::Nil)?;
             result
         })

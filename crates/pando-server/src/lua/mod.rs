@@ -28,6 +28,6 @@ mod structure;
 mod structure_format;
 
 pub(crate) use guard::{Ending, Failure, Limits};
-pub(crate) use machine::{Asked, Machine, Outcome};
+pub(crate) use machine::{Asked, Entry, LibraryLimits, Machine, Outcome};
 pub(crate) use native::{Native, refused, returned, until_zero};
 pub(crate) use redis::{hex, sha1_of};

@@ -12,7 +12,8 @@ local G = _G
 local error, getmetatable, load, next, rawget, rawset = error, getmetatable, load, next, rawget, rawset
 local select, setfenv, setmetatable, type = select, setfenv, setmetatable, type
 local pcall, tonumber, tostring, unpack, xpcall = pcall, tonumber, tostring, unpack, xpcall
-local format, gsub, insert, sort = string.format, string.gsub, table.insert, table.sort
+local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
+local insert, sort = table.insert, table.sort
 local resume, wrap = coroutine.resume, coroutine.wrap
 local is_ending, check_stack = native.is_ending, native.check_stack
 
@@ -280,7 +281,9 @@ end
 local of_base = {
   __index = setmetatable(base, {
     __index = function(_, name)
-      if type(name) ~= 'string' then
+      if type(name) == 'number' then
+        name = tostring(name)
+      elseif type(name) ~= 'string' then
         name = type(name)
       end
       error(format("Script attempted to access nonexistent global variable '%s'", name), 2)
@@ -288,21 +291,23 @@ local of_base = {
   }),
 }
 
+-- Returns what a script finds, and the environment that refers to it.
 local function environment(keys, argv)
   local names = setmetatable({ KEYS = keys, ARGV = argv }, of_base)
   for name, metatable in next, shown do
     names[name] = setmetatable({}, metatable)
   end
-  names._G = setmetatable({}, { __index = names, __newindex = refuse, __metatable = false })
-  return names._G
+  local metatable = { __index = names, __newindex = refuse, __metatable = false }
+  names._G = setmetatable({}, metatable)
+  return names._G, metatable
 end
 
 -- ("x"):rep(3) finds its functions here, too.
 local of_strings = getmetatable('')
 of_strings.__index, of_strings.__metatable = libraries.string, false
 
-function native.load(source)
-  return load(source, '@user_script', 't')
+function native.load(source, name)
+  return load(source, name, 't')
 end
 
 local nothing = {}
@@ -318,6 +323,199 @@ function native.run(f, keys, argv)
   current = environment(keys, argv)
   setfenv(f, current)
   return ended(f, xpcall(f, native.handle))
+end
+
+-- Libraries of functions. A library finds nothing but `redis` while it is loaded, and of that only
+-- what follows; its functions find what a script finds, but for KEYS and ARGV.
+
+local FLAGS = {
+  ['no-writes'] = 1, ['allow-oom'] = 2, ['allow-stale'] = 4, ['no-cluster'] = 8,
+  ['allow-cross-slot-keys'] = 16,
+}
+
+-- What the library has registered that is being loaded, in order and by name.
+local registered
+
+local function not_registered(text)
+  error({ err = 'ERR ' .. text }, 0)
+end
+
+-- Returns the string that C finds in a value, which may be a number.
+local function string_in(value, text)
+  if type(value) == 'number' then
+    return tostring(value)
+  end
+  return type(value) == 'string' and value or not_registered(text)
+end
+
+local function flags_in(value)
+  if type(value) ~= 'table' then
+    not_registered('flags argument to redis.register_function must be a table representing ' ..
+      'function flags')
+  end
+  local flags, place = {}, 1
+  while value[place] ~= nil do
+    local name = value[place]
+    local flag = (type(name) == 'string' or type(name) == 'number') and FLAGS[lower(name)]
+    if not flag then
+      not_registered('unknown flag given')
+    end
+    flags[flag] = true
+    place = place + 1
+  end
+  local sum = 0
+  for flag in next, flags do
+    sum = sum + flag
+  end
+  return sum
+end
+
+local function function_in(value, text)
+  return type(value) == 'function' and value or not_registered(text)
+end
+
+local STRING = ' argument given to redis.register_function must be a string'
+local FUNCTION = ' argument given to redis.register_function must be a function'
+
+-- Returns what the only argument says.
+local function named(options)
+  if type(options) ~= 'table' then
+    not_registered('calling redis.register_function with a single argument is only applicable ' ..
+      'to Lua table (representing named arguments).')
+  end
+  local of = {}
+  for key, value in next, options do
+    if type(key) ~= 'string' and type(key) ~= 'number' then
+      not_registered('named argument key given to redis.register_function is not a string')
+    end
+    key = lower(key)
+    if key == 'function_name' then
+      of.name = string_in(value, 'function_name' .. STRING)
+    elseif key == 'description' then
+      of.description = string_in(value, 'description' .. STRING)
+    elseif key == 'callback' then
+      of.callback = function_in(value, 'callback' .. FUNCTION)
+    elseif key == 'flags' then
+      of.flags = flags_in(value)
+    else
+      not_registered('unknown argument given to redis.register_function')
+    end
+  end
+  if not of.name then
+    not_registered('redis.register_function must get a function name argument')
+  end
+  if not of.callback then
+    not_registered('redis.register_function must get a callback argument')
+  end
+  return of
+end
+
+local function check_loading()
+  if not registered then
+    not_registered('redis.register_function can only be called on FUNCTION LOAD command')
+  end
+end
+
+local function register_function(...)
+  check_loading()
+  local count = select('#', ...)
+  if count < 1 or count > 2 then
+    not_registered('wrong number of arguments to redis.register_function')
+  end
+  local name, callback = ...
+  local of = count == 1 and named(name) or {
+    name = string_in(name, 'first argument to redis.register_function must be a string'),
+    callback = function_in(callback,
+      'second argument to redis.register_function must be a function'),
+  }
+  if not find(of.name, '^[A-Za-z0-9_]+$') then
+    not_registered('Library names can only contain letters, numbers, or underscores(_) and must ' ..
+      'be at least one character long')
+  end
+  if #of.name > native.name_bytes_max then
+    not_registered(format('the name of a function has %d characters at most', native.name_bytes_max))
+  end
+  if #(of.description or '') > native.description_bytes_max then
+    not_registered(format('the description of a function has %d bytes at most',
+      native.description_bytes_max))
+  end
+  if registered.by_name[of.name] then
+    not_registered('Function already exists in the library')
+  end
+  if #registered >= native.functions_max then
+    not_registered(format('a library has %d functions at most', native.functions_max))
+  end
+  registered[#registered + 1] = of
+  registered.by_name[of.name] = of
+end
+
+-- The same for a call, which needs the callbacks only: what was checked when the library was loaded
+-- is not checked again.
+local function remember(name, callback)
+  check_loading()
+  if type(name) == 'table' then
+    local options = name
+    for key, value in next, options do
+      key = lower(key)
+      if key == 'function_name' then
+        name = value
+      elseif key == 'callback' then
+        callback = value
+      end
+    end
+  end
+  registered.by_name[tostring(name)] = callback
+end
+
+-- The metatable of what a library holds as `redis`.
+local function while_loading(log, register)
+  local library = only(libraries.redis, [[LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING REDIS_VERSION
+    REDIS_VERSION_NUM]])
+  library.log, library.register_function = log, register
+  setmetatable(library, getmetatable(base))
+  return { __index = library, __newindex = refuse, __metatable = false }
+end
+
+local at_load = while_loading(libraries.redis.log, register_function)
+-- While it is loaded for a call it does not log, since it did when it was loaded.
+local at_call = while_loading(function(...)
+  if not registered then
+    return libraries.redis.log(...)
+  end
+end, remember)
+
+-- Runs a library, so that it registers its functions. Returns, behind what xpcall returns, the
+-- metatable of its environment.
+local function run_library(f, of_redis)
+  local names = setmetatable({ redis = setmetatable({}, of_redis) }, getmetatable(base))
+  local metatable = { __index = names, __newindex = refuse, __metatable = false }
+  current, registered = setmetatable({}, metatable), { by_name = {} }
+  setfenv(f, current)
+  local ok, problem = xpcall(f, native.handle)
+  return ok, problem, metatable
+end
+
+function native.register(f)
+  local ok, problem = run_library(f, at_load)
+  local list = registered
+  registered = nil
+  return ended(f, ok, ok and list or problem)
+end
+
+-- What a call changes in the variables of its library is gone with it: each begins with the library
+-- as it was loaded.
+function native.call_function(f, name, keys, argv)
+  local ok, problem, metatable = run_library(f, at_call)
+  local callback = ok and registered.by_name[name]
+  registered = nil
+  if not callback then
+    return ended(f, ok, ok and { err = 'ERR Function not found' } or problem)
+  end
+  local _, of_script = environment()
+  local names = of_script.__index
+  names._G = current
+  metatable.__index = names
+  return ended(f, xpcall(callback, native.handle, keys, argv))
 end
 
 for name in next, G do

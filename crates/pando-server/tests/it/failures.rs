@@ -115,6 +115,10 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         let (server, device) = serve(durability, None);
         let mut client = server.client();
         client.run("SET warm 1");
+        #[cfg(feature = "scripts")]
+        let library = "#!lua name=l\nredis.register_function('f', function() return 1 end)";
+        #[cfg(feature = "scripts")]
+        client.call(&["FUNCTION", "LOAD", library]);
         device.set_capacity(48 << 20);
         let (mut kept, mut refused) = (vec![false; 40_000], 0_u64);
         for first in (0..kept.len()).step_by(200) {
@@ -156,6 +160,11 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
             }
         };
         check(&mut client);
+        #[cfg(feature = "scripts")]
+        client.check(&[
+            ("FUNCTION FLUSH", "+OK"),
+            ("FCALL f 0", "-ERR Function not found"),
+        ]);
         device.set_capacity(1 << 40);
         // Nothing reports that there is room again, so writes are retried.
         while show(&client.call(&["SET", "room", "1"])) != "+OK" {}

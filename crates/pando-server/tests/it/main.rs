@@ -33,6 +33,8 @@ mod fields;
 mod fields_left;
 #[cfg(test)]
 mod fixture;
+#[cfg(all(test, feature = "scripts"))]
+mod functions;
 #[cfg(test)]
 mod gone;
 #[cfg(test)]

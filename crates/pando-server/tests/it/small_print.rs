@@ -289,10 +289,6 @@ fn what_is_not_there_is_called_so() {
             "-ERR DUMP is not supported: dumps of values are not there yet",
         ),
         (
-            "FCALL x 0",
-            "-ERR FCALL is not supported: functions are not there yet",
-        ),
-        (
             "SWAPDB 0 1",
             "-ERR SWAPDB is not supported: it is not there yet",
         ),

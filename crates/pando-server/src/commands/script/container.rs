@@ -101,6 +101,10 @@ fn flush(context: &mut Context<'_>) -> Run {
 fn kill(context: &mut Context<'_>) -> Run {
     match context.shared.scripts.kill() {
         true => context.ok(),
+        false if context.shared.functions.any() => context.fail(
+            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN \
+             NOSAVE.",
+        ),
         false => context.fail("NOTBUSY No scripts in execution right now."),
     }
 }

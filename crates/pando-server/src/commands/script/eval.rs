@@ -8,9 +8,9 @@
 //! As in Redis, a script that fails keeps what it had written before. One that is ended, by SCRIPT
 //! KILL or since it took too long or too much memory, has written nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use mlua::Value;
+use mlua::{Function, Value};
 use pando_resp::parse_integer;
 use pando_sync::Arc;
 use pando_sync::time::{Duration, SystemTime, now};
@@ -20,12 +20,75 @@ use super::conversion::Reply;
 use super::shebang;
 use crate::context::overlay::Overlay;
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run};
-use crate::lua::{Ending, Failure, Limits, Machine, Outcome, hex, sha1_of};
+use crate::data::functions::{
+    DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
+};
+use crate::figures::slow_log::kept;
+use crate::lua::{Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of};
 use crate::script_cache::{Script, ScriptName};
 
 thread_local! {
     /// The state of Lua of this loop; `None` before its first script, and while one runs.
     static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+}
+
+/// What errors call a script, and a library of functions.
+const SCRIPT_CHUNK: &str = "@user_script";
+pub(in crate::commands) const LIBRARY_CHUNK: &str = "@user_function";
+
+const OF_LIBRARIES: LibraryLimits = LibraryLimits {
+    functions_max: LIBRARY_FUNCTIONS_MAX,
+    name_bytes_max: NAME_BYTES_MAX,
+    description_bytes_max: DESCRIPTION_BYTES_MAX,
+};
+
+/// What is run.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) enum Subject<'s> {
+    Script(&'s Script),
+    Function {
+        name: &'s [u8],
+        row: &'s FunctionRow,
+        /// Set if the library that `row` names has another text; then nothing has run.
+        is_other: &'s Cell<bool>,
+    },
+}
+
+impl Subject<'_> {
+    fn no_writes(self) -> bool {
+        match self {
+            Self::Script(script) => script.no_writes,
+            Self::Function { row, .. } => row.no_writes(),
+        }
+    }
+
+    /// It says how it runs, and does not say that it only reads.
+    fn claims_writes(self) -> bool {
+        match self {
+            Self::Script(script) => script.has_shebang && !script.no_writes,
+            Self::Function { row, .. } => !row.no_writes(),
+        }
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        match self {
+            Self::Script(_) => Entry::Script,
+            Self::Function { name, .. } => Entry::Function(name),
+        }
+    }
+
+    /// The command whose subcommand KILL ends it.
+    fn container(self) -> &'static str {
+        match self {
+            Self::Script(_) => "SCRIPT",
+            Self::Function { .. } => "FUNCTION",
+        }
+    }
+}
+
+/// Names a library among what is compiled: scripts are named by their SHA-1 alone.
+pub(in crate::commands) fn library_key(code_name: &ScriptName) -> Vec<u8> {
+    [b"library ", &code_name[..]].concat()
 }
 
 const fn evaluating(
@@ -80,14 +143,14 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 /// Lends the loop's state of Lua to `user`, which returns whether it may be kept.
-fn with_machine<T>(
+pub(in crate::commands) fn with_machine<T>(
     context: &mut Context<'_>,
     user: impl FnOnce(&mut Context<'_>, &mut Machine) -> (T, bool),
 ) -> Result<T, String> {
     let kept = MACHINE.take();
     let mut machine = match kept {
         Some(machine) => machine,
-        None => Machine::new(context.engine().script_bytes_max)
+        None => Machine::new(context.engine().script_bytes_max, OF_LIBRARIES)
             .map_err(|text| format!("ERR scripts cannot run: {text}"))?,
     };
     let (result, may_stay) = user(context, &mut machine);
@@ -109,7 +172,8 @@ pub(super) fn compiled(context: &mut Context<'_>, source: &[u8]) -> Result<Arc<S
     });
     let generation = context.shared.scripts.generation();
     let result = with_machine(context, |_, machine| {
-        let compiled = machine.compile(script.name, &script.body, generation);
+        let name = (&script.name[..], SCRIPT_CHUNK);
+        let compiled = machine.compile(name, &script.body, generation);
         let may_stay = compiled
             .as_ref()
             .err()
@@ -154,7 +218,7 @@ fn eval(context: &mut Context<'_>, read_only: bool) -> Run {
     let keys = keys_of(context)?;
     let name = sha1_of(context.argument(1));
     let script = match context.shared.scripts.find(&name) {
-        Some((script, _)) => script,
+        Some(script) => script,
         None => match compiled(context, context.argument(1)) {
             Ok(script) => {
                 let most = context.engine().script_bytes_max;
@@ -165,20 +229,26 @@ fn eval(context: &mut Context<'_>, read_only: bool) -> Run {
             Err(text) => return context.fail(&text),
         },
     };
-    run(context, &script, keys, read_only)
+    run(context, Subject::Script(&script), keys, read_only)
 }
 
 fn eval_named(context: &mut Context<'_>, read_only: bool) -> Run {
     let keys = keys_of(context)?;
     let known = parsed(context.argument(1)).and_then(|name| context.shared.scripts.find(&name));
     match known {
-        Some((script, _)) => run(context, &script, keys, read_only),
+        Some(script) => run(context, Subject::Script(&script), keys, read_only),
         None => context.fail("NOSCRIPT No matching script. Please use EVAL."),
     }
 }
 
-fn run(context: &mut Context<'_>, script: &Script, keys: usize, read_only: bool) -> Run {
-    if read_only && script.has_shebang && !script.no_writes {
+/// Runs a script, or a function; argument 3 is its first key.
+pub(in crate::commands) fn run(
+    context: &mut Context<'_>,
+    subject: Subject<'_>,
+    keys: usize,
+    read_only: bool,
+) -> Run {
+    if read_only && subject.claims_writes() {
         return context.fail("ERR Can not execute a script with write flag using *_ro command.");
     }
     let scripts = context.progress.scripts.get_or_insert_default();
@@ -193,7 +263,7 @@ fn run(context: &mut Context<'_>, script: &Script, keys: usize, read_only: bool)
         context.now_ms = first_ms;
     }
     let own_database = context.session.database;
-    let read_only = read_only || script.no_writes;
+    let read_only = read_only || subject.no_writes();
     let messages = context
         .session
         .subscriptions
@@ -201,11 +271,11 @@ fn run(context: &mut Context<'_>, script: &Script, keys: usize, read_only: bool)
         .map_or(0, |of| of.changes());
     let lent = with_machine(context, |context, machine| {
         let began = now();
-        let run = run_in(context, machine, script, (keys, read_only));
+        let run = run_in(context, machine, subject, (keys, read_only));
         if let Some(scripts) = &mut context.progress.scripts {
             scripts.spend(context.exec_index, now().duration_since(began));
             if run.0.is_ok() {
-                scripts.returned();
+                scripts.returned(matches!(subject, Subject::Function { .. }));
             }
         }
         run
@@ -225,32 +295,65 @@ fn run(context: &mut Context<'_>, script: &Script, keys: usize, read_only: bool)
     run
 }
 
+/// Returns the function that the chunk of `subject` is; else the result of [`run_in`].
+fn chunk_of(
+    context: &mut Context<'_>,
+    machine: &mut Machine,
+    subject: Subject<'_>,
+) -> Result<Function, (Run, bool)> {
+    let generation = context.shared.scripts.generation();
+    let (compiled, what) = match subject {
+        Subject::Script(script) => {
+            let name = (&script.name[..], SCRIPT_CHUNK);
+            let compiled = machine.compile(name, &script.body, generation);
+            (compiled, "script (new function)")
+        }
+        Subject::Function { row, is_other, .. } => {
+            let key = library_key(&row.code_name);
+            if let Some(function) = machine.compiled(&key, generation) {
+                return Ok(function);
+            }
+            let library = match context.library(&row.library) {
+                Ok(library) => library.filter(|of| sha1_of(&of.code) == row.code_name),
+                Err(interrupted) => return Err((Err(interrupted), true)),
+            };
+            let Some(library) = library else {
+                is_other.set(true);
+                return Err((Err(Interrupted::Torn), true));
+            };
+            let name = (&key[..], LIBRARY_CHUNK);
+            let compiled = machine.compile(name, body_of(&library.code), generation);
+            (compiled, "function")
+        }
+    };
+    compiled.map_err(|text| {
+        let text = format!("ERR Error compiling {what}: {text}");
+        (context.fail(&text), false)
+    })
+}
+
 /// Runs the script in a state of Lua. Returns false with the result if the state must not be used
 /// again.
 fn run_in(
     context: &mut Context<'_>,
     machine: &mut Machine,
-    script: &Script,
+    subject: Subject<'_>,
     (keys, read_only): (usize, bool),
 ) -> (Run, bool) {
-    let generation = context.shared.scripts.generation();
-    let function = match machine.compile(script.name, &script.body, generation) {
+    let function = match chunk_of(context, machine, subject) {
         Ok(function) => function,
-        Err(text) => {
-            let text = format!("ERR Error compiling script (new function): {text}");
-            return (context.fail(&text), false);
-        }
+        Err(result) => return result,
     };
     let arguments: Vec<&[u8]> = context.arguments.from(3).collect();
     let limit_ms = context.shared.settings.script_ms();
-    let limits = limits(context, limit_ms);
+    let limits = limits(context, subject, limit_ms);
     // What an EXEC around it has changed, and what the script changes.
     let mut of_exec = context.data().overlay.take();
     let mut own = Overlay::default();
     let overlay = of_exec.as_deref_mut().unwrap_or(&mut own);
     let mut caller = Caller::new(context, overlay, read_only);
     let outcome = machine.run(
-        &function,
+        (&function, subject.entry()),
         arguments.split_at(keys),
         limits,
         &mut |lua, asked, of| caller.answer(lua, asked, &of),
@@ -260,13 +363,14 @@ fn run_in(
     context.data().overlay = of_exec;
     match outcome {
         Outcome::Returned(value) => reply(context, machine, &value),
-        Outcome::Failed(failure) => (context.fail(&described(&failure, script)), true),
+        Outcome::Failed(failure) => (context.fail(&described(&failure, subject)), true),
         Outcome::Ended(Ending::Interrupted) => {
             (Err(interrupted.unwrap_or(Interrupted::Yield)), true)
         }
         Outcome::Ended(Ending::Killed) => {
-            let text = "ERR Script killed by user with SCRIPT KILL.";
-            (Err(Interrupted::Ended(text.to_owned())), true)
+            let container = subject.container();
+            let text = format!("ERR Script killed by user with {container} KILL.");
+            (Err(Interrupted::Ended(text)), true)
         }
         Outcome::Ended(Ending::TimeOver) => {
             let text = format!(
@@ -280,12 +384,23 @@ fn run_in(
 }
 
 /// Returns what the next run of the script may take.
-fn limits(context: &mut Context<'_>, limit_ms: u64) -> Limits {
+fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Limits {
+    let (shared, local, arguments) = (context.shared, context.local, context.arguments);
     let scripts = context.progress.scripts.get_or_insert_default();
     // Of another call of the same script, these bits of the clock are others.
     let moment = scripts.moment.unwrap_or_default();
-    let running = scripts.running(|| context.shared.scripts.begin());
-    let (kills, kills_before) = running.kills();
+    let (kills, kills_before) = match subject {
+        Subject::Script(_) => scripts.running(|| shared.scripts.begin()).kills(),
+        Subject::Function { name, .. } => {
+            let begin = || {
+                let command = kept(arguments, usize::MAX);
+                shared
+                    .functions
+                    .begin(shared.number_of(local), name, command)
+            };
+            scripts.running_function(begin).kills()
+        }
+    };
     let left = Duration::from_millis(limit_ms).saturating_sub(scripts.spent(context.exec_index));
     Limits {
         seed: moment.subsec_nanos() ^ u32::try_from(moment.as_secs() & 0xffff_ffff).unwrap_or(0),
@@ -325,10 +440,16 @@ fn no_memory(context: &Context<'_>) -> Run {
 
 /// Returns the error reply of a script that has failed. The place is not known if the error came
 /// from what a `return` has called, since that has taken the place of the function around it.
-fn described(failure: &Failure, script: &Script) -> String {
-    let (text, name) = (&failure.text, hex(&script.name));
+fn described(failure: &Failure, subject: Subject<'_>) -> String {
+    let text = &failure.text;
+    let (name, chunk) = match subject {
+        Subject::Script(script) => (hex(&script.name), SCRIPT_CHUNK),
+        Subject::Function { name, .. } => {
+            (String::from_utf8_lossy(name).into_owned(), LIBRARY_CHUNK)
+        }
+    };
     match &failure.place {
         Some((chunk, line)) => format!("{text} script: {name}, on {chunk}:{line}."),
-        None => format!("{text} script: {name}, on @user_script."),
+        None => format!("{text} script: {name}, on {chunk}."),
     }
 }

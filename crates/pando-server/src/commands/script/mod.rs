@@ -6,7 +6,7 @@
 mod call;
 mod container;
 mod conversion;
-pub(crate) mod eval;
+pub(in crate::commands) mod eval;
 mod shebang;
 
 pub(crate) use container::COMMANDS as CONTAINER;

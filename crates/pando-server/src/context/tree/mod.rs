@@ -22,11 +22,9 @@ mod stream_reads;
 
 use std::ops::Bound;
 
-use pando_sync::thread;
 use pandodb::Table;
 use pandodb::nonblocking::Polled;
 
-use super::progress::Job;
 use super::{Context, Interrupted, Run};
 use crate::data::elements::{self, Kind, given_up_key};
 use crate::data::keyspace::{RowError, ValueType};
@@ -46,34 +44,8 @@ impl<'a> Context<'a> {
         if let Some(table) = database.members.table() {
             return Ok(table);
         }
-        if self.is_together {
-            return Err(Interrupted::Yield);
-        }
-        match self.progress.job.take().map(|job| (job.result(), job)) {
-            Some((None, job)) => {
-                self.progress.job = Some(job);
-                return Err(Interrupted::Wait);
-            }
-            Some((Some(Err(text)), _)) => return Err(format!("ERR {text}").into()),
-            // It was that of another database.
-            Some((Some(Ok(())), _)) | None => {}
-        }
-        let engine = self.shared.engine();
-        let engine = engine.expect("commands with data run when the engine is open");
-        let job = Job::new(self.waker.clone());
-        let (members, worker_job) = (database.members.clone(), job.clone());
-        let spawned = thread::Builder::new()
-            .name("pando-make-table".to_owned())
-            .spawn(move || {
-                let result = members.make(&engine.db).map_err(|error| error.to_string());
-                drop(engine);
-                worker_job.finish(result);
-            });
-        if let Err(error) = spawned {
-            return Err(format!("ERR {error}").into());
-        }
-        self.progress.job = Some(job);
-        Err(Interrupted::Wait)
+        let members = database.members.clone();
+        Err(self.make_table(move |db| members.make(db)))
     }
 
     /// Returns true if ranks of the large collection with this head can be told without reading all

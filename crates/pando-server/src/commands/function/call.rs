@@ -1,0 +1,82 @@
+//! FCALL and FCALL_RO: a function runs as a script does.
+
+use std::cell::Cell;
+
+use pando_resp::parse_integer;
+
+use crate::commands::script::eval::{Subject, run};
+use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
+
+const fn calling(
+    name: &'static str,
+    run: fn(&mut Context<'_>) -> Run,
+    summary: &'static str,
+) -> Command {
+    Command {
+        flags: Flags::NOSCRIPT,
+        keys: Keys::NONE.and_counted(2),
+        group: Group::Scripting,
+        kind: Kind::Transaction,
+        since: "7.0.0",
+        complexity: "Depends on the function that is executed.",
+        summary,
+        ..Command::new(name, -3, run)
+    }
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    calling(
+        "fcall",
+        |context| call(context, false),
+        "Invokes a function.",
+    ),
+    Command {
+        flags: Flags::NOSCRIPT.and(Flags::READONLY),
+        ..calling(
+            "fcall_ro",
+            |context| call(context, true),
+            "Invokes a read-only function.",
+        )
+    },
+];
+
+/// Returns the number of keys, which argument 2 gives.
+fn keys_of(context: &Context<'_>) -> Result<usize, &'static str> {
+    let count = parse_integer(context.argument(2)).ok_or("ERR Bad number of keys provided")?;
+    match usize::try_from(count) {
+        Ok(count) if count <= context.count() - 3 => Ok(count),
+        Ok(_) => Err("ERR Number of keys can't be greater than number of args"),
+        Err(_) => Err("ERR Number of keys can't be negative"),
+    }
+}
+
+fn call(context: &mut Context<'_>, read_only: bool) -> Run {
+    let name = context.argument(1);
+    let Some(mut row) = context.function(name)? else {
+        return context.fail("ERR Function not found");
+    };
+    let keys = keys_of(context)?;
+    loop {
+        let is_other = Cell::new(false);
+        let function = Subject::Function {
+            name,
+            row: &row,
+            is_other: &is_other,
+        };
+        let result = run(context, function, keys, read_only);
+        if !is_other.get() {
+            return result;
+        }
+        // A transaction that checks no reads sees what was committed between its two reads: the
+        // row has another text's SHA-1 now. In others the row is the same, and the commit finds
+        // the conflict, if it is not damage.
+        match context.function(name)? {
+            Some(now) if now != row => row = now,
+            _ => {
+                let text = "ERR the library of this function is damaged; FUNCTION LOAD REPLACE, \
+                            or FUNCTION FLUSH, puts that right";
+                return context.fail(text);
+            }
+        }
+    }
+}

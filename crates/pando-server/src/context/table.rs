@@ -1,0 +1,45 @@
+//! Tables that are made when the first command needs them.
+
+use pando_sync::thread;
+use pandodb::Db;
+
+use super::progress::Job;
+use super::{Context, Interrupted};
+
+impl Context<'_> {
+    /// Has a thread run `make`, and returns what the command ends with. Once the table is there the
+    /// command runs again, and finds it.
+    pub(crate) fn make_table(
+        &mut self,
+        make: impl FnOnce(&Db) -> pandodb::Result<()> + Send + 'static,
+    ) -> Interrupted {
+        if self.is_together {
+            return Interrupted::Yield;
+        }
+        match self.progress.job.take().map(|job| (job.result(), job)) {
+            Some((None, job)) => {
+                self.progress.job = Some(job);
+                return Interrupted::Wait;
+            }
+            Some((Some(Err(text)), _)) => return format!("ERR {text}").into(),
+            // It was that of another table.
+            Some((Some(Ok(())), _)) | None => {}
+        }
+        let engine = self.shared.engine();
+        let engine = engine.expect("commands with data run when the engine is open");
+        let job = Job::new(self.waker.clone());
+        let worker_job = job.clone();
+        let spawned = thread::Builder::new()
+            .name("pando-make-table".to_owned())
+            .spawn(move || {
+                let result = make(&engine.db).map_err(|error| error.to_string());
+                drop(engine);
+                worker_job.finish(result);
+            });
+        if let Err(error) = spawned {
+            return format!("ERR {error}").into();
+        }
+        self.progress.job = Some(job);
+        Interrupted::Wait
+    }
+}
