@@ -9,7 +9,7 @@
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
 //! [`remove`], [`remove_empty`], [`merge`], [`counted`], [`leaf_copy`], [`scan`], [`ahead`],
-//! [`seek`], [`fill`], [`free_tree`], [`summary`].
+//! [`seek`], [`sample`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -41,6 +41,7 @@ mod postcondition;
 pub mod remove;
 pub mod remove_empty;
 pub mod run;
+pub mod sample;
 pub mod scan;
 pub mod scratch;
 pub mod seek;

@@ -44,6 +44,7 @@ mod popping;
 mod profile;
 mod publish;
 mod pubsub;
+mod random_key;
 mod range;
 mod rename;
 mod role;
@@ -85,6 +86,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     many::COMMANDS,
     counter::COMMANDS,
     append::COMMANDS,
+    random_key::COMMANDS,
     range::COMMANDS,
     bit::COMMANDS,
     bit_count::COMMANDS,

@@ -44,7 +44,6 @@ const ABSENT: &[(&str, &str)] = &[
     ),
     ("object|freq", "how often keys are used is not tracked"),
     ("psync", REPLICATION),
-    ("randomkey", "it is not there yet"),
     ("replconf", REPLICATION),
     ("restore", COPYING),
     #[cfg(not(feature = "scripts"))]

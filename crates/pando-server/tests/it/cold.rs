@@ -350,3 +350,14 @@ fn a_pattern_with_a_literal_beginning_reads_the_keys_that_have_it() {
     let of_all = suspended(&mut client) - before - of_few;
     assert!(of_few < 10 && of_all > 3 * of_few, "{of_few} and {of_all}");
 }
+
+#[test]
+fn keys_at_random_are_fetched() {
+    let (_server, mut client) = filled();
+    let before = suspended(&mut client);
+    client.send(&encode(&["RANDOMKEY"]).repeat(500));
+    let drawn: BTreeSet<String> = (0..500).map(|_| show(&client.answer())).collect();
+    assert!(drawn.len() > 350, "{}", drawn.len());
+    assert!(drawn.iter().all(|key| key.starts_with("\"key:")));
+    assert!(suspended(&mut client) > before + 50, "all were in memory");
+}

@@ -1,5 +1,7 @@
 //! Values that go to other keys, and what is told of keys.
 
+use std::collections::BTreeSet;
+
 use pando_resp::Answer;
 use pandodb::Db;
 
@@ -246,4 +248,41 @@ fn objects_are_described_as_redis_would() {
         client.call(&["SET", "a", &"x".repeat(length)]);
         client.check(&[("OBJECT ENCODING a", &format!("\"{encoding}\""))]);
     }
+}
+
+#[test]
+fn keys_come_at_random() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[
+        ("RANDOMKEY", "nil"),
+        (
+            "RANDOMKEY x",
+            "-ERR wrong number of arguments for 'randomkey' command",
+        ),
+    ]);
+    // Also one of those that are not stored as they are.
+    let long = "l".repeat(5000);
+    client.check(&[(&format!("SET {long} 1"), "+OK"), ("SET b 1 PX 1", "+OK")]);
+    pando_sync::thread::sleep(pando_sync::time::Duration::from_millis(5));
+    for _ in 0..20 {
+        assert_eq!(
+            client.run("RANDOMKEY"),
+            format!("\"{long}\""),
+            "b has expired"
+        );
+    }
+    client.check(&[(&format!("DEL {long}"), ":1")]);
+    let sets = (0..500).map(|number| encode(&["SET", &format!("k{number}"), "v"]));
+    client.send(&sets.collect::<Vec<_>>().concat());
+    (0..500).for_each(|_| assert_eq!(show(&client.answer()), "+OK"));
+    client.send(&encode(&["RANDOMKEY"]).repeat(5000));
+    let drawn: BTreeSet<String> = (0..5000).map(|_| show(&client.answer())).collect();
+    assert!(drawn.len() > 450 && drawn.len() <= 500, "{}", drawn.len());
+    assert!(drawn.iter().all(|key| key.starts_with("\"k")));
+    // What the own transaction has deleted does not come, and others still see it.
+    client.check(&[("FLUSHALL", "+OK"), ("SET a 1", "+OK"), ("MULTI", "+OK")]);
+    client.check(&[("DEL a", "+QUEUED"), ("RANDOMKEY", "+QUEUED")]);
+    other.check(&[("RANDOMKEY", "\"a\"")]);
+    client.check(&[("EXEC", "[:1 nil]"), ("RANDOMKEY", "nil")]);
 }

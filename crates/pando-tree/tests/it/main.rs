@@ -19,6 +19,7 @@ mod model;
 mod pack;
 mod rig;
 mod run;
+mod sample;
 mod stress;
 mod structure;
 mod values;

@@ -6,6 +6,7 @@ pub(crate) mod counted;
 pub(crate) mod group;
 pub(crate) mod polled;
 pub(crate) mod reactor;
+pub(crate) mod sample;
 pub(crate) mod table;
 pub(crate) mod transaction;
 pub(crate) mod validated_batch;

@@ -20,6 +20,7 @@ pub(crate) mod lending;
 pub(crate) mod merged_leaf;
 pub(crate) mod point;
 pub(crate) mod request;
+pub(crate) mod sample;
 pub(crate) mod thread;
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
