@@ -1,9 +1,7 @@
 //! Accepts connections from the listening sockets and hands each to the least loaded loop.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 
-use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Poll};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
@@ -12,6 +10,7 @@ use pando_sync::time::{Duration, now};
 use crate::context::replies;
 use crate::loop_handle::Message;
 use crate::shared::{Shared, Stage};
+use crate::socket::{Address, Listener, Stream};
 
 /// Pause after the system refuses to accept a connection, for example since it is out of open
 /// files.
@@ -40,7 +39,7 @@ fn wait_for_store(poll: &mut Poll, events: &mut Events, shared: &Shared) -> io::
 ///
 /// # Errors
 /// The wait for events failed.
-pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -> io::Result<()> {
+pub(crate) fn run(poll: &mut Poll, listeners: &[Listener], shared: &Shared) -> io::Result<()> {
     let mut events = Events::with_capacity(64);
     wait_for_store(poll, &mut events, shared)?;
     // Whoever came meanwhile raises no further event.
@@ -70,7 +69,7 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[TcpListener], shared: &Shared) -
     Ok(())
 }
 
-fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
+fn admit(mut stream: Stream, address: Address, shared: &Shared) {
     shared.statistics.tick(Ticker::ConnectionsReceived, 1);
     // Relaxed throughout: these are hints, which a concurrent open or close may spoil.
     let load = |of: &crate::loop_handle::LoopHandle| of.connections.load(Ordering::Relaxed);
@@ -78,14 +77,14 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     let settings = &shared.settings;
     let refusal = if open as u64 >= settings.maxclients() {
         Some(replies::MAX_CLIENTS)
-    } else if settings.protected_mode() && !settings.has_password() && !is_loopback(address) {
+    } else if settings.protected_mode() && !settings.has_password() && !address.is_local() {
         Some(replies::DENIED)
     } else {
         None
     };
     if let Some(text) = refusal {
         shared.statistics.tick(Ticker::ConnectionsRejected, 1);
-        shared.events.refused(address, text);
+        shared.events.refused(&address, text);
         // The write may fail: the peer may not even read it.
         let _: io::Result<usize> = stream.write(format!("-{text}\r\n").as_bytes());
         return;
@@ -93,31 +92,6 @@ fn admit(mut stream: TcpStream, address: SocketAddr, shared: &Shared) {
     let least = shared.loops.iter().min_by_key(|handle| load(handle));
     let least = least.expect("a server has a loop");
     least.connections.fetch_add(1, Ordering::Relaxed);
-    shared.events.connection(address, true);
+    shared.events.connection(&address, true);
     least.send(Message::Accept(stream, address));
-}
-
-/// Returns true for loopback addresses, including IPv4 addresses that are mapped to IPv6.
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_loopback;
-
-    /// Loopback addresses are recognized in both families, also as mapped addresses.
-    #[test]
-    fn only_this_machine_is_loopback() {
-        for (address, expected) in [
-            ("127.0.0.1:1", true),
-            ("127.5.5.5:1", true),
-            ("[::1]:1", true),
-            ("[::ffff:127.0.0.1]:1", true),
-            ("10.0.0.1:1", false),
-            ("[::ffff:10.0.0.1]:1", false),
-        ] {
-            assert_eq!(is_loopback(address.parse().unwrap()), expected, "{address}");
-        }
-    }
 }

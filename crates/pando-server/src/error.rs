@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// An error of the server as a whole. Errors of commands are replies instead.
 #[derive(Debug)]
@@ -12,6 +13,13 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The server could not listen at a path.
+    Socket {
+        /// The path.
+        path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
@@ -42,6 +50,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Self::Socket { path, source } => {
+                write!(f, "cannot listen at {}: {source}", path.display())
+            }
             Self::Parameter { name, reason } => write!(f, "{name}: {reason}"),
             Self::Io { operation, source } => write!(f, "{operation}: {source}"),
             Self::Engine(source) => write!(f, "{source}"),
@@ -53,7 +64,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen { source, .. } | Self::Io { source, .. } => Some(source),
+            Self::Listen { source, .. } | Self::Socket { source, .. } | Self::Io { source, .. } => {
+                Some(source)
+            }
             Self::Engine(source) => Some(source),
             Self::Parameter { .. } | Self::Panicked { .. } => None,
         }

@@ -46,6 +46,7 @@ mod script_cache;
 mod server;
 mod settings;
 mod shared;
+mod socket;
 mod times;
 
 pub use commands::{REDIS_VERSION, is_settable};

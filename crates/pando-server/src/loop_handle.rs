@@ -5,20 +5,19 @@
 //! Each list has a lock, which is held for a push or a swap only, never across a call.
 
 use std::io;
-use std::net::SocketAddr;
 use std::task::Wake;
 
-use mio::net::TcpStream;
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank, WakerArc};
 
 use crate::figures::error_codes::ErrorCodes;
+use crate::socket::{Address, Stream};
 
 /// A request of another thread to a loop.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A new connection.
-    Accept(TcpStream, SocketAddr),
+    Accept(Stream, Address),
     /// Give a turn to the connection with this token, if it is still there: its client record says
     /// that it is killed, or that its wait has ended.
     Touch(Token),

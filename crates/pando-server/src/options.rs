@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::log::{LogLevel, LogLevelSetter};
@@ -102,6 +103,11 @@ impl fmt::Debug for ConfigRewriter {
 pub struct ServerOptions {
     /// Addresses to listen on; with port 0 the system chooses a port.
     pub listen: Vec<SocketAddr>,
+    /// Path of a socket in the file system to listen at, which is made by [`crate::Server::bind`]
+    /// and removed at the end. One that a process has left when it ended is replaced.
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of that socket; `None`: what the umask of the process leaves.
+    pub unix_socket_mode: Option<u32>,
     /// Addresses that serve metrics and probes over HTTP, without a password; none by default.
     pub metrics_listen: Vec<SocketAddr>,
     /// Number of event loops; 0 means one per core.
@@ -151,6 +157,8 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            unix_socket: None,
+            unix_socket_mode: None,
             metrics_listen: Vec::new(),
             threads: 0,
             requirepass: None,

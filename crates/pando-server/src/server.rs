@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 
+use mio::Poll;
 use mio::net::TcpListener;
-use mio::{Interest, Poll};
 use pando_sync::{Arc, thread};
 use pandodb::Db;
 
@@ -20,6 +21,7 @@ use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::socket::{Listener, UnixSocket};
 
 /// Number of file descriptors reserved for everything but client connections.
 const OTHER_FILES: u64 = 128;
@@ -30,7 +32,7 @@ pub struct Server {
     commands: Arc<CommandIndex>,
     polls: Vec<Poll>,
     acceptor: Poll,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     metrics: HttpEndpoint,
     /// Wakes the metrics endpoint from its wait, so that it sees the end of the server.
     metrics_waker: mio::Waker,
@@ -74,6 +76,15 @@ impl Server {
             let (listener, address) = listen(&acceptor, *address, listeners.len() + 1)?;
             listeners.push(listener);
             addresses.push(address);
+        }
+        if let Some(path) = &options.unix_socket {
+            let token = listeners.len() + 1;
+            let listening = listen_unix(&acceptor, (path, options.unix_socket_mode), token);
+            let failed = |source| Error::Socket {
+                path: path.clone(),
+                source,
+            };
+            listeners.push(listening.map_err(failed)?);
         }
         let (metrics, metrics_waker) = HttpEndpoint::bind(&options.metrics_listen)?;
         let threads = match options.threads {
@@ -133,7 +144,8 @@ impl Server {
         opener: impl FnOnce() -> pandodb::Result<Db> + Send + 'static,
     ) -> Result<(), Error> {
         let addresses = &self.shared.addresses;
-        tracing::info!(?addresses, metrics = ?self.metrics.addresses, "listening");
+        let (metrics, unix_socket) = (&self.metrics.addresses, &self.shared.options.unix_socket);
+        tracing::info!(?addresses, ?unix_socket, ?metrics, "listening");
         let mut threads = Vec::new();
         for (index, poll) in self.polls.drain(..).enumerate() {
             let handle = self.shared.loops[index].clone();
@@ -207,15 +219,25 @@ fn listen(
     acceptor: &Poll,
     address: SocketAddr,
     token: usize,
-) -> Result<(TcpListener, SocketAddr), Error> {
+) -> Result<(Listener, SocketAddr), Error> {
     let failed = |source| Error::Listen { address, source };
-    let mut listener = TcpListener::bind(address).map_err(failed)?;
+    let listener = TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
-    acceptor
-        .registry()
-        .register(&mut listener, mio::Token(token), Interest::READABLE)
+    let mut listener = Listener::Tcp(listener);
+    listener
+        .register(acceptor.registry(), mio::Token(token))
         .map_err(failed)?;
     Ok((listener, bound))
+}
+
+fn listen_unix(
+    acceptor: &Poll,
+    (path, mode): (&Path, Option<u32>),
+    token: usize,
+) -> io::Result<Listener> {
+    let mut listener = Listener::Unix(UnixSocket::bind(path, mode)?);
+    listener.register(acceptor.registry(), mio::Token(token))?;
+    Ok(listener)
 }
 
 fn spawn<T: Send + 'static>(

@@ -129,9 +129,15 @@ pub(crate) struct ServeFlags {
     /// Directory of the store, created if absent [default: ./pando-data].
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
-    /// Address to listen on, may be given several times [default: 127.0.0.1:6379].
+    /// Address to listen on, may be given several times; off for none [default: 127.0.0.1:6379].
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
+    /// Path of a Unix socket to listen at [default: off].
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<String>,
+    /// Permissions of that socket, in octal, as in 770 [default: umask].
+    #[arg(long, value_name = "MODE")]
+    unix_socket_mode: Option<String>,
     /// Memory budget, at least 16m [default: half of the memory of machine or cgroup].
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
@@ -193,6 +199,8 @@ impl ServeFlags {
     pub(crate) fn given(&self) -> Vec<(&'static str, Vec<String>)> {
         let single = [
             ("dir", &self.dir),
+            ("unix_socket", &self.unix_socket),
+            ("unix_socket_mode", &self.unix_socket_mode),
             ("max_memory", &self.max_memory),
             ("durability", &self.durability),
             ("periodic_ms", &self.periodic_ms),

@@ -10,8 +10,10 @@ use crate::command_line::CommandLine;
 use crate::layers::{KEYS, Layers};
 
 /// Options that exist only in the server.
-const OF_THE_SERVER: [&str; 8] = [
+const OF_THE_SERVER: [&str; 10] = [
     "listen",
+    "unix_socket",
+    "unix_socket_mode",
     "threads",
     "requirepass",
     "metrics_listen",

@@ -90,6 +90,22 @@ impl From<pando_server::Error> for Failure {
                     format!("cannot listen on {address}: {source}; {advice}"),
                 )
             }
+            pando_server::Error::Socket { path, source } => {
+                let (code, advice) = match source.kind() {
+                    io::ErrorKind::AddrInUse => (
+                        Code::InUse,
+                        "another process listens there: stop it, or choose",
+                    ),
+                    _ => (Code::Usage, "choose"),
+                };
+                let path = path.display();
+                Self::new(
+                    code,
+                    format!(
+                        "cannot listen at {path}: {source}; {advice} another path with --unix-socket"
+                    ),
+                )
+            }
             error @ pando_server::Error::Parameter { .. } => Self::usage(error.to_string()),
             other => Self::new(Code::Io, other.to_string()),
         }

@@ -10,9 +10,11 @@ use crate::nearest::{distance, nearest};
 use crate::redis::Meaning;
 
 /// All configuration keys; flags have `-` instead of `_`.
-pub(crate) const KEYS: [&str; 18] = [
+pub(crate) const KEYS: [&str; 20] = [
     "dir",
     "listen",
+    "unix_socket",
+    "unix_socket_mode",
     "max_memory",
     "durability",
     "periodic_ms",
@@ -33,7 +35,7 @@ pub(crate) const KEYS: [&str; 18] = [
 /// The table of the file that names parameters of CONFIG SET.
 pub(crate) const PARAMETERS: &str = "config";
 /// Parameters that are keys of their own: their places in other layers would not count.
-const OWN_KEYS: [(&str, &str); 10] = [
+const OWN_KEYS: [(&str, &str); 12] = [
     ("durability", "durability"),
     ("appendfsync", "durability"),
     ("tcp-keepalive", "tcp_keepalive"),
@@ -44,6 +46,8 @@ const OWN_KEYS: [(&str, &str); 10] = [
     ("dir", "dir"),
     ("port", "listen"),
     ("bind", "listen"),
+    ("unixsocket", "unix_socket"),
+    ("unixsocketperm", "unix_socket_mode"),
 ];
 /// The configuration file that is read by default.
 const FILE: &str = "pando.toml";

@@ -64,7 +64,13 @@ pub(crate) fn run(flags: &ServeFlags, as_redis: &redis::Given) -> Result<(), Fai
     })?;
     answer_signals(signals, server.handle())?;
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect();
-    let addresses: Vec<String> = texts(server.addresses());
+    let mut addresses: Vec<String> = texts(server.addresses());
+    addresses.extend(
+        settings
+            .unix_socket
+            .iter()
+            .map(|path| path.display().to_string()),
+    );
     let metrics: Vec<String> = texts(server.metrics_addresses());
     let builder = builder(&settings).on_recovery(show_recovery());
     server.serve(move || {
@@ -80,6 +86,8 @@ fn server_options(settings: &Settings) -> ServerOptions {
     let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
     ServerOptions {
         listen: settings.listen.clone(),
+        unix_socket: settings.unix_socket.clone(),
+        unix_socket_mode: settings.unix_socket_mode,
         metrics_listen: settings.metrics_listen.clone(),
         threads: settings.threads,
         requirepass: settings.requirepass.clone(),

@@ -21,8 +21,12 @@ const MAX_MEMORY_MIN: u64 = 16 << 20;
 pub(crate) struct Settings {
     /// Directory of the store; may be relative.
     pub(crate) dir: PathBuf,
-    /// Addresses for Redis clients, at least one.
+    /// Addresses for Redis clients.
     pub(crate) listen: Vec<SocketAddr>,
+    /// Socket for Redis clients; there is one if there is no address.
+    pub(crate) unix_socket: Option<PathBuf>,
+    /// Permissions of that socket; `None`: those of the umask.
+    pub(crate) unix_socket_mode: Option<u32>,
     /// Bytes; at least [`MAX_MEMORY_MIN`].
     pub(crate) max_memory: u64,
     /// The budget was derived from the memory of the machine.
@@ -147,12 +151,38 @@ fn notes_of(layers: &Layers) -> Vec<String> {
     notes
 }
 
-/// Parses an address for clients; a bare port is one of this machine.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text.trim(), 8).ok();
+    let mode = mode.filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("'{text}' is no mode, as in 770"))
+}
+
+/// Parses an address for clients; a bare port is one of this machine, `off` is none.
 fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
     match text.trim().parse::<u16>() {
+        Err(_) if text.trim() == "off" => Ok(Vec::new()),
         Ok(port) => Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]),
         Err(_) => parse_addresses(text),
     }
+}
+
+/// Returns the addresses and the path that clients connect to; there is one at least.
+fn sockets(layers: &Layers) -> Result<(Vec<SocketAddr>, Option<PathBuf>), Failure> {
+    let mut listen = Vec::new();
+    if let Some(value) = layers.get("listen") {
+        for text in &value.texts {
+            listen.extend(parse_listen(text).map_err(|what| wrong(value, what))?);
+        }
+    } else {
+        listen.push(SocketAddr::from(([127, 0, 0, 1], 6379)));
+    }
+    let path = read(layers, "unix_socket", |text| Ok(text.to_owned()))?;
+    let path = path.filter(|path| !path.is_empty() && path != "off");
+    if listen.is_empty() && path.is_none() {
+        let text = "--listen off needs --unix-socket: clients could not connect";
+        return Err(Failure::usage(text));
+    }
+    Ok((listen, path.map(PathBuf::from)))
 }
 
 impl Settings {
@@ -167,14 +197,8 @@ impl Settings {
             LogLevel::from_name(text)
                 .ok_or_else(|| format!("'{text}': there are off, error, warn, info and debug"))
         };
-        let mut listen = Vec::new();
-        if let Some(value) = layers.get("listen") {
-            for text in &value.texts {
-                listen.extend(parse_listen(text).map_err(|what| wrong(value, what))?);
-            }
-        } else {
-            listen.push(SocketAddr::from(([127, 0, 0, 1], 6379)));
-        }
+        let (listen, unix_socket) = sockets(layers)?;
+        let mode = read(layers, "unix_socket_mode", parse_mode)?;
         let max_memory = read(layers, "max_memory", |text| match parse_size(text)? {
             bytes if bytes < MAX_MEMORY_MIN => Err(format!(
                 "'{text}': at least {} are needed",
@@ -195,6 +219,9 @@ impl Settings {
         Ok(Self {
             dir: read(layers, "dir", text)?.map_or_else(|| "./pando-data".into(), PathBuf::from),
             listen,
+            unix_socket,
+            // That is what redis.conf has for none.
+            unix_socket_mode: mode.filter(|mode| *mode > 0),
             max_memory: max_memory.unwrap_or(half),
             max_memory_is_default: max_memory.is_none(),
             durability: read(layers, "durability", durability)?.unwrap_or_default(),

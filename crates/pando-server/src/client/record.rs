@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::unblocking::Unblocking;
 use crate::loop_handle::Token;
+use crate::socket::Address;
 
 /// Names that a client has given itself.
 #[derive(Debug, Default, Clone)]
@@ -30,9 +30,9 @@ pub(crate) struct ClientRecord {
     /// No other client of this run has had it.
     pub(crate) id: u64,
     /// Address of the peer.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Address,
     /// Address of this end.
-    pub(crate) local_address: SocketAddr,
+    pub(crate) local_address: Address,
     /// Descriptor of the socket; for reports only.
     pub(crate) file: RawFd,
     /// Index in [`crate::shared::Shared::loops`] of the loop that serves the connection.
@@ -86,7 +86,7 @@ impl ClientRecord {
     /// end's.
     pub(crate) fn new(
         id: u64,
-        addresses: (SocketAddr, SocketAddr),
+        addresses: (Address, Address),
         file: RawFd,
         loop_index: usize,
         token: Token,
@@ -163,6 +163,9 @@ impl ClientRecord {
         }
         if queued >= 0 {
             flags.push('x');
+        }
+        if matches!(self.address, Address::Unix(_)) {
+            flags.push('U');
         }
         if self.waiting.load(Ordering::Relaxed) {
             flags.push('b');

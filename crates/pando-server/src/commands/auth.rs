@@ -38,7 +38,7 @@ fn is_user(context: &Context<'_>, user: &[u8], password: &[u8]) -> bool {
     let known = context.shared.settings.is_password(password);
     let is_user = user == b"default" && known;
     if !is_user {
-        let client = context.record.address;
+        let client = &context.record.address;
         context.shared.events.wrong_password(client);
     }
     is_user

@@ -7,6 +7,7 @@ use pando_sync::time::unix_ms;
 use crate::client::record::ClientRecord;
 use crate::context::{Context, Run, replies};
 use crate::loop_handle::Message;
+use crate::socket::Address;
 
 /// What TYPE selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +57,14 @@ struct Filters<'a> {
 
 impl Filters<'_> {
     fn take(&self, record: &ClientRecord, own_id: u64) -> bool {
-        let is = |wanted: Option<&[u8]>, address: std::net::SocketAddr| {
+        let is = |wanted: Option<&[u8]>, address: &Address| {
             wanted.is_none_or(|wanted| wanted == address.to_string().as_bytes())
         };
         let age_s = unix_ms().saturating_sub(record.created_ms) / 1000;
         self.kind.is_none_or(|kind| kind.has(record))
             && self.id.is_none_or(|id| id == record.id)
-            && is(self.address, record.address)
-            && is(self.local_address, record.local_address)
+            && is(self.address, &record.address)
+            && is(self.local_address, &record.local_address)
             && self.age_s.is_none_or(|least| age_s >= least)
             && !(self.spare_self && record.id == own_id)
     }

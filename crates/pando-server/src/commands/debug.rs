@@ -24,7 +24,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 fn debug(context: &mut Context<'_>) -> Run {
     let is_allowed = match context.shared.options.debug_commands {
         DebugCommands::No => false,
-        DebugCommands::Local => context.record.address.ip().to_canonical().is_loopback(),
+        DebugCommands::Local => context.record.address.is_local(),
         DebugCommands::Yes => true,
     };
     if !is_allowed {

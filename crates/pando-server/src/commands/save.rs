@@ -118,7 +118,7 @@ fn shutdown(context: &mut Context<'_>) -> Run {
         return context.fail("ERR No shutdown in progress.");
     }
     context.session.closing = true;
-    let client = context.record.address;
+    let client = &context.record.address;
     tracing::info!(%client, "SHUTDOWN was asked for");
     context.shared.stop();
     Ok(())

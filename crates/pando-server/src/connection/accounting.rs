@@ -99,7 +99,7 @@ impl Connection {
             let most = usize::try_from(settings.slow_entries_max()).unwrap_or(usize::MAX);
             turn.shared.slow_log.add(command, most);
             let statistics = &turn.shared.statistics;
-            let (client, name) = (self.record.address, statistics.commands.name(id));
+            let (client, name) = (&self.record.address, statistics.commands.name(id));
             (turn.shared.events).slow_command(client, name, micros, waits);
         }
     }

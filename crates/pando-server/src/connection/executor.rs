@@ -76,7 +76,7 @@ impl Connection {
                 // These are HTTP requests: a browser was tricked into talking to us.
                 if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                     self.session.closing = true;
-                    let client = self.record.address;
+                    let client = &self.record.address;
                     let what = "a request of a browser: possibly an attack through one";
                     turn.shared.events.protocol_error(client, what);
                     return self.finish(turn, consumed, None);

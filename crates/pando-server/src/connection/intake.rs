@@ -58,7 +58,7 @@ impl Connection {
                     self.session.closing = true;
                     let text = format!("ERR {error}");
                     self.write_error(&text);
-                    let client = self.record.address;
+                    let client = &self.record.address;
                     turn.shared.events.protocol_error(client, &text);
                     turn.count_error(b"ERR");
                     return Input::Starved;

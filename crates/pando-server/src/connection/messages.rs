@@ -99,7 +99,7 @@ impl Connection {
         // Also if there is no room: a client that does not read makes none.
         if mailbox.is_overrun() {
             self.broken = true;
-            let client = self.record.address;
+            let client = &self.record.address;
             turn.shared.events.slow_subscriber(client);
             turn.shared.channels.count_overrun();
             return;

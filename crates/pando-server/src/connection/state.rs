@@ -7,7 +7,6 @@
 use std::io::{self, Write as _};
 use std::task::Waker;
 
-use mio::net::TcpStream;
 use pando_resp::{Limits, Parser};
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{Duration, Instant, now};
@@ -24,6 +23,7 @@ use crate::connection::running::Running;
 use crate::context::progress::Progress;
 use crate::figures::command_profile::CommandWaits;
 use crate::loop_handle::TokenWake;
+use crate::socket::Stream;
 
 /// Number of unsent reply bytes at which a peer that has not authenticated stops executing.
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -79,7 +79,7 @@ pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
 /// A client's connection.
 pub(crate) struct Connection {
     /// Never blocks.
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// What other threads see of the connection.
     pub(crate) record: Arc<ClientRecord>,
     /// Has the loop give the connection a turn.
@@ -144,7 +144,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Returns a connection that was accepted at `now`, and has received nothing.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Stream,
         record: Arc<ClientRecord>,
         wake: WakerArc<TokenWake>,
         now: Instant,

@@ -1,12 +1,10 @@
 //! Messages from other threads: new connections, the opened engine, the end of the server.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::task::Waker;
 
 use mio::Interest;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
@@ -20,6 +18,7 @@ use crate::data::cleaner::Cleaner;
 use crate::data::keyspace::DATABASES;
 use crate::event_loop::keepalive::keep_alive;
 use crate::loop_handle::{Message, Token, TokenWake};
+use crate::socket::{Address, Stream};
 
 impl EventLoop {
     pub(super) fn take_message(&mut self, message: Message) {
@@ -63,11 +62,16 @@ impl EventLoop {
     ///
     /// # Errors
     /// The socket refuses; it is closed.
-    pub(super) fn accept(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
-        let local_address = stream.local_addr()?;
-        stream.set_nodelay(true)?;
-        // If the option cannot be set, the connection is served all the same.
-        let _: io::Result<()> = keep_alive(&stream, self.shared.settings.tcp_keepalive_s());
+    pub(super) fn accept(&mut self, mut stream: Stream, address: Address) -> io::Result<()> {
+        let local_address = match &stream {
+            Stream::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                // If the option cannot be set, the connection is served all the same.
+                let _: io::Result<()> = keep_alive(stream, self.shared.settings.tcp_keepalive_s());
+                Address::Tcp(stream.local_addr()?)
+            }
+            Stream::Unix(_) => address.clone(),
+        };
         let (shared, handle, loop_index) = (&self.shared, &self.handle, self.index);
         let registry = self.poll.registry();
         let mut registered = Ok(());

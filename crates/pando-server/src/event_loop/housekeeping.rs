@@ -27,7 +27,7 @@ impl EventLoop {
         };
         self.timers.set(token, &mut connection.timer, None);
         self.shared.clients.remove(connection.record.id);
-        let address = connection.record.address;
+        let address = &connection.record.address;
         self.shared.events.connection(address, false);
         // Relaxed: a hint for the acceptor.
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl EventLoop {
                 && !connection.session.is_subscribed();
             let is_slow = connection.is_slow_subscriber(&self.shared.channels.limits, now);
             if is_slow {
-                let client = connection.record.address;
+                let client = &connection.record.address;
                 self.shared.events.slow_subscriber(client);
                 self.shared.channels.count_overrun();
             }

@@ -5,11 +5,11 @@
 //! Commands that succeed do not pass through here.
 
 use std::io;
-use std::net::SocketAddr;
 
 use pando_sync::time::unix_ms;
 
 use super::limit::Limit;
+use crate::socket::Address;
 
 /// The rate limits, one per kind of event.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Reports that a connection was opened, or closed if not `open`.
-    pub(crate) fn connection(&self, client: SocketAddr, open: bool) {
+    pub(crate) fn connection(&self, client: &Address, open: bool) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
@@ -41,7 +41,7 @@ impl Events {
 
     /// Reports that a connection was refused.
     #[cold]
-    pub(crate) fn refused(&self, client: SocketAddr, why: &str) {
+    pub(crate) fn refused(&self, client: &Address, why: &str) {
         if let Some(left_out) = self.refused.admit(unix_ms()) {
             tracing::warn!(%client, why, left_out, "connection refused");
         }
@@ -57,7 +57,7 @@ impl Events {
 
     /// Reports that a peer sent an invalid request, which ends its connection.
     #[cold]
-    pub(crate) fn protocol_error(&self, client: SocketAddr, error: &str) {
+    pub(crate) fn protocol_error(&self, client: &Address, error: &str) {
         if let Some(left_out) = self.protocol.admit(unix_ms()) {
             tracing::warn!(%client, error, left_out, "protocol error");
         }
@@ -65,7 +65,7 @@ impl Events {
 
     /// Reports that a peer gave a wrong password.
     #[cold]
-    pub(crate) fn wrong_password(&self, client: SocketAddr) {
+    pub(crate) fn wrong_password(&self, client: &Address) {
         if let Some(left_out) = self.passwords.admit(unix_ms()) {
             tracing::warn!(%client, left_out, "wrong password");
         }
@@ -73,7 +73,7 @@ impl Events {
 
     /// Reports a command that is slow enough for the slow log.
     #[cold]
-    pub(crate) fn slow_command(&self, client: SocketAddr, command: &str, us: u64, waits: &str) {
+    pub(crate) fn slow_command(&self, client: &Address, command: &str, us: u64, waits: &str) {
         if let Some(left_out) = self.slow.admit(unix_ms()) {
             tracing::info!(%client, command, us, waits, left_out, "slow command");
         }
@@ -81,7 +81,7 @@ impl Events {
 
     /// Reports that a subscriber is closed, for it reads more slowly than others publish.
     #[cold]
-    pub(crate) fn slow_subscriber(&self, client: SocketAddr) {
+    pub(crate) fn slow_subscriber(&self, client: &Address) {
         if let Some(left_out) = self.subscribers.admit(unix_ms()) {
             tracing::warn!(%client, left_out, "subscriber closed: too many messages wait for it");
         }

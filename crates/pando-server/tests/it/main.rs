@@ -108,3 +108,4 @@ mod subsequence;
 mod transactions;
 #[cfg(test)]
 mod trees;
+mod unix_socket;

@@ -16,7 +16,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("replicaof", "no one"),
     ("slaveof", "no one"),
     ("tls-port", "0"),
-    ("unixsocket", ""),
     ("user", ""),
 ];
 /// What redis-server knows, and has no effect here.
@@ -98,7 +97,17 @@ const WITHOUT_EFFECT: &[&str] = &[
     "tls-session-cache-size",
     "tls-session-cache-timeout",
     "tls-session-caching",
-    "unixsocketperm",
+];
+/// Directives that are keys of our own configuration.
+const KEYS: [(&str, &str); 8] = [
+    ("dir", "dir"),
+    ("durability", "durability"),
+    ("loglevel", "log_level"),
+    ("requirepass", "requirepass"),
+    ("stall-timeout", "stall_timeout"),
+    ("tcp-keepalive", "tcp_keepalive"),
+    ("unixsocket", "unix_socket"),
+    ("unixsocketperm", "unix_socket_mode"),
 ];
 /// Directives that mean something here, besides parameters that can be set.
 const MEANT: &[&str] = &[
@@ -112,6 +121,8 @@ const MEANT: &[&str] = &[
     "maxmemory-policy",
     "port",
     "supervised",
+    "unixsocket",
+    "unixsocketperm",
 ];
 
 /// Returns true if redis-server knows the directive `name`.
@@ -216,12 +227,15 @@ impl Meaning {
             "no" => Ok(false),
             _ => Err(wrong("argument must be 'yes' or 'no'")),
         };
-        let key = match name.as_str() {
+        if let Some((_, key)) = KEYS.iter().find(|(of, _)| of == name) {
+            self.value(key, word.to_owned(), origin);
+            return Ok(());
+        }
+        match name.as_str() {
             "port" => {
-                let port = word.parse::<u16>().ok().filter(|port| *port > 0);
-                port.ok_or_else(|| wrong("a number from 1 to 65535 is needed"))?;
+                let port = word.parse::<u16>().ok();
+                port.ok_or_else(|| wrong("a number from 0 to 65535 is needed"))?;
                 self.port = Some(word.to_owned());
-                return Ok(());
             }
             "appendonly" => {
                 self.appends = Some(switch()?);
@@ -229,55 +243,39 @@ impl Meaning {
                     let note = "appendonly no has no effect: every write is in the log";
                     self.notes.push(note.to_owned());
                 }
-                return Ok(());
             }
             "appendfsync" => {
                 self.flush = Some(word.to_owned());
-                return Ok(());
             }
             "daemonize" if switch()? => {
                 let note = "daemonize yes has no effect: the server stays in the foreground";
                 self.notes.push(note.to_owned());
-                return Ok(());
             }
-            "daemonize" => return Ok(()),
+            "daemonize" => {}
             "maxmemory-policy" if !word.eq_ignore_ascii_case("noeviction") => {
                 self.notes.push(format!(
                     "maxmemory-policy {word} has no effect: keys are never evicted"
                 ));
-                return Ok(());
             }
             "logfile" => {
                 self.log_file = Some(word.to_owned());
-                return Ok(());
             }
             "enable-debug-command" => {
                 self.debug_commands = Some(word.to_owned());
-                return Ok(());
             }
             "maxmemory" => {
                 let bytes = bytes(word).ok_or_else(|| wrong("argument must be a memory value"))?;
                 if bytes > 0 {
                     self.value("max_memory", bytes.to_string(), origin);
                 }
-                return Ok(());
             }
-            "dir" => "dir",
-            "tcp-keepalive" => "tcp_keepalive",
-            "stall-timeout" => "stall_timeout",
-            "loglevel" => "log_level",
-            "requirepass" => "requirepass",
-            "durability" => "durability",
             _ if is_settable(name) == Some(true) => {
                 self.parameters.push((name.clone(), word.to_owned()));
-                return Ok(());
             }
             _ => {
                 self.without_effect.push(name.clone());
-                return Ok(());
             }
-        };
-        self.value(key, word.to_owned(), origin);
+        }
         Ok(())
     }
 
@@ -330,6 +328,11 @@ impl Meaning {
     /// Makes the addresses of `bind` and `port`.
     fn listen(&mut self, last: &Directive) -> Result<(), Failure> {
         let port = self.port.as_deref().unwrap_or("6379");
+        if port == "0" {
+            let off = vec!["off".to_owned()];
+            self.values.push(("listen", off, last.origin.clone()));
+            return Ok(());
+        }
         let default = [String::from("127.0.0.1")];
         let bind = match self.bind.as_slice() {
             [] => &default,
@@ -478,7 +481,11 @@ mod tests {
         let file = meaning("bind 127.0.0.2\nport 8").unwrap();
         let flags = Meaning::of(&directives("port 7"), Some(&file)).unwrap();
         assert_eq!(value(&flags, "listen").as_deref(), Some("127.0.0.2:7"));
-        assert!(meaning("port 0").is_err() && meaning("port x").is_err());
+        assert_eq!(listen("bind * -::*\nport 0").as_deref(), Some("off"));
+        assert!(meaning("port 65536").is_err() && meaning("port x").is_err());
+        let socket = meaning("unixsocket /run/x\nunixsocketperm 770").unwrap();
+        assert_eq!(value(&socket, "unix_socket").as_deref(), Some("/run/x"));
+        assert_eq!(value(&socket, "unix_socket_mode").as_deref(), Some("770"));
     }
 
     #[test]
@@ -523,7 +530,6 @@ mod tests {
             "rename-command FLUSHALL x",
             "cluster-enabled yes",
             "tls-port 6380",
-            "unixsocket /x",
             "client-output-buffer-limit pubsub 1",
         ] {
             assert!(meaning(wrong).is_err(), "{wrong}");

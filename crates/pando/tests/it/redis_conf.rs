@@ -119,7 +119,8 @@ fn what_cannot_be_ends_the_start() {
         ),
         (&["odd.conf"], "odd.conf, line 1: unbalanced quotes"),
         (&["absent.conf"], "absent.conf: "),
-        (&["--port", "0"], "--port: port: a number from 1 to 65535"),
+        (&["--port", "0"], "--listen off needs --unix-socket"),
+        (&["--port", "x"], "--port: port: a number from 0 to 65535"),
         (
             &["--port", "7", "--hz", "x"],
             "hz: argument couldn't be parsed into an integer",
@@ -129,7 +130,11 @@ fn what_cannot_be_ends_the_start() {
             "maxclients: argument must be between 1",
         ),
         (&["--min-replicas-to-write", "1"], "there are no replicas"),
-        (&["--unixsocket", "/x"], "unixsocket: is not supported"),
+        (
+            &["--unixsocket", "bad.conf"],
+            "cannot listen at bad.conf: there is a file that is no socket",
+        ),
+        (&["--unixsocketperm", "8"], "'8' is no mode"),
         (&["bad.conf", "--config", "x.toml"], "one is enough"),
     ] {
         let output = pando(here).args(arguments).output().unwrap();

@@ -236,7 +236,8 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
         ),
     ),
     ("tls-port", Value::Fixed("0")),
-    ("unixsocket", Value::Fixed("")),
+    ("unixsocket", Value::Computed(unix_socket)),
+    ("unixsocketperm", Value::Computed(unix_socket_mode)),
     (
         "zset-max-listpack-entries",
         Value::Limit(Limit::SortedSetElements),
@@ -297,6 +298,15 @@ fn port(shared: &Shared) -> String {
         .first()
         .map_or(0, std::net::SocketAddr::port)
         .to_string()
+}
+
+fn unix_socket(shared: &Shared) -> String {
+    let path = shared.options.unix_socket.as_ref();
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
+fn unix_socket_mode(shared: &Shared) -> String {
+    format!("{:o}", shared.options.unix_socket_mode.unwrap_or(0))
 }
 
 /// Returns the memory budget; `None` until the engine is open.
