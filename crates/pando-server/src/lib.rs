@@ -50,6 +50,7 @@ mod socket;
 mod times;
 
 pub use commands::{REDIS_VERSION, is_settable};
+pub use data::check::{RowsReport, check_rows};
 pub use error::Error;
 pub use log::{LogLevel, LogLevelSetter};
 pub use options::{ConfigRewriter, DebugCommands, Durability, Parameter, ServerOptions};

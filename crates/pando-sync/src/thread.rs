@@ -2,8 +2,8 @@
 
 #[cfg(not(any(pando_loom, pando_shuttle)))]
 pub use std::thread::{
-    Builder, JoinHandle, ScopedJoinHandle, Thread, current, park, park_timeout, scope, sleep,
-    spawn, yield_now,
+    Builder, JoinHandle, ScopedJoinHandle, Thread, current, panicking, park, park_timeout, scope,
+    sleep, spawn, yield_now,
 };
 
 #[cfg(pando_loom)]

@@ -1,5 +1,6 @@
 //! The open store: its tables, how rows are stored in them, and what cleans and compacts them.
 
+pub(crate) mod check;
 pub(crate) mod cleaner;
 pub(crate) mod compaction;
 pub(crate) mod cursor;

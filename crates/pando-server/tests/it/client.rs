@@ -58,7 +58,7 @@ pub(crate) fn show(answer: &Answer) -> String {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let options = ClientOptions {
-            timeout: Duration::from_secs(20),
+            timeout: Duration::from_secs(60),
             reply_bytes_max: 1 << 30,
         };
         let replies = pando_resp::Client::connect(&[address], options).unwrap();

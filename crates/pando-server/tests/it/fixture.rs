@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use pando_server::{Error, Handle, Server, ServerOptions};
+use pando_server::{Error, Handle, Server, ServerOptions, check_rows};
 use pando_sync::thread::{self, JoinHandle};
+use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Db;
 
 use crate::client::Client;
@@ -39,6 +40,9 @@ pub(crate) struct Fixture {
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) handle: Handle,
     thread: Option<JoinHandle<Result<(), Error>>>,
+    /// The store, to be checked at the end.
+    opened: Arc<Mutex<Option<Db>>>,
+    is_damaged: bool,
     _directory: tempfile::TempDir,
 }
 
@@ -70,12 +74,21 @@ impl Fixture {
         let (address, handle) = (server.addresses()[0], server.handle());
         let metrics = server.metrics_addresses().first().copied();
         let path = directory.path().to_owned();
-        let thread = thread::spawn(move || server.serve(move || opener(&path)));
+        let opened = Arc::new(Mutex::new(Rank::Leaf, None));
+        let db = opened.clone();
+        let opener = move || {
+            let opened = opener(&path)?;
+            *db.lock() = Some(opened.clone());
+            Ok(opened)
+        };
+        let thread = thread::spawn(move || server.serve(opener));
         Self {
             address,
             metrics,
             handle,
             thread: Some(thread),
+            opened,
+            is_damaged: false,
             _directory: directory,
         }
     }
@@ -94,19 +107,35 @@ impl Fixture {
         Client::connect(self.address)
     }
 
+    /// The test has damaged the store: its rows are not checked at the end.
+    pub(crate) fn is_damaged(&mut self) {
+        self.is_damaged = true;
+    }
+
     /// Waits for the end of a server that was told to stop.
     pub(crate) fn join(&mut self) -> Result<(), Error> {
-        self.thread.take().unwrap().join().unwrap()
+        let joined = self.thread.take().unwrap().join().unwrap();
+        // Outside of the lock: the last handle of a store waits for its threads.
+        let db = self.opened.lock().take();
+        drop(db);
+        joined
     }
 }
 
 impl Drop for Fixture {
     fn drop(&mut self) {
+        let db = self.opened.lock().take();
+        // One that a test has broken cannot be read.
+        let db = db.filter(|_| !self.is_damaged);
+        let checked = db.and_then(|db| check_rows(&db).ok());
         self.handle.shutdown();
         if let Some(thread) = self.thread.take() {
             // A failed test has reported its cause already. Tests that check the result call
             // `join`.
             drop(thread.join());
+        }
+        if let Some(report) = checked.filter(|_| !thread::panicking()) {
+            assert_eq!(report.descriptions, [""; 0], "{report:?}");
         }
     }
 }

@@ -76,6 +76,8 @@ mod profile;
 #[cfg(test)]
 mod pubsub;
 #[cfg(test)]
+mod rows_check;
+#[cfg(test)]
 mod scan;
 #[cfg(all(test, feature = "scripts"))]
 mod script_bounds;

@@ -175,7 +175,8 @@ fn rows_whose_keys_have_another_length_are_errors() {
         drop(table);
         db.close().unwrap();
         {
-            let server = on_disk(&path);
+            let mut server = on_disk(&path);
+            server.is_damaged();
             let mut client = server.client();
             let reply = client.run(command);
             assert!(reply.contains("cannot be used: Damaged"), "{reply}");

@@ -525,7 +525,8 @@ fn rotten_rows_are_errors() {
         keys.iter().for_each(|key| table.put(key, bytes).unwrap());
         drop(table);
         db.close().unwrap();
-        let server = on_disk(&path);
+        let mut server = on_disk(&path);
+        server.is_damaged();
         let mut client = server.client();
         let commands: &[&str] = match kind {
             b'P' => &["XACK s g 1-0", "XPENDING s g - + 9", "XAUTOCLAIM s g d 0 0"],

@@ -1,0 +1,315 @@
+//! Checks that the rows of a store fit together: what heads of large collections and streams say,
+//! and what rows there are (`tree_head.rs`, `elements.rs`, `stream_head.rs`, `stream_rows.rs`).
+
+use std::collections::{HashMap, HashSet};
+
+use pandodb::{Db, Snapshot, Table};
+
+use super::elements::{self, Kind, decode_element, decode_given_up, decode_name, decode_score};
+use super::keyspace::{DATABASES, Row, ValueType, shown_of};
+use super::stream_head::StreamHead;
+use super::stream_id::StreamId;
+use super::stream_rows::{ConsumerRow, GroupRow, PendingRow};
+use super::tree_head::TreeHead;
+
+/// Number of problems that are described.
+const PROBLEMS_MAX: usize = 100;
+
+/// What [`check_rows`] has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowsReport {
+    /// Number of keys of all databases, expired ones included.
+    pub keys: u64,
+    /// Number of collections and streams whose elements have rows of their own.
+    pub large: u64,
+    /// Number of these rows.
+    pub rows: u64,
+    /// Number of rows of collections that were given up, which the cleaner of a server removes.
+    pub given_up: u64,
+    /// Number of problems.
+    pub problems: u64,
+    /// The first hundred of them, for people: database, key, what contradicts what.
+    pub descriptions: Vec<String>,
+}
+
+impl RowsReport {
+    fn add(&mut self, problem: impl FnOnce() -> String) {
+        self.problems += 1;
+        if self.descriptions.len() < PROBLEMS_MAX {
+            self.descriptions.push(problem());
+        }
+    }
+}
+
+/// Compares the heads of all large collections and streams with the rows of their elements, as of
+/// one moment. Reads all of the store, and keeps some 100 bytes for each large collection. Blocks;
+/// others may read and write meanwhile.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn check_rows(db: &Db) -> pandodb::Result<RowsReport> {
+    let snapshot = db.snapshot()?;
+    let mut report = RowsReport::default();
+    for number in 0..DATABASES {
+        let Some(keys) = db.existing_table(&format!("db/{number}/keys")) else {
+            continue;
+        };
+        let mut heads = heads_of(&snapshot, &keys, &mut report)?;
+        if let Some(members) = db.existing_table(&format!("db/{number}/members")) {
+            check_members(&snapshot, &members, &mut heads, &mut report)?;
+        }
+        for head in heads.into_values() {
+            report.add(|| format!("{} has no rows", head.name));
+        }
+    }
+    Ok(report)
+}
+
+/// A large collection, as its head has it.
+#[derive(Debug)]
+struct Head {
+    /// Database and key, for people.
+    name: String,
+    value_type: ValueType,
+    is: Is,
+}
+
+#[derive(Debug)]
+enum Is {
+    Collection(TreeHead),
+    Stream(StreamHead),
+}
+
+fn decoded(stored: &[u8], value: &[u8]) -> Result<Option<(ValueType, u64, Is)>, String> {
+    let row = Row::decode(stored, value).map_err(|error| format!("{error:?}"))?;
+    let payload = &value[row.payload..];
+    let (id, is) = match row.value_type {
+        ValueType::String => return Ok(None),
+        ValueType::Stream => {
+            let head = StreamHead::decode(payload).map_err(|error| format!("{error:?}"))?;
+            (head.id, Is::Stream(head))
+        }
+        _ if !TreeHead::is_of(payload) => return Ok(None),
+        _ => {
+            let head = TreeHead::decode(payload).map_err(|error| format!("{error:?}"))?;
+            (head.id, Is::Collection(head))
+        }
+    };
+    Ok(Some((row.value_type, id, is)))
+}
+
+/// Returns the heads of a table of keys, by the ids of their collections.
+fn heads_of(
+    snapshot: &Snapshot,
+    keys: &Table,
+    report: &mut RowsReport,
+) -> pandodb::Result<HashMap<u64, Head>> {
+    let mut heads = HashMap::new();
+    let database = keys.name().trim_end_matches("/keys").to_owned();
+    let mut rows = snapshot.iter(keys);
+    while let Some((stored, value)) = rows.next_ref().transpose()? {
+        report.keys += 1;
+        let (key, _) = shown_of(keys.name(), stored);
+        let name = || format!("{database}, key {}", key.escape_ascii());
+        match decoded(stored, value) {
+            Ok(None) => {}
+            Ok(Some((value_type, id, is))) => {
+                report.large += 1;
+                let head = Head {
+                    name: name(),
+                    value_type,
+                    is,
+                };
+                if let Some(other) = heads.insert(id, head) {
+                    report.add(|| format!("{} has the rows of {}", name(), other.name));
+                }
+            }
+            Err(error) => report.add(|| format!("{}: {error}", name())),
+        }
+    }
+    Ok(heads)
+}
+
+/// What rows a collection has.
+#[derive(Debug, Default)]
+struct Found {
+    id: u64,
+    /// By kind, as in keys.
+    counts: HashMap<u8, u64>,
+    /// Number of fields with deadlines.
+    timed: u64,
+    /// Hashes of pairs of member and score, added and subtracted: 0 if both orders are the same.
+    pairs: u64,
+    /// The first and last ID of entries.
+    ids: Option<(StreamId, StreamId)>,
+    /// What the rows of groups, and those of consumers, say.
+    group_pending: u64,
+    group_consumers: u64,
+    consumer_pending: u64,
+    /// Rows that cannot be decoded.
+    damaged: u64,
+    /// Positions that the head says nothing is at.
+    outside: u64,
+}
+
+impl Found {
+    fn count(&self, kind: Kind) -> u64 {
+        self.counts.get(&(kind as u8)).copied().unwrap_or(0)
+    }
+
+    /// Takes a row. Returns `None` if it cannot be decoded.
+    fn take(&mut self, head: &Head, key: &[u8], value: &[u8]) -> Option<()> {
+        let kind = *key.get(8)?;
+        *self.counts.entry(kind).or_default() += 1;
+        let rest = &key[elements::START_BYTES..];
+        match (kind, &head.is) {
+            (b'E', Is::Collection(_)) => {
+                let row = decode_name(key, value).ok()?;
+                self.timed += u64::from(row.deadline.is_some());
+                if head.value_type == ValueType::SortedSet {
+                    let score = f64::from_le_bytes(row.value.try_into().ok()?);
+                    self.pairs = self.pairs.wrapping_add(pair(row.name, score));
+                }
+            }
+            (b'S', Is::Collection(_)) => {
+                let (score, member) = decode_score(key, value).ok()?;
+                self.pairs = self.pairs.wrapping_sub(pair(member, score));
+            }
+            (b'L', Is::Collection(of)) => {
+                decode_element(value).ok()?;
+                let position = u64::from_be_bytes(*rest.first_chunk()?);
+                self.outside += u64::from(position < of.low || position > of.high);
+            }
+            (b'X', Is::Stream(_)) => {
+                let (id, _) = StreamId::split(rest)?;
+                let (first, _) = self.ids.unwrap_or((id, id));
+                self.ids = Some((first, id));
+            }
+            (b'G', Is::Stream(_)) => {
+                let group = GroupRow::decode(value).ok()?;
+                self.group_pending += group.pending;
+                self.group_consumers += group.consumers;
+            }
+            (b'C', Is::Stream(_)) => {
+                let number = u64::from_be_bytes(*rest.get(8..)?.first_chunk()?);
+                self.consumer_pending += ConsumerRow::decode(number, value).ok()?.pending;
+            }
+            (b'P', Is::Stream(_)) => drop(PendingRow::decode(value).ok()?),
+            (b'T', Is::Collection(_)) | (b'I' | b'N' | b'Q', Is::Stream(_)) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Returns pairs of numbers that have to be equal, with what they are of.
+    fn numbers(&self, head: &Head) -> Vec<(&'static str, u64, u64)> {
+        let count = |kind| self.count(kind);
+        let mut numbers = vec![
+            ("damaged rows", 0, self.damaged),
+            ("elements at places that it does not have", 0, self.outside),
+        ];
+        match &head.is {
+            Is::Collection(of) => {
+                let kind = match head.value_type {
+                    ValueType::List => Kind::Position,
+                    _ => Kind::Name,
+                };
+                numbers.push(("elements", of.count, count(kind)));
+                numbers.push(("fields with deadlines", of.timed, self.timed));
+                numbers.push(("deadlines of fields", of.timed, count(Kind::Time)));
+                if head.value_type == ValueType::SortedSet {
+                    numbers.push(("members by score", of.count, count(Kind::Score)));
+                    numbers.push(("the difference of members and scores", 0, self.pairs));
+                }
+            }
+            Is::Stream(of) => {
+                let consumers = count(Kind::Consumer);
+                let pending = count(Kind::Pending);
+                let (first, last) = self.ids.unwrap_or_default();
+                let is_first = self.ids.is_none() || first == of.first;
+                numbers.extend([
+                    ("entries", of.length, count(Kind::Entry)),
+                    ("rows that name it", 1, count(Kind::Id)),
+                    ("groups", of.groups, count(Kind::Group)),
+                    ("consumers of its groups", self.group_consumers, consumers),
+                    ("names of consumers", consumers, count(Kind::ConsumerName)),
+                    ("pending entries of its groups", self.group_pending, pending),
+                    ("those of its consumers", self.consumer_pending, pending),
+                    ("pending entries by consumer", pending, count(Kind::Owned)),
+                    (
+                        "first entries that are not the first",
+                        0,
+                        u64::from(!is_first),
+                    ),
+                    ("entries behind the last one", 0, u64::from(last > of.last)),
+                ]);
+            }
+        }
+        numbers
+    }
+}
+
+/// Returns a hash of a member with its score.
+fn pair(member: &[u8], score: f64) -> u64 {
+    use std::hash::Hasher as _;
+    let mut hasher = siphasher::sip::SipHasher24::new();
+    hasher.write(member);
+    hasher.write(&elements::ordered(score));
+    hasher.finish()
+}
+
+/// Compares the rows of a table of elements with the heads, and takes those out that have rows.
+fn check_members(
+    snapshot: &Snapshot,
+    members: &Table,
+    heads: &mut HashMap<u64, Head>,
+    report: &mut RowsReport,
+) -> pandodb::Result<()> {
+    let mut given_up = HashSet::new();
+    let mut found = Found::default();
+    let mut head: Option<Head> = None;
+    let mut rows = snapshot.iter(members);
+    while let Some((key, value)) = rows.next_ref().transpose()? {
+        let id = elements::id_of(key);
+        if id == 0 {
+            given_up.extend(decode_given_up(key));
+            continue;
+        }
+        if id != found.id {
+            compare(head.take(), &found, members, report);
+            head = heads.remove(&id);
+            found = Found {
+                id,
+                ..Found::default()
+            };
+        }
+        match &head {
+            Some(head) => {
+                report.rows += 1;
+                found.damaged += u64::from(found.take(head, key, value).is_none());
+            }
+            None if given_up.contains(&id) => report.given_up += 1,
+            None => found.damaged += 1,
+        }
+    }
+    compare(head, &found, members, report);
+    Ok(())
+}
+
+/// Tells what head and rows of one collection contradict each other in.
+fn compare(head: Option<Head>, found: &Found, members: &Table, report: &mut RowsReport) {
+    let Some(head) = head else {
+        if found.damaged > 0 {
+            let (table, id, rows) = (members.name(), found.id, found.damaged);
+            report.add(|| format!("{table}: {rows} rows of {id}, which no key has"));
+        }
+        return;
+    };
+    for (what, wanted, there) in found.numbers(&head) {
+        if wanted != there {
+            let name = &head.name;
+            report.add(|| format!("{name}: {what}: {there} rows, and {wanted} by its head"));
+        }
+    }
+}
