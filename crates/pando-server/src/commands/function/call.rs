@@ -2,9 +2,7 @@
 
 use std::cell::Cell;
 
-use pando_resp::parse_integer;
-
-use crate::commands::script::eval::{Subject, run};
+use crate::commands::script::eval::{Subject, keys_of, run};
 use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
 
 const fn calling(
@@ -40,22 +38,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Returns the number of keys, which argument 2 gives.
-fn keys_of(context: &Context<'_>) -> Result<usize, &'static str> {
-    let count = parse_integer(context.argument(2)).ok_or("ERR Bad number of keys provided")?;
-    match usize::try_from(count) {
-        Ok(count) if count <= context.count() - 3 => Ok(count),
-        Ok(_) => Err("ERR Number of keys can't be greater than number of args"),
-        Err(_) => Err("ERR Number of keys can't be negative"),
-    }
-}
-
 fn call(context: &mut Context<'_>, read_only: bool) -> Run {
     let name = context.argument(1);
     let Some(mut row) = context.function(name)? else {
         return context.fail("ERR Function not found");
     };
-    let keys = keys_of(context)?;
+    let keys = keys_of(context, "ERR Bad number of keys provided")?;
     loop {
         let is_other = Cell::new(false);
         let function = Subject::Function {

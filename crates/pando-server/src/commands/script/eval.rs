@@ -19,7 +19,7 @@ use super::call::Caller;
 use super::conversion::Reply;
 use super::shebang;
 use crate::context::overlay::Overlay;
-use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run};
+use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::functions::{
     DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
 };
@@ -203,10 +203,12 @@ pub(super) fn parsed(text: &[u8]) -> Option<ScriptName> {
     Some(name)
 }
 
-/// Returns the number of keys, which argument 2 gives.
-fn keys_of(context: &Context<'_>) -> Result<usize, &'static str> {
-    let count = parse_integer(context.argument(2));
-    let count = count.ok_or("ERR value is not an integer or out of range")?;
+/// Returns the number of keys, which argument 2 gives; `no_number` is the error if it is none.
+pub(in crate::commands) fn keys_of(
+    context: &Context<'_>,
+    no_number: &'static str,
+) -> Result<usize, &'static str> {
+    let count = parse_integer(context.argument(2)).ok_or(no_number)?;
     match usize::try_from(count) {
         Ok(count) if count <= context.count() - 3 => Ok(count),
         Ok(_) => Err("ERR Number of keys can't be greater than number of args"),
@@ -215,7 +217,7 @@ fn keys_of(context: &Context<'_>) -> Result<usize, &'static str> {
 }
 
 fn eval(context: &mut Context<'_>, read_only: bool) -> Run {
-    let keys = keys_of(context)?;
+    let keys = keys_of(context, replies::NOT_AN_INTEGER)?;
     let name = sha1_of(context.argument(1));
     let script = match context.shared.scripts.find(&name) {
         Some(script) => script,
@@ -233,7 +235,7 @@ fn eval(context: &mut Context<'_>, read_only: bool) -> Run {
 }
 
 fn eval_named(context: &mut Context<'_>, read_only: bool) -> Run {
-    let keys = keys_of(context)?;
+    let keys = keys_of(context, replies::NOT_AN_INTEGER)?;
     let known = parsed(context.argument(1)).and_then(|name| context.shared.scripts.find(&name));
     match known {
         Some(script) => run(context, Subject::Script(&script), keys, read_only),
