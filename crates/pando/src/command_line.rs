@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Show figures of a store that no process has open.
     Stat(StatFlags),
     /// Check every checksum and structure of a store; changes nothing.
-    Verify(StoreArgs),
+    Verify(VerifyFlags),
     /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
     #[command(after_help = TOP_HELP)]
     Top(TopFlags),
@@ -72,6 +72,16 @@ pub(crate) struct StatFlags {
     /// Add pages, fill and keys of each level of each table, and its leaves by fill.
     #[arg(long)]
     pub(crate) tree: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyFlags {
+    #[command(flatten)]
+    pub(crate) target: StoreArgs,
+    /// If all of that is sound, open the store as a server does, which recovers it, and compare
+    /// large collections and streams with the rows of their elements.
+    #[arg(long)]
+    pub(crate) rows: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,12 @@
-//! `pando stat` and `pando verify`: read a store that no process has open, and change nothing.
+//! `pando stat` and `pando verify`: read a store that no process has open, and change nothing; but
+//! `pando verify --rows` opens it.
 
 use pandodb::{
     Compression, Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport,
 };
 use serde_json::{Value, json};
 
-use crate::command_line::{StatFlags, StoreArgs};
+use crate::command_line::{StatFlags, StoreArgs, VerifyFlags};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -34,7 +35,8 @@ pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
 }
 
 /// Checks a store that no process has open. Damage is printed, and is a failure as well.
-pub(crate) fn verify(target: &StoreArgs) -> Result<(), Failure> {
+pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
+    let target = &what.target;
     check_directory(target)?;
     let mut progress = Progress::new();
     let checked = pandodb::verify(&target.dir, |done, all| {
@@ -69,13 +71,51 @@ pub(crate) fn verify(target: &StoreArgs) -> Result<(), Failure> {
             if !target.json {
                 output::line("No damage found.");
             }
-            Ok(())
+            match what.rows {
+                true => verify_rows(target),
+                false => Ok(()),
+            }
         }
         count => Err(Failure::new(
             Code::Damage,
             format!(
                 "damage in {count} places; restore the directory from a copy, or copy what can be \
                  read with 'pando salvage'"
+            ),
+        )),
+    }
+}
+
+/// Opens the store, and compares the heads of large collections with the rows of their elements.
+fn verify_rows(target: &StoreArgs) -> Result<(), Failure> {
+    let db = pandodb::Db::builder().open_existing(&target.dir)?;
+    let report = pando_server::check_rows(&db)?;
+    db.close()?;
+    if target.json {
+        output::line(json!({
+            "keys": report.keys,
+            "large_collections": report.large,
+            "rows": report.rows,
+            "rows_given_up": report.given_up,
+            "problems": report.problems,
+            "descriptions": report.descriptions,
+        }));
+    } else {
+        for description in &report.descriptions {
+            output::line(description);
+        }
+        output::line(format_args!(
+            "{} keys, {} large collections with {} rows checked",
+            report.keys, report.large, report.rows
+        ));
+    }
+    match report.problems {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            Code::Damage,
+            format!(
+                "{count} rows and heads of collections contradict each other; delete these keys, or \
+                 restore the directory from a copy"
             ),
         )),
     }

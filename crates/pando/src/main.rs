@@ -97,7 +97,7 @@ fn run(line: CommandLine, as_redis: &redis::Given) -> Result<(), Failure> {
         None => serve::run(&line.serve, as_redis),
         Some(Command::Serve(flags)) => serve::run(&flags, as_redis),
         Some(Command::Stat(what)) => inspect::stat(&what),
-        Some(Command::Verify(target)) => inspect::verify(&target),
+        Some(Command::Verify(what)) => inspect::verify(&what),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Compact(flags)) => compact::run(&flags),
         Some(Command::Salvage(flags)) => salvage::run(&flags),

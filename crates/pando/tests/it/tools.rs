@@ -61,6 +61,26 @@ fn a_sound_store_is_measured_and_verified() {
 }
 
 #[test]
+fn rows_of_collections_are_compared_when_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let (code, out, err) = run(here, &["verify", "store", "--rows"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("0 large collections with 0 rows"), "{out}");
+    let db = pandodb::Db::open(here.join("store")).unwrap();
+    let keys = db.table("db/0/keys").unwrap();
+    keys.put(b"k", b"\xff is no row").unwrap();
+    drop(keys);
+    db.close().unwrap();
+    let (code, out, err) = run(here, &["verify", "store", "--rows"]);
+    assert_eq!(code, 3, "{out}{err}");
+    assert!(out.contains("db/0") && err.contains("1 rows"), "{out}{err}");
+    let (code, _, _) = run(here, &["verify", "store"]);
+    assert_eq!(code, 0, "pages and records are sound");
+}
+
+#[test]
 fn a_store_of_a_newer_format_is_a_matter_of_usage() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
