@@ -11,8 +11,8 @@
 //! durable, too (decision 060).
 //!
 //! Reading order: `options`, `settings`, `server` (start and stop), `acceptor`, `shared` and
-//! `loop_handle` (what threads share), `pubsub` (messages), `event_loop`, `client`, `connection`
-//! (bytes and commands),
+//! `loop_handle` (what threads share), `pubsub` (messages), `notifications` (events of keys),
+//! `event_loop`, `client`, `connection` (bytes and commands),
 //! `context` (what a command is, and what it sees), `commands` (the command table, and one file per
 //! family), `data` (how rows lie in tables), `figures` (what is counted), `report` (how the figures
 //! are presented), `http` (the endpoint that serves them), `log`.
@@ -38,6 +38,7 @@ mod log;
 mod loop_handle;
 #[cfg(feature = "scripts")]
 mod lua;
+mod notifications;
 mod options;
 mod pubsub;
 mod report;

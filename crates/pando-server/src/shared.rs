@@ -20,6 +20,7 @@ use crate::figures::slow_log::SlowLog;
 use crate::figures::statistics::ServerStatistics;
 use crate::log::Events;
 use crate::loop_handle::{LoopHandle, Message};
+use crate::notifications::release::Notifications;
 use crate::options::{Durability, ServerOptions};
 use crate::pubsub::registry::Channels;
 use crate::settings::Settings;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) waiters: Arc<Waiters>,
     /// Who has subscribed to which channels.
     pub(crate) channels: Arc<Channels>,
+    /// What happens to keys, for those who want to know.
+    pub(crate) notifications: Arc<Notifications>,
     /// Memory that the watched keys of all connections take.
     pub(crate) watch_bytes: Arc<WatchBytes>,
     /// One handle per event loop.
@@ -110,6 +113,7 @@ impl Shared {
         acceptor: mio::Waker,
     ) -> Self {
         let started_ms = unix_ms();
+        let channels = Arc::default();
         // Unpredictable enough for the name of a run: the system seeds the hashers.
         let random = || {
             use std::hash::BuildHasher as _;
@@ -128,7 +132,8 @@ impl Shared {
             #[cfg(feature = "scripts")]
             functions: crate::function_runs::FunctionRuns::new(loops.len()),
             waiters: Arc::default(),
-            channels: Arc::default(),
+            notifications: Notifications::new(&channels),
+            channels,
             watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),

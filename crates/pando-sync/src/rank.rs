@@ -57,6 +57,8 @@ pub enum Rank {
     ImageBuffers,
     /// 8: a file of the device in memory, around one of its pieces.
     MemoryFile,
+    /// 8: the turn of the one who publishes events of keys.
+    Notifying,
     /// 8: the subscribers of some channels of the server, while a message goes to them.
     Channels,
     /// 8: the subscribers of its patterns, inside the one before.

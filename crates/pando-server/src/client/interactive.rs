@@ -1,5 +1,6 @@
 //! The transaction that a client has begun with PANDO BEGIN.
 
+use crate::notifications::recorded::{Mark, Recorded};
 use pando_sync::time::{Duration, Instant};
 use pandodb::nonblocking::{Reactor, Transaction};
 use pandodb::{Db, Savepoint, TransactionOptions};
@@ -17,7 +18,9 @@ pub(crate) struct Interactive {
     /// When its last command ended, or something of the next one came.
     pub(crate) used: Instant,
     /// Those that ROLLBACK TO can go back to; the first one has number 1.
-    savepoints: Vec<Savepoint>,
+    savepoints: Vec<(Savepoint, Mark)>,
+    /// What its commands have done to keys, to be told once it is committed.
+    pub(crate) events: Recorded,
 }
 
 enum State {
@@ -43,6 +46,7 @@ impl Interactive {
             idle,
             used: now,
             savepoints: Vec::new(),
+            events: Recorded::default(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Interactive {
     /// Rolls it back, for the reason in the reply `why`.
     pub(crate) fn lose(&mut self, why: String) {
         if self.lost().is_none() {
+            self.events = Recorded::default();
             self.state = State::Lost(why);
         }
     }
@@ -85,16 +90,23 @@ impl Interactive {
 
     /// Bytes that it takes, about. Those of a running command are not counted.
     pub(crate) fn memory(&self) -> usize {
-        let savepoints = size_of_val(&self.savepoints[..]);
+        let savepoints = size_of_val(&self.savepoints[..]) + self.events.memory();
         match &self.state {
             State::Present(transaction) => transaction.memory() + savepoints,
             State::Absent | State::Lost(_) => savepoints,
         }
     }
 
+    /// Keeps the events of a command, unless the transaction was lost meanwhile.
+    pub(crate) fn keep_events(&mut self, events: &Recorded) {
+        if self.lost().is_none() {
+            self.events.append(events);
+        }
+    }
+
     /// Notes a savepoint; returns its number.
     pub(crate) fn add_savepoint(&mut self, savepoint: Savepoint) -> usize {
-        self.savepoints.push(savepoint);
+        self.savepoints.push((savepoint, self.events.mark()));
         self.savepoints.len()
     }
 
@@ -105,7 +117,11 @@ impl Interactive {
         let (Some(savepoint), State::Present(transaction)) = (savepoint, &mut self.state) else {
             return false;
         };
-        let went_back = transaction.rollback_to(*savepoint).is_ok();
+        let (savepoint, mark) = *savepoint;
+        let went_back = transaction.rollback_to(savepoint).is_ok();
+        if went_back {
+            self.events.truncate(mark);
+        }
         self.savepoints.truncate(number);
         went_back
     }

@@ -1,6 +1,7 @@
 //! APPEND and SETRANGE: strings that grow in place.
 
 use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, NewString, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -79,9 +80,11 @@ fn append(context: &mut Context<'_>) -> Run {
         return context.fail(replies::STRING_TOO_LONG);
     }
     if piece.len() == 0 && found.large.is_some() {
+        context.event(Class::String, "append", key);
         return context.integer(i64::try_from(length).unwrap_or(i64::MAX));
     }
     let length = overwrite(context, key, &found, length, piece)?;
+    context.event(Class::String, "append", key);
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 
@@ -101,5 +104,6 @@ fn set_range(context: &mut Context<'_>) -> Run {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let length = overwrite(context, key, &found, offset, piece)?;
+    context.event(Class::String, "setrange", key);
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }

@@ -4,6 +4,7 @@ use pando_resp::parse_integer;
 
 use super::append::overwrite;
 use crate::context::{Command, Context, Flags, Group, NewString, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -65,6 +66,7 @@ fn set_bit(context: &mut Context<'_>) -> Run {
     };
     if new != old || length <= place {
         overwrite(context, key, &found, place, NewString::Bytes(&[new]))?;
+        context.event(Class::String, "setbit", key);
     }
     context.integer(i64::from(old & mask(offset) != 0))
 }

@@ -6,6 +6,7 @@
 use super::append::overwrite;
 use super::bit::offset_at;
 use crate::context::{Command, Context, Flags, Group, Interrupted, NewString, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -256,6 +257,14 @@ fn run(context: &mut Context<'_>, steps: &[Step]) -> Run {
         .collect();
     if written_end.is_some() && part != old {
         overwrite(context, key, &found, start, NewString::Bytes(&part))?;
+        // The string may have become longer for fields that were not set, since they overflow.
+        let done = steps.iter().zip(&results);
+        if done
+            .filter(|(step, _)| step.writes())
+            .any(|(_, result)| result.is_some())
+        {
+            context.event(Class::String, "setbit", key);
+        }
     }
     let mut reply = context.reply();
     reply.array(results.len());

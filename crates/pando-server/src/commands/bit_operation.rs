@@ -1,6 +1,7 @@
 //! BITOP: a string made of the bits of others. A shorter one counts as if zeros followed.
 
 use crate::context::{Command, Context, Flags, Group, Keys, NewString, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     since: "2.6.0",
@@ -74,8 +75,10 @@ fn bit_operation(context: &mut Context<'_>) -> Run {
     let there = context.find_any_head(key)?;
     if length > 0 {
         context.put(key, NewString::Bytes(&sum), None, there.former)?;
+        context.event(Class::String, "set", key);
     } else if there.row.is_some() {
         context.remove(key, &there)?;
+        context.event(Class::Generic, "del", key);
     }
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }

@@ -4,6 +4,7 @@ use pando_resp::parse_integer;
 
 use crate::commands::decimal::{Decimal, DecimalError};
 use crate::context::{Command, Context, NewString, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -68,6 +69,7 @@ fn add(context: &mut Context<'_>, by: i64) -> Run {
     let mut digits = itoa::Buffer::new();
     let text = digits.format(new).as_bytes();
     context.put(key, NewString::Bytes(text), found.deadline(), found.former)?;
+    context.event(Class::String, "incrby", key);
     context.integer(new)
 }
 
@@ -90,6 +92,7 @@ fn increment_by_float(context: &mut Context<'_>) -> Run {
         found.deadline(),
         found.former,
     )?;
+    context.event(Class::String, "incrbyfloat", key);
     context.reply().bulk(text.as_bytes());
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
 use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
+use crate::notifications::classes::Class;
 
 const COMPLEXITY: &str = "O(N) where N is the number of keys.";
 
@@ -57,6 +58,7 @@ fn delete(context: &mut Context<'_>) -> Run {
         let found = context.find_head(key)?;
         if found.row.is_some() {
             context.remove(key, &found)?;
+            context.event(Class::Generic, "del", key);
             deleted += 1;
         }
     }

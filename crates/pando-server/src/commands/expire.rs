@@ -1,6 +1,7 @@
 //! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT with NX, XX, GT, LT; PERSIST; the times of SET and GETEX.
 
 use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::notifications::classes::Class;
 
 const fn expiring(
     name: &'static str,
@@ -179,8 +180,12 @@ fn expire(context: &mut Context<'_>, unit: Expire) -> Run {
     match u64::try_from(deadline) {
         Ok(deadline) if deadline > context.now_ms => {
             context.put_deadline(key, &found, Some(deadline))?;
+            context.event(Class::Generic, "expire", key);
         }
-        _ => context.remove(key, &found)?,
+        _ => {
+            context.remove(key, &found)?;
+            context.event(Class::Generic, "del", key);
+        }
     }
     context.integer(1)
 }
@@ -192,5 +197,6 @@ fn persist(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     context.put_deadline(key, &found, None)?;
+    context.event(Class::Generic, "persist", key);
     context.integer(1)
 }

@@ -2,6 +2,7 @@
 
 use super::expire::{Expire, parse_expire};
 use crate::context::{Command, Context, Flags, Keys, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -47,10 +48,11 @@ fn get_and_delete(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     let found = context.read(key)?;
     context.reply_found(&found)?;
-    match found.row {
-        Some(_) => context.remove(key, &found),
-        None => Ok(()),
+    if found.row.is_some() {
+        context.remove(key, &found)?;
+        context.event(Class::Generic, "del", key);
     }
+    Ok(())
 }
 
 fn get_and_expire(context: &mut Context<'_>) -> Run {
@@ -86,11 +88,22 @@ fn get_and_expire(context: &mut Context<'_>) -> Run {
     if found.row.is_none() || deadline.is_none() && !persist {
         return Ok(());
     }
-    match deadline {
-        Some(time) if time <= context.now_ms => context.remove(key, &found),
-        None if found.deadline().is_none() => Ok(()),
-        deadline => context.put_deadline(key, &found, deadline),
-    }
+    let event = match deadline {
+        Some(time) if time <= context.now_ms => {
+            context.remove(key, &found)?;
+            "del"
+        }
+        None if found.deadline().is_none() => return Ok(()),
+        deadline => {
+            context.put_deadline(key, &found, deadline)?;
+            match deadline {
+                Some(_) => "expire",
+                None => "persist",
+            }
+        }
+    };
+    context.event(Class::Generic, event, key);
+    Ok(())
 }
 
 fn get_and_set(context: &mut Context<'_>) -> Run {
@@ -100,5 +113,7 @@ fn get_and_set(context: &mut Context<'_>) -> Run {
     }
     let found = context.read(key)?;
     context.reply_found(&found)?;
-    context.put(key, value, None, found.former)
+    context.put(key, value, None, found.former)?;
+    context.event(Class::String, "set", key);
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use super::set::entry_to_replace;
 use crate::context::{Command, Context, Flags, Keys, Kind, Run, replies};
 use crate::data::keyspace::ValueType;
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -67,6 +68,7 @@ fn set_many(context: &mut Context<'_>) -> Run {
         let (key, value) = (context.argument(at), context.string(at + 1));
         let found = entry_to_replace(context, key)?;
         context.put(key, value, None, found.former)?;
+        context.event(Class::String, "set", key);
     }
     context.ok()
 }
@@ -84,6 +86,7 @@ fn set_many_if_absent(context: &mut Context<'_>) -> Run {
         let (key, value) = (context.argument(at), context.string(at + 1));
         let found = context.find_head(key)?;
         context.put(key, value, None, found.former)?;
+        context.event(Class::String, "set", key);
     }
     context.integer(1)
 }

@@ -7,6 +7,7 @@
 use crate::context::{Collection, Command, Context, Flags, Former, Found, Group, Interrupted};
 use crate::context::{Keys, NewString, Part, Run, StreamCopy, replies};
 use crate::data::keyspace::{DATABASES, ValueType};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -85,6 +86,13 @@ impl Carried {
         Ok(carried)
     }
 
+    /// Records that fields which have expired do not come along.
+    fn event_of_fields(&self, context: &mut Context<'_>, key: &[u8]) {
+        if let Some(collection) = &self.collection {
+            context.event_of_fields(key, collection);
+        }
+    }
+
     /// Writes it at `key` of the selected database, which has had `former`. Nothing is
     /// written if it is refused.
     fn put(&self, context: &mut Context<'_>, key: &[u8], former: Former) -> Run {
@@ -150,8 +158,11 @@ fn rename_unless(
     if must_be_absent && there.row.is_some() {
         return Ok(Some(false));
     }
-    carried.put(context, new_key, there.former)?;
+    carried.event_of_fields(context, key);
+    carried.put(context, new_key, there.former.removed())?;
     context.remove(key, &carried.found)?;
+    context.event(Class::Generic, "rename_from", key);
+    context.event(Class::Generic, "rename_to", new_key);
     Ok(Some(true))
 }
 
@@ -170,9 +181,11 @@ fn rename_tree(
         return Ok(Some(false));
     }
     let value = (row.value_type, &head[..]);
-    context.put_row(new_key, value, row.times(), there.former)?;
+    context.put_row(new_key, value, row.times(), there.former.removed())?;
     context.remove_row(key, found.former.but_tree())?;
     context.wake_readers(key);
+    context.event(Class::Generic, "rename_from", key);
+    context.event(Class::Generic, "rename_to", new_key);
     Ok(Some(true))
 }
 
@@ -213,12 +226,14 @@ fn copy(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     let carried = Carried::new(context, found)?;
-    let copied = context.in_database(database, |context| {
+    let copied: Result<i64, Interrupted> = context.in_database(database, |context| {
         let there = context.find_head(new_key)?;
         if there.row.is_some() && !replaces {
             return Ok(0);
         }
-        carried.put(context, new_key, there.former).map(|()| 1)
+        carried.put(context, new_key, there.former.removed())?;
+        context.event(Class::Generic, "copy_to", new_key);
+        Ok(1)
     });
     context.integer(copied?)
 }
@@ -237,9 +252,12 @@ fn move_to_database(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     let carried = Carried::new(context, found)?;
+    let start = context.progress.events.mark();
+    carried.event_of_fields(context, key);
     let moved = context.in_database(database, |context| {
         let there = context.find_head(key)?;
         if there.row.is_some() {
+            context.progress.events.truncate(start);
             return Ok(0);
         }
         carried.put(context, key, there.former).map(|()| 1)
@@ -247,6 +265,10 @@ fn move_to_database(context: &mut Context<'_>) -> Run {
     let moved = moved?;
     if moved > 0 {
         context.remove(key, &carried.found)?;
+        context.event(Class::Generic, "move_from", key);
+        context.in_database(database, |context| {
+            context.event(Class::Generic, "move_to", key);
+        });
     }
     context.integer(moved)
 }

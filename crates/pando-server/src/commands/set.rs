@@ -3,6 +3,7 @@
 use super::expire::{Expire, parse_expire};
 use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
 use crate::data::keyspace::ValueType;
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -101,7 +102,9 @@ pub(crate) fn entry_to_replace(
     let may_have_own = batch.is_none_or(|batch| batch.touches(&database.elements));
     let has_large = database.members.table().is_some();
     let no_entries = database.entries() == 0 && !may_have_own && !has_large;
-    if no_entries && context.exec_index.is_none() && !context.engine().folder.folds(key) {
+    // Whoever wants to know of new keys has it looked up.
+    let asks = context.shared.notifications.wants(Class::New);
+    if no_entries && !asks && context.exec_index.is_none() && !context.engine().folder.folds(key) {
         return Ok(Found::default());
     }
     context.find_head(key)
@@ -115,6 +118,7 @@ fn set(context: &mut Context<'_>) -> Run {
         }
         let found = entry_to_replace(context, key)?;
         context.put(key, value, None, found.former)?;
+        context.event(Class::String, "set", key);
         return context.ok();
     }
     let options = match parse(context) {
@@ -154,6 +158,10 @@ fn set(context: &mut Context<'_>) -> Run {
         options.deadline
     };
     context.put(key, value, deadline, found.former)?;
+    context.event(Class::String, "set", key);
+    if options.deadline.is_some() {
+        context.event(Class::Generic, "expire", key);
+    }
     if options.get { Ok(()) } else { context.ok() }
 }
 
@@ -167,6 +175,7 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     context.put(key, value, None, found.former)?;
+    context.event(Class::String, "set", key);
     context.integer(1)
 }
 
@@ -189,5 +198,7 @@ fn set_with(context: &mut Context<'_>, unit: Expire) -> Run {
     }
     let found = context.find_head(key)?;
     context.put(key, value, Some(deadline), found.former)?;
+    context.event(Class::String, "set", key);
+    context.event(Class::Generic, "expire", key);
     context.ok()
 }

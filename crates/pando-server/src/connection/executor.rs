@@ -123,6 +123,7 @@ impl Connection {
             parked: false,
             batch: None,
             conflicts: 0,
+            announcement: None,
             lost_snapshot: false,
         });
         self.resume(turn)
@@ -458,6 +459,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         running: &mut Running,
     ) -> Result<Option<Lsn>, Option<Step>> {
+        let announcement = self.announce(turn, running);
         let data = turn
             .data
             .as_mut()
@@ -475,6 +477,7 @@ impl Connection {
         };
         match attempt {
             Ok(Polled::Ready(Outcome::Committed(lsn))) => {
+                self.hand_over(announcement, lsn);
                 if running.command.kind == Kind::Commit {
                     self.session.interactive = None;
                     // The keys that its commands have written are not known any more.
@@ -502,10 +505,13 @@ impl Connection {
                 let pause = running.conflicts.is_multiple_of(CONFLICTS_PER_TURN);
                 Err(pause.then_some(Step::Yielded))
             }
-            Ok(Polled::Pending(pending)) => match self.park(turn, running, pending) {
-                Ok(()) => Err(Some(Step::Suspended)),
-                Err(error) => self.commit_failed(turn, running.command, &error),
-            },
+            Ok(Polled::Pending(pending)) => {
+                Self::withdraw(announcement, running, &pending);
+                match self.park(turn, running, pending) {
+                    Ok(()) => Err(Some(Step::Suspended)),
+                    Err(error) => self.commit_failed(turn, running.command, &error),
+                }
+            }
             Err(error) => self.commit_failed(turn, running.command, &error),
         }
     }
@@ -555,7 +561,7 @@ impl Connection {
         running.command.kind == Kind::Watch && self.progress().watching.is_some()
     }
 
-    fn progress(&mut self) -> &mut Progress {
+    pub(super) fn progress(&mut self) -> &mut Progress {
         let buffers = self.buffers.as_mut();
         &mut buffers.expect("a command is in the buffers").progress
     }
@@ -585,6 +591,9 @@ impl Connection {
                 buffers.progress.show_from(batch.shown_from());
             }
             data.give_back(batch);
+        }
+        if !self.progress().events.is_empty() {
+            self.settle_events(turn);
         }
         // An EXEC without MULTI has ended no transaction, and its client still watches what it
         // watched.

@@ -3,12 +3,14 @@
 //! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
-//! figures), `messages` (those of channels), `lookahead` (page faults of a pipeline together),
-//! `pipeline_run` (plain commands together), `contended` (keys that loops write in turns).
+//! figures), `messages` (those of channels), `events` (those of keys), `lookahead` (page faults of
+//! a pipeline together), `pipeline_run` (plain commands together), `contended` (keys that loops
+//! write in turns).
 
 mod accounting;
 pub(crate) mod advance;
 mod contended;
+mod events;
 mod executor;
 mod intake;
 mod interactive;

@@ -4,6 +4,7 @@ use pando_sync::time::Instant;
 use pandodb::nonblocking::ValidatedBatch;
 
 use crate::context::Command;
+use crate::notifications::release::Announcement;
 
 /// State of a command until it finishes.
 pub(crate) struct Running {
@@ -38,6 +39,8 @@ pub(crate) struct Running {
     pub(crate) batch: Option<Box<ValidatedBatch>>,
     /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,
+    /// Its commit, which an engine thread carries out, was announced.
+    pub(crate) announcement: Option<Announcement>,
     /// It has read at a snapshot, which was ended for lack of memory.
     pub(crate) lost_snapshot: bool,
 }

@@ -9,6 +9,7 @@ use crate::data::keyspace::{FIELD_TIMES_BYTES, FieldTimes, RowError, Times, Valu
 use crate::data::limits::Limits;
 use crate::data::packed::{Encoding, Form, Reader, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
+use crate::notifications::classes::Class;
 
 /// A hash, list, set or sorted set; an empty one if the key has none. Of a large one it has the
 /// part that the command has asked for.
@@ -24,6 +25,8 @@ pub(crate) struct Collection {
     pub(crate) strings: Strings,
     /// The deadlines of fields of a hash that have one.
     pub(crate) deadlines: Deadlines,
+    /// Fields that have expired were left out when it was read.
+    pub(crate) has_dropped: bool,
     /// What was loaded, if its elements have rows of their own.
     loaded: Option<Box<Loaded>>,
 }
@@ -38,6 +41,7 @@ impl Collection {
             limits,
             strings: Strings::default(),
             deadlines: Deadlines::default(),
+            has_dropped: false,
             loaded: None,
         }
     }
@@ -170,14 +174,14 @@ impl Context<'_> {
                 (strings, deadlines, None, 0)
             }
         };
-        if !deadlines.is_empty() {
-            // What has expired is not there; whoever writes the hash removes it.
-            deadlines.drop_expired(&mut strings, self.now_ms);
-        }
+        // What has expired is not there; whoever writes the hash removes it.
+        let has_dropped =
+            !deadlines.is_empty() && deadlines.drop_expired(&mut strings, self.now_ms);
         let mut collection = Collection {
             encoding,
             strings,
             deadlines,
+            has_dropped,
             loaded,
             found,
             value_type,
@@ -306,11 +310,20 @@ impl Context<'_> {
 
     /// Writes the collection; an empty one is removed. It keeps its deadline.
     pub(crate) fn put_collection(&mut self, key: &[u8], collection: &Collection) -> Run {
+        self.event_of_fields(key, collection);
+        self.put_noted(key, collection)
+    }
+
+    /// As [`Context::put_collection`]; what has happened to it is recorded.
+    pub(super) fn put_noted(&mut self, key: &[u8], collection: &Collection) -> Run {
         self.check_room(collection)?;
         if let Some(loaded) = &collection.loaded {
             return self.put_tree(key, collection, loaded);
         }
         if collection.strings.len() == 0 {
+            if collection.found.row.is_some() {
+                self.event(Class::Generic, "del", key);
+            }
             return match collection.found.is_written() {
                 true => self.remove(key, &collection.found),
                 false => Ok(()),

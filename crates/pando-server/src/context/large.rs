@@ -196,6 +196,7 @@ impl<'a> Context<'a> {
         value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
     ) -> Run {
         let expiry = self.replace_former(key, Times::of(deadline), former)?;
+        self.event_of_new(key, former);
         let whole_key = self.engine().folder.folds(key).then_some(key);
         let mut head = Vec::new();
         encode_head(&mut head, ValueType::String, whole_key, expiry);

@@ -10,6 +10,7 @@ mod absent;
 mod blocking;
 mod collection;
 pub(crate) mod edits;
+mod events;
 #[cfg(feature = "scripts")]
 mod functions;
 mod index;
@@ -186,17 +187,20 @@ impl<'a> Context<'a> {
         }
         let start = self.out.len();
         let (written, held) = (self.write_calls(), self.progress.held_bytes);
+        let events = self.progress.events.mark();
         let run = (self.command.run)(self);
         // What a command of EXEC held is gone with it.
         self.progress.held_bytes = held;
         match run {
             Err(Interrupted::Refused(text)) if self.write_calls() == written => {
                 self.out.truncate(start);
+                self.progress.events.truncate(events);
                 self.fail(&text)
             }
             // Its commit tells damage from a head of another moment; if it has written, a new run.
             Err(Interrupted::Torn) if self.write_calls() == written => {
                 self.out.truncate(start);
+                self.progress.events.truncate(events);
                 self.fail(replies::TORN)
             }
             Err(Interrupted::Torn) if self.progress.restarts < RESTARTS_MAX => {

@@ -19,6 +19,7 @@ use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 use crate::data::stream_id::StreamId;
 use crate::data::tree_head::TreeHead;
+use crate::notifications::recorded::{Mark, Recorded};
 
 /// An iteration over a database that is under way.
 #[derive(Debug, Default)]
@@ -212,6 +213,8 @@ pub(crate) struct Progress {
     /// Keys whose elements were written and not committed yet. Those of runs that are repeated stay
     /// in it: who is woken for nothing looks and waits again.
     pub(crate) pushed: Pushed,
+    /// What the current run has done to keys, to be told once it is committed.
+    pub(crate) events: Recorded,
 }
 
 /// A command that waits for elements of its keys.
@@ -359,9 +362,19 @@ impl Progress {
         }
     }
 
+    /// As [`Progress::take_back`], of the last command of a pipeline run alone: the events before
+    /// `mark` are those of the commands before it.
+    pub(crate) fn take_back_to(&mut self, mark: Mark) {
+        let mut events = std::mem::take(&mut self.events);
+        events.truncate(mark);
+        self.take_back();
+        self.events = events;
+    }
+
     /// Drops what the current run has counted and replied: it is repeated or has failed.
     #[inline]
     pub(crate) fn take_back(&mut self) {
+        self.events.clear();
         (self.hits, self.misses) = (0, 0);
         self.confirms = false;
         self.held_bytes = 0;

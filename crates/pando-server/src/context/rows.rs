@@ -7,6 +7,7 @@ use pandodb::nonblocking::{Opened, Polled, Reads};
 use super::{Context, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
 use crate::context::replies;
+use crate::context::strings::FormerState;
 use crate::data::keyspace::{Expiry, Row, RowError, Times, ValueType};
 use crate::data::keyspace::{encode, entry_key, telling_bytes};
 use crate::data::tree_head::tree_of;
@@ -20,12 +21,8 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// As [`Context::find`], but the value may have any type.
-    pub(crate) fn find_any(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
-        self.find_bytes(key, None)
-    }
-
-    /// As [`Context::find_any`], for a command that needs no more than the head of the row.
+    /// As [`Context::find`], for a command that needs no more than the head of the row, whose value
+    /// may have any type.
     pub(crate) fn find_any_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let whole_key = self.engine().folder.folds(key).then_some(key);
         self.find_bytes(key, Some(telling_bytes(whole_key)))
@@ -105,6 +102,11 @@ impl Context<'_> {
         let former = Former {
             entry: row.expiry.map(|expiry| expiry.entry),
             tree: tree_of(&row, &scratch.value)?,
+            state: match lives {
+                true => FormerState::Lives,
+                false if row.times().is_over_itself(now_ms) => FormerState::Over,
+                false => FormerState::FieldsOver,
+            },
         };
         if former.tree.is_some() && self.session.interactive.is_some() {
             self.check_lock()?;
@@ -147,22 +149,25 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find(key)?;
-        self.count_look_up(&found);
+        self.count_look_up(key, &found);
         Ok(found)
     }
 
     /// Like [`Context::read`], for what [`Context::find_head`] finds.
     pub(crate) fn read_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find_head(key)?;
-        self.count_look_up(&found);
+        self.count_look_up(key, &found);
         Ok(found)
     }
 
     #[inline]
-    fn count_look_up(&mut self, found: &Found) {
+    fn count_look_up(&mut self, key: &[u8], found: &Found) {
         match found.row {
             Some(_) => self.progress.hits += 1,
-            None => self.progress.misses += 1,
+            None => {
+                self.progress.misses += 1;
+                self.event_of_miss(key);
+            }
         }
     }
 
@@ -229,6 +234,7 @@ impl Context<'_> {
         former: Former,
     ) -> Run {
         let expiry = self.replace_former(key, times, former)?;
+        self.event_of_new(key, former);
         let scratch = &mut *self.data().scratch;
         let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
@@ -324,6 +330,7 @@ impl Context<'_> {
         times: Times,
         former: Former,
     ) -> Result<Option<Expiry>, Interrupted> {
+        self.event_of_former(key, former);
         if let Some(id) = former.tree {
             self.give_up(id)?;
             self.wake_readers(key);

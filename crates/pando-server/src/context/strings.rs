@@ -12,12 +12,40 @@ pub(crate) struct Former {
     pub(crate) entry: Option<u64>,
     /// The id of the collection, if its elements have rows of their own; also of an expired one.
     pub(crate) tree: Option<u64>,
+    pub(crate) state: FormerState,
+}
+
+/// Whether a key had a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum FormerState {
+    /// It had none, or was not read.
+    #[default]
+    Absent,
+    Lives,
+    /// Its value has expired, and its row is there.
+    Over,
+    /// All fields of the hash have expired, and its row is there.
+    FieldsOver,
 }
 
 impl Former {
     /// Returns it without the collection, which stays.
     pub(crate) fn but_tree(self) -> Self {
         Self { tree: None, ..self }
+    }
+
+    /// Returns it as if its value, if it lives, had been removed before.
+    pub(crate) fn removed(self) -> Self {
+        let state = match self.state {
+            FormerState::Lives => FormerState::Absent,
+            state => state,
+        };
+        Self { state, ..self }
+    }
+
+    #[inline]
+    pub(super) fn is_over(self) -> bool {
+        matches!(self.state, FormerState::Over | FormerState::FieldsOver)
     }
 }
 

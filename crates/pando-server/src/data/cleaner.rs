@@ -19,6 +19,7 @@ use std::ops::Bound;
 use std::task::Waker;
 
 use pando_stats::Ticker;
+use pando_sync::Arc;
 use pando_sync::time::{Duration, unix_ms};
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
 use pandodb::{Table, ValueStream};
@@ -29,6 +30,9 @@ use crate::data::field_cleaner::remove_expired;
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
 use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
+use crate::notifications::classes::Class;
+use crate::notifications::recorded::Recorded;
+use crate::notifications::release::Notifications;
 
 /// Maximum number of entries in a batch.
 const BATCH: usize = 64;
@@ -76,6 +80,8 @@ pub(crate) struct Cleaner {
     /// The batch is complete and waits for its commit.
     committing: bool,
     removed: u64,
+    /// What the batch does to keys, to be told once it is committed.
+    events: Recorded,
     page: ScanPage,
     value: Vec<u8>,
     batch: ValidatedBatch,
@@ -117,9 +123,18 @@ struct Due<'d> {
     time: u64,
     stored: &'d [u8],
     now_ms: u64,
+    number: usize,
+    notifications: &'d Notifications,
 }
 
 impl Due<'_> {
+    /// Records an event of the key, if anybody wants to know.
+    fn event(&self, events: &mut Recorded, (class, name): (Class, &'static str), key: &[u8]) {
+        if self.notifications.wants(class) {
+            events.add(self.number, key, name);
+        }
+    }
+
     fn delete_entry(&self, batch: &mut ValidatedBatch) {
         let mut key = Vec::new();
         entry_key(&mut key, self.time, self.stored);
@@ -133,7 +148,7 @@ impl Due<'_> {
         batch: &mut ValidatedBatch,
         (opened, cut): (Opened, usize),
         value: &mut Vec<u8>,
-        most: &mut usize,
+        (most, events): (&mut usize, &mut Recorded),
     ) -> pandodb::Result<Polled<Processed>> {
         let large = match opened {
             Opened::Absent => {
@@ -152,7 +167,7 @@ impl Due<'_> {
             return Ok(Polled::Ready(Processed::Renewed));
         }
         if row.is_over(self.now_ms) {
-            return remove(self, batch, (&row, value)).map(Polled::Ready);
+            return remove(self, batch, (&row, value), events).map(Polled::Ready);
         }
         if cut > 0
             && let Polled::Pending(pending) = batch.get(&self.database.keys, self.stored, value)?
@@ -167,7 +182,7 @@ impl Due<'_> {
             value,
             whole_key,
         };
-        renewed.write(batch, large, most)
+        renewed.write(batch, large, (most, events))
     }
 }
 
@@ -177,11 +192,19 @@ fn remove(
     due: &Due<'_>,
     batch: &mut ValidatedBatch,
     (row, value): (&Row, &[u8]),
+    events: &mut Recorded,
 ) -> pandodb::Result<Processed> {
     let (database, stored) = (due.database, due.stored);
     let Ok(tree) = tree_of(row, value) else {
         return Ok(Processed::Unknown);
     };
+    let key = row.user_key(stored, value);
+    if row.times().is_over_itself(due.now_ms) {
+        due.event(events, (Class::Expired, "expired"), key);
+    } else {
+        due.event(events, (Class::Hash, "hexpired"), key);
+        due.event(events, (Class::Generic, "del"), key);
+    }
     due.delete_entry(batch);
     if let (Some(id), Some(members)) = (tree, database.members.table()) {
         let mut key = Vec::new();
@@ -207,7 +230,7 @@ impl Renewed<'_> {
         &self,
         batch: &mut ValidatedBatch,
         large: Option<ValueStream>,
-        most: &mut usize,
+        (most, events): (&mut usize, &mut Recorded),
     ) -> pandodb::Result<Polled<Processed>> {
         let (row, value) = (self.row, self.value);
         let Due {
@@ -231,6 +254,10 @@ impl Renewed<'_> {
         let payload = match &rest {
             Some(rest) => {
                 times.fields = rest.fields;
+                if rest.removed > 0 {
+                    let key = row.user_key(stored, value);
+                    self.due.event(events, (Class::Hash, "hexpired"), key);
+                }
                 *most = most.saturating_sub(rest.removed);
                 &rest.payload[..]
             }
@@ -277,6 +304,7 @@ impl Cleaner {
             missing: false,
             committing: false,
             removed: 0,
+            events: Recorded::default(),
             page: ScanPage::default(),
             value: Vec::new(),
             batch: {
@@ -302,13 +330,13 @@ impl Cleaner {
         &mut self,
         engine: &Engine,
         reactor: &mut Reactor,
-        statistics: &ServerStatistics,
+        (statistics, notifications): (&ServerStatistics, &Arc<Notifications>),
     ) -> Cleaned {
         let Some(number) = self.databases.get(self.at).copied() else {
             return Cleaned::Nothing;
         };
         let database = &engine.databases[number];
-        match self.batch(database, engine, reactor, unix_ms()) {
+        match self.batch(database, engine, reactor, (unix_ms(), notifications)) {
             Ok(0) => {
                 self.at = (self.at + 1) % self.databases.len();
                 self.quiet += 1;
@@ -349,7 +377,7 @@ impl Cleaner {
         database: &Database,
         engine: &Engine,
         reactor: &mut Reactor,
-        now_ms: u64,
+        (now_ms, notifications): (u64, &Arc<Notifications>),
     ) -> Result<usize, Stop> {
         if self.due.is_empty() && self.gone.is_empty() {
             self.collect(database, reactor, now_ms)?;
@@ -366,13 +394,16 @@ impl Cleaner {
                 false => self.batch.reset(),
             }
             self.removed = 0;
-            self.change(database, engine, reactor, now_ms)?;
+            self.events.clear();
+            self.change(database, engine, reactor, (now_ms, notifications))?;
             if let Some(members) = database.members.table() {
                 let gone = self.gone.iter();
                 gone.for_each(|key| self.batch.delete(members, key));
             }
             self.committing = true;
         }
+        let announcement =
+            (!self.events.is_empty()).then(|| notifications.announce(engine.db.newest_lsn()));
         match self.batch.try_commit(reactor)? {
             Polled::Pending(pending) => {
                 reactor.park(pending, &self.waker)?;
@@ -382,7 +413,10 @@ impl Cleaner {
                 self.committing = false;
                 Err(Stop::Again)
             }
-            Polled::Ready(Outcome::Committed(_)) => {
+            Polled::Ready(Outcome::Committed(lsn)) => {
+                if let (Some(announcement), Some(lsn)) = (announcement, lsn) {
+                    announcement.hand_over(lsn, std::mem::take(&mut self.events));
+                }
                 self.committing = false;
                 // Until it is reset, the transaction keeps the chunks of large values from being
                 // freed.
@@ -508,7 +542,7 @@ impl Cleaner {
         database: &Database,
         engine: &Engine,
         reactor: &mut Reactor,
-        now_ms: u64,
+        (now_ms, notifications): (u64, &Notifications),
     ) -> Result<(), Stop> {
         let mut missing = false;
         let mut most = GONE;
@@ -536,8 +570,11 @@ impl Cleaner {
                 time: *time,
                 stored,
                 now_ms,
+                number: self.databases[self.at],
+                notifications,
             };
-            match due.process(&mut self.batch, looked, &mut self.value, &mut most)? {
+            let told = (&mut most, &mut self.events);
+            match due.process(&mut self.batch, looked, &mut self.value, told)? {
                 Polled::Ready(Processed::Removed) => self.removed += 1,
                 Polled::Ready(Processed::Renewed) => {}
                 Polled::Ready(Processed::Unknown) if self.passed.len() >= PASSED_MAX => {
@@ -608,8 +645,9 @@ mod tests {
     /// Has the cleaner work until nothing is left that it can do; returns the number of steps.
     fn clean(cleaner: &mut Cleaner, engine: &Engine, reactor: &mut Reactor) -> usize {
         let statistics = ServerStatistics::new(&[]).expect("there is address space");
+        let notifications = Notifications::new(&Arc::default());
         for step in 1..1000 {
-            match cleaner.step(engine, reactor, &statistics) {
+            match cleaner.step(engine, reactor, (&statistics, &notifications)) {
                 Cleaned::Nothing => return step,
                 Cleaned::Waiting => thread::yield_now(),
                 Cleaned::More => {}

@@ -46,9 +46,9 @@ impl Deadlines {
     }
 
     /// Removes the fields that have expired at `now_ms` from `strings`, field and value in turns.
-    pub(crate) fn drop_expired(&mut self, strings: &mut Strings, now_ms: u64) {
+    pub(crate) fn drop_expired(&mut self, strings: &mut Strings, now_ms: u64) -> bool {
         if self.0.values().all(|deadline| *deadline > now_ms) {
-            return;
+            return false;
         }
         let kept: Vec<bool> = (0..strings.len())
             .step_by(2)
@@ -56,6 +56,7 @@ impl Deadlines {
             .collect();
         strings.retain(|place| kept[place / 2]);
         self.0.retain(|_, deadline| *deadline > now_ms);
+        true
     }
 
     /// Returns the first and the last deadline of the fields in `strings`; `None` if none has one.

@@ -256,11 +256,15 @@ impl Times {
         self.deadline.into_iter().chain(first).min()
     }
 
+    /// Returns true if the value has expired at `now_ms`, and not all of its fields one by one.
+    pub(crate) fn is_over_itself(self, now_ms: u64) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now_ms)
+    }
+
     /// Returns true if nothing is left of the value at `now_ms`.
     #[inline]
     fn is_over(self, now_ms: u64) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now_ms)
-            || self.fields.is_some_and(|fields| fields.last <= now_ms)
+        self.is_over_itself(now_ms) || self.fields.is_some_and(|fields| fields.last <= now_ms)
     }
 
     /// Returns true if fields may have expired at `now_ms`.

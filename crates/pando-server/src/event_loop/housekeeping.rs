@@ -53,7 +53,8 @@ impl EventLoop {
         }
         if self.cleaning && self.stop_at.is_none() && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
-            let cleaned = cleaner.step(&data.engine, &mut data.reactor, statistics);
+            let shared = (statistics, &self.shared.notifications);
+            let cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
             self.cleaning = cleaned == Cleaned::More;
             let ns = nanoseconds(pando_sync::time::now().duration_since(now));
             self.shared.observe("expire-cycle", ns, unix_ms());

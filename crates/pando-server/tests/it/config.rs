@@ -107,11 +107,6 @@ fn what_cannot_be_is_refused_in_the_words_of_redis() {
             "q",
             "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
         ),
-        (
-            "notify-keyspace-events",
-            "KEA",
-            "notifications of keyspace events are not there yet",
-        ),
         ("min-replicas-to-write", "1", "there are no replicas"),
         ("port", "7", "can't set immutable config"),
         ("daemonize", "yes", "can't set immutable config"),

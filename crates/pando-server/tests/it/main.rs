@@ -64,6 +64,8 @@ mod metrics;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod notifications;
+#[cfg(test)]
 mod pipeline;
 #[cfg(test)]
 mod pipeline_runs;

@@ -7,6 +7,7 @@ use crate::data::engine::bytes as bytes_of;
 use crate::data::keyspace::DATABASES;
 use crate::data::limits::Limit;
 use crate::log::LogLevel;
+use crate::notifications::classes::Classes;
 use crate::options::Durability;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -159,11 +160,7 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ("min-slaves-to-write", Value::Alias("min-replicas-to-write")),
     (
         "notify-keyspace-events",
-        Value::Only(
-            Form::Events,
-            "",
-            "notifications of keyspace events are not there yet",
-        ),
+        Value::Settable(event_classes, set_event_classes),
     ),
     (
         "packed-bytes-max",
@@ -373,6 +370,19 @@ fn set_log_level(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refus
     }
     if apply {
         shared.settings.set_log_level(level);
+    }
+    Ok(())
+}
+
+fn event_classes(shared: &Shared) -> String {
+    shared.notifications.classes().letters()
+}
+
+fn set_event_classes(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
+    let classes =
+        Classes::parse(value).ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+    if apply {
+        shared.notifications.set_classes(classes);
     }
     Ok(())
 }

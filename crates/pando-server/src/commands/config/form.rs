@@ -8,9 +8,6 @@ use pando_resp::parse_integer;
 /// Why a value is refused.
 pub(super) type Refusal = Cow<'static, str>;
 
-/// Classes of events that `notify-keyspace-events` names.
-const EVENT_CLASSES: &[u8] = b"Ag$lshzxeKEtmdn";
-
 /// What a value looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -26,8 +23,6 @@ pub(super) enum Form {
     Text,
     /// Pairs of seconds and changes.
     Save,
-    /// Letters for classes of events.
-    Events,
 }
 
 impl Form {
@@ -52,10 +47,6 @@ impl Form {
                 _ => Err("argument must be text".into()),
             },
             Self::Save => save(value),
-            Self::Events => match value.iter().find(|byte| !EVENT_CLASSES.contains(byte)) {
-                None => Ok(String::from_utf8_lossy(value).into_owned()),
-                Some(_) => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into()),
-            },
         }
     }
 }
@@ -171,7 +162,6 @@ mod tests {
             (Form::Save, "900", Err("Invalid save parameters")),
             (Form::Save, "0 1", Err("Invalid save parameters")),
             (Form::Save, "1 x", Err("Invalid save parameters")),
-            (Form::Events, "KEA", Ok("KEA")),
         ] {
             let read = form.read(value.as_bytes());
             let expected = expected.map(str::to_owned).map_err(Cow::Borrowed);

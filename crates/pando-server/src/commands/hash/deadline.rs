@@ -3,6 +3,7 @@
 use super::fields::{FIELDS_COUNT, fields_at};
 use super::{reading, writing};
 use crate::context::{Command, Context, Flags, Part, Run};
+use crate::notifications::classes::Class;
 
 const COMPLEXITY: &str = "O(N) where N is the number of specified fields.";
 
@@ -100,7 +101,7 @@ fn persist(context: &mut Context<'_>) -> Run {
     }
     context.check_reply()?;
     match is_changed {
-        true => context.put_collection(key, &hash),
+        true => context.put_rest(key, &hash, (Class::Hash, "hpersist")),
         false => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use super::fields::{deadline_at, fields_at};
 use super::writing;
 use crate::commands::expire::Expire;
 use crate::context::{Command, Context, Part, Run};
+use crate::notifications::classes::Class;
 
 const fn expiring(
     name: &'static str,
@@ -115,8 +116,10 @@ fn expire(context: &mut Context<'_>, unit: Expire) -> Run {
         context.reply().integer(code);
     }
     context.check_reply()?;
-    if hash.remove_at(&gone) > 0 || is_changed {
-        context.put_collection(key, &hash)?;
+    let is_shorter = hash.remove_at(&gone) > 0;
+    if is_shorter || is_changed {
+        let event = if is_shorter { "hdel" } else { "hexpire" };
+        context.put_rest(key, &hash, (Class::Hash, event))?;
     }
     Ok(())
 }

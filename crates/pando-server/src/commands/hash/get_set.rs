@@ -6,7 +6,8 @@ use super::fields::{FIELDS_COUNT, deadline_at, fields_at};
 use super::write::put_pair;
 use super::{grow_encoding, writing};
 use crate::commands::expire::Expire;
-use crate::context::{Command, Context, Flags, Interrupted, Part, Run, replies};
+use crate::context::{Collection, Command, Context, Flags, Interrupted, Part, Run, replies};
+use crate::notifications::classes::Class;
 
 const COMPLEXITY: &str = "O(N) where N is the number of specified fields.";
 
@@ -119,7 +120,7 @@ fn get(context: &mut Context<'_>) -> Run {
         at = 4;
     }
     let fields = fields_at(context, at, FIELDS_COUNT)?;
-    let mut hash = context.read_part(key, &Part::Named(&fields))?;
+    let mut hash = context.find_part(key, &Part::Named(&fields))?;
     let mut named = hash.named(&fields);
     let (mut gone, mut is_changed) = (Vec::new(), false);
     let is_past = deadline.is_some_and(|of| of <= context.now_ms);
@@ -142,10 +143,14 @@ fn get(context: &mut Context<'_>) -> Run {
             is_changed = true;
         }
     }
-    if hash.remove_at(&gone) > 0 || is_changed {
-        context.put_collection(key, &hash)?;
-    }
-    Ok(())
+    let is_shorter = hash.remove_at(&gone) > 0;
+    let event = match (is_changed, persists) {
+        (true, true) => "hpersist",
+        (true, false) => "hexpire",
+        (false, _) if is_shorter => "hdel",
+        (false, _) => return Ok(()),
+    };
+    context.put_rest(key, &hash, (Class::Hash, event))
 }
 
 fn set(context: &mut Context<'_>) -> Run {
@@ -162,10 +167,7 @@ fn set(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     }
     if options.deadline.is_some_and(|of| of <= context.now_ms) {
-        // They would be gone at once.
-        if hash.remove_at(&named.places()) > 0 {
-            context.put_collection(key, &hash)?;
-        }
+        remove_at_once(context, &mut hash, &named.places())?;
         return context.integer(1);
     }
     for at in (options.first..context.count()).step_by(2) {
@@ -183,5 +185,27 @@ fn set(context: &mut Context<'_>) -> Run {
     }
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
+    context.event(Class::Hash, "hset", key);
+    if options.deadline.is_some() {
+        context.event(Class::Hash, "hexpire", key);
+    }
     context.integer(1)
+}
+
+/// Sets fields whose deadline is over: they are gone at once. The events are those of Redis, which
+/// writes them first.
+fn remove_at_once(context: &mut Context<'_>, hash: &mut Collection, places: &[usize]) -> Run {
+    let key = context.argument(1);
+    if !hash.exists() {
+        context.event(Class::New, "new", key);
+    }
+    context.event(Class::Hash, "hset", key);
+    if hash.remove_at(places) > 0 {
+        return context.put_rest(key, hash, (Class::Hash, "hdel"));
+    }
+    context.event(Class::Hash, "hdel", key);
+    if !hash.exists() {
+        context.event(Class::Generic, "del", key);
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use super::write::put_pair;
 use super::{grow_encoding, writing};
 use crate::commands::decimal::{Decimal, DecimalError};
 use crate::context::{Command, Context, Part, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     writing(
@@ -45,6 +46,7 @@ fn add(context: &mut Context<'_>) -> Run {
     );
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
+    context.event(Class::Hash, "hincrby", key);
     context.integer(sum)
 }
 
@@ -68,6 +70,7 @@ fn add_float(context: &mut Context<'_>) -> Run {
     put_pair(&mut hash, place, field, sum.as_bytes());
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
+    context.event(Class::Hash, "hincrbyfloat", key);
     context.reply().bulk(sum.as_bytes());
     Ok(())
 }

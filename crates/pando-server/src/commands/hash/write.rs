@@ -3,6 +3,7 @@
 use super::fields::{FIELDS_COUNT, fields_at};
 use super::{grow_encoding, writing};
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Part, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -78,6 +79,7 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
     }
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
+    context.event(Class::Hash, "hset", key);
     Ok(i64::try_from(hash.len() - before).unwrap_or(i64::MAX))
 }
 
@@ -111,6 +113,7 @@ fn set_if_absent(context: &mut Context<'_>) -> Run {
     put_pair(&mut hash, None, field, context.argument(3));
     grow_encoding(&mut hash);
     context.put_collection(key, &hash)?;
+    context.event(Class::Hash, "hset", key);
     context.integer(1)
 }
 
@@ -120,7 +123,7 @@ fn delete(context: &mut Context<'_>) -> Run {
     let mut hash = context.find_part(key, &Part::Named(&fields))?;
     let deleted = hash.remove_named(&fields);
     if deleted > 0 {
-        context.put_collection(key, &hash)?;
+        context.put_rest(key, &hash, (Class::Hash, "hdel"))?;
     }
     context.integer(deleted)
 }
@@ -141,6 +144,6 @@ fn get_and_delete(context: &mut Context<'_>) -> Run {
     }
     match hash.remove_at(&gone) {
         0 => Ok(()),
-        _ => context.put_collection(key, &hash),
+        _ => context.put_rest(key, &hash, (Class::Hash, "hdel")),
     }
 }

@@ -15,6 +15,7 @@ use self::sketch::{Corrupt, Sketch, no_registers};
 use crate::context::{
     Command, Context, Flags, Found, Group, Interrupted, Keys, Kind, NewString, Run, replies,
 };
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -114,6 +115,7 @@ fn add(context: &mut Context<'_>) -> Run {
     if is_changed {
         sketch.outdate();
         put(context, key, &found, &sketch)?;
+        context.event(Class::String, "pfadd", key);
     }
     context.integer(i64::from(is_changed))
 }
@@ -144,7 +146,7 @@ fn count(context: &mut Context<'_>) -> Run {
 fn merge(context: &mut Context<'_>) -> Run {
     let (mut registers, mut is_dense) = (no_registers(), false);
     for key in context.arguments.from(1) {
-        let found = context.find(key)?;
+        let found = context.read(key)?;
         match look(context, key, &found)? {
             Looked::Absent => {}
             Looked::Sketch(sketch) => {
@@ -175,6 +177,7 @@ fn merge(context: &mut Context<'_>) -> Run {
     }
     sketch.outdate();
     put(context, key, &found, &sketch)?;
+    context.event(Class::String, "pfadd", key);
     context.ok()
 }
 

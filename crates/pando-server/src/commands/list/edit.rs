@@ -2,6 +2,7 @@
 
 use super::{encoding, part, place, places, remove, reply_length, writing};
 use crate::context::{Command, Context, Flags, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -51,6 +52,7 @@ fn set(context: &mut Context<'_>) -> Run {
     list.strings.set(at.start, element);
     encoding::shrink(&mut list);
     context.put_collection(key, &list)?;
+    context.event(Class::List, "lset", key);
     context.ok()
 }
 
@@ -75,6 +77,7 @@ fn insert(context: &mut Context<'_>) -> Run {
     encoding::grow(&mut list, 1, element.len() as u64);
     list.strings.insert(place + behind, element);
     context.put_collection(key, &list)?;
+    context.event(Class::List, "linsert", key);
     reply_length(context, list.len())
 }
 
@@ -98,6 +101,7 @@ fn remove_equal(context: &mut Context<'_>) -> Run {
     let keeps = |place: usize| next.next_if_eq(&place).is_none();
     list.strings.retain(keeps);
     encoding::shrink(&mut list);
+    context.event(Class::List, "lrem", key);
     context.put_collection(key, &list)?;
     reply_length(context, removed.len())
 }
@@ -108,8 +112,13 @@ fn trim(context: &mut Context<'_>) -> Run {
     let found = context.find(key)?;
     let length = context.length(&found)?;
     let kept = places(start, end, length);
+    if length > 0 {
+        // Also if nothing goes, as Redis does.
+        context.event(Class::List, "ltrim", key);
+    }
     if kept.is_empty() && length > 0 {
         context.remove(key, &found)?;
+        context.event(Class::Generic, "del", key);
         return context.ok();
     }
     // The tail first: the places of what is before it stay.

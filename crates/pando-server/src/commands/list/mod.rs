@@ -63,6 +63,22 @@ impl End {
         }
     }
 
+    /// Returns the event of a list that gets elements at this end.
+    fn pushed(self) -> &'static str {
+        match self {
+            Self::Head => "lpush",
+            Self::Tail => "rpush",
+        }
+    }
+
+    /// Returns the event of a list from whose end elements are taken.
+    fn popped(self) -> &'static str {
+        match self {
+            Self::Head => "lpop",
+            Self::Tail => "rpop",
+        }
+    }
+
     fn push(self, strings: &mut Strings, element: &[u8]) {
         match self {
             Self::Head => strings.insert(0, element),

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{End, part, remove, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -68,6 +69,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     if places.is_empty() {
         return Ok(());
     }
+    context.event(Class::List, end.popped(), key);
     remove(context, key, &mut list, places)
 }
 
@@ -87,6 +89,7 @@ pub(super) fn pop_from(
     context.reply().bulk(key);
     reply_elements(context, &list, places.clone(), popping.end);
     context.check_reply()?;
+    context.event(Class::List, popping.end.popped(), key);
     remove(context, key, &mut list, places)?;
     Ok(true)
 }

@@ -2,6 +2,7 @@
 
 use super::{End, encoding, part, reply_length, writing};
 use crate::context::{Command, Context, Flags, Run};
+use crate::notifications::classes::Class;
 
 const fn pushing(
     name: &'static str,
@@ -63,5 +64,6 @@ fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
         End::Head => list.strings.push_front(elements().rev()),
     }
     context.put_collection(key, &list)?;
+    context.event(Class::List, end.pushed(), key);
     reply_length(context, list.len())
 }

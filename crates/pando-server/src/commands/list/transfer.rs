@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{End, encoding, part, writing};
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run};
+use crate::notifications::classes::Class;
 
 const fn transferring(
     name: &'static str,
@@ -62,6 +63,8 @@ pub(super) fn transfer(context: &mut Context<'_>, from: End, to: End) -> Result<
     let element = source.strings.at(places.start).to_vec();
     if source_key == target_key {
         rotate(context, (source, places), &element, to)?;
+        context.event(Class::List, to.pushed(), source_key);
+        context.event(Class::List, from.popped(), source_key);
     } else {
         source.strings.remove(places);
         let mut target = end_of(context, target_key, to)?;
@@ -69,6 +72,8 @@ pub(super) fn transfer(context: &mut Context<'_>, from: End, to: End) -> Result<
         encoding::shrink(&mut source);
         context.check_room(&target)?;
         context.put_collection(target_key, &target)?;
+        context.event(Class::List, to.pushed(), target_key);
+        context.event(Class::List, from.popped(), source_key);
         context.put_collection(source_key, &source)?;
     }
     context.reply().bulk(&element);

@@ -5,6 +5,7 @@ use super::transfer::transfer;
 use super::{End, part, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
+use crate::notifications::classes::Class;
 
 const FLAGS: Flags = Flags::WRITE
     .and(Flags::BLOCKING)
@@ -83,6 +84,7 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         context.reply().array(2);
         context.reply().bulk(key);
         context.reply().bulk(list.strings.at(places.start));
+        context.event(Class::List, end.popped(), key);
         super::remove(context, key, &mut list, places)?;
         Ok(true)
     };

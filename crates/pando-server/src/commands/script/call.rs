@@ -143,7 +143,8 @@ impl<'c, 'a> Caller<'c, 'a> {
         let kept = batch.map_or(0, |batch| batch.written_bytes() + batch.read_bytes());
         let subscriptions = self.context.session.subscriptions.as_ref();
         let published = subscriptions.map_or(0, |of| of.message_bytes());
-        kept + published + self.context.progress.kept_bytes() > most
+        let told = self.context.progress.events.memory();
+        kept + published + told + self.context.progress.kept_bytes() > most
     }
 
     /// TIME is the same in all runs of a script.

@@ -6,6 +6,7 @@ use crate::context::{
     Collection, Command, Context, Flags, Found, Interrupted, Keys, Kind, Run, replies,
 };
 use crate::data::keyspace::ValueType;
+use crate::notifications::classes::Class;
 
 const OF_MANY: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is \
                        the number of sets.";
@@ -180,6 +181,10 @@ fn store(context: &mut Context<'_>, operation: Operation) -> Run {
     }
     let length = result.len();
     context.put_collection(key, &result.set)?;
+    if length > 0 {
+        let name = context.command.name;
+        context.event(Class::Set, name, key);
+    }
     context.integer(i64::try_from(length).unwrap_or(i64::MAX))
 }
 

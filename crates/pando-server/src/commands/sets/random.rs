@@ -4,6 +4,7 @@ use super::{reading, writing};
 use crate::commands::sample::parse_count;
 use crate::context::{Command, Context, Flags, Run, replies};
 use crate::data::keyspace::ValueType;
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -87,6 +88,7 @@ fn pop(context: &mut Context<'_>) -> Run {
     popped.sort_unstable();
     set.strings
         .retain(|place| popped.binary_search(&place).is_err());
+    context.event(Class::Set, "spop", key);
     context.put_collection(key, &set)?;
     context.check_reply()
 }

@@ -3,6 +3,7 @@
 use super::members::Members;
 use super::writing;
 use crate::context::{Command, Context, Flags, Keys, Part, Run};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -51,6 +52,7 @@ fn add(context: &mut Context<'_>) -> Run {
     }
     if added > 0 {
         context.put_collection(key, &set.set)?;
+        context.event(Class::Set, "sadd", key);
     }
     context.integer(added)
 }
@@ -61,6 +63,7 @@ fn remove(context: &mut Context<'_>) -> Run {
     let mut set = context.find_part(key, &Part::Named(&members))?;
     let removed = set.remove_named(&members);
     if removed > 0 {
+        context.event(Class::Set, "srem", key);
         context.put_collection(key, &set)?;
     }
     context.integer(removed)
@@ -82,9 +85,11 @@ fn move_member(context: &mut Context<'_>) -> Run {
     }
     let is_new = to.add(member);
     context.check_room(&to.set)?;
+    context.event(Class::Set, "srem", from_key);
     context.put_collection(from_key, &from.set)?;
     if is_new {
         context.put_collection(to_key, &to.set)?;
+        context.event(Class::Set, "sadd", to_key);
     }
     context.integer(1)
 }

@@ -14,6 +14,7 @@ use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrup
 use crate::context::{Part, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::strings_of_one;
+use crate::notifications::classes::Class;
 use options::Options;
 use order::{Order, Weights};
 use pattern::{LookUps, Pattern, Value};
@@ -173,11 +174,13 @@ fn store(
     if length == 0 {
         if found.row.is_some() {
             context.remove(key, &found)?;
+            context.event(Class::Generic, "del", key);
         }
         return context.integer(0);
     }
     list.found.former = found.former;
     list::encoding::decide(&mut list);
     context.put_collection(key, &list)?;
+    context.event(Class::List, "sortstore", key);
     context.integer(length)
 }

@@ -6,6 +6,8 @@ use crate::data::packed::Reader;
 
 /// Most bytes of rows that one command looks through: it holds its loop as long as that takes.
 const LOOKED_BYTES_MAX: usize = 256 << 20;
+/// What an event takes besides its key.
+const EVENT_BYTES: usize = 64;
 const TOO_MUCH: &str = "ERR the values that BY and GET name have more than 256 MiB together";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +104,14 @@ impl<'a> Pattern<'a> {
                 field,
             } => (before, after, field),
         };
-        let found = context.read(&[before, element, after].concat())?;
+        let key = [before, element, after].concat();
+        let found = context.read(&key)?;
         let Some(row) = found.row else {
+            // It may be told (`keymiss`), and until then it is kept.
+            *looked += key.len() + EVENT_BYTES;
+            if *looked > LOOKED_BYTES_MAX {
+                return Err(TOO_MUCH.into());
+            }
             return Ok(Value::None);
         };
         let is_decoded = found.former.tree.is_some() || row.times().fields.is_some();

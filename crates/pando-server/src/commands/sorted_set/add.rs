@@ -7,6 +7,7 @@ use super::number::parse_score;
 use super::order::SortedSet;
 use super::replying;
 use crate::context::{Command, Context, Part, Run, replies};
+use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -215,6 +216,8 @@ pub(super) fn add_pairs(
     };
     if outcome.added + outcome.updated > 0 {
         set.put(context, key)?;
+        let event = if options.increment { "zincr" } else { "zadd" };
+        context.event(Class::SortedSet, event, key);
     }
     if !options.increment {
         let updated = if options.changed { outcome.updated } else { 0 };

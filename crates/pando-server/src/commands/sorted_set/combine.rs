@@ -206,7 +206,7 @@ impl Request {
         };
         let mut bytes = 0_usize;
         for place in at + 1..=at + count {
-            let source = read(context, context.argument(place), form)?;
+            let source = read(context, context.argument(place))?;
             bytes = bytes.saturating_add(source.bytes());
             if bytes > context.engine().reply_bytes_max {
                 return Err(replies::TOO_MANY_LONG.into());
@@ -324,11 +324,8 @@ impl Request {
 }
 
 /// Reads an input: a sorted set or a set.
-fn read(context: &mut Context<'_>, key: &[u8], form: Form) -> Result<Source, Interrupted> {
-    let found = match form {
-        Form::Store => context.find_any(key)?,
-        _ => context.read(key)?,
-    };
+fn read(context: &mut Context<'_>, key: &[u8]) -> Result<Source, Interrupted> {
+    let found = context.read(key)?;
     match found.row.map(|row| row.value_type) {
         None => {
             let empty = context.replacement(&Found::default(), ValueType::SortedSet);

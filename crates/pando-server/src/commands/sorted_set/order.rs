@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::context::{Collection, Context, Found, Interrupted, Part, Run};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Encoding;
+use crate::notifications::classes::Class;
 
 /// A member and its score; of a set, whose members have no score, the score is 1.
 pub(in crate::commands) type Element<'a> = (f64, &'a [u8]);
@@ -270,8 +271,16 @@ pub(in crate::commands) fn store(
     if count > 0 {
         let empty = context.replacement(&found, ValueType::SortedSet);
         SortedSet::of(elements, empty).put(context, key)?;
+        let event = match context.command.name {
+            "georadius" | "georadiusbymember" => "georadiusstore",
+            name => name,
+        };
+        context.event(Class::SortedSet, event, key);
     } else if found.is_written() {
         context.remove(key, &found)?;
+        if found.row.is_some() {
+            context.event(Class::Generic, "del", key);
+        }
     }
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }

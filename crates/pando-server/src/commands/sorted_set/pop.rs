@@ -9,6 +9,7 @@ use super::order::SortedSet;
 use super::replying;
 use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Interrupted, Keys, Part, Run, replies};
+use crate::notifications::classes::Class;
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
      being the number of elements popped.";
@@ -103,6 +104,11 @@ pub(super) fn take(
         put(context, set.element(rank))?;
     }
     set.remove(ranks);
+    let event = match end {
+        End::Lowest => "zpopmin",
+        End::Highest => "zpopmax",
+    };
+    context.event(Class::SortedSet, event, key);
     set.put(context, key)
 }
 

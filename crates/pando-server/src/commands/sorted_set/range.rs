@@ -205,7 +205,7 @@ fn show(context: &mut Context<'_>, by: Option<By>, reversed: Option<bool>) -> Ru
 
 fn store_range(context: &mut Context<'_>) -> Run {
     let request = Request::parse(context, 2, None, None)?;
-    let found = context.find(context.argument(2))?;
+    let found = context.read(context.argument(2))?;
     let (set, places) = request.select(context, found)?;
     let elements = places.map(|place| set.element(place)).collect();
     store(context, context.argument(1), elements)

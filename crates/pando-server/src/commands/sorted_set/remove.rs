@@ -4,6 +4,7 @@ use super::bounds::{Bounds, By};
 use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
 use crate::context::{Command, Context, Flags, Part, Run};
+use crate::notifications::classes::Class;
 
 const RANGE_COMPLEXITY: &str = "O(log(N)+M) with N being the number of elements in the sorted set \
      and M the number of elements removed by the operation.";
@@ -52,6 +53,7 @@ fn remove(context: &mut Context<'_>) -> Run {
     let mut set = SortedSet::find_part(context, key, &Part::Named(&members))?;
     let removed = set.remove_named(&members);
     if removed > 0 {
+        context.event(Class::SortedSet, "zrem", key);
         set.put(context, key)?;
     }
     context.integer(removed)
@@ -65,6 +67,8 @@ fn remove_range(context: &mut Context<'_>, by: By) -> Run {
     let removed = ranks.len();
     if removed > 0 {
         set.remove(ranks);
+        let name = context.command.name;
+        context.event(Class::SortedSet, name, key);
         set.put(context, key)?;
     }
     context.integer(i64::try_from(removed).unwrap_or(i64::MAX))

@@ -18,7 +18,7 @@ pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
 
 fn acknowledge(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let mut stream = context.stream(key)?;
+    let mut stream = context.read_stream(key)?;
     let Some(group) = find_group(context, &stream, context.argument(2))? else {
         return context.integer(0);
     };

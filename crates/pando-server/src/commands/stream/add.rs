@@ -8,6 +8,7 @@ use crate::data::packed::{Encoding, Form, encode};
 use crate::data::stream_head::StreamHead;
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::entry_key;
+use crate::notifications::classes::Class;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[
     Command {
@@ -98,37 +99,43 @@ fn add(context: &mut Context<'_>) -> Run {
     if !stream.exists() {
         context.create_stream(&mut stream)?;
     }
-    append(context, &mut stream, (id, &row), &options)?;
+    let has_trimmed = append(context, &mut stream, (id, &row), &options)?;
     context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xadd", key);
+    if has_trimmed {
+        context.event(Class::Stream, "xtrim", key);
+    }
     reply_id(&mut context.reply(), id);
     Ok(())
 }
 
-/// Adds an entry, and trims the stream.
+/// Adds an entry, and trims the stream. Returns true if entries have gone.
 fn append(
     context: &mut Context<'_>,
     stream: &mut Stream,
     (id, row): (StreamId, &[u8]),
     options: &Options,
-) -> Result<(), Interrupted> {
-    let mut stays = true;
+) -> Result<bool, Interrupted> {
+    let (mut stays, mut has_trimmed) = (true, false);
     if let Some(trim) = options.trim {
         let trimmed = trim.find(context, stream, Some(id))?;
         trimmed.remove(context, stream)?;
         stays = !trimmed.has_new;
+        has_trimmed = trimmed.count() > 0 || trimmed.has_new;
     }
     let head = &mut stream.head;
     head.added = head.added.wrapping_add(1);
     head.last = id;
     if !stays {
-        return Ok(());
+        return Ok(has_trimmed);
     }
     if head.length == 0 {
         head.first = id;
     }
     head.length += 1;
     let key = entry_key(head.id, id);
-    context.put_stream_row(stream, &key, row)
+    context.put_stream_row(stream, &key, row)?;
+    Ok(has_trimmed)
 }
 
 fn length(context: &mut Context<'_>) -> Run {

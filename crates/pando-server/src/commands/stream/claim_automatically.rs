@@ -2,11 +2,12 @@
 
 use super::arguments::{integer_or, start_at};
 use super::claim::{Claiming, missing_group, reply_claimed};
-use super::groups::{OpenGroup, check_consumer, find_group, pending_rows};
+use super::groups::{CREATED_CONSUMER, OpenGroup, check_consumer, find_group, pending_rows};
 use super::{reply_id, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream, replies};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::PendingRow;
+use crate::notifications::classes::Class;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     since: "6.2.0",
@@ -83,7 +84,10 @@ fn run(context: &mut Context<'_>) -> Run {
     let name = context.argument(3);
     check_consumer(context, name)?;
     let mut group = OpenGroup::new(group);
-    let (consumer, _) = group.find_or_create(context, &mut stream, name)?;
+    let (consumer, is_new) = group.find_or_create(context, &mut stream, name)?;
+    if is_new {
+        context.event(Class::Stream, CREATED_CONSUMER, key);
+    }
     let claiming = Claiming {
         consumer,
         delivered: i64::try_from(context.now_ms).unwrap_or(i64::MAX),

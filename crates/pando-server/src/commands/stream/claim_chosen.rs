@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use super::arguments::{id, integer_or};
 use super::claim::{Claiming, missing_group, reply_claimed};
-use super::groups::{OpenGroup, check_consumer, find_group, pending, pending_at};
+use super::groups::{CREATED_CONSUMER, OpenGroup, check_consumer, find_group, pending, pending_at};
 use super::{text_of, writing};
 use crate::context::{Command, Context, Flags, Interrupted, Run, Stream};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::PendingRow;
+use crate::notifications::classes::Class;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     flags: Flags::WRITE.and(Flags::FAST),
@@ -96,7 +97,10 @@ fn run(context: &mut Context<'_>) -> Run {
     check_consumer(context, name)?;
     let mut group = OpenGroup::new(group);
     group.row.last = group.row.last.max(options.last);
-    let (consumer, _) = group.find_or_create(context, &mut stream, name)?;
+    let (consumer, is_new) = group.find_or_create(context, &mut stream, name)?;
+    if is_new {
+        context.event(Class::Stream, CREATED_CONSUMER, key);
+    }
     let claiming = Claiming {
         consumer,
         // A time that makes no sense is now: clients compute it by clocks of their own.

@@ -7,6 +7,7 @@ use super::writing;
 use crate::context::{Command, Context, Flags, Interrupted, Run};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::entry_key;
+use crate::notifications::classes::Class;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     flags: Flags::WRITE.and(Flags::FAST),
@@ -44,5 +45,6 @@ fn delete(context: &mut Context<'_>) -> Run {
     let first = context.edge(&stream, stream.head.first, false)?;
     stream.head.first = first.unwrap_or(StreamId::ZERO);
     context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xdel", key);
     context.integer(deleted)
 }

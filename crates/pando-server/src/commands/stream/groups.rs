@@ -11,6 +11,9 @@ use crate::data::stream_rows::{
     consumer_name_value, decode_consumer_name, owned_key, pending_key,
 };
 
+/// The event of a stream whose group gets a consumer.
+pub(super) const CREATED_CONSUMER: &str = "xgroup-createconsumer";
+
 /// Returns the group called `name`.
 pub(super) fn find_group(
     context: &mut Context<'_>,

@@ -2,12 +2,13 @@
 
 use super::arguments::{id, id_or_end};
 use super::groups::{
-    OpenGroup, check_consumer, find_consumer, find_group, put_group, remove_group,
+    CREATED_CONSUMER, OpenGroup, check_consumer, find_consumer, find_group, put_group, remove_group,
 };
 use super::{help, reply_count, text_of, writing};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Run, Stream};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::{GROUP_BYTES, GroupRow};
+use crate::notifications::classes::Class;
 
 const fn sub(
     name: &'static str,
@@ -164,6 +165,7 @@ fn create(context: &mut Context<'_>) -> Run {
     stream.head.groups += 1;
     put_group(context, &mut stream, &group)?;
     context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xgroup-create", key);
     context.ok()
 }
 
@@ -176,7 +178,9 @@ fn set_last(context: &mut Context<'_>) -> Run {
     };
     group.read = options.read;
     put_group(context, &mut stream, &group)?;
-    context.put_stream(context.argument(2), stream)?;
+    let key = context.argument(2);
+    context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xgroup-setid", key);
     context.ok()
 }
 
@@ -188,6 +192,7 @@ fn destroy(context: &mut Context<'_>) -> Run {
     };
     remove_group(context, &mut stream, &group)?;
     context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xgroup-destroy", key);
     context.integer(1)
 }
 
@@ -201,7 +206,9 @@ fn create_consumer(context: &mut Context<'_>) -> Run {
     let mut group = OpenGroup::new(group);
     group.find_or_create(context, &mut stream, name)?;
     group.put(context, &mut stream)?;
-    context.put_stream(context.argument(2), stream)?;
+    let key = context.argument(2);
+    context.put_stream(key, stream)?;
+    context.event(Class::Stream, CREATED_CONSUMER, key);
     context.integer(1)
 }
 
@@ -214,7 +221,9 @@ fn delete_consumer(context: &mut Context<'_>) -> Run {
     let mut group = OpenGroup::new(group);
     let pending = group.remove_consumer(context, &mut stream, &consumer)?;
     group.put(context, &mut stream)?;
-    context.put_stream(context.argument(2), stream)?;
+    let key = context.argument(2);
+    context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xgroup-delconsumer", key);
     reply_count(&mut context.reply(), pending);
     Ok(())
 }

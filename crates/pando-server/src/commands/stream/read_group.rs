@@ -2,13 +2,16 @@
 //! that it has not acknowledged.
 
 use super::arguments::id;
-use super::groups::{OpenGroup, check_consumer, find_group, pending_at, pending_rows};
+use super::groups::{
+    CREATED_CONSUMER, OpenGroup, check_consumer, find_group, pending_at, pending_rows,
+};
 use super::manage::read_up_to;
 use super::request::{Request, reply_key, reply_streams};
 use super::{reply_entries, reply_entry, reply_id, text_of};
 use crate::context::{Awaited, Context, Interrupted, Rows, Run, Stream};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::PendingRow;
+use crate::notifications::classes::Class;
 
 /// Entries that a consumer has got before; one is `None` if it was deleted.
 type History = Vec<(StreamId, Option<Vec<u8>>)>;
@@ -132,7 +135,10 @@ fn serve_one(
     if waits && rows.as_ref().is_some_and(|rows| rows.len() == 0) {
         return Ok(None);
     }
-    let (consumer, _) = group.find_or_create(context, &mut stream, name)?;
+    let (consumer, is_new) = group.find_or_create(context, &mut stream, name)?;
+    if is_new {
+        context.event(Class::Stream, CREATED_CONSUMER, context.argument(place));
+    }
     let of = (&mut stream, &mut group);
     let served = match (rows, id) {
         (Some(rows), _) if rows.len() == 0 => None,

@@ -4,6 +4,7 @@ use super::arguments::id;
 use super::writing;
 use crate::context::{Command, Context, Flags, Run, replies};
 use crate::data::stream_id::StreamId;
+use crate::notifications::classes::Class;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST),
@@ -76,5 +77,6 @@ fn set_last(context: &mut Context<'_>) -> Run {
         stream.head.max_deleted = options.max_deleted;
     }
     context.put_stream(key, stream)?;
+    context.event(Class::Stream, "xsetid", key);
     context.ok()
 }

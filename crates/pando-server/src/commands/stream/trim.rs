@@ -7,6 +7,7 @@ use super::writing;
 use crate::context::{Command, Context, Interrupted, Rows, Run, Stream, replies};
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::entry_key;
+use crate::notifications::classes::Class;
 
 /// Most entries that are removed at once with `~`, unless LIMIT says something else.
 const LIMIT: usize = 10_000;
@@ -234,6 +235,7 @@ fn trim(context: &mut Context<'_>) -> Run {
     if count > 0 {
         trimmed.remove(context, &mut stream)?;
         context.put_stream(key, stream)?;
+        context.event(Class::Stream, "xtrim", key);
     }
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -24,6 +24,7 @@ use crate::client::session::ReplyMode;
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::figures::error_codes::code_of;
+use crate::notifications::classes::Class;
 use crate::options::Durability;
 use crate::times::nanoseconds;
 
@@ -114,6 +115,11 @@ impl Connection {
             return None;
         }
         let rest = &buffers.input[buffers.offset..];
+        // Each read says what it misses, which reads of a group do not.
+        let is_read = first.of(rest).eq_ignore_ascii_case(b"get");
+        if is_read && turn.shared.notifications.wants(Class::Miss) {
+            return None;
+        }
         let most = most.min(self.quota.most());
         let known = (turn.commands, &engine.folder);
         pipeline_run.gather(rest, known, &self.limits(turn), most)
@@ -154,6 +160,10 @@ impl Connection {
         // The time of one command is its share of the whole.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;
         self.count_together(turn, pipeline_run, done.count, ns);
+        if !self.progress().events.is_empty() {
+            self.progress().show_from(done.shown_from);
+            self.settle_events(turn);
+        }
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         if self.looked_keys > 0 {
             let keys = pipeline_run.keys(&buffers.input[buffers.offset..], done.count);

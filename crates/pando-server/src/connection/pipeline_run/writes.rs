@@ -32,8 +32,18 @@ impl Connection {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut is_conflict = false;
         if done.count > 0 {
+            let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+            let notifications = &turn.shared.notifications;
+            let announcement = (!buffers.progress.events.is_empty())
+                .then(|| notifications.announce(data.engine.db.newest_lsn()));
             match commit(data, &mut batch) {
-                Ok(lsn) => (done.lsn, done.shown_from) = (lsn, batch.shown_from()),
+                Ok(lsn) => {
+                    (done.lsn, done.shown_from) = (lsn, batch.shown_from());
+                    if let (Some(announcement), Some(lsn)) = (announcement, lsn) {
+                        let events = std::mem::take(&mut buffers.progress.events);
+                        announcement.hand_over(lsn, events);
+                    }
+                }
                 Err(why) => (is_conflict, done) = (why == Refused::Conflict, Done::NONE),
             }
         }
@@ -65,6 +75,8 @@ impl Connection {
             && batch.written_bytes() < WRITTEN_BYTES_MAX
         {
             let savepoint = batch.savepoint();
+            let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+            let events = buffers.progress.events.mark();
             let ended = self.run_one(turn, pipeline_run, done.count, batch);
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let Buffers {
@@ -72,7 +84,7 @@ impl Connection {
             } = &mut **buffers;
             let Some(reply_start) = ended else {
                 batch.rollback_to(savepoint);
-                progress.take_back();
+                progress.take_back_to(events);
                 done.cut = true;
                 break;
             };

@@ -16,6 +16,7 @@ use crate::data::elements::{self, ElementKeys};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::{Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
+use crate::notifications::classes::Class;
 
 impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.
@@ -85,6 +86,7 @@ impl Context<'_> {
         let Changes { key: k, row: r, .. } = changes;
         (data.scratch.element_key, data.scratch.element_row) = (k, r);
         if head.count == 0 && !is_packed {
+            self.event(Class::Generic, "del", key);
             return self.remove_row(key, former);
         }
         if is_packed {
@@ -93,6 +95,10 @@ impl Context<'_> {
         let fields = self.field_times(collection, &head)?;
         if fields.is_some_and(|times| times.last <= self.now_ms) {
             // No field is left that lives.
+            if !collection.has_dropped {
+                self.event(Class::Hash, "hexpired", key);
+            }
+            self.event(Class::Generic, "del", key);
             self.give_up(head.id)?;
             return self.remove_row(key, former);
         }
