@@ -12,7 +12,7 @@
 //!
 //! Reading order: `options`, `settings`, `server` (start and stop), `acceptor`, `shared` and
 //! `loop_handle` (what threads share), `pubsub` (messages), `notifications` (events of keys),
-//! `event_loop`, `client`, `connection` (bytes and commands),
+//! `tracking` (keys that clients keep), `event_loop`, `client`, `connection` (bytes and commands),
 //! `context` (what a command is, and what it sees), `commands` (the command table, and one file per
 //! family), `data` (how rows lie in tables), `figures` (what is counted), `report` (how the figures
 //! are presented), `http` (the endpoint that serves them), `log`.
@@ -49,6 +49,7 @@ mod settings;
 mod shared;
 mod socket;
 mod times;
+mod tracking;
 
 pub use commands::{REDIS_VERSION, is_settable};
 pub use data::check::{RowsReport, check_rows};

@@ -19,7 +19,7 @@ pub(crate) enum Message {
     /// A new connection.
     Accept(Stream, Address),
     /// Give a turn to the connection with this token, if it is still there: its client record says
-    /// that it is killed, or that its wait has ended.
+    /// that it is killed, or that its wait has ended; or it has messages about keys.
     Touch(Token),
     /// Have a round: the loop has the turn of a contended key.
     Turn,
@@ -119,6 +119,30 @@ impl LoopHandle {
     /// Moves all woken tokens to `into`.
     pub(crate) fn drain_woken(&self, into: &mut Vec<Token>) {
         into.append(&mut self.woken.lock());
+    }
+}
+
+/// Has a loop give a connection a turn, from wherever it is known.
+#[derive(Debug)]
+pub(crate) struct TouchWake {
+    token: Token,
+    handle: Arc<LoopHandle>,
+}
+
+impl TouchWake {
+    /// Returns a waker of the connection with this token, in the loop of `handle`.
+    pub(crate) fn new(token: Token, handle: Arc<LoopHandle>) -> WakerArc<Self> {
+        WakerArc::new(Self { token, handle })
+    }
+}
+
+impl Wake for TouchWake {
+    fn wake(self: WakerArc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &WakerArc<Self>) {
+        self.handle.send(Message::Touch(self.token));
     }
 }
 

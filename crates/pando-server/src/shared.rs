@@ -24,6 +24,7 @@ use crate::notifications::release::Notifications;
 use crate::options::{Durability, ServerOptions};
 use crate::pubsub::registry::Channels;
 use crate::settings::Settings;
+use crate::tracking::registry::Tracking;
 
 /// Stage of the server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) channels: Arc<Channels>,
     /// What happens to keys, for those who want to know.
     pub(crate) notifications: Arc<Notifications>,
+    /// The clients that are told to forget keys.
+    pub(crate) tracking: Arc<Tracking>,
     /// Memory that the watched keys of all connections take.
     pub(crate) watch_bytes: Arc<WatchBytes>,
     /// One handle per event loop.
@@ -134,6 +137,7 @@ impl Shared {
             waiters: Arc::default(),
             notifications: Notifications::new(&channels),
             channels,
+            tracking: Arc::default(),
             watch_bytes: Arc::default(),
             loops,
             stage: AtomicU8::new(0),

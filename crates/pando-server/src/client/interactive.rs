@@ -5,6 +5,8 @@ use pando_sync::time::{Duration, Instant};
 use pandodb::nonblocking::{Reactor, Transaction};
 use pandodb::{Db, Savepoint, TransactionOptions};
 
+use crate::tracking::written::Written;
+
 /// A transaction of several commands of one client.
 pub(crate) struct Interactive {
     options: TransactionOptions,
@@ -21,6 +23,8 @@ pub(crate) struct Interactive {
     savepoints: Vec<(Savepoint, Mark)>,
     /// What its commands have done to keys, to be told once it is committed.
     pub(crate) events: Recorded,
+    /// The keys that its commands have written, those that it took back among them.
+    pub(crate) written: Written,
 }
 
 enum State {
@@ -47,6 +51,7 @@ impl Interactive {
             used: now,
             savepoints: Vec::new(),
             events: Recorded::default(),
+            written: Written::default(),
         }
     }
 
@@ -90,7 +95,8 @@ impl Interactive {
 
     /// Bytes that it takes, about. Those of a running command are not counted.
     pub(crate) fn memory(&self) -> usize {
-        let savepoints = size_of_val(&self.savepoints[..]) + self.events.memory();
+        let kept = self.events.memory() + self.written.memory();
+        let savepoints = size_of_val(&self.savepoints[..]) + kept;
         match &self.state {
             State::Present(transaction) => transaction.memory() + savepoints,
             State::Absent | State::Lost(_) => savepoints,

@@ -3,14 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::fd::RawFd;
+use std::task::Waker;
 
 use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use pando_sync::time::unix_ms;
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::{Arc, Mutex, OnceLock, Rank};
 
 use crate::client::unblocking::Unblocking;
-use crate::loop_handle::Token;
+use crate::loop_handle::{LoopHandle, Token, TouchWake};
+use crate::pubsub::mailbox::Mailbox;
 use crate::socket::Address;
+
+/// It tracks keys.
+pub(crate) const TRACKS: u8 = 1;
+/// The client that its messages about keys go to was gone.
+pub(crate) const IS_BROKEN: u8 = 2;
+/// It hears of all keys with its prefixes.
+pub(crate) const IS_BROADCAST: u8 = 4;
 
 /// Names that a client has given itself.
 #[derive(Debug, Default, Clone)]
@@ -73,6 +82,13 @@ pub(crate) struct ClientRecord {
     pub(crate) waiting: AtomicBool,
     /// Whether the wait of its command can be ended.
     pub(crate) unblocking: Unblocking,
+    /// [`TRACKS`] and its like: how it tracks keys.
+    pub(crate) tracking: AtomicU8,
+    /// Id of the client that its messages about keys go to; 0: none; -1: it tracks no keys.
+    pub(crate) redirection: AtomicI64,
+    /// For messages about keys, its own or those of another client: from the first CLIENT TRACKING
+    /// that names it.
+    mail: OnceLock<Arc<Mailbox>>,
     /// Set by CLIENT KILL; the loop then closes the connection.
     pub(crate) killed: AtomicBool,
     /// Guarded by its lock, which is held for a copy only.
@@ -116,6 +132,9 @@ impl ClientRecord {
             transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             unblocking: Unblocking::default(),
+            tracking: AtomicU8::new(0),
+            redirection: AtomicI64::new(-1),
+            mail: OnceLock::new(),
             killed: AtomicBool::new(false),
             names: Mutex::new(Rank::Leaf, Names::default()),
             command: Mutex::new(Rank::Leaf, "NULL"),
@@ -127,6 +146,21 @@ impl ClientRecord {
     pub(crate) fn is_killed(&self) -> bool {
         // Acquire: pairs with the Release in CLIENT KILL.
         self.killed.load(Ordering::Acquire)
+    }
+
+    /// Returns its mailbox for messages about keys, if somebody has wanted it.
+    #[inline]
+    pub(crate) fn mail(&self) -> Option<&Arc<Mailbox>> {
+        self.mail.get()
+    }
+
+    /// Returns its mailbox for messages about keys.
+    pub(crate) fn mailbox(&self, loops: &[Arc<LoopHandle>]) -> &Arc<Mailbox> {
+        self.mail.get_or_init(|| {
+            let handle = Arc::clone(&loops[self.loop_index]);
+            let waker = Waker::from(TouchWake::new(self.token, handle));
+            Arc::new(Mailbox::new(waker))
+        })
     }
 
     /// Returns true if it has subscribed to anything.
@@ -164,6 +198,12 @@ impl ClientRecord {
         if queued >= 0 {
             flags.push('x');
         }
+        let tracking = self.tracking.load(Ordering::Relaxed);
+        for (bit, letter) in [(TRACKS, 't'), (IS_BROKEN, 'R'), (IS_BROADCAST, 'B')] {
+            if tracking & bit != 0 {
+                flags.push(letter);
+            }
+        }
         if matches!(self.address, Address::Unix(_)) {
             flags.push('U');
         }
@@ -177,7 +217,7 @@ impl ClientRecord {
             into,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub={} multi={queued} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 \
-             rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+             rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir={} resp={} \
              lib-name={} lib-ver={} transaction-ms={}",
             self.id,
             self.address,
@@ -197,6 +237,7 @@ impl ClientRecord {
             self.mail_bytes.load(Ordering::Relaxed),
             self.buffer_bytes() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
             *self.command.lock(),
+            self.redirection.load(Ordering::Relaxed),
             self.version.load(Ordering::Relaxed),
             names.library,
             names.library_version,
@@ -226,9 +267,19 @@ impl Registry {
         self.clients.lock().insert(record.id, record);
     }
 
-    /// Removes the client with this id, if it is there.
+    /// Removes the client with this id, if it is there: it gets no more messages.
     pub(crate) fn remove(&self, id: u64) {
-        self.clients.lock().remove(&id);
+        let removed = self.clients.lock().remove(&id);
+        if let Some(mailbox) = removed.as_ref().and_then(|record| record.mail()) {
+            mailbox.close();
+        }
+    }
+
+    /// Returns the mailbox of the client with this id.
+    pub(crate) fn mailbox(&self, id: u64, loops: &[Arc<LoopHandle>]) -> Option<Arc<Mailbox>> {
+        let mailbox = Arc::clone(self.get(id)?.mailbox(loops));
+        // Made before this look: whoever removes the client after it finds the mailbox to close.
+        self.get(id).map(|_| mailbox)
     }
 
     /// Returns the client with this id.

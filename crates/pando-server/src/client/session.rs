@@ -5,12 +5,13 @@ use pando_sync::atomic::Ordering;
 use pandodb::Lsn;
 
 use crate::client::interactive::Interactive;
-use crate::client::record::ClientRecord;
+use crate::client::record::{ClientRecord, IS_BROADCAST, IS_BROKEN, TRACKS};
 use crate::client::staging::Staged;
 use crate::client::watches::Watches;
 use crate::figures::command_profile::Profiles;
 use crate::pubsub::message::Space;
 use crate::pubsub::subscriptions::Subscriptions;
+use crate::tracking::session::{ClientTracking, TrackingOptions};
 
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Multi {
     staged: Vec<Staged>,
     /// Database and protocol version when EXEC first began.
     before: Option<(usize, Version)>,
+    /// How the client tracked keys then.
+    tracking_before: Option<TrackingOptions>,
 }
 
 impl Multi {
@@ -49,8 +52,15 @@ impl Multi {
             Some((database, version)) => {
                 session.database = database;
                 session.version = version;
+                if let Some(tracking) = &mut session.tracking {
+                    tracking.set(self.tracking_before.clone().unwrap_or_default());
+                }
             }
-            None => self.before = Some((session.database, session.version)),
+            None => {
+                self.before = Some((session.database, session.version));
+                let tracking = session.tracking.as_ref();
+                self.tracking_before = tracking.map(|tracking| tracking.options.clone());
+            }
         }
     }
 
@@ -137,6 +147,8 @@ pub(crate) struct Session {
     pub(crate) last_write: Option<Lsn>,
     /// Channels and patterns, from the first one on.
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// The keys that it is told to forget, from the first CLIENT TRACKING on.
+    pub(crate) tracking: Option<Box<ClientTracking>>,
     /// Where its commands spend their time, if it has asked for that.
     pub(crate) profiles: Option<Box<Profiles>>,
 }
@@ -198,6 +210,12 @@ impl Session {
         }
         let watched_bytes = self.watches.memory();
         record.watched_bytes.store(watched_bytes, Ordering::Relaxed);
+        if let Some(tracking) = &self.tracking {
+            publish_tracking(tracking, record);
+        } else if record.tracking.load(Ordering::Relaxed) != 0 {
+            record.tracking.store(0, Ordering::Relaxed);
+            record.redirection.store(-1, Ordering::Relaxed);
+        }
     }
 
     /// RESET: restores the state after connecting.
@@ -205,10 +223,31 @@ impl Session {
         self.end_transaction();
         self.interactive = None;
         self.subscriptions = None;
+        self.tracking = None;
         self.database = 0;
         self.reply_mode = ReplyMode::On;
         self.version = Version::Resp2;
         self.profiles = None;
         self.authenticated = authenticated;
     }
+}
+
+/// Publishes what CLIENT LIST shows of how a client tracks keys.
+fn publish_tracking(tracking: &ClientTracking, record: &ClientRecord) {
+    let options = &tracking.options;
+    let redirection = options.redirection.as_ref().map_or(0, |to| to.id);
+    let (mut flags, mut shown) = (0, -1);
+    if options.is_on {
+        flags |= TRACKS;
+        shown = i64::try_from(redirection).unwrap_or(i64::MAX);
+    }
+    if tracking.is_broken() {
+        flags |= IS_BROKEN;
+    }
+    if options.is_broadcast {
+        flags |= IS_BROADCAST;
+    }
+    // Relaxed: each is a report of its own.
+    record.tracking.store(flags, Ordering::Relaxed);
+    record.redirection.store(shown, Ordering::Relaxed);
 }

@@ -1,7 +1,8 @@
-//! CLIENT and its subcommands, except KILL.
+//! CLIENT and its subcommands, except KILL, PAUSE and those about keys that a client keeps.
 
 use super::client_kill::{Kind, kill};
 use super::client_pause::{pause, reply, unpause};
+use super::client_tracking::{CACHING, GETREDIR, TRACKING, TRACKINGINFO};
 use crate::client::unblocking::Unblocked;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::loop_handle::Message;
@@ -83,6 +84,10 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             reply,
             "Instructs the server whether to reply to commands.",
         ),
+        CACHING,
+        GETREDIR,
+        TRACKING,
+        TRACKINGINFO,
         sub(
             "no-evict",
             3,
@@ -256,6 +261,10 @@ fn switch(context: &mut Context<'_>) -> Run {
 fn help(context: &mut Context<'_>) -> Run {
     const LINES: &[&str] = &[
         "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "CACHING (YES|NO)",
+        "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+        "GETREDIR",
+        "    Return the client ID we are redirecting to when tracking is enabled.",
         "GETNAME",
         "    Return the name of the current connection.",
         "ID",
@@ -280,6 +289,11 @@ fn help(context: &mut Context<'_>) -> Run {
         "    Set client meta attr. Options are: LIB-NAME, LIB-VER.",
         "SETNAME <name>",
         "    Assign the name <name> to the current connection.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+        "         [OPTIN] [OPTOUT] [NOLOOP]",
+        "    Control server assisted client side caching.",
+        "TRACKINGINFO",
+        "    Report tracking status for the current connection.",
         "UNBLOCK <clientid> [TIMEOUT|ERROR]",
         "    Unblock the client, as if its time was over, or with an error.",
         "UNPAUSE",

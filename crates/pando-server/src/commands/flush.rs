@@ -51,6 +51,7 @@ fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
     }
     // Who waits for a group that is gone must learn that.
     context.progress.pushed.add_all();
+    context.progress.written.add_all();
     context.ok()
 }
 

@@ -138,7 +138,7 @@ fn clients(shared: &Shared, text: &mut String) {
     field(text, "client_recent_max_input_buffer", input.unwrap_or(0));
     field(text, "client_recent_max_output_buffer", output.unwrap_or(0));
     field(text, "blocked_clients", waiting);
-    field(text, "tracking_clients", 0);
+    field(text, "tracking_clients", shared.tracking.counts()[0]);
     let subscribers = all.iter().filter(|record| record.is_subscribed());
     field(text, "pubsub_clients", subscribers.count());
     let timers = |handle: &Arc<LoopHandle>| handle.timers.load(Ordering::Relaxed);
@@ -314,8 +314,12 @@ fn statistics(shared: &Shared, text: &mut String) {
     ] {
         field(text, name, 0);
     }
+    let [_, tracked_keys, tracked_items, prefixes] = shared.tracking.counts();
     let channels = &shared.channels;
     for (name, count) in [
+        ("tracking_total_keys", tracked_keys as u64),
+        ("tracking_total_items", tracked_items as u64),
+        ("tracking_total_prefixes", prefixes as u64),
         ("pubsub_channels", channels.len(Space::Channel) as u64),
         ("pubsub_patterns", channels.len(Space::Pattern) as u64),
         ("pubsubshard_channels", channels.len(Space::Shard) as u64),

@@ -13,6 +13,7 @@ mod bit_operation;
 mod client;
 mod client_kill;
 mod client_pause;
+mod client_tracking;
 mod command;
 mod command_keys;
 mod compact;

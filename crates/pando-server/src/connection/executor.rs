@@ -56,6 +56,7 @@ fn read_anew(session: &Session, running: &mut Running, progress: &mut Progress) 
         batch.reset();
     }
     (running.conflicts, progress.restarts) = (0, 0);
+    progress.is_tracking = false;
     progress.now_ms = None;
     progress.forget_loads();
     was_old
@@ -210,6 +211,9 @@ impl Connection {
         }
         loop {
             if !running.committing {
+                if self.session.tracking.is_some() {
+                    self.track_before_run(turn, &running);
+                }
                 match self.run_once(turn, &mut running) {
                     Ok(()) => running.committing = true,
                     Err(Interrupted::ReadsMany) => {
@@ -459,6 +463,9 @@ impl Connection {
         turn: &mut Turn<'_>,
         running: &mut Running,
     ) -> Result<Option<Lsn>, Option<Step>> {
+        if self.session.tracking.is_some() {
+            self.track_before_commit(turn, running);
+        }
         let announcement = self.announce(turn, running);
         let data = turn
             .data
@@ -479,12 +486,17 @@ impl Connection {
             Ok(Polled::Ready(Outcome::Committed(lsn))) => {
                 self.hand_over(announcement, lsn);
                 if running.command.kind == Kind::Commit {
-                    self.session.interactive = None;
+                    let mut interactive = self.session.interactive.take();
+                    if let Some(interactive) = &mut interactive {
+                        self.progress().written.append(&mut interactive.written);
+                    }
                     // The keys that its commands have written are not known any more.
                     if turn.shared.waiters.any() {
                         turn.shared.waiters.wake_all();
                     }
                 }
+                // In this order: who is woken reads the keys, and would hear of them.
+                self.tell_trackers(turn, Some(running));
                 self.wake_waiters(turn);
                 Ok(lsn)
             }
@@ -583,6 +595,9 @@ impl Connection {
             self.pass_looked(&running);
         }
         turn.read_clock();
+        if self.session.tracking.is_some() {
+            self.forget_old_reads(turn, &mut running);
+        }
         if let Some(batch) = running.batch.as_deref_mut() {
             self.leave_transaction(batch);
         }
@@ -607,6 +622,11 @@ impl Connection {
             && subscriptions.has_changes()
         {
             self.carry_out_changes(turn, lsn);
+        }
+        if let Some(tracking) = &mut self.session.tracking
+            && tracking.is_changed()
+        {
+            tracking.apply();
         }
         self.count(turn, &running);
         self.last_command = running.command.name;
@@ -633,6 +653,14 @@ impl Connection {
         }
         if let Some(interactive) = &mut self.session.interactive {
             interactive.used = turn.clock;
+        }
+        if let Some(tracking) = &mut self.session.tracking
+            && tracking.options.caching
+            && self.session.multi.is_none()
+        {
+            let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+            let is_own = arguments.at(0).eq_ignore_ascii_case(b"client");
+            tracking.options.caching = is_own;
         }
         if self.session.reply_mode != ReplyMode::On {
             let is_silent = matches!(self.session.reply_mode, ReplyMode::Off | ReplyMode::Skip);

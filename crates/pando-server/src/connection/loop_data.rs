@@ -4,6 +4,7 @@ use pando_stats::{IS_OFF, Ticker};
 use pando_sync::Arc;
 use pando_sync::time::{Instant, now};
 use pandodb::nonblocking::{Reactor, ValidatedBatch};
+use std::collections::VecDeque;
 use std::task::Waker;
 
 use crate::connection::lookahead::Prefetch;
@@ -13,6 +14,7 @@ use crate::context::Scratch;
 use crate::data::engine::Engine;
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
+use crate::tracking::session::LeftTold;
 
 /// Maximum number of transactions that are kept for later commands.
 const SPARE_TRANSACTIONS: usize = 64;
@@ -34,6 +36,8 @@ pub(crate) struct LoopData {
     pub(crate) prefetch: Prefetch,
     /// For the pipeline run of the connection that has its turn.
     pub(crate) pipeline_run: PipelineRun,
+    /// Keys that commands have written, and that are still to be told.
+    pub(crate) left_told: VecDeque<LeftTold>,
     spare: SpareTransactions,
 }
 
@@ -48,6 +52,7 @@ impl LoopData {
             scratch: Scratch::default(),
             prefetch: Prefetch::default(),
             pipeline_run: PipelineRun::default(),
+            left_told: VecDeque::new(),
             spare: Vec::new(),
         })
     }

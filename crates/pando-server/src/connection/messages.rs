@@ -1,6 +1,8 @@
 //! Messages on their way to a subscriber, and what its commands do to its subscriptions (decision
-//! 083).
+//! 083). Those about keys that it has to forget come the same way, from a mailbox of their own:
+//! they wait until a command that has read some of them has replied (decision 091).
 
+use pando_sync::Arc;
 use pando_sync::time::Instant;
 use pandodb::Lsn;
 
@@ -9,6 +11,8 @@ use crate::connection::{Connection, SpareBuffers};
 use crate::context::{Command, Flags};
 use crate::options::Durability;
 use crate::pubsub::limits::SubscriberLimits;
+use crate::pubsub::mailbox::Mailbox;
+use crate::pubsub::message::Receiver;
 use crate::pubsub::subscriptions::Change;
 
 /// Number of unsent bytes at which further messages stay in the mailbox, where receivers share
@@ -55,7 +59,9 @@ impl Connection {
                 }
                 Change::Unsubscribe(space, name) => {
                     subscriptions.unregister(space, &name);
-                    self.take_messages(turn, usize::MAX);
+                    if let Some(mailbox) = self.of_channels().cloned() {
+                        self.take_messages(turn, &mailbox, usize::MAX);
+                    }
                 }
                 Change::Publish(space, channel, text) => {
                     channels.publish(space, (&channel, &text), after);
@@ -64,27 +70,43 @@ impl Connection {
         }
     }
 
-    /// Moves messages from the mailbox to the output, in front of the reply of a command that runs.
+    /// Moves messages from the mailboxes to the output, in front of the reply of a command that
+    /// runs.
     pub(super) fn receive(&mut self, turn: &Turn<'_>, spare: &mut SpareBuffers) {
-        let subscriptions = self.session.subscriptions.as_ref();
-        let waits = subscriptions
-            .and_then(|of| of.mailbox())
-            .is_some_and(|mailbox| mailbox.has_news());
-        if !waits || self.session.closing {
+        if self.session.closing {
             return;
         }
-        self.buffers
-            .get_or_insert_with(|| spare.pop().unwrap_or_default());
-        self.take_messages(turn, UNSENT_BYTES_MAX);
+        for mailbox in [self.of_channels().cloned(), self.about_keys().cloned()] {
+            let Some(mailbox) = mailbox.filter(|mailbox| mailbox.has_news()) else {
+                continue;
+            };
+            self.buffers
+                .get_or_insert_with(|| spare.pop().unwrap_or_default());
+            self.take_messages(turn, &mailbox, UNSENT_BYTES_MAX);
+        }
     }
 
-    /// As [`Connection::receive`], until the output has `unsent_max` bytes.
-    fn take_messages(&mut self, turn: &Turn<'_>, unsent_max: usize) {
-        let buffers = self.buffers.as_mut().expect("messages go into the buffers");
+    /// Returns the mailbox of its subscriptions.
+    fn of_channels(&self) -> Option<&Arc<Mailbox>> {
         let subscriptions = self.session.subscriptions.as_ref();
-        let Some(mailbox) = subscriptions.and_then(|of| of.mailbox()) else {
-            return;
+        subscriptions.and_then(|of| of.mailbox())
+    }
+
+    /// Returns the mailbox for messages about keys, unless they have to stay behind the reply of
+    /// the command that runs.
+    fn about_keys(&self) -> Option<&Arc<Mailbox>> {
+        let buffers = self.buffers.as_ref();
+        let is_held = buffers.is_some_and(|buffers| buffers.progress.is_tracking);
+        self.record.mail().filter(|_| !is_held)
+    }
+
+    /// Moves messages from a mailbox, until the output has `unsent_max` bytes.
+    fn take_messages(&mut self, turn: &Turn<'_>, mailbox: &Mailbox, unsent_max: usize) {
+        let receiver = Receiver {
+            version: self.session.version,
+            is_subscribed: self.session.is_subscribed(),
         };
+        let buffers = self.buffers.as_mut().expect("messages go into the buffers");
         let is_durable = turn.shared.settings.durability() == Durability::Durable;
         let data = turn.data.as_ref().filter(|_| is_durable);
         // They go out together, when the newest write of any of their publishers is durable. One by
@@ -93,7 +115,7 @@ impl Connection {
         while buffers.output.unsent() + bytes.len() < unsent_max
             && let Some(delivery) = mailbox.take()
         {
-            delivery.write(self.session.version, &mut bytes);
+            delivery.write(receiver, &mut bytes);
             gate = gate.max(delivery.message.after);
         }
         // Also if there is no room: a client that does not read makes none.
@@ -118,34 +140,34 @@ impl Connection {
     /// wait.
     #[inline]
     pub(crate) fn has_room_for_messages(&self) -> bool {
-        let Some(subscriptions) = &self.session.subscriptions else {
+        if self.session.subscriptions.is_none() && self.record.mail().is_none() {
             return false;
-        };
-        let Some(mailbox) = subscriptions.mailbox() else {
-            return false;
-        };
+        }
         let unsent = self.unsent();
-        mailbox.sent(unsent) && unsent < UNSENT_BYTES_MAX && !self.session.closing
+        let has_room = unsent < UNSENT_BYTES_MAX && !self.session.closing;
+        // Each has to know what is unsent.
+        let of_channels = self.of_channels().is_some_and(|of| of.sent(unsent));
+        let about_keys = self.about_keys().is_some_and(|of| of.sent(unsent));
+        // One that was held when it overran has woken nobody.
+        let is_overrun = self.about_keys().is_some_and(|of| of.is_overrun());
+        is_overrun || has_room && (of_channels || about_keys)
     }
 
     /// Returns true if more than the soft limit has waited for longer than it may.
     pub(crate) fn is_slow_subscriber(&mut self, limits: &SubscriberLimits, now: Instant) -> bool {
+        let is_told = self.session.is_subscribed() || self.record.mail().is_some();
         let bytes = self.unsent() + self.mail_bytes();
-        let Some(subscriptions) = &mut self.session.subscriptions else {
-            return false;
-        };
-        if !subscriptions.any() || !limits.is_over_soft(bytes) {
-            subscriptions.over_since = None;
+        if !is_told || !limits.is_over_soft(bytes) {
+            self.slow_since = None;
             return false;
         }
-        let since = *subscriptions.over_since.get_or_insert(now);
+        let since = *self.slow_since.get_or_insert(now);
         now.saturating_duration_since(since) > limits.soft_time()
     }
 
-    /// Returns the bytes that wait in the mailbox.
+    /// Returns the bytes that wait in the mailboxes.
     pub(crate) fn mail_bytes(&self) -> usize {
-        let subscriptions = self.session.subscriptions.as_ref();
-        let mailbox = subscriptions.and_then(|of| of.mailbox());
-        mailbox.map_or(0, |mailbox| mailbox.bytes())
+        let all = [self.of_channels(), self.record.mail()].into_iter();
+        all.flatten().map(|mailbox| mailbox.bytes()).sum()
     }
 }

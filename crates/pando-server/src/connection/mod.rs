@@ -3,9 +3,9 @@
 //! Reading order: `state` (what it holds), `output` (replies and their gate), `loop_data` (what it
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
-//! figures), `messages` (those of channels), `events` (those of keys), `lookahead` (page faults of
-//! a pipeline together), `pipeline_run` (plain commands together), `contended` (keys that loops
-//! write in turns).
+//! figures), `messages` (those of channels, and about keys), `events` (those of keys), `tracking`
+//! (about which keys), `lookahead` (page faults of a pipeline together), `pipeline_run` (plain
+//! commands together), `contended` (keys that loops write in turns).
 
 mod accounting;
 pub(crate) mod advance;
@@ -22,5 +22,6 @@ mod pause;
 mod pipeline_run;
 mod running;
 mod state;
+mod tracking;
 
 pub(crate) use state::{Buffers, Connection, SpareBuffers};

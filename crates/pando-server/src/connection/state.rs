@@ -135,6 +135,8 @@ pub(crate) struct Connection {
     pub(crate) timer: Option<Instant>,
     /// Since when the socket accepts nothing of what is to be sent.
     pub(crate) blocked_since: Option<Instant>,
+    /// Since when more messages wait for it than the soft limit.
+    pub(crate) slow_since: Option<Instant>,
     /// Since when the peer has sent nothing more of a command that has begun.
     pub(crate) unfinished_since: Option<Instant>,
     /// When it was decided to close it; a peer that does not read gets little time after that.
@@ -182,6 +184,7 @@ impl Connection {
             broken: false,
             timer: None,
             blocked_since: None,
+            slow_since: None,
             unfinished_since: None,
             closing_since: None,
         }

@@ -4,7 +4,6 @@
 const SCRIPTS: &str = "this server was built without scripts";
 const REPLICATION: &str = "replication is not there yet";
 const COPYING: &str = "dumps of values are not there yet";
-const TRACKING: &str = "client-side caching is not there yet";
 const USERS: &str = "there is no user but default";
 
 /// Ordered; subcommands behind the name of their container.
@@ -18,10 +17,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("acl|log", "a wrong password is in the log of the server"),
     ("acl|save", USERS),
     ("acl|setuser", USERS),
-    ("client|caching", TRACKING),
-    ("client|getredir", TRACKING),
-    ("client|tracking", TRACKING),
-    ("client|trackinginfo", TRACKING),
     ("dump", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("eval", SCRIPTS),
@@ -70,8 +65,8 @@ mod tests {
     #[test]
     fn the_table_is_in_order() {
         assert!(ABSENT.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        let text = "ERR CLIENT TRACKING is not supported: client-side caching is not there yet";
-        assert_eq!(absent("Client|TRACKING").as_deref(), Some(text));
+        let text = "ERR ACL LIST is not supported: there is no user but default";
+        assert_eq!(absent("Acl|LIST").as_deref(), Some(text));
         assert_eq!(absent("nosuch"), None);
     }
 }

@@ -201,6 +201,7 @@ impl<'a> Context<'a> {
         let mut head = Vec::new();
         encode_head(&mut head, ValueType::String, whole_key, expiry);
         let value = value(head)?;
+        self.note_written(key);
         let number = self.session.database;
         let database = self.database();
         let data = self.data();

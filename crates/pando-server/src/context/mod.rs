@@ -185,6 +185,15 @@ impl<'a> Context<'a> {
         if self.progress.to_lock.is_some() && self.exec_index.is_none() {
             self.lock_large()?;
         }
+        if self.exec_index.is_some()
+            && let Some(tracking) = &self.session.tracking
+            && self.command.is_tracked()
+            && tracking.options.keeps()
+        {
+            let reads = self.progress.tracked_reads.get_or_insert_default();
+            let keys = self.command.keys.of(self.arguments);
+            keys.for_each(|key| reads.add(key));
+        }
         let start = self.out.len();
         let (written, held) = (self.write_calls(), self.progress.held_bytes);
         let events = self.progress.events.mark();

@@ -20,6 +20,8 @@ use crate::client::watches::Watches;
 use crate::data::stream_id::StreamId;
 use crate::data::tree_head::TreeHead;
 use crate::notifications::recorded::{Mark, Recorded};
+use crate::tracking::reads::TrackedReads;
+use crate::tracking::written::Written;
 
 /// An iteration over a database that is under way.
 #[derive(Debug, Default)]
@@ -215,6 +217,15 @@ pub(crate) struct Progress {
     pub(crate) pushed: Pushed,
     /// What the current run has done to keys, to be told once it is committed.
     pub(crate) events: Recorded,
+    /// Keys that were written and not committed yet, for the clients that have read them. Those of
+    /// runs that are repeated stay in it: who forgets a key for nothing reads it again.
+    pub(crate) written: Written,
+    /// Keys that the commands of the current run of an EXEC or script have read, for a client that
+    /// tracks.
+    pub(crate) tracked_reads: Option<Box<TrackedReads>>,
+    /// The command has put its keys into the table of those that are tracked: until its end, or
+    /// until it waits for others, messages about keys are held back.
+    pub(crate) is_tracking: bool,
 }
 
 /// A command that waits for elements of its keys.
@@ -304,6 +315,8 @@ impl Progress {
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
         self.pushed.clear();
+        self.written.clear();
+        self.is_tracking = false;
         if !self.parts.is_empty() {
             self.parts = Parts::default();
         }
@@ -381,6 +394,7 @@ impl Progress {
         self.shown_from = None;
         self.beside = None;
         self.calls.clear();
+        self.tracked_reads = None;
         self.edits.rewind();
         self.parts.rewind();
         if !self.streams.is_empty() {

@@ -268,7 +268,17 @@ impl Context<'_> {
         result
     }
 
+    /// Notes that the value at `key` changes, for the clients that have read it.
+    #[inline]
+    pub(super) fn note_written(&mut self, key: &[u8]) {
+        match self.shared.tracking.is_watching() {
+            true => self.progress.written.add(key),
+            false => self.progress.written.add_unseen(),
+        }
+    }
+
     fn put_encoded(&mut self, key: &[u8], encoded: &[u8]) -> Run {
+        self.note_written(key);
         let number = self.session.database;
         let database = self.database();
         let data = self.data();
@@ -291,6 +301,7 @@ impl Context<'_> {
 
     /// Deletes the row at `key`, and what goes with it.
     pub(crate) fn remove_row(&mut self, key: &[u8], former: Former) -> Run {
+        self.note_written(key);
         let number = self.session.database;
         let database = self.database();
         self.replace_former(key, Times::default(), former)?;

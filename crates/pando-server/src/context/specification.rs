@@ -361,6 +361,21 @@ impl Command {
         self.flags.has(Flags::WRITE) || may.contains(&self.name)
     }
 
+    /// Returns true if clients that track keys hear of those that it reads. A script is not such a
+    /// command, but those that it calls may be.
+    #[inline]
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.flags.has(Flags::READONLY) && self.keys != Keys::NONE && !self.is_script()
+    }
+
+    /// Returns true if it runs other commands.
+    pub(crate) fn is_script(&self) -> bool {
+        #[cfg(feature = "scripts")]
+        return self.group == Group::Scripting;
+        #[cfg(not(feature = "scripts"))]
+        false
+    }
+
     /// Returns true if it can be called with `count` arguments, the name included.
     #[inline]
     pub(crate) fn takes(&self, count: usize) -> bool {

@@ -82,6 +82,10 @@ pub(crate) struct Cleaner {
     removed: u64,
     /// What the batch does to keys, to be told once it is committed.
     events: Recorded,
+    /// Keys whose values the current batch changes.
+    changing: Vec<Vec<u8>>,
+    /// Keys whose values have changed.
+    changed: Vec<Vec<u8>>,
     page: ScanPage,
     value: Vec<u8>,
     batch: ValidatedBatch,
@@ -112,8 +116,16 @@ enum Processed {
     Removed,
     /// The row lives, or there is none that names the entry.
     Renewed,
+    /// The row lives without its expired fields.
+    Shortened,
     /// Nothing was changed: the row cannot be decoded.
     Unknown,
+}
+
+/// Returns the key of a row that was processed.
+fn key_of(stored: &[u8], value: &[u8]) -> Vec<u8> {
+    let row = Row::decode(stored, value);
+    row.map_or_else(|_| Vec::new(), |row| row.user_key(stored, value).to_vec())
 }
 
 /// A due entry.
@@ -284,7 +296,10 @@ impl Renewed<'_> {
             payload,
         );
         batch.put(&database.keys, stored, &encoded)?;
-        Ok(Polled::Ready(Processed::Renewed))
+        Ok(Polled::Ready(match rest {
+            Some(_) => Processed::Shortened,
+            None => Processed::Renewed,
+        }))
     }
 }
 
@@ -305,6 +320,8 @@ impl Cleaner {
             committing: false,
             removed: 0,
             events: Recorded::default(),
+            changing: Vec::new(),
+            changed: Vec::new(),
             page: ScanPage::default(),
             value: Vec::new(),
             batch: {
@@ -323,6 +340,11 @@ impl Cleaner {
             let database = &engine.databases[*number];
             database.entries() > 0 || database.members.table().is_some_and(|of| !of.is_empty())
         })
+    }
+
+    /// Takes the keys whose values have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Processes at most one batch.
@@ -395,6 +417,7 @@ impl Cleaner {
             }
             self.removed = 0;
             self.events.clear();
+            self.changing.clear();
             self.change(database, engine, reactor, (now_ms, notifications))?;
             if let Some(members) = database.members.table() {
                 let gone = self.gone.iter();
@@ -421,6 +444,7 @@ impl Cleaner {
                 // Until it is reset, the transaction keeps the chunks of large values from being
                 // freed.
                 self.batch.reset();
+                self.changed.append(&mut self.changing);
                 let count = self.due.len() + self.gone.len();
                 self.due.clear();
                 self.gone.clear();
@@ -574,9 +598,13 @@ impl Cleaner {
                 notifications,
             };
             let told = (&mut most, &mut self.events);
-            match due.process(&mut self.batch, looked, &mut self.value, told)? {
+            let processed = due.process(&mut self.batch, looked, &mut self.value, told)?;
+            if let Polled::Ready(Processed::Removed | Processed::Shortened) = processed {
+                self.changing.push(key_of(stored, &self.value));
+            }
+            match processed {
                 Polled::Ready(Processed::Removed) => self.removed += 1,
-                Polled::Ready(Processed::Renewed) => {}
+                Polled::Ready(Processed::Renewed | Processed::Shortened) => {}
                 Polled::Ready(Processed::Unknown) if self.passed.len() >= PASSED_MAX => {
                     return Err(Stop::Passed(stored.clone()));
                 }

@@ -16,6 +16,8 @@ use crate::times::nanoseconds;
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which connections are checked for timeouts.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of tracked keys that are looked at in one round.
+const TRACKED_KEYS_PER_TURN: usize = 4096;
 /// Time that a closing connection has to read its last replies.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -25,6 +27,7 @@ impl EventLoop {
         let Some(mut connection) = self.connections.remove(token) else {
             return;
         };
+        self.keep_commit(&mut connection);
         self.timers.set(token, &mut connection.timer, None);
         self.shared.clients.remove(connection.record.id);
         let address = &connection.record.address;
@@ -56,6 +59,11 @@ impl EventLoop {
             let shared = (statistics, &self.shared.notifications);
             let cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
             self.cleaning = cleaned == Cleaned::More;
+            let changed = cleaner.take_changed();
+            if !changed.is_empty() && self.shared.tracking.any() {
+                let keys = changed.iter().map(|key| &key[..]);
+                (self.shared.tracking).changed(keys, None, &self.shared.channels);
+            }
             let ns = nanoseconds(pando_sync::time::now().duration_since(now));
             self.shared.observe("expire-cycle", ns, unix_ms());
         } else {
@@ -88,6 +96,7 @@ impl EventLoop {
         self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
         if self.index == 0 {
             self.shared.contended.cool();
+            (self.shared.tracking).tidy(TRACKED_KEYS_PER_TURN, &self.shared.channels);
             self.shared.statistics.remember(now);
             let used = MemoryUse::new(&self.shared).used();
             self.shared.statistics.memory_peak(used);

@@ -4,6 +4,7 @@ mod admission;
 mod durability;
 mod housekeeping;
 mod keepalive;
+mod left_work;
 mod rounds;
 mod slab;
 mod timers;

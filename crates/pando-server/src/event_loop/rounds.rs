@@ -16,6 +16,7 @@ use pando_sync::time::{Duration, Instant, now, unix_ms};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
+use pandodb::nonblocking::ValidatedBatch;
 
 use crate::connection::advance::AfterTurn;
 use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
@@ -55,6 +56,8 @@ pub(crate) struct EventLoop {
     /// The engine's side of the loop; `None` until the engine is open.
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
+    /// Commits of connections that were closed meanwhile.
+    pub(super) left_commits: Vec<ValidatedBatch>,
     /// The engine has completions that were not taken yet.
     pub(super) completions: bool,
     /// The cleaner has work left.
@@ -99,6 +102,7 @@ impl EventLoop {
             timers: Timers::default(),
             data: None,
             cleaner: None,
+            left_commits: Vec::new(),
             completions: false,
             cleaning: false,
             has_turn: false,
@@ -160,6 +164,8 @@ impl EventLoop {
                 self.take_wake(token);
             }
             self.take_timers();
+            self.end_left_commits();
+            self.tell_left();
             self.give_turns();
             self.ask_for_durability();
             self.finish_round();
@@ -180,7 +186,9 @@ impl EventLoop {
 
     /// Returns how long the loop may sleep; `None`: until an event.
     fn timeout(&self) -> Option<Duration> {
-        let has_work = self.cleaning || self.completions || self.has_turn;
+        let data = self.data.as_ref();
+        let has_left = data.is_some_and(|data| !data.left_told.is_empty());
+        let has_work = self.cleaning || self.completions || self.has_turn || has_left;
         if !self.runnable.is_empty() || has_work {
             return Some(Duration::ZERO);
         }

@@ -172,7 +172,7 @@ impl Drop for Announcement {
 mod tests {
     use super::*;
     use crate::pubsub::mailbox::Mailbox;
-    use crate::pubsub::message::Name;
+    use crate::pubsub::message::{Name, Receiver};
     use crate::pubsub::registry::Subscriber;
     use pando_resp::Version;
     use pando_sync::atomic::AtomicU64;
@@ -199,7 +199,11 @@ mod tests {
         let mut keys = Vec::new();
         while let Some(delivery) = mailbox.take() {
             let mut out = Vec::new();
-            delivery.write(Version::Resp2, &mut out);
+            let receiver = Receiver {
+                version: Version::Resp2,
+                is_subscribed: true,
+            };
+            delivery.write(receiver, &mut out);
             let text = String::from_utf8(out).expect("it is text");
             let key = text.trim_end().rsplit("\r\n").next().expect("it has lines");
             keys.push(key.parse().expect("a key is a number"));

@@ -34,6 +34,8 @@ struct Waiting {
     unsent: usize,
     /// It had too much waiting: it is about to be closed.
     overrun: bool,
+    /// Its connection has ended: nothing is taken out any more.
+    closed: bool,
 }
 
 impl Mailbox {
@@ -49,7 +51,7 @@ impl Mailbox {
     #[must_use]
     pub(crate) fn put(&self, delivery: Delivery, bytes_max: usize, is_memory_short: bool) -> bool {
         let mut waiting = self.waiting.lock();
-        if waiting.overrun {
+        if waiting.overrun || waiting.closed {
             return false;
         }
         let was_empty = waiting.queue.is_empty();
@@ -64,6 +66,20 @@ impl Mailbox {
         waiting.bytes = bytes;
         waiting.queue.push_back(delivery);
         was_empty
+    }
+
+    /// Drops what waits, and all that comes: the connection has ended.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        let dropped = std::mem::take(&mut *waiting);
+        waiting.closed = true;
+        drop(waiting);
+        drop(dropped);
+    }
+
+    /// Returns true if the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waiting.lock().closed
     }
 
     /// Gives the client's connection a turn.

@@ -53,10 +53,43 @@ impl Message {
         let mut writer = Writer::new(&mut bytes, Version::Resp3);
         writer.bulk(channel);
         writer.bulk(text);
+        let mut message = Self::of_bytes(bytes, waiting);
+        message.after = after;
+        message
+    }
+
+    /// Returns the message that tells a client to forget `keys`.
+    pub(crate) fn of_changed<'k>(
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        waiting: &Arc<MessageBytes>,
+    ) -> Self {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, Version::Resp3);
+        writer.array(keys.len());
+        keys.for_each(|key| writer.bulk(key));
+        Self::of_bytes(bytes, waiting)
+    }
+
+    /// Returns the message that tells a client to forget everything.
+    pub(crate) fn of_all(waiting: &Arc<MessageBytes>) -> Self {
+        // Null, which the protocol versions write in different ways.
+        Self::of_bytes(Vec::new(), waiting)
+    }
+
+    /// Returns the message that says that client `id`, to which others go, is no longer there.
+    pub(crate) fn of_broken(id: u64, waiting: &Arc<MessageBytes>) -> Self {
+        let mut bytes = Vec::new();
+        let id = i64::try_from(id).unwrap_or(i64::MAX);
+        Writer::new(&mut bytes, Version::Resp3).integer(id);
+        Self::of_bytes(bytes, waiting)
+    }
+
+    fn of_bytes(bytes: Vec<u8>, waiting: &Arc<MessageBytes>) -> Self {
         waiting.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Self {
             bytes,
-            after,
+            // Who forgets a value too early reads it again, and waits for the log then.
+            after: None,
             waiting: Arc::clone(waiting),
         }
     }
@@ -76,6 +109,23 @@ pub(crate) enum Reason {
     Shard,
     /// The channel matches this pattern.
     Pattern(Name),
+    /// It has read keys that have changed.
+    Changed,
+    /// Another client has, which has its messages sent here.
+    ChangedForOther,
+    /// The client that its messages go to is gone.
+    RedirectionBroken,
+}
+
+/// The channel on which clients with RESP2 learn what others are to forget.
+const INVALIDATION: &[u8] = b"__redis__:invalidate";
+
+/// What a message depends on at its receiver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Receiver {
+    pub(crate) version: Version,
+    /// It has subscribed to something: with RESP2 it can tell messages from replies.
+    pub(crate) is_subscribed: bool,
 }
 
 /// A message for one client. Counts its place in the mailbox while it exists.
@@ -96,14 +146,15 @@ impl Delivery {
     pub(crate) fn bytes(&self) -> usize {
         let pattern = match &self.reason {
             Reason::Pattern(pattern) => pattern.len(),
-            Reason::Channel | Reason::Shard => 0,
+            _ => 0,
         };
         self.message.bytes.len() + pattern + size_of::<Self>() + 32
     }
 
-    /// Writes it in the protocol of its receiver.
-    pub(crate) fn write(&self, version: Version, out: &mut Vec<u8>) {
-        let mut writer = Writer::new(out, version);
+    /// Writes it in the protocol of its receiver. Nothing, if that protocol has no way to say it.
+    pub(crate) fn write(&self, receiver: Receiver, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, receiver.version);
+        let is_new = receiver.version == Version::Resp3;
         match &self.reason {
             Reason::Channel => {
                 writer.push(3);
@@ -118,8 +169,25 @@ impl Delivery {
                 writer.bulk(b"pmessage");
                 writer.bulk(pattern);
             }
+            Reason::Changed | Reason::ChangedForOther if is_new => {
+                writer.push(2);
+                writer.bulk(b"invalidate");
+            }
+            Reason::ChangedForOther if receiver.is_subscribed => {
+                writer.push(3);
+                writer.bulk(b"message");
+                writer.bulk(INVALIDATION);
+            }
+            Reason::RedirectionBroken if is_new => {
+                writer.push(2);
+                writer.bulk(b"tracking-redir-broken");
+            }
+            Reason::Changed | Reason::ChangedForOther | Reason::RedirectionBroken => return,
         }
-        writer.raw(&self.message.bytes);
+        match self.message.bytes.is_empty() {
+            true => writer.null(),
+            false => writer.raw(&self.message.bytes),
+        }
     }
 }
 
@@ -144,7 +212,12 @@ mod tests {
         drop(message);
         for (version, first) in [(Version::Resp2, '*'), (Version::Resp3, '>')] {
             let mut out = Vec::new();
-            delivery.write(version, &mut out);
+            let is_subscribed = true;
+            let receiver = Receiver {
+                version,
+                is_subscribed,
+            };
+            delivery.write(receiver, &mut out);
             let text = "4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$4\r\ntext\r\n";
             assert_eq!(String::from_utf8(out).unwrap(), format!("{first}{text}"));
         }

@@ -209,6 +209,20 @@ impl Channels {
         round.count
     }
 
+    /// Puts a message into one mailbox that is no subscriber's, and wakes its connection.
+    pub(crate) fn deliver(&self, mailbox: &Mailbox, reason: Reason, message: &Arc<Message>) {
+        let is_memory_short = self.waiting.used() > self.limits.bytes_max();
+        let delivery = Delivery::new(reason, Arc::clone(message));
+        if mailbox.put(delivery, self.limits.hard(), is_memory_short) {
+            mailbox.wake();
+        }
+    }
+
+    /// Returns what counts the memory of messages.
+    pub(crate) fn message_bytes(&self) -> &Arc<MessageBytes> {
+        &self.waiting
+    }
+
     /// Returns how many others than client `id` would receive a message now.
     pub(crate) fn receivers_besides(&self, space: Space, channel: &[u8], id: u64) -> usize {
         let others = |members: &Members| members.len() - usize::from(members.contains_key(&id));

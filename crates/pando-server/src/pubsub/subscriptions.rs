@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::task::Waker;
 
 use pando_sync::Arc;
-use pando_sync::time::Instant;
 
 use super::mailbox::Mailbox;
 use super::message::{Name, Space};
@@ -59,8 +58,6 @@ pub(crate) struct Subscriptions {
     message_bytes: usize,
     /// From the first subscription on.
     place: Option<Place>,
-    /// Since when more waits for it than the soft limit.
-    pub(crate) over_since: Option<Instant>,
 }
 
 impl Subscriptions {

@@ -30,8 +30,8 @@ pub(crate) struct MemoryUse {
     /// The rest of the budget: for watches, cursors, connections, statistics, and memory that is
     /// not counted.
     pub(crate) rest_budget: u64,
-    /// Buffers of all connections, an estimate for each, their subscriptions, and the messages that
-    /// wait.
+    /// Buffers of all connections, an estimate for each, their subscriptions, the messages that
+    /// wait, and the keys that they track.
     pub(crate) connections: u64,
     /// An upper bound: untouched pages of counters take no memory.
     pub(crate) statistics: u64,
@@ -104,7 +104,7 @@ fn connections(shared: &Shared) -> u64 {
     let buffers = shared
         .clients
         .sum(|record| CONNECTION_BYTES + record.buffer_bytes());
-    buffers + shared.channels.bytes()
+    buffers + shared.channels.bytes() + shared.tracking.bytes()
 }
 
 /// Returns the resident memory of the process, as the system counts it, in bytes.

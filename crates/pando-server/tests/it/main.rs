@@ -109,6 +109,10 @@ mod streams;
 #[cfg(test)]
 mod subsequence;
 #[cfg(test)]
+mod tracking;
+#[cfg(test)]
+mod tracking_stress;
+#[cfg(test)]
 mod transactions;
 #[cfg(test)]
 mod trees;

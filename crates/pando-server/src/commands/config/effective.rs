@@ -233,6 +233,13 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
         ),
     ),
     ("tls-port", Value::Fixed("0")),
+    (
+        "tracking-table-max-keys",
+        Value::Settable(
+            |shared| shared.tracking.keys_max().to_string(),
+            set_tracked_keys_max,
+        ),
+    ),
     ("unixsocket", Value::Computed(unix_socket)),
     ("unixsocketperm", Value::Computed(unix_socket_mode)),
     (
@@ -353,6 +360,14 @@ fn set_maxclients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refu
     }
     if apply {
         shared.settings.set_maxclients(unsigned(count));
+    }
+    Ok(())
+}
+
+fn set_tracked_keys_max(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
+    let count = unsigned(super::form::integer(value, 0, i64::MAX)?);
+    if apply {
+        shared.tracking.set_keys_max(count);
     }
     Ok(())
 }

@@ -22,6 +22,9 @@ impl Connection {
         while done.count < pipeline_run.len() && !done.cut {
             let from = done.count;
             let count = (pipeline_run.len() - from).min(Reads::GROUP_MAX);
+            if self.session.tracking.is_some() {
+                self.track_gets(turn, pipeline_run, from..from + count);
+            }
             if !self.look_up(turn, pipeline_run, (from, count), &mut done.shown_from) {
                 done.cut = true;
                 break;

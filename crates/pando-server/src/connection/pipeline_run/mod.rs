@@ -82,6 +82,9 @@ impl Connection {
         // A profile belongs to one command.
         let is_profiled = self.session.profiles.is_some();
         let is_quiet = self.session.reply_mode != ReplyMode::On;
+        // CLIENT CACHING is about one command.
+        let tracking = self.session.tracking.as_ref();
+        let is_quiet = is_quiet || tracking.is_some_and(|of| of.options.caching);
         if is_quiet || turn.shared.pause.get(turn.now_ms).is_some() {
             return 0;
         }

@@ -118,7 +118,11 @@ impl PipelineRun {
     }
 
     /// Returns the arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
-    pub(super) fn arguments<'a>(&'a self, rest: &'a [u8], place: usize) -> Arguments<'a> {
+    pub(in crate::connection) fn arguments<'a>(
+        &'a self,
+        rest: &'a [u8],
+        place: usize,
+    ) -> Arguments<'a> {
         let from = match place {
             0 => 0,
             _ => self.commands[place - 1].spans_end,

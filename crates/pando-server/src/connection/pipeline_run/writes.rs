@@ -53,6 +53,7 @@ impl Connection {
             self.met_conflict(turn, pipeline_run.at(0).command);
         }
         if done.lsn.is_some() {
+            self.tell_trackers(turn, None);
             self.wake_waiters(turn);
         }
         done
@@ -66,6 +67,7 @@ impl Connection {
         batch: &mut ValidatedBatch,
     ) -> Done {
         let most = turn.shared.settings.output_bytes_max();
+        let is_tracking = self.session.tracking.is_some();
         let mut done = Done {
             cut: false,
             ..Done::NONE
@@ -74,6 +76,11 @@ impl Connection {
             && self.owed() < self.output_bytes_max(most)
             && batch.written_bytes() < WRITTEN_BYTES_MAX
         {
+            // What it reads is noted when it runs alone.
+            if is_tracking && pipeline_run.at(done.count).command.is_tracked() {
+                done.cut = true;
+                break;
+            }
             let savepoint = batch.savepoint();
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let events = buffers.progress.events.mark();
