@@ -1,19 +1,33 @@
 //! CRC-32C (Castagnoli): hardware on x86-64 and aarch64.
 //!
-//! There are two implementations of the same checksum: carry-less multiplication, up to 512 bits
-//! wide, for pages and other long inputs (about half the time for 4 KiB where the processor has
-//! it), and the processor's own instruction for short inputs and for continuing a checksum.
+//! There are two implementations of the same checksum. One chooses by length: carry-less
+//! multiplication, up to 512 bits wide, for pages and other long inputs (about half the time for
+//! 4 KiB where the processor has it), and the processor's own instruction for short ones, without
+//! the three lanes that only pay for long ones. The other one continues a checksum.
 
-/// Number of bytes from which the wide implementation is faster wherever it exists.
-const WIDE_BYTES: usize = 256;
+use crate::bytes::{put_u32, u32_at};
 
 /// Returns the checksum of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    if bytes.len() < WIDE_BYTES {
-        return crc32c::crc32c(bytes);
-    }
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// As [`crc32c_append`], for a few bytes, at least four, that the caller owns: they are unchanged
+/// afterwards.
+///
+/// The state of the sum is combined with the first four bytes only, so to begin with another state
+/// is to begin with other bytes: those of `crc` are added to them.
+///
+/// # Panics
+/// When there are fewer than four bytes.
+#[inline]
+pub(crate) fn crc32c_append_short(crc: u32, bytes: &mut [u8]) -> u32 {
+    let first = u32_at(bytes, 0);
+    put_u32(bytes, 0, first ^ crc);
+    let sum = crc32c(bytes);
+    put_u32(bytes, 0, first);
+    sum
 }
 
 /// Continues `crc`, the checksum of the preceding bytes, with `bytes`.
@@ -43,6 +57,11 @@ mod tests {
                 );
                 let (head, tail) = part.split_at(len / 3);
                 assert_eq!(crc32c_append(crc32c(head), tail), crc32c(part));
+                if tail.len() >= 4 {
+                    let mut own = tail.to_vec();
+                    let sum = crc32c_append_short(crc32c(head), &mut own);
+                    assert_eq!((sum, &own[..]), (crc32c(part), tail), "{len} bytes");
+                }
             }
         }
     }

@@ -20,7 +20,7 @@
 //! [`RECORD_HEADER_BYTES`] to the end of its segment.
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
-use crate::checksum::{crc32c, crc32c_append};
+use crate::checksum::{crc32c, crc32c_append, crc32c_append_short};
 use crate::{Damage, Lsn};
 
 /// Length of a record's header in bytes.
@@ -109,7 +109,7 @@ impl RecordHeader {
         put_u64(&mut bytes, 16, self.lsn.0);
         put_u64(&mut bytes, 24, self.incarnation);
         put_u64(&mut bytes, 32, self.durable.0);
-        let crc = crc32c_append(payload_crc, &bytes[4..]);
+        let crc = crc32c_append_short(payload_crc, &mut bytes[4..]);
         put_u32(&mut bytes, 0, crc);
         bytes
     }
