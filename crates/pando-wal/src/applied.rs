@@ -53,22 +53,22 @@ impl Applied {
     /// When `lsn` was not reserved or is marked already.
     pub(crate) fn mark(&self, lsn: Lsn) {
         let mut queue = self.queue.lock();
-        // Most batches are applied in the order of their records.
-        let place = match queue.front() {
-            Some(first) if first.lsn == lsn.0 => Ok(0),
-            _ => queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0)),
-        };
-        let entry = place.ok().and_then(|place| queue.get_mut(place));
-        let entry = entry.expect("only a reserved batch is applied, and once");
-        assert!(!entry.marked, "{lsn} is applied twice");
-        entry.marked = true;
-        let mut reached = None;
-        while queue.front().is_some_and(|entry| entry.marked) {
-            reached = queue.pop_front().map(|entry| entry.lsn);
-        }
-        let Some(reached) = reached else {
+        // Most batches are applied in the order of their records. The first of the queue is never
+        // marked: it would have left it.
+        if queue.front().is_none_or(|first| first.lsn != lsn.0) {
+            let place = queue.binary_search_by(|entry| entry.lsn.cmp(&lsn.0));
+            let entry = place.ok().and_then(|place| queue.get_mut(place));
+            let entry = entry.expect("only a reserved batch is applied, and once");
+            assert!(!entry.marked, "{lsn} is applied twice");
+            entry.marked = true;
             return;
-        };
+        }
+        queue.pop_front();
+        let mut reached = lsn.0;
+        while let Some(next) = queue.front().filter(|next| next.marked) {
+            reached = next.lsn;
+            queue.pop_front();
+        }
         // Relaxed: only written under the lock, which this thread holds.
         let before = self.applied.load(Ordering::Relaxed);
         debug_assert!(before < reached, "applied only grows");

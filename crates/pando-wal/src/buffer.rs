@@ -109,6 +109,11 @@ impl LogBuffer {
         header.encode_into(self.extend(SEGMENT_HEADER_BYTES));
     }
 
+    /// Returns whether there is an open run.
+    pub(crate) fn has_run(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
     /// Returns the offset in its file at which the open run ends, `None` without a run.
     pub(crate) fn run_end(&self) -> Option<u64> {
         let run = self.runs.last()?;

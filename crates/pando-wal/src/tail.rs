@@ -108,6 +108,8 @@ pub(crate) struct Tail {
     reserved_charge: u64,
     active: LogBuffer,
     options: LogOptions,
+    /// Length of the largest record that is small, header included.
+    small_max: u64,
     /// Size in bytes of a sector, to which flushes are padded.
     sector: u64,
     /// The other buffer, unless a flush is in flight.
@@ -166,6 +168,7 @@ impl Tail {
         let buffer = || LogBuffer::new(buffer_capacity(&options, sector));
         let mut tail = Self {
             options,
+            small_max: record_bytes(options.small_batch_bytes()),
             sector,
             active: buffer(),
             spare: Some(buffer()),
@@ -205,15 +208,15 @@ impl Tail {
 
     /// Returns the charge of the largest record: of small ones, or of all.
     fn charge_max(&self, is_large: bool) -> u64 {
-        let payload = match is_large {
-            true => self.options.max_batch_bytes(),
-            false => self.options.small_batch_bytes(),
+        let record = match is_large {
+            true => record_bytes(self.options.max_batch_bytes()),
+            false => self.small_max,
         };
-        self.charge(record_bytes(payload))
+        self.charge(record)
     }
 
     fn is_large(&self, record: u64) -> bool {
-        record > record_bytes(self.options.small_batch_bytes())
+        record > self.small_max
     }
 
     /// Returns the length of the part of a file of `bytes` bytes where records may lie, its header
@@ -328,10 +331,12 @@ impl Tail {
             signature: self.options.signature,
         };
         let record = self.active.extend(usize_of(bytes));
+        if let Some(last) = record.last_chunk_mut::<8>() {
+            // A record has whole words; the payload may leave some bytes of the last one.
+            *last = [0; 8];
+        }
         record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(payload_crc));
-        let (stored, rest) = record[RECORD_HEADER_BYTES..].split_at_mut(payload.len());
-        stored.copy_from_slice(payload);
-        rest.fill(0);
+        record[RECORD_HEADER_BYTES..][..payload.len()].copy_from_slice(payload);
         assert!(lsn > self.newest, "LSNs only grow");
         assert!(lsn.0 <= self.record_end, "a record lies in one file");
         self.position = lsn.0;
@@ -348,12 +353,13 @@ impl Tail {
     /// Makes a fresh buffer continue where the last flush ended, in the same file.
     fn continue_run(&mut self) {
         let offset = self.position % self.segment_bytes();
-        match self.active.run_end() {
-            Some(end) => debug_assert_eq!(end, offset),
-            None => {
-                debug_assert!(offset.is_multiple_of(self.sector));
-                self.active.begin_run(self.current_slot, offset);
-            }
+        debug_assert!(
+            self.active.run_end().is_none_or(|end| end == offset),
+            "a run goes on in its file"
+        );
+        if !self.active.has_run() {
+            debug_assert!(offset.is_multiple_of(self.sector));
+            self.active.begin_run(self.current_slot, offset);
         }
     }
 
