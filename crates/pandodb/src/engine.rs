@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     /// The pages: pool, device, free space, mapping and tables.
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
+    /// Bytes of the longest value that is stored in pages; longer ones are stored in chunks.
+    plain_bytes_max: usize,
     /// Counts of apply sections; used in debug builds only.
     pub(crate) apply_sections: ApplySections,
     /// Locks and stamps of keys, by hash.
@@ -129,7 +131,11 @@ impl Engine {
             hash_key,
         } = settings;
         let (durability, durable_reads) = (options.durability, options.durable_reads);
+        let of_log = log.max_batch_bytes() - store.pool.page_size().key_bytes_max() - 64;
+        let most = of_log.min(pando_tree::VALUE_BYTES_MAX);
+        let plain_bytes_max = options.plain_bytes_max.map_or(most, |of| of.min(most));
         Self {
+            plain_bytes_max,
             apply_sections: ApplySections::default(),
             stripes: Stripes::new(hash_key[0]),
             locks: Arc::default(),
@@ -252,12 +258,9 @@ impl Engine {
     }
 
     /// Bytes of the longest value that is stored in pages; longer ones are stored in chunks.
+    #[inline]
     pub(crate) fn plain_bytes_max(&self) -> usize {
-        let of_log = self.log.max_batch_bytes() - self.key_bytes_max() - 64;
-        let most = of_log.min(pando_tree::VALUE_BYTES_MAX);
-        self.options
-            .plain_bytes_max
-            .map_or(most, |bytes| bytes.min(most))
+        self.plain_bytes_max
     }
 
     /// Checks the length of `key`.

@@ -203,7 +203,9 @@ impl BatchWriter {
 
     /// Forgets all operations and keeps the memory.
     pub fn clear(&mut self) {
-        *self = Self::reusing(std::mem::take(&mut self.bytes));
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
+        self.operations = 0;
     }
 
     /// Returns the number of operations.
@@ -370,13 +372,22 @@ impl BatchWriter {
         self.slice(name);
     }
 
+    #[inline]
     fn slice(&mut self, slice: &[u8]) {
         let length = u32::try_from(slice.len()).expect("keys and values are shorter than 4 GiB");
         self.varint(length);
         self.bytes.extend_from_slice(slice);
     }
 
-    fn varint(&mut self, mut value: u32) {
+    #[inline]
+    fn varint(&mut self, value: u32) {
+        match u8::try_from(value) {
+            Ok(byte) if byte < 0x80 => self.bytes.push(byte),
+            _ => self.long_varint(value),
+        }
+    }
+
+    fn long_varint(&mut self, mut value: u32) {
         while value >= 0x80 {
             self.bytes.push(value.to_le_bytes()[0] | 0x80);
             value >>= 7;

@@ -41,7 +41,9 @@ impl WriteOrder {
     /// Orders the writes of `set` by tree and key; `tree_of` returns the tree of a table.
     pub(crate) fn arrange(&mut self, set: &WriteSet, tree_of: impl Fn(usize) -> TreeId) {
         self.positions.clear();
-        if set.is_in_order() {
+        if set.len() == 1 {
+            self.positions.push(0);
+        } else if set.is_in_order() {
             self.positions.extend(0..set.len());
         } else {
             self.sort(set, &tree_of);

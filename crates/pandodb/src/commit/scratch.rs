@@ -111,12 +111,14 @@ impl CommitScratch {
         }
         let operations = self.payload.operations() as usize;
         assert_eq!(operations, set.len(), "the record has each write once");
-        let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
-        let read = set.reads.iter().chain(watched);
-        self.stripes
-            .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
-        self.stripes
-            .extend(set.shares.iter().copied().map(Wanted::share));
+        if reads > 0 {
+            let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
+            let read = set.reads.iter().chain(watched);
+            self.stripes
+                .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+            self.stripes
+                .extend(set.shares.iter().copied().map(Wanted::share));
+        }
         Wanted::arrange(&mut self.stripes);
         assert!(
             self.stripes.len() <= set.len() + reads,

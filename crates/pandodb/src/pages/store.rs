@@ -39,6 +39,7 @@ pub(crate) struct Store {
     /// Lets threads share syncs of the data file.
     pub(crate) data_syncs: DataSyncs,
     pub(crate) pool: Pool,
+    page_blocks: u32,
     /// Allocator of blocks. Shared with values that have no key yet, which return their extents to
     /// it.
     pub(crate) space: Arc<SpaceKeeper>,
@@ -93,12 +94,14 @@ impl Store {
     ) -> Self {
         let statistics = pool.options().statistics.clone();
         let ids_max = pool.page_ids().limit();
+        let page_blocks = u32_of(pool.page_size().bytes() as u64 / space.block_bytes());
         Self {
             mapping_reserve: MappingReserve::new(device.clone(), ids_max.into()),
             device,
             data,
             data_syncs: DataSyncs::default(),
             pool,
+            page_blocks,
             space: Arc::new(space),
             held_blocks: Arc::default(),
             encoders: Mutex::new(Rank::Leaf, Vec::new()),
@@ -132,7 +135,7 @@ impl Store {
 
     /// Blocks of an uncompressed page; a compressed image has fewer.
     pub(crate) fn page_blocks(&self) -> u32 {
-        u32_of(self.pool.page_size().bytes() as u64 / self.space.block_bytes())
+        self.page_blocks
     }
 
     /// Largest number of blocks that dirty pages and images in flight may need: how well they

@@ -30,6 +30,8 @@ pub(crate) struct SpaceKeeper {
     space: Space,
     file: AnyFile,
     block_bytes: u64,
+    /// Blocks that only deletes and background work may use.
+    reserve_blocks: u64,
     reservations: Reservations,
     /// The last attempt to grow the file found the disk full. A hint.
     pub(super) full: AtomicBool,
@@ -75,6 +77,7 @@ impl SpaceKeeper {
             space,
             file,
             block_bytes,
+            reserve_blocks: RESERVE_BYTES / block_bytes,
             reservations: Reservations::default(),
             full: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
@@ -145,11 +148,7 @@ impl SpaceKeeper {
 
     /// Blocks of the reserve, which are not for callers that are not `urgent`.
     pub(super) fn delete_reserve(&self, urgent: bool) -> u64 {
-        if urgent {
-            0
-        } else {
-            RESERVE_BYTES / self.block_bytes
-        }
+        if urgent { 0 } else { self.reserve_blocks }
     }
 
     /// True if `blocks` more can be reserved when dirty pages need `committed` blocks.

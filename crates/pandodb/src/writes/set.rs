@@ -149,7 +149,8 @@ impl Default for WriteSet {
 impl WriteSet {
     /// Forgets everything but the memory, and a handle of the first table.
     pub(crate) fn clear(&mut self) {
-        if let Some(table) = self.tables.drain(..).next() {
+        self.tables.truncate(1);
+        if let Some(table) = self.tables.pop() {
             self.last_table = Some(table.state);
         }
         self.forget_writes();

@@ -95,6 +95,9 @@ impl Wanted {
 
     /// Sorts the stripes into the order in which a commit takes them, each stripe once.
     pub(crate) fn arrange(wanted: &mut Vec<Self>) {
+        if wanted.len() < 2 {
+            return;
+        }
         wanted.sort_unstable();
         // Of two entries of one stripe the first is the write, and it stays.
         wanted.dedup_by_key(|wanted| wanted.stripe);
