@@ -114,6 +114,21 @@ impl<'a> Optimistic<'a> {
         }
     }
 
+    /// Keeps the page in memory until the pin is dropped. Says nothing of its version.
+    ///
+    /// # Errors
+    /// [`Restart::Conflict`] when the frame has lost the page, or may be losing it.
+    #[inline]
+    pub fn pin(&self) -> Attempt<PagePin<'a>> {
+        if !self.header.try_pin(self.page) {
+            return Err(Restart::Conflict);
+        }
+        Ok(PagePin {
+            pool: self.pool,
+            frame: self.frame,
+        })
+    }
+
     /// Replaces the hint in word `index`, with one attempt at a shared latch. Without the latch the
     /// frame might no longer hold this parent.
     pub fn replace_hint(&self, index: usize, old: u64, new: u64) {
@@ -536,14 +551,6 @@ impl Pool {
     /// # Errors
     /// As [`Pool::optimistic`].
     pub fn pin(&self, page: PageId, hint: u32) -> Attempt<PagePin<'_>> {
-        let seen = self.optimistic(page, hint)?;
-        if self.header(seen.frame).try_pin(page) {
-            Ok(PagePin {
-                pool: self,
-                frame: seen.frame,
-            })
-        } else {
-            Err(Restart::Conflict)
-        }
+        self.optimistic(page, hint)?.pin()
     }
 }

@@ -234,7 +234,7 @@ impl Tree {
     ) -> Attempt<Round> {
         let near = place.reach(*self, pool, record.key);
         if let Some((leaf, spot)) = near.filter(|(_, spot)| spot.exact)
-            && leaf.is_put_here(spot, record)
+            && leaf.room_here(spot, record).is_some()
         {
             old.clear();
             let is_rightmost = place.finger().is_rightmost();

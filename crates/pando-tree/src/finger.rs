@@ -30,17 +30,20 @@ pub struct Finger {
 
 impl Default for Finger {
     fn default() -> Self {
-        Self {
-            tree: TreeId(0),
-            page: PageId::NONE,
-            hint: 0,
-            version: 0,
-            is_rightmost: false,
-        }
+        Self::NONE
     }
 }
 
 impl Finger {
+    /// A finger at no leaf.
+    pub const NONE: Self = Self {
+        tree: TreeId(0),
+        page: PageId::NONE,
+        hint: 0,
+        version: 0,
+        is_rightmost: false,
+    };
+
     /// Makes a finger at `leaf`, as it was seen.
     pub(crate) fn at(tree: Tree, leaf: Optimistic<'_>, is_rightmost: bool) -> Self {
         Self {
@@ -95,7 +98,11 @@ impl Finger {
 
     /// Returns the leaf, if it is one of `tree` and has not changed since it was seen. The caller
     /// validates it as after a descent.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "else a leaf goes through memory, twice, on the way to a put"
+    )]
+    #[inline(always)]
     pub(crate) fn leaf<'p>(&self, tree: Tree, pool: &'p Pool) -> Option<Leaf<'p>> {
         if !self.is_known() || self.tree != tree.id {
             return None;

@@ -1,7 +1,7 @@
 //! Point reads.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, Optimistic, Pool};
+use pando_pool::{Attempt, Optimistic, PagePin, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, ask_for_record, retry_then_latch};
 use crate::descent::Start;
@@ -346,6 +346,30 @@ impl Tree {
             levels: end.levels,
             free_bytes,
         })
+    }
+
+    /// Finds where `key` is, or belongs, and pins its leaf.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_pin_place<'p>(&self, pool: &'p Pool, key: &[u8]) -> Attempt<(Place, PagePin<'p>)> {
+        retry_then_latch(pool, |latched| match latched {
+            None => self.pin_place(pool, &mut OptimisticAccess, key),
+            Some(latched) => self.pin_place(pool, latched, key),
+        })
+    }
+
+    #[inline]
+    fn pin_place<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        key: &[u8],
+    ) -> Attempt<(Place, PagePin<'p>)> {
+        let end = self.arrive_at(pool, access, key)?;
+        let pin = end.leaf.pin()?;
+        end.leaf.validate()?;
+        Ok((end.place(*self), pin))
     }
 
     /// Finds where `key`, which the tree does not have, belongs, and looks at the record before

@@ -53,6 +53,10 @@ struct Way<'p> {
     is_rightmost: bool,
 }
 
+/// Working memory of [`Tree::locate_group`].
+#[derive(Debug, Default)]
+pub struct Ways<'p>([Way<'p>; GROUP_MAX]);
+
 impl Tree {
     /// Looks up at most [`GROUP_MAX`] keys and appends their values to `values`. Sets the fate of
     /// each key, in their order. The caller tries keys with a fault or conflict again.
@@ -84,23 +88,27 @@ impl Tree {
         }
     }
 
-    /// Finds the places of at most [`GROUP_MAX`] keys, in the order of the keys.
+    /// Finds the places of at most [`GROUP_MAX`] keys. Returns them and their leaves, as they were
+    /// seen, in the order of the keys. `ways` is working memory.
     ///
     /// # Panics
     /// When there are more keys.
-    pub fn locate_group(&self, pool: &Pool, keys: &[&[u8]]) -> [Attempt<Place>; GROUP_MAX] {
-        let mut places = [Err(Restart::Conflict); GROUP_MAX];
-        let mut ways = [Way::default(); GROUP_MAX];
-        self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways);
-        for ((place, way), key) in places.iter_mut().zip(&ways).zip(keys) {
+    pub fn locate_group<'p, 'w>(
+        &self,
+        pool: &'p Pool,
+        keys: &'w [&[u8]],
+        ways: &'w mut Ways<'p>,
+    ) -> impl Iterator<Item = Attempt<(Place, Optimistic<'p>)>> + use<'p, 'w> {
+        let tree = *self;
+        self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways.0);
+        ways.0.iter().zip(keys).map(move |(way, key)| {
             let found = way.node.map(|leaf| {
-                let finger = Finger::at(*self, leaf, way.is_rightmost);
+                let finger = Finger::at(tree, leaf, way.is_rightmost);
                 let spot = Leaf::at(leaf).node.find_at(way.candidate, key);
-                Place::at(finger, spot)
+                (Place::at(finger, spot), leaf)
             });
-            *place = counted(pool, found);
-        }
-        places
+            counted(pool, found)
+        })
     }
 
     /// Descends to the leaf of each key.
@@ -124,7 +132,7 @@ impl Tree {
         };
         let height = node.level();
         for (way, key) in ways.iter_mut().zip(keys) {
-            way.node = Ok(root);
+            (way.node, way.is_rightmost) = (Ok(root), true);
             match height {
                 0 => way.search_leaf(&root, &node, key),
                 _ => way.search_inner(pool, &root, &node, key),

@@ -8,7 +8,7 @@
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, PageMut};
 
-use crate::node::edit::{self, Fit};
+use crate::node::edit::{self, Fit, Room};
 use crate::node::list::{Record, RecordList};
 use crate::node::search::Spot;
 use crate::node::view::Node;
@@ -89,11 +89,11 @@ impl<'p> Leaf<'p> {
         edit::is_full(&self.node, record)
     }
 
-    /// Whether `record` can be put at `spot` in place, without replacing a value that does not lie
-    /// in the leaf alone.
+    /// The room for `record` at `spot`, if it can be put in place without replacing a value that
+    /// does not lie in the leaf alone.
     #[inline]
-    pub(crate) fn is_put_here(&self, spot: Spot, record: &Record<'_>) -> bool {
-        is_put_here(&self.node, spot, record)
+    pub(crate) fn room_here(&self, spot: Spot, record: &Record<'_>) -> Option<Room> {
+        room_here(&self.node, spot, record)
     }
 
     /// Takes the exclusive latch at the version that was seen.
@@ -245,24 +245,24 @@ impl<'l> LeafChange<'l> {
         );
     }
 
-    /// Puts `record` at `spot`, for which [`LeafChange::next_spot`] or [`Leaf::is_put_here`] has
-    /// said that it fits in place.
+    /// Puts `record` at `spot`, in the room that [`LeafChange::next_spot`] or [`Leaf::room_here`]
+    /// has found for it.
     #[inline]
-    pub(crate) fn put_in_place(&mut self, spot: Spot, record: &Record<'_>) {
-        edit::put_in_place(&mut self.page, spot, record);
+    pub(crate) fn put_in_place(&mut self, spot: Spot, room: &Room, record: &Record<'_>) {
+        edit::put_in_place(&mut self.page, spot, room, record);
     }
 
-    /// Returns where `record`, whose key is greater than that at `spot`, can be put in place. None
-    /// when it cannot, or when the leaf is not certain to cover its key: a key behind the last one
-    /// is covered if `is_rightmost`.
+    /// Returns where `record`, whose key is greater than that at `spot`, can be put in place, and
+    /// the room for it. None when it cannot, or when the leaf is not certain to cover its key: a
+    /// key behind the last one is covered if `is_rightmost`.
     #[inline]
     pub(crate) fn next_spot(
         &self,
         spot: Spot,
         record: &Record<'_>,
         is_rightmost: bool,
-    ) -> Option<Spot> {
-        let node = Node::open(Store::words(&self.page));
+    ) -> Option<(Spot, Room)> {
+        let node = Node::open_leaf(Store::words(&self.page));
         let count = node.count();
         // After the last entry there is nothing to search.
         let next = match spot.index + 1 == count {
@@ -273,7 +273,10 @@ impl<'l> LeafChange<'l> {
             false => node.find_in_leaf(record.key),
         };
         let is_covered = next.exact || next.index < count || is_rightmost;
-        (is_covered && is_put_here(&node, next, record)).then_some(next)
+        if !is_covered {
+            return None;
+        }
+        room_here(&node, next, record).map(|room| (next, room))
     }
 
     /// Removes the record at `spot`, which is exact.
@@ -289,14 +292,11 @@ impl<'l> LeafChange<'l> {
     }
 }
 
-/// Whether the record fits in place, and replaces no value that lies outside the leaf.
+/// The room for a record that fits in place, and replaces no value that lies outside the leaf.
 #[inline]
-fn is_put_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
-    if spot.exact {
-        let slot = node.slot(spot.index);
-        if slot.is_overflow() || slot.is_chunked() {
-            return false;
-        }
+fn room_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> Option<Room> {
+    if spot.exact && !node.slot(spot.index).is_plain() {
+        return None;
     }
-    edit::fits_in_place(node, spot, record)
+    Room::find(node, spot, record)
 }

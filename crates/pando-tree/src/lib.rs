@@ -59,7 +59,7 @@ pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use free_tree::FreedStep;
 pub use get::{Before, Located};
-pub use get_group::{Fate, GROUP_MAX};
+pub use get_group::{Fate, GROUP_MAX, Ways};
 pub use insert::Inserted;
 pub use leaf::{Lookup, Stored};
 pub use leaf_copy::{Direction, LeafCopy, ScanBound, ScanValue};

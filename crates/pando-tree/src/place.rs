@@ -1,7 +1,7 @@
 //! Where a key is, or belongs, as a search has found it, so that the change of it that follows
 //! need not search again.
 
-use pando_pool::Pool;
+use pando_pool::{PagePin, Pool};
 
 use crate::finger::Finger;
 use crate::leaf::Leaf;
@@ -9,7 +9,7 @@ use crate::node::search::Spot;
 use crate::tree::Tree;
 
 /// Where one key is, or belongs: a leaf as it was seen, and a spot in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     finger: Finger,
     /// The spot in the leaf at the version of the finger; None if only the leaf is known.
@@ -23,7 +23,19 @@ impl From<Finger> for Place {
     }
 }
 
+impl Default for Place {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Place {
+    /// The place of a key of which nothing is known.
+    pub const NONE: Self = Self {
+        finger: Finger::NONE,
+        spot: None,
+    };
+
     /// Makes the place of a key that belongs at `spot` of the leaf of `finger`.
     pub(crate) fn at(finger: Finger, spot: Spot) -> Self {
         let spot = Some(spot);
@@ -40,10 +52,10 @@ impl Place {
         self.finger.is_known()
     }
 
-    /// Returns whether it is a place of `tree` whose leaf has not changed since it was seen.
+    /// Pins the leaf, if it is one of `tree` and has not changed since it was seen.
     #[inline]
-    pub fn is_current(&self, tree: Tree, pool: &Pool) -> bool {
-        self.finger.leaf(tree, pool).is_some()
+    pub fn pin<'p>(&self, tree: Tree, pool: &'p Pool) -> Option<PagePin<'p>> {
+        self.finger.leaf(tree, pool)?.here.pin().ok()
     }
 
     /// Returns the leaf, and the spot where `key` is or would be in it, if the leaf has not changed

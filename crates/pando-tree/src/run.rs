@@ -12,6 +12,7 @@ use crate::finger::Finger;
 use crate::insert::Seat;
 use crate::leaf::{Leaf, LeafChange};
 use crate::node::cut::is_inline;
+use crate::node::edit::Room;
 use crate::node::list::Record;
 use crate::node::search::Spot;
 use crate::node::view::ChildWord;
@@ -31,31 +32,34 @@ pub struct Run {
 }
 
 impl Tree {
-    /// Puts the first of `entries`, whose keys ascend, into the leaf of `place`, which is that of
+    /// Puts an entry, and the rest, whose keys ascend, into the leaf of `place`, which is that of
     /// the first key, or else into that of the last insertion of `scratch`: as far as they fit
     /// without a split and replace only values that lie in the leaf. Puts no record if anything is
     /// in the way: then nothing has changed, and the caller uses [`Tree::try_insert_at`].
     ///
     /// Keys and values have lengths that [`Tree::try_insert`] accepts.
+    #[inline]
     pub fn put_run<'e>(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        (place, entries): (&Place, impl Iterator<Item = (&'e [u8], &'e [u8])>),
+        (place, (key, value), rest): (
+            &Place,
+            (&'e [u8], &'e [u8]),
+            impl Iterator<Item = (&'e [u8], &'e [u8])>,
+        ),
         scratch: &mut Scratch,
     ) -> Run {
         let work = &mut scratch.work;
         let mut run = Run::default();
-        let mut entries =
-            entries.take_while(|(key, value)| is_inline(pool.page_size(), key.len(), value.len()));
+        let is_inline =
+            |key: &[u8], value: &[u8]| is_inline(pool.page_size(), key.len(), value.len());
         // After contention, single insertions count it and cut the leaf.
-        if work.lost.is_some() {
+        if work.lost.is_some() || !is_inline(key, value) {
             return run;
         }
-        let Some((key, value)) = entries.next() else {
-            return run;
-        };
+        let entries = rest.take_while(|(key, value)| is_inline(key, value));
         let mut record = Record {
             key,
             value,
@@ -71,9 +75,9 @@ impl Tree {
             return run;
         };
         let (leaf, spot) = (seat.leaf, seat.spot);
-        if !leaf.is_put_here(spot, &record) {
+        let Some(room) = &leaf.room_here(spot, &record) else {
             return run;
-        }
+        };
         let Ok(mut latch) = leaf.latch() else {
             work.lost = Some(leaf.here.page());
             return run;
@@ -83,7 +87,7 @@ impl Tree {
         };
         // A new record of a counted tree is counted in the nodes above, too.
         let is_put = |spot: Spot| spot.exact || !self.id.is_counted();
-        let here = (spot, seat.is_rightmost);
+        let here = (spot, room, seat.is_rightmost);
         run.put(&mut change, here, (&mut record, entries), is_put);
         change.end(marks);
         drop(latch);
@@ -112,18 +116,17 @@ impl Tree {
         };
         let leaf = Leaf::at(leaf);
         let spot = leaf.find(record.key);
-        if !leaf.is_put_here(spot, record) {
+        let Some(room) = &leaf.room_here(spot, record) else {
             return Run::default();
-        }
+        };
         let mut run = Run::default();
         let counted = path.count_above(0, token, || {
             let mut latch = leaf.latch().inspect_err(|_| {
                 work.lost = Some(leaf.here.page());
             })?;
             let mut change = LeafChange::begin(&mut latch, token)?;
-            run.put(&mut change, (spot, is_rightmost), (record, entries), |_| {
-                true
-            });
+            let here = (spot, room, is_rightmost);
+            run.put(&mut change, here, (record, entries), |_| true);
             change.end(marks);
             Ok(i64::try_from(run.new).expect("a leaf has fewer records"))
         });
@@ -136,30 +139,42 @@ impl Tree {
 }
 
 impl Run {
-    /// Puts `record`, which fits at the spot, and of `entries`, whose keys are greater, as many as
-    /// fit where `is_put` allows it.
+    /// Puts `record`, which has room at the spot, and of `entries`, whose keys are greater, as many
+    /// as fit where `is_put` allows it.
+    #[inline]
     fn put<'e>(
         &mut self,
         change: &mut LeafChange<'_>,
-        (mut spot, is_rightmost): (Spot, bool),
-        (record, mut entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
+        (mut spot, room, is_rightmost): (Spot, &Room, bool),
+        (record, entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
         is_put: impl Fn(Spot) -> bool,
     ) {
-        loop {
-            change.put_in_place(spot, record);
-            self.records += 1;
-            self.bytes += record.key.len() + record.value.len();
-            self.new += usize::from(!spot.exact);
-            let Some((key, value)) = entries.next() else {
-                break;
-            };
+        self.put_one(change, (spot, room), record);
+        for (key, value) in entries {
             debug_assert!(record.key < key, "keys that do not ascend");
             (record.key, record.value) = (key, value);
-            match change.next_spot(spot, record, is_rightmost) {
-                Some(next) if is_put(next) => spot = next,
-                _ => break,
+            let Some((next, room)) = change.next_spot(spot, record, is_rightmost) else {
+                break;
+            };
+            if !is_put(next) {
+                break;
             }
+            spot = next;
+            self.put_one(change, (spot, &room), record);
         }
         debug_assert!(self.new <= self.records, "more new keys than records");
+    }
+
+    #[inline]
+    fn put_one(
+        &mut self,
+        change: &mut LeafChange<'_>,
+        (spot, room): (Spot, &Room),
+        record: &Record<'_>,
+    ) {
+        change.put_in_place(spot, room, record);
+        self.records += 1;
+        self.bytes += record.key.len() + record.value.len();
+        self.new += usize::from(!spot.exact);
     }
 }

@@ -64,37 +64,90 @@ pub fn prepare_anew<W: Word>(
 /// Returns whether `record`, which belongs after the last entry, does not fit into a leaf that has
 /// no dead words to reclaim.
 pub fn is_full<W: Word>(node: &Node<'_, W>, record: &Record<'_>) -> bool {
-    let behind = Spot {
-        index: node.count(),
-        exact: false,
-    };
+    let words = || record.record_words(node.is_inner(), node.prefix_bytes());
     node.count() > 0
         && node.dead_words() == 0
         && node.shares_prefix(record.key)
-        && words_needed(node, behind, record) > node.gap_words()
+        && words() + (1 << node.stride_shift()) > node.gap_words()
 }
 
 /// Returns whether `record` can be put at `spot` within the free words.
 pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> bool {
-    // The first key determines the prefix, so it is always put by a rebuild. A key that is there
-    // has the prefix; but if the leaf has changed since the spot was found, the prefix may even be
-    // longer than the key.
-    node.count() > node.first_key()
-        && record.key.len() >= node.prefix_bytes()
-        && (spot.exact || node.shares_prefix(record.key))
-        && words_needed(node, spot, record) <= node.gap_words()
+    Room::find(node, spot, record).is_some()
 }
 
-/// Returns the number of free words between slots and heap that the record needs.
-fn words_needed<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> usize {
-    let record_words = record.record_words(node.is_inner(), node.prefix_bytes());
-    if !spot.exact {
-        return record_words + (1 << node.stride_shift());
+/// Where a record goes that can be put within the free words, and what the node is then.
+///
+/// It is found before the latch is taken, and stays true if the latch is taken at the version at
+/// which the node was read. Until then it may be made of torn words, and means nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Number of bytes of the key that lie in the prefix of the node.
+    prefix_bytes: usize,
+    /// Words of an entry, without its record.
+    stride: usize,
+    slot_word: usize,
+    /// First word behind the slots there are.
+    slots_end: usize,
+    /// The words of the record; the offset of an empty one is 0.
+    offset: usize,
+    words: usize,
+    /// The node's heap with the record.
+    heap: HeapWord,
+}
+
+impl Room {
+    /// Returns the room for `record` at `spot`, None if it cannot be put in place.
+    #[inline]
+    pub fn find<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> Option<Self> {
+        let prefix_bytes = node.prefix_bytes();
+        // The first key determines the prefix, so it is always put by a rebuild. A key that is
+        // there has the prefix; but if the leaf has changed since the spot was found, the prefix
+        // may even be longer than the key.
+        let is_alike = node.count() > node.first_key()
+            && record.key.len() >= prefix_bytes
+            && (spot.exact || node.shares_prefix(record.key));
+        if !is_alike {
+            return None;
+        }
+        let (stride, slots_end) = (1 << node.stride_shift(), node.slots_end());
+        let words = record.record_words(node.is_inner(), prefix_bytes);
+        let mut heap = HeapWord {
+            count: node.count(),
+            heap_start: node.heap_start(),
+            dead_words: node.dead_words(),
+        };
+        let gap = heap.heap_start.saturating_sub(slots_end);
+        let new = heap.heap_start.saturating_sub(words);
+        let mut offset = new;
+        if spot.exact {
+            let old = node.slot(spot.index);
+            let old_words = node.record_words(old);
+            if words <= old_words {
+                offset = old.offset();
+                heap.dead_words += old_words - words;
+            } else if words <= gap {
+                heap.heap_start = new;
+                heap.dead_words += old_words;
+            } else {
+                return None;
+            }
+        } else if words + stride <= gap {
+            heap.count += 1;
+            heap.heap_start = new;
+        } else {
+            return None;
+        }
+        Some(Self {
+            prefix_bytes,
+            stride,
+            slot_word: node.slot_word(spot.index),
+            slots_end,
+            offset: if words == 0 { 0 } else { offset },
+            words,
+            heap,
+        })
     }
-    if record_words <= node.record_words(node.slot(spot.index)) {
-        return 0;
-    }
-    record_words
 }
 
 /// Puts `record` at `spot` as `fit` says, which is [`Fit::InPlace`] or [`Fit::Rebuild`].
@@ -107,7 +160,9 @@ pub fn put<P: Store + ?Sized>(
 ) {
     debug_assert!(matches!(fit, Fit::InPlace | Fit::Rebuild));
     if fit == Fit::InPlace {
-        put_in_place(page, spot, record);
+        let room = Room::find(&Node::open(page.words()), spot, record);
+        let room = room.expect("what was to fit in place does");
+        put_in_place(page, spot, &room, record);
     } else {
         let prefix_bytes = list
             .prefix_to_fit(0, list.len())
@@ -116,53 +171,32 @@ pub fn put<P: Store + ?Sized>(
     }
 }
 
-/// Puts `record` at `spot`, where it fits in place.
-pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, record: &Record<'_>) {
-    let node = Node::open(page.words());
+/// Puts `record` at `spot`, in the room that was found for it in the page as it is.
+pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, room: &Room, record: &Record<'_>) {
     debug_assert!(
-        spot.index + usize::from(spot.exact) <= node.count(),
+        spot.index + usize::from(spot.exact) <= Node::open(page.words()).count(),
         "no entry to replace, or a gap in front of the new one"
     );
     debug_assert!(
-        fits_in_place(&node, spot, record),
-        "what was to fit does not"
+        Room::find(&Node::open(page.words()), spot, record)
+            .is_some_and(|now| now.heap.pack() == room.heap.pack() && now.offset == room.offset),
+        "the room of another record"
     );
-    let inner = node.is_inner();
-    let slot_word = node.slot_word(spot.index);
-    let suffix = &record.key[node.prefix_bytes()..];
-    let words = record.record_words(inner, node.prefix_bytes());
-    let mut heap = HeapWord {
-        count: node.count(),
-        heap_start: node.heap_start(),
-        dead_words: node.dead_words(),
-    };
-    let mut offset = heap.heap_start.saturating_sub(words);
-    if spot.exact {
-        let old = node.slot(spot.index);
-        let old_words = node.record_words(old);
-        if words <= old_words {
-            offset = old.offset();
-            heap.dead_words += old_words - words;
-        } else {
-            heap.heap_start = offset;
-            heap.dead_words += old_words;
-        }
-    } else {
-        let (slots_end, stride) = (node.slots_end(), 1 << node.stride_shift());
-        page.move_up(slot_word..slots_end, stride);
-        heap.count += 1;
-        heap.heap_start = offset;
+    let suffix = &record.key[room.prefix_bytes..];
+    if !spot.exact {
+        page.move_up(room.slot_word..room.slots_end, room.stride);
     }
-    if words == 0 {
-        offset = 0;
-    } else {
-        write_record(page, offset, suffix, record.value);
+    if room.words > 0 {
+        write_record(page, room.offset, suffix, record.value);
     }
-    page.store(slot_word, Slot::new(suffix, offset, record.flags).0);
-    if inner {
-        page.store(slot_word + 1, record.child.0);
+    page.store(
+        room.slot_word,
+        Slot::new(suffix, room.offset, record.flags).0,
+    );
+    if room.stride > 1 {
+        page.store(room.slot_word + 1, record.child.0);
     }
-    page.store(WORD_HEAP, heap.pack());
+    page.store(WORD_HEAP, room.heap.pack());
     debug_assert!(
         is_in_order(&Node::open(page.words()), spot.index),
         "a key out of order"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use pando_pool::Restart;
-use pando_tree::{Fate, GROUP_MAX};
+use pando_tree::{Fate, GROUP_MAX, Ways};
 
 use crate::rig::{Rig, Session, random_bytes, retry};
 
@@ -69,17 +69,24 @@ fn a_group_finds_what_single_reads_find() {
 fn a_group_leads_to_the_places_that_single_descents_lead_to() {
     let (rig, mut session, mut random) =
         (Rig::new(4096, 4096), Session::default(), Rng::with_seed(3));
+    // The memory of one group does for the next, of another length and height of the tree.
+    let mut ways = Ways::default();
     for round in 0..40 {
         let keys: Vec<Vec<u8>> = (0..GROUP_MAX)
             .map(|_| random_bytes(&mut random, 3))
             .collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let places = rig
-            .tree
-            .locate_group(&rig.pool, &keys[..round % GROUP_MAX + 1]);
-        for (key, place) in keys.iter().zip(places).take(round % GROUP_MAX + 1) {
+        let keys = &keys[..round % GROUP_MAX + 1];
+        let places = rig.tree.locate_group(&rig.pool, keys, &mut ways);
+        assert_eq!(places.count(), keys.len());
+        let places = rig.tree.locate_group(&rig.pool, keys, &mut ways);
+        for (key, place) in keys.iter().zip(places) {
             let located = retry(|| rig.tree.try_locate(&rig.pool, key));
-            assert_eq!(place.unwrap(), located.place);
+            let (place, leaf) = place.unwrap();
+            assert_eq!((place, leaf.page()), (located.place, located.leaf));
+            let (pinned, pin) = retry(|| rig.tree.try_pin_place(&rig.pool, key));
+            assert_eq!(pinned, place);
+            drop(pin);
         }
         for _ in 0..round * 20 {
             let key = random_bytes(&mut random, 3);

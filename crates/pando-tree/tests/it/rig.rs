@@ -158,13 +158,13 @@ impl Rig {
                 lsn: Lsn(session.lsn + 1),
                 multi_lsn: Lsn(0),
             };
-            let rest = entries[at..].iter().copied();
+            let rest = entries[at + 1..].iter().copied();
             let scratch = &mut session.scratch;
             let run = (self.tree).put_run(
                 &self.pool,
                 &self.pool.apply_token(&enter(&self.pool)),
                 marks,
-                (&Place::default(), rest),
+                (&Place::NONE, entries[at], rest),
                 scratch,
             );
             if run.records == 0 {

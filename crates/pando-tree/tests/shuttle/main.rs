@@ -168,18 +168,23 @@ impl Rig {
     }
 }
 
-/// Runs a writer that first finds the leaves of its keys and then puts them, as a commit does.
+fn entry<'k>(key: &&'k str) -> (&'k [u8], &'k [u8]) {
+    (key.as_bytes(), &VALUE)
+}
+
+/// Runs a writer that first finds and pins the leaves of its keys and then puts them, as a commit
+/// does.
 fn put_in_order(rig: &Rig, keys: &[&str]) {
-    let locate = |key: &&str| retry(|| rig.tree.try_locate(&rig.pool, key.as_bytes())).place;
-    let places: Vec<_> = keys.iter().map(locate).collect();
+    let locate = |key: &&str| retry(|| rig.tree.try_pin_place(&rig.pool, key.as_bytes()));
+    let (places, _pins): (Vec<_>, Vec<_>) = keys.iter().map(locate).unzip();
     let (mut scratch, mut at) = (Scratch::new(), 0);
     while at < keys.len() {
-        let rest = keys[at..].iter().map(|key| (key.as_bytes(), &VALUE[..]));
+        let (first, rest) = (entry(&keys[at]), keys[at + 1..].iter().map(entry));
         let run = (rig.tree).put_run(
             &rig.pool,
             &rig.pool.apply_token(&enter(&rig.pool)),
             MARKS,
-            (&places[at], rest),
+            (&places[at], first, rest),
             &mut scratch,
         );
         assert_eq!(run.new, run.records, "no other thread puts these keys");
@@ -569,12 +574,12 @@ fn a_found_key_is_replaced_while_its_leaf_is_split() {
         vec![
             Box::new(move || {
                 let mut scratch = Scratch::new();
-                let entries = std::iter::once((&b"b"[..], &VALUE[..100]));
+                let entry = (&b"b"[..], &VALUE[..100]);
                 let _ = one.tree.put_run(
                     &one.pool,
                     &one.pool.apply_token(&enter(&one.pool)),
                     MARKS,
-                    (&place, entries),
+                    (&place, entry, std::iter::empty()),
                     &mut scratch,
                 );
             }),

@@ -7,7 +7,7 @@
 
 use pando_format::PageId;
 use pando_pool::Restart;
-use pando_tree::{Cover, Finger, GROUP_MAX};
+use pando_tree::{Cover, Finger, GROUP_MAX, Ways};
 
 use crate::engine::Engine;
 use crate::read::point::on_tree;
@@ -29,6 +29,7 @@ impl Engine {
         wanted: &mut Vec<PageId>,
     ) -> Step<()> {
         let mut last = Finger::default();
+        let mut ways = Ways::default();
         while *checked < order.len() {
             let (table, key, _) = set.write_at(order[*checked]);
             let tree = set.tables[table].tree.expect("checked in prepare");
@@ -51,11 +52,11 @@ impl Engine {
                 *place = key;
                 count += 1;
             }
-            let found = tree.locate_group(&self.store.pool, &keys[..count]);
+            let found = tree.locate_group(&self.store.pool, &keys[..count], &mut ways);
             let mut missing = None;
-            for place in found.into_iter().take(count) {
+            for place in found {
                 match on_tree(state, tree, place) {
-                    Ok(place) if missing.is_none() => {
+                    Ok((place, _)) if missing.is_none() => {
                         *checked += 1;
                         last = place.finger();
                     }

@@ -7,11 +7,10 @@
 
 use pando_format::PageId;
 use pando_pool::{Attempt, PagePin, Restart};
-use pando_tree::{Cover, Finger, GROUP_MAX, Place, Tree};
+use pando_tree::{Cover, Finger, GROUP_MAX, Place, Tree, Ways};
 
 use crate::engine::Engine;
 use crate::read::point::on_tree;
-use crate::tables::state::TableState;
 use crate::wait::reason::Step;
 use crate::writes::set::WriteSet;
 
@@ -72,6 +71,9 @@ impl Engine {
         wanted.clear();
         places.clear();
         let order = &order[..most.min(order.len())];
+        if let [at] = order {
+            return self.pin_only_leaf(set, *at, places);
+        }
         let mut found = FoundLeaves {
             pins: LeafPins::default(),
             last: Finger::default(),
@@ -81,7 +83,7 @@ impl Engine {
         };
         let seen = set.places();
         let is_new = |at: &&usize| seen.get(**at).is_none_or(|place| !place.is_known());
-        let (mut at, mut alone) = (0, APART);
+        let (mut at, mut alone, mut ways) = (0, APART, None);
         while at < order.len() {
             debug_assert_eq!(found.places.len(), at, "each key has its place");
             let (table, key, _) = set.write_at(order[at]);
@@ -91,9 +93,12 @@ impl Engine {
                 break;
             }
             if let Some(place) = seen.get(order[at])
-                && place.is_current(tree, &self.store.pool)
+                && let Some(pin) = place.pin(tree, &self.store.pool)
             {
-                self.pin_place(&set.tables[table].state, tree, Ok(*place), &mut found)?;
+                match place.finger().page() == found.last.page() {
+                    true => found.places.push(found.last.into()),
+                    false => found.add(*place, pin),
+                }
                 (at, alone) = (at + 1, alone.saturating_add(1));
                 continue;
             }
@@ -115,13 +120,8 @@ impl Engine {
             }
             if alone < APART || at + 1 == order.len() {
                 let state = &set.tables[table].state;
-                let located = tree.try_locate(&self.store.pool, key);
-                self.pin_place(
-                    state,
-                    tree,
-                    located.map(|located| located.place),
-                    &mut found,
-                )?;
+                let pinned = tree.try_pin_place(&self.store.pool, key);
+                found.add_of(on_tree(state, tree, pinned))?;
                 (at, alone) = (at + 1, alone.saturating_add(1));
                 continue;
             }
@@ -133,7 +133,9 @@ impl Engine {
                 .count()
                 // The first is one whose leaf has changed since it was read.
                 .max(1);
-            let together = self.pin_group(set, tree, &order[at..at + count], &mut found)?;
+            let group = &order[at..at + count];
+            let ways = ways.get_or_insert_default();
+            let together = self.pin_group(set, tree, group, (&mut found, ways))?;
             alone = if 2 * together > count { 0 } else { APART };
             at += count;
         }
@@ -145,6 +147,39 @@ impl Engine {
         }
     }
 
+    /// Finds and pins the leaf of the write at `at`, the only one.
+    #[inline]
+    fn pin_only_leaf(
+        &self,
+        set: &WriteSet,
+        at: usize,
+        places: &mut Vec<Place>,
+    ) -> Step<LeafPins<'_>> {
+        let (table, key, _) = set.write_at(at);
+        let table = &set.tables[table];
+        let tree = table.tree.expect("checked in prepare");
+        let mut pins = LeafPins::default();
+        if table.state.tree() != Some(tree) {
+            // The check inside the gate finds this again, and reports it.
+            return Ok(pins);
+        }
+        let pool = &self.store.pool;
+        let seen = set.places().get(at);
+        let (place, pin) = match seen.and_then(|place| Some((*place, place.pin(tree, pool)?))) {
+            Some(pinned) => pinned,
+            None => match tree.try_pin_place(pool, key) {
+                Ok(pinned) => pinned,
+                // What it met has no meaning if the table has another tree by now.
+                Err(restart) => {
+                    return on_tree(&table.state, tree, Err(restart)).map_err(Into::into);
+                }
+            },
+        };
+        places.push(place);
+        pins.push(pin);
+        Ok(pins)
+    }
+
     /// Pins the leaves of the writes of `group`, which are writes to one table. Returns how many of
     /// the keys are in the leaf of their predecessor.
     fn pin_group<'a>(
@@ -152,71 +187,61 @@ impl Engine {
         set: &WriteSet,
         tree: Tree,
         group: &[usize],
-        found: &mut FoundLeaves<'a, '_>,
+        (found, ways): (&mut FoundLeaves<'a, '_>, &mut Ways<'a>),
     ) -> Step<usize> {
         let (table, ..) = set.write_at(group[0]);
+        let state = &set.tables[table].state;
         let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
         for (place, at) in keys.iter_mut().zip(group) {
             (_, *place, _) = set.write_at(*at);
         }
         let keys = &keys[..group.len()];
         let mut together = 0;
-        for (key, place) in keys.iter().zip(tree.locate_group(&self.store.pool, keys)) {
-            let place = match place {
-                // It has lost against a writer: `try_locate` falls back to shared latches, so it
+        let pool = &self.store.pool;
+        for (key, place) in keys.iter().zip(tree.locate_group(pool, keys, ways)) {
+            if place.is_ok_and(|(place, _)| place.finger().page() == found.last.page()) {
+                found.places.push(found.last.into());
+                together += 1;
+                continue;
+            }
+            let pinned = match place.and_then(|(place, leaf)| Ok((place, leaf.pin()?))) {
+                // It has lost against a writer: `try_pin_place` falls back to shared latches, so it
                 // gets through.
-                Err(Restart::Conflict) => {
-                    let located = tree.try_locate(&self.store.pool, key);
-                    located.map(|located| located.place)
-                }
-                place => place,
+                Err(Restart::Conflict) => tree.try_pin_place(pool, key),
+                pinned => pinned,
             };
-            together +=
-                usize::from(self.pin_place(&set.tables[table].state, tree, place, found)?);
+            together += usize::from(found.add_of(on_tree(state, tree, pinned))?);
         }
         Ok(together)
     }
+}
 
-    /// Pins the leaf of the place of the next key, if it was found. Returns whether that is the
-    /// leaf of its predecessor.
-    #[inline]
-    fn pin_place<'a>(
-        &'a self,
-        table: &TableState,
-        tree: Tree,
-        place: Attempt<Place>,
-        found: &mut FoundLeaves<'a, '_>,
-    ) -> Step<bool> {
-        if place.is_ok_and(|place| place.finger().page() == found.last.page()) {
-            found.places.push(found.last.into());
-            return Ok(true);
-        }
-        let pinned = place.and_then(|place| {
-            let finger = place.finger();
-            match self.store.pool.pin(finger.page(), finger.hint()) {
-                // The leaf was freed or merged since. If it is really damaged, the next attempt
-                // finds that.
-                Err(Restart::Damaged(..)) => Err(Restart::Conflict),
-                pinned => pinned.map(|pin| (pin, place)),
+impl<'a> FoundLeaves<'a, '_> {
+    /// Notes the place of the next key, whose leaf is another one than that before.
+    fn add(&mut self, place: Place, pin: PagePin<'a>) {
+        self.pins.push(pin);
+        self.last = place.finger();
+        self.places.push(place);
+    }
+
+    /// Notes the place of the next key, if it was found. Returns whether it is in the leaf of its
+    /// predecessor.
+    fn add_of(&mut self, pinned: Attempt<(Place, PagePin<'a>)>) -> Step<bool> {
+        match pinned {
+            Ok((place, _)) if place.finger().page() == self.last.page() => {
+                self.places.push(self.last.into());
+                return Ok(true);
             }
-        });
-        match on_tree(table, tree, pinned) {
-            Ok((pin, place)) => {
-                found.pins.push(pin);
-                found.last = place.finger();
-                found.places.push(place);
-            }
+            Ok((place, pin)) => self.add(place, pin),
             Err(Restart::Fault(page)) => {
-                found.miss(page);
-                found.places.push(Place::default());
+                self.miss(page);
+                self.places.push(Place::default());
             }
             Err(restart) => return Err(restart.into()),
         }
         Ok(false)
     }
-}
 
-impl FoundLeaves<'_, '_> {
     /// Notes a missing page.
     fn miss(&mut self, page: PageId) {
         if self.missing.is_none() {

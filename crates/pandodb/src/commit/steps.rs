@@ -59,7 +59,8 @@ fn lie_together(places: &[Place], at: usize) -> bool {
 
 /// What step 1 reserves and pins for one attempt.
 struct Reserved<'a> {
-    log: LogReservation<'a>,
+    /// None once the record is appended.
+    log: Option<LogReservation<'a>>,
     /// Pages whose blocks are reserved, including those for garbage rows.
     pages: u64,
     /// Pages for garbage rows among them.
@@ -108,7 +109,9 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::try_commit`], until it meets a lock: then `locks` says which.
+    /// As [`Engine::try_commit`], until it meets a lock: then `locks` says which. Not inlined into
+    /// the loop: then all that it reads of the batch would be read in front of it, and kept.
+    #[inline(never)]
     fn attempt_commit(
         &self,
         set: &WriteSet,
@@ -124,7 +127,8 @@ impl Engine {
         self.check_writable()?;
         scratch.prepare(self, set)?;
         let own = check.state().map(|check| check.snapshot());
-        let reserved = self.reserve_all(set, scratch, lent, own);
+        let mut reserved = None;
+        let reserved = self.reserve_all(set, scratch, lent, own, &mut reserved);
         steps.end(CommitStep::Prepare);
         let reserved = reserved?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
@@ -134,7 +138,7 @@ impl Engine {
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;
-        let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
+        let (entered, saves) = self.enter(set, reserved, closed, own, replaced)?;
         self.stop_at_locks(set, &locked, locks)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
@@ -157,9 +161,10 @@ impl Engine {
         section.begin_changes();
         let payload = scratch.payload.payload();
         let acknowledge = self.acknowledge(set.durability);
+        let room = reserved.log.take().expect("it is spent once");
         let lsn = self
             .log
-            .append(reserved.log, RecordKind::Batch, acknowledge, payload);
+            .append(room, RecordKind::Batch, acknowledge, payload);
         self.checkpoint.assert_behind(lsn);
         debug_assert!(self.log.applied() < lsn, "it is applied already");
         locked.end_shares();
@@ -224,14 +229,16 @@ impl Engine {
         }
     }
 
-    /// Step 1: takes all reservations, and pins leaves, or says what to wait for.
-    fn reserve_all(
-        &self,
+    /// Step 1: takes all reservations, and pins leaves, or says what to wait for. They are put into
+    /// `reserved`, where they stay: they are too large to be handed from one to the next.
+    fn reserve_all<'a, 'r>(
+        &'a self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
         lent: Option<u64>,
         own: Option<&Registration>,
-    ) -> Step<Reserved<'_>> {
+        reserved: &'r mut Option<Reserved<'a>>,
+    ) -> Step<&'r mut Reserved<'a>> {
         if !self.underfull_leaves.has_room() {
             self.store.space.growth.notify_all();
             return Err(Restart::Conflict.into());
@@ -290,8 +297,8 @@ impl Engine {
             self.check_leaves(set, order, checked, wanted)?;
             assert!(*checked <= order.len(), "more leaves than writes");
         }
-        Ok(Reserved {
-            log,
+        Ok(reserved.insert(Reserved {
+            log: Some(log),
             pages,
             garbage,
             _blocks: reservation,
@@ -299,7 +306,7 @@ impl Engine {
             versions,
             _pins: pins,
             _share: share,
-        })
+        }))
     }
 
     /// Saves what snapshots still read of what the writes in `order` replace. If there is such a
@@ -341,48 +348,50 @@ impl Engine {
         assert!(places.len() <= order.len(), "places of another batch");
         let mut at = 0;
         while at < order.len() {
-            let place = places.get(at).copied().unwrap_or_default();
-            let end = if lie_together(places, at) {
-                order.len()
-            } else {
-                at + 1
-            };
-            let done = self.apply_run(token, set, (&order[at..end], &place), marks, scratch);
-            if done > 0 {
-                at += done;
-                continue;
-            }
+            let place = places.get(at).unwrap_or(&Place::NONE);
             let (table, key, value) = set.write_at(order[at]);
+            if let Some(Value::Bytes(value)) = value {
+                let rest = match lie_together(places, at) {
+                    true => &order[at + 1..],
+                    false => &[],
+                };
+                let run = (table, (key, value), rest);
+                let done = self.apply_run(token, set, (run, place), marks, scratch);
+                if done > 0 {
+                    at += done;
+                    continue;
+                }
+            }
             let state = &set.tables[table].state;
-            self.apply_one(token, state, marks, (key, &place, value), ids, scratch)?;
+            self.apply_one(token, state, marks, (key, place, value), ids, scratch)?;
             at += 1;
         }
         scratch.keep_old_pages(false);
         Ok(())
     }
 
-    /// Applies the writes of `order` from the first on, which was found at `place`, for as long as
+    /// Applies a put to a table, which was found at `place`, and those of `rest` for as long as
     /// they are puts that go into the same leaf without a split. Returns how many it applied.
     fn apply_run(
         &self,
         token: &ApplyToken<'_>,
         set: &WriteSet,
-        (order, place): (&[usize], &Place),
+        ((table, first, rest), place): ((usize, (&[u8], &[u8]), &[usize]), &Place),
         marks: Marks,
         scratch: &mut Scratch,
     ) -> usize {
-        let (table, ..) = set.write_at(order[0]);
         let state = &set.tables[table].state;
         let Some(tree) = state.tree() else {
             return 0;
         };
-        let entries = order.iter().map_while(|at| match set.write_at(*at) {
+        let others = rest.iter().map_while(|at| match set.write_at(*at) {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
             _ => None,
         });
-        let run = tree.put_run(&self.store.pool, token, marks, (place, entries), scratch);
+        let entries = (place, first, others);
+        let run = tree.put_run(&self.store.pool, token, marks, entries, scratch);
         assert!(run.new <= run.records, "more new keys than keys");
-        assert!(run.records <= order.len(), "more was put than there is");
+        assert!(run.records <= 1 + rest.len(), "more was put than there is");
         if run.records > 0 {
             let statistics = &self.store.statistics;
             statistics.tick(Ticker::Puts, run.records as u64);
