@@ -95,10 +95,7 @@ impl Engine {
             if let Some(place) = seen.get(order[at])
                 && let Some(pin) = place.pin(tree, &self.store.pool)
             {
-                match place.finger().page() == found.last.page() {
-                    true => found.places.push(found.last.into()),
-                    false => found.add(*place, pin),
-                }
+                found.add(*place, pin);
                 (at, alone) = (at + 1, alone.saturating_add(1));
                 continue;
             }
@@ -217,29 +214,32 @@ impl Engine {
 }
 
 impl<'a> FoundLeaves<'a, '_> {
-    /// Notes the place of the next key, whose leaf is another one than that before.
-    fn add(&mut self, place: Place, pin: PagePin<'a>) {
-        self.pins.push(pin);
-        self.last = place.finger();
-        self.places.push(place);
+    /// Notes the place of the next key. Returns whether it is in the leaf of its predecessor, which
+    /// is pinned already.
+    fn add(&mut self, place: Place, pin: PagePin<'a>) -> bool {
+        let is_known = place.finger().page() == self.last.page();
+        if is_known {
+            self.places.push(self.last.into());
+        } else {
+            self.pins.push(pin);
+            self.last = place.finger();
+            self.places.push(place);
+        }
+        is_known
     }
 
     /// Notes the place of the next key, if it was found. Returns whether it is in the leaf of its
     /// predecessor.
     fn add_of(&mut self, pinned: Attempt<(Place, PagePin<'a>)>) -> Step<bool> {
         match pinned {
-            Ok((place, _)) if place.finger().page() == self.last.page() => {
-                self.places.push(self.last.into());
-                return Ok(true);
-            }
-            Ok((place, pin)) => self.add(place, pin),
+            Ok((place, pin)) => Ok(self.add(place, pin)),
             Err(Restart::Fault(page)) => {
                 self.miss(page);
                 self.places.push(Place::default());
+                Ok(false)
             }
-            Err(restart) => return Err(restart.into()),
+            Err(restart) => Err(restart.into()),
         }
-        Ok(false)
     }
 
     /// Notes a missing page.

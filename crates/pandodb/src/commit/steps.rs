@@ -57,6 +57,10 @@ fn lie_together(places: &[Place], at: usize) -> bool {
     })
 }
 
+/// Puts in the order of their keys: the table and the entry of the first one, and where those after
+/// it are in the set.
+type PutRun<'s> = (usize, (&'s [u8], &'s [u8]), &'s [usize]);
+
 /// What step 1 reserves and pins for one attempt.
 struct Reserved<'a> {
     /// None once the record is appended.
@@ -102,7 +106,10 @@ impl Engine {
     ) -> Step<Outcome> {
         self.look_at_wait(locks)?;
         loop {
-            let step = self.attempt_commit(set, (scratch, locks), lent, &mut check);
+            let step = match set.is_read_only() {
+                true => self.validate_reads(set, scratch, check.look()),
+                false => self.attempt_commit(set, (scratch, locks), lent, &mut check),
+            };
             if !self.after_attempt(&step, locks)? {
                 return step;
             }
@@ -119,9 +126,6 @@ impl Engine {
         lent: Option<u64>,
         check: &mut Check<'_, '_>,
     ) -> Step<Outcome> {
-        if set.is_read_only() {
-            return self.validate_reads(set, scratch, check.look());
-        }
         let begun = Sampled::Writes.is_due().then(time::now);
         let mut steps = Steps::new(begun);
         self.check_writable()?;
@@ -376,7 +380,7 @@ impl Engine {
         &self,
         token: &ApplyToken<'_>,
         set: &WriteSet,
-        ((table, first, rest), place): ((usize, (&[u8], &[u8]), &[usize]), &Place),
+        ((table, first, rest), place): (PutRun<'_>, &Place),
         marks: Marks,
         scratch: &mut Scratch,
     ) -> usize {
