@@ -6,6 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::run::{Result, run};
 
+/// Settings of the C library with which it copies and clears by vectors, whatever the length.
+const WITHOUT_REPEATS: &str = "glibc.cpu.x86_rep_movsb_threshold=0x7fffffff:\
+                               glibc.cpu.x86_rep_stosb_threshold=0x7fffffff";
+
 /// The files of a callgrind run.
 pub(super) struct Valgrind {
     folder: PathBuf,
@@ -50,6 +54,9 @@ impl Valgrind {
             .args(["-q", "--tool=callgrind", &out])
             .arg(program)
             .env("LD_PRELOAD", &self.area)
+            // Valgrind counts an instruction that repeats once for each byte, though a processor
+            // takes many: copies into new files of the log were 500 of the 6,900 of a put.
+            .env("GLIBC_TUNABLES", WITHOUT_REPEATS)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
