@@ -1,5 +1,5 @@
 //! Checks that take too long to run for every change: release tests with assertions, many seeds,
-//! models with a higher bound, sanitizers, fuzzing, planted bugs.
+//! models with a higher bound, sanitizers, fuzzing, instruction counts, planted bugs.
 //!
 //! A step whose tool is not installed is skipped, and named at the end.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::run::{Result, cargo, command, output, run, succeeds, target};
-use crate::{audit, mutants};
+use crate::{audit, instructions, mutants};
 
 /// Crates whose threads share memory.
 const CONCURRENT: [&str; 9] = [
@@ -97,6 +97,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     fuzz(root, minutes, &mut tally);
     tally.step("coherence audit", || audit::run_on(root, 64));
     tally.step("ablations of the audit", || audit::run_ablations(root));
+    count_instructions(root, &mut tally);
     tally.step("planted bugs", || mutants::run_command(root, &[]));
     for step in &tally.left_out {
         eprintln!("xtask: not run: {step}");
@@ -175,6 +176,16 @@ fn kills(root: &Path, minutes: u64) -> Result<()> {
         .args(["--", "kill", "--rounds", &rounds, "--server"])
         .arg(server)
         .env("CARGO_TARGET_DIR", target(root, "nightly")))
+}
+
+/// Counts the instructions of single operations, and compares them with their bounds.
+fn count_instructions(root: &Path, tally: &mut Tally) {
+    for tool in ["valgrind", "cc"] {
+        if !succeeds(command("which", root).arg(tool)) {
+            return tally.left_out("instructions", &format!("there is no {tool}"));
+        }
+    }
+    tally.step("instructions", || instructions::run_command(root, &[]));
 }
 
 /// A disk, and a quota, of 200 MiB on a loop device.
