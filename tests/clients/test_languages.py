@@ -69,10 +69,10 @@ class Go(Program):
 @unittest.skipUnless(environments.has_hiredis(), "a C compiler or hiredis is not installed")
 class C(Program):
     def test_hiredis(self):
-        made = f"{TARGET}/clients/hiredis"
+        made = f"{TARGET}/clients/c-hiredis"
         os.makedirs(os.path.dirname(made), exist_ok=True)
         environments.run([
-            "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", made, f"{HERE}/hiredis/main.c",
+            "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", made, f"{HERE}/c-hiredis/main.c",
             "-lhiredis"])
         self.check_once([made, str(self.server.port)])
 
