@@ -40,7 +40,7 @@ impl Connection {
     #[cold]
     fn announced(&self, turn: &Turn<'_>, running: &mut Running) -> Option<Announcement> {
         // One that an engine thread has carried out was announced before that.
-        let before = running.announcement.take();
+        let before = running.announcement.take().map(|of| *of);
         before.or_else(|| {
             let engine = &turn.data.as_ref()?.engine;
             let notifications = &turn.shared.notifications;
@@ -59,7 +59,7 @@ impl Connection {
             && let Some(announcement) = announcement
         {
             announcement.goes_elsewhere();
-            running.announcement = Some(announcement);
+            running.announcement = Some(Box::new(announcement));
         }
     }
 

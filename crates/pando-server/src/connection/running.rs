@@ -40,7 +40,7 @@ pub(crate) struct Running {
     /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,
     /// Its commit, which an engine thread carries out, was announced.
-    pub(crate) announcement: Option<Announcement>,
+    pub(crate) announcement: Option<Box<Announcement>>,
     /// It has read at a snapshot, which was ended for lack of memory.
     pub(crate) lost_snapshot: bool,
 }
