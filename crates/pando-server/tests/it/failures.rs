@@ -76,7 +76,8 @@ fn a_log_that_fails_acknowledges_nothing() {
     device.fail(FaultPlan::sticky(Operation::Sync, "log", 1, Fault::Io));
     // Commands before the first write are answered, and those after it are not.
     send_gets(&mut client, 0..20);
-    send_sets(&mut client, 20..40);
+    // One: a read of a key that shares its stripe with a write that failed is not answered either.
+    send_sets(&mut client, 20..21);
     send_gets(&mut client, 0..20);
     for number in 0..20 {
         assert_eq!(show(&client.answer()), format!("\"{}\"", value(number)));
