@@ -297,6 +297,9 @@ class BesideRedis(ServerTest):
             # Name, arity, places of keys and their specifications.
             pick = [without_notes(of[1][at]) for of in (ours, theirs) for at in (0, 1, 3, 4, 5, 8)]
             self.assertEqual(pick[:6], pick[6:], name)
+            ours, theirs = administrative(ours), administrative(theirs)
+            for known in ours.keys() & theirs.keys():
+                self.assertEqual(ours[known], theirs[known], known)
 
     def test_random_commands_of_strings_have_the_same_replies(self):
         self.compare(Generator.strings, dump)
@@ -336,6 +339,15 @@ class BesideRedis(ServerTest):
                 our, their = comparable(words, our), comparable(words, their)
                 if not is_known(words, our, their):
                     self.assertEqual(our, their, words)
+
+
+def administrative(info):
+    """Of a reply of COMMAND INFO: which of the command and its subcommands are for administrators."""
+    _, of = info
+    found = {of[0][1]: b"+admin" in of[2][1]}
+    for sub in of[9][1]:
+        found.update(administrative(sub))
+    return found
 
 
 def comparable(words, reply):

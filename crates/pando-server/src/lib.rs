@@ -38,6 +38,7 @@ mod log;
 mod loop_handle;
 #[cfg(feature = "scripts")]
 mod lua;
+mod monitoring;
 mod notifications;
 mod options;
 mod pubsub;

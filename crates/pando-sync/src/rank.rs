@@ -59,7 +59,8 @@ pub enum Rank {
     MemoryFile,
     /// 8: the turn of the one who publishes events of keys.
     Notifying,
-    /// 8: the subscribers of some channels of the server, while a message goes to them.
+    /// 8: the subscribers of some channels of the server, or its monitors, while a message goes to
+    /// them.
     Channels,
     /// 8: the subscribers of its patterns, inside the one before.
     Patterns,

@@ -80,6 +80,8 @@ pub(crate) struct ClientRecord {
     pub(crate) transaction_ms: AtomicU64,
     /// True while a command waits for something that may never come.
     pub(crate) waiting: AtomicBool,
+    /// It sees the commands of all clients.
+    pub(crate) is_monitor: AtomicBool,
     /// Whether the wait of its command can be ended.
     pub(crate) unblocking: Unblocking,
     /// [`TRACKS`] and its like: how it tracks keys.
@@ -131,6 +133,7 @@ impl ClientRecord {
             mail_bytes: AtomicU64::new(0),
             transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
             unblocking: Unblocking::default(),
             tracking: AtomicU8::new(0),
             redirection: AtomicI64::new(-1),
@@ -192,6 +195,9 @@ impl ClientRecord {
         let names = self.names.lock().clone();
         let queued = self.queued.load(Ordering::Relaxed);
         let mut flags = String::new();
+        if self.is_monitor.load(Ordering::Relaxed) {
+            flags.push('O');
+        }
         if self.is_subscribed() {
             flags.push('P');
         }

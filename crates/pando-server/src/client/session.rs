@@ -165,6 +165,14 @@ impl Session {
         self.subscriptions.as_ref().is_some_and(|of| of.any())
     }
 
+    /// Returns true if it sees the commands of all clients.
+    #[inline]
+    pub(crate) fn is_monitor(&self) -> bool {
+        self.subscriptions
+            .as_ref()
+            .is_some_and(|of| of.is_monitor())
+    }
+
     /// Returns true if the client could not tell replies from messages, so that few commands are
     /// allowed.
     #[inline]
@@ -208,6 +216,10 @@ impl Session {
             let names = subscriptions.map_or(0, |of| of.len(space));
             count.store(small(names), Ordering::Relaxed);
         }
+        // Read by reports only.
+        record
+            .is_monitor
+            .store(self.is_monitor(), Ordering::Relaxed);
         let watched_bytes = self.watches.memory();
         record.watched_bytes.store(watched_bytes, Ordering::Relaxed);
         if let Some(tracking) = &self.tracking {

@@ -27,7 +27,6 @@ pub(crate) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         since: "6.0.0",
         summary: "Handshakes with the Redis server.",
-        shown: 1,
         ..Command::new("hello", -1, hello)
     },
 ];

@@ -64,12 +64,15 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             reset,
             "Resets the latency data for one or more events.",
         ),
-        sub(
-            "help",
-            2,
-            help,
-            "Returns helpful text about the different subcommands.",
-        ),
+        Command {
+            flags: Flags::LOADING,
+            ..sub(
+                "help",
+                2,
+                help,
+                "Returns helpful text about the different subcommands.",
+            )
+        },
     ],
     ..Command::new("latency", -2, help)
 }];

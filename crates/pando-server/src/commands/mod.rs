@@ -39,6 +39,7 @@ mod latency;
 mod list;
 mod many;
 mod memory;
+mod monitor;
 mod object;
 mod pando;
 mod popping;
@@ -137,6 +138,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     acl::COMMANDS,
     debug::COMMANDS,
     role::COMMANDS,
+    monitor::COMMANDS,
     compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,

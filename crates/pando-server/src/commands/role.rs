@@ -83,7 +83,10 @@ pub(crate) const COMMANDS: &[Command] = &[
             of_modules("load", -3, no_modules),
             of_modules("loadex", -3, no_modules),
             of_modules("unload", 3, no_modules),
-            of_modules("help", 2, module_help),
+            Command {
+                flags: FLAGS,
+                ..of_modules("help", 2, module_help)
+            },
         ],
         ..Command::new("module", -2, module_help)
     },

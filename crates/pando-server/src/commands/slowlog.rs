@@ -33,12 +33,15 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "Returns the number of entries in the slow log.",
         ),
         sub("reset", 2, reset, "Clears all entries from the slow log."),
-        sub(
-            "help",
-            2,
-            help,
-            "Returns helpful text about the different subcommands.",
-        ),
+        Command {
+            flags: Flags::LOADING,
+            ..sub(
+                "help",
+                2,
+                help,
+                "Returns helpful text about the different subcommands.",
+            )
+        },
     ],
     ..Command::new("slowlog", -2, help)
 }];

@@ -92,7 +92,7 @@ impl Connection {
                 id: 0,
                 unix_s: turn.now_ms / 1000,
                 micros,
-                arguments: kept(arguments, command.shown),
+                arguments: kept(arguments, command.hides()),
                 address: self.record.address.to_string(),
                 client_name: self.record.names.lock().name.clone(),
             };

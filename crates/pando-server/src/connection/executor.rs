@@ -125,6 +125,7 @@ impl Connection {
             batch: None,
             conflicts: 0,
             announcement: None,
+            is_shown: false,
             lost_snapshot: false,
         });
         self.resume(turn)
@@ -159,6 +160,11 @@ impl Connection {
         if id == turn.commands.find(b"exec").map(|(exec, _)| exec)
             && self.session.interactive.is_none()
         {
+            if turn.shared.channels.has_monitors()
+                && let Some((_, exec)) = turn.commands.find(b"exec")
+            {
+                self.show_refused(turn.shared, exec);
+            }
             // Any other command ends the transaction only by running.
             self.session.end_transaction();
             self.write_error(&replies::exec_aborted(text));
@@ -225,6 +231,10 @@ impl Connection {
                     Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
                         Step::Done => return self.end(turn, running, None),
                         step => {
+                            if running.command.flags.has(Flags::BLOCKING) && self.progress().waiting
+                            {
+                                self.show_wait(turn.shared, &mut running);
+                            }
                             self.running = Some(running);
                             return step;
                         }
@@ -627,6 +637,9 @@ impl Connection {
             && tracking.is_changed()
         {
             tracking.apply();
+        }
+        if turn.shared.channels.has_monitors() {
+            self.show(turn.shared, &mut running);
         }
         self.count(turn, &running);
         self.last_command = running.command.name;

@@ -8,7 +8,7 @@ use pandodb::Lsn;
 
 use crate::connection::loop_data::Turn;
 use crate::connection::{Connection, SpareBuffers};
-use crate::context::{Command, Flags};
+use crate::context::{Command, Flags, replies};
 use crate::options::Durability;
 use crate::pubsub::limits::SubscriberLimits;
 use crate::pubsub::mailbox::Mailbox;
@@ -21,6 +21,7 @@ const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
 impl Connection {
     /// Refuses what a subscriber with RESP2 may not call: it could not tell replies from messages.
+    /// A monitor may not use keys, as with Redis.
     ///
     /// # Errors
     /// The reply that refuses it.
@@ -35,6 +36,10 @@ impl Connection {
                 "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT \
                  / RESET are allowed in this context"
             ));
+        }
+        let uses_keys = command.may_write() || command.flags.has(Flags::READONLY);
+        if uses_keys && self.session.is_monitor() {
+            return Err(replies::OF_REPLICA.to_owned());
         }
         Ok(())
     }
@@ -56,6 +61,10 @@ impl Connection {
                 Change::Subscribe(space, name) => {
                     let own = (self.record.id, &self.waker);
                     subscriptions.register(channels, (space, &name), own);
+                }
+                Change::Monitor => {
+                    let own = (self.record.id, &self.waker);
+                    subscriptions.register_monitor(channels, own);
                 }
                 Change::Unsubscribe(space, name) => {
                     subscriptions.unregister(space, &name);
@@ -155,7 +164,9 @@ impl Connection {
 
     /// Returns true if more than the soft limit has waited for longer than it may.
     pub(crate) fn is_slow_subscriber(&mut self, limits: &SubscriberLimits, now: Instant) -> bool {
-        let is_told = self.session.is_subscribed() || self.record.mail().is_some();
+        let is_told = self.session.is_subscribed()
+            || self.session.is_monitor()
+            || self.record.mail().is_some();
         let bytes = self.unsent() + self.mail_bytes();
         if !is_told || !limits.is_over_soft(bytes) {
             self.slow_since = None;

@@ -4,8 +4,9 @@
 //! is lent for a turn), `advance` (a turn), `intake` (finds a command), `executor` (one command,
 //! from arguments to gate), `running` (a command that has begun), `accounting` (what it adds to the
 //! figures), `messages` (those of channels, and about keys), `events` (those of keys), `tracking`
-//! (about which keys), `lookahead` (page faults of a pipeline together), `pipeline_run` (plain
-//! commands together), `contended` (keys that loops write in turns).
+//! (about which keys), `monitored` (commands that MONITOR shows), `lookahead` (page faults of a
+//! pipeline together), `pipeline_run` (plain commands together), `contended` (keys that loops write
+//! in turns).
 
 mod accounting;
 pub(crate) mod advance;
@@ -17,6 +18,7 @@ mod interactive;
 mod lookahead;
 pub(crate) mod loop_data;
 mod messages;
+mod monitored;
 mod output;
 mod pause;
 mod pipeline_run;

@@ -41,6 +41,8 @@ pub(crate) struct Running {
     pub(crate) conflicts: u32,
     /// Its commit, which an engine thread carries out, was announced.
     pub(crate) announcement: Option<Box<Announcement>>,
+    /// Monitors have seen it.
+    pub(crate) is_shown: bool,
     /// It has read at a snapshot, which was ended for lack of memory.
     pub(crate) lost_snapshot: bool,
 }

@@ -17,6 +17,7 @@ mod index;
 mod interrupted;
 mod large;
 mod locks;
+mod monitored;
 mod named;
 pub(crate) mod overlay;
 pub(crate) mod parts;
@@ -194,6 +195,20 @@ impl<'a> Context<'a> {
             let keys = self.command.keys.of(self.arguments);
             keys.for_each(|key| reads.add(key));
         }
+        let is_shown = self.is_shown();
+        // A script is shown before what it calls.
+        if is_shown && self.command.is_script() {
+            self.show(self.progress.replies_in_memory);
+        }
+        let run = self.run_command();
+        if is_shown && run.is_ok() && !self.command.is_script() {
+            self.show(self.progress.replies_in_memory);
+        }
+        run
+    }
+
+    #[inline]
+    fn run_command(&mut self) -> Run {
         let start = self.out.len();
         let (written, held) = (self.write_calls(), self.progress.held_bytes);
         let events = self.progress.events.mark();

@@ -19,6 +19,7 @@ use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 use crate::data::stream_id::StreamId;
 use crate::data::tree_head::TreeHead;
+use crate::monitoring::lines::Lines;
 use crate::notifications::recorded::{Mark, Recorded};
 use crate::tracking::reads::TrackedReads;
 use crate::tracking::written::Written;
@@ -217,6 +218,8 @@ pub(crate) struct Progress {
     pub(crate) pushed: Pushed,
     /// What the current run has done to keys, to be told once it is committed.
     pub(crate) events: Recorded,
+    /// What monitors see of the commands inside the current run of an EXEC or script.
+    pub(crate) lines: Lines,
     /// Keys that were written and not committed yet, for the clients that have read them. Those of
     /// runs that are repeated stay in it: who forgets a key for nothing reads it again.
     pub(crate) written: Written,
@@ -394,6 +397,7 @@ impl Progress {
         self.shown_from = None;
         self.beside = None;
         self.calls.clear();
+        self.lines.clear();
         self.tracked_reads = None;
         self.edits.rewind();
         self.parts.rewind();

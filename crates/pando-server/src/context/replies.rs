@@ -60,6 +60,7 @@ pub(crate) const TOO_MANY_WATCHES: &str =
     "ERR too many watched keys: all memory that connections have for them is taken";
 pub(crate) const TOO_MANY_SUBSCRIPTIONS: &str =
     "ERR too many subscriptions: all memory that connections have for them is taken";
+pub(crate) const OF_REPLICA: &str = "ERR Replica can't interact with the keyspace";
 pub(crate) const CHANNEL_TOO_LONG: &str = "ERR the name of a channel has at most 65536 bytes";
 pub(crate) const PATTERN_TOO_LONG: &str = "ERR a pattern of channels has at most 4096 bytes";
 pub(crate) const NOT_FLOAT_BOUNDS: &str = "ERR min or max is not a float";

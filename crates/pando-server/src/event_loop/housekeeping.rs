@@ -113,7 +113,8 @@ impl EventLoop {
             // not read its replies is.
             let idle = connection.running.is_none()
                 && !connection.gated
-                && !connection.session.is_subscribed();
+                && !connection.session.is_subscribed()
+                && !connection.session.is_monitor();
             let is_slow = connection.is_slow_subscriber(&self.shared.channels.limits, now);
             if is_slow {
                 let client = &connection.record.address;

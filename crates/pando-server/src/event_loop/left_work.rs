@@ -14,9 +14,15 @@ use crate::connection::Connection;
 impl EventLoop {
     /// Keeps the commit of a connection that is being closed, if one is under way.
     pub(super) fn keep_commit(&mut self, connection: &mut Connection) {
-        let batch = connection.running.as_mut().and_then(|of| of.batch.take());
-        self.left_commits
-            .extend(batch.filter(|of| of.is_committing()).map(|of| *of));
+        let Some(mut running) = connection.running.take() else {
+            return;
+        };
+        let batch = running.batch.take();
+        let batch = batch.filter(|of| of.is_committing());
+        if batch.is_some() && self.shared.channels.has_monitors() {
+            connection.show(&self.shared, &mut running);
+        }
+        self.left_commits.extend(batch.map(|of| *of));
     }
 
     /// Tells everybody of those that are done.

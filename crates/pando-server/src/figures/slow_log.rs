@@ -76,8 +76,9 @@ impl SlowLog {
     }
 }
 
-/// Returns the arguments as an entry stores them: those after the first `shown` are redacted.
-pub(crate) fn kept(arguments: Arguments<'_>, shown: usize) -> Vec<Vec<u8>> {
+/// Returns the arguments as an entry stores them: those are redacted of which
+/// `hides` is true, which is asked of one after another.
+pub(crate) fn kept(arguments: Arguments<'_>, mut hides: impl FnMut(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let count = arguments.len();
     let whole = if count > ARGUMENTS_MAX {
         ARGUMENTS_MAX - 1
@@ -85,9 +86,9 @@ pub(crate) fn kept(arguments: Arguments<'_>, shown: usize) -> Vec<Vec<u8>> {
         count
     };
     let mut kept: Vec<Vec<u8>> = Vec::with_capacity(whole + 1);
-    for (index, argument) in arguments.from(0).take(whole).enumerate() {
+    for argument in arguments.from(0).take(whole) {
         kept.push(match argument.len().checked_sub(ARGUMENT_BYTES_MAX) {
-            _ if index >= shown => REDACTED.to_vec(),
+            _ if hides(argument) => REDACTED.to_vec(),
             None | Some(0) => argument.to_vec(),
             Some(more) => {
                 let mut cut = argument[..ARGUMENT_BYTES_MAX].to_vec();
@@ -115,7 +116,11 @@ mod tests {
             Span::new(at - argument.len(), at)
         };
         let spans: Vec<_> = arguments.iter().map(span).collect();
-        let kept = kept(Arguments::new(&bytes, &spans), shown);
+        let mut asked = 0;
+        let kept = kept(Arguments::new(&bytes, &spans), |_| {
+            asked += 1;
+            asked > shown
+        });
         let text = |one: &Vec<u8>| String::from_utf8_lossy(one).into_owned();
         kept.iter().map(text).collect()
     }

@@ -16,6 +16,25 @@ use pando_sync::{Mutex, Rank};
 
 use super::message::Delivery;
 
+/// What is left to do when a message was put in, after all locks were given back.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Put {
+    /// The client has to be woken.
+    pub(crate) wakes: bool,
+    /// What was waiting, if that was too much: it takes a while to drop.
+    _dropped: VecDeque<Delivery>,
+}
+
+impl Put {
+    fn new(wakes: bool) -> Self {
+        Self {
+            wakes,
+            _dropped: VecDeque::new(),
+        }
+    }
+}
+
 /// The mailbox of one client.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -47,25 +66,25 @@ impl Mailbox {
     }
 
     /// Puts a message in. At most `bytes_max` bytes may wait; none besides this one if
-    /// `is_memory_short`. Returns true if the caller has to wake the client.
-    #[must_use]
-    pub(crate) fn put(&self, delivery: Delivery, bytes_max: usize, is_memory_short: bool) -> bool {
+    /// `is_memory_short`.
+    pub(crate) fn put(&self, delivery: Delivery, bytes_max: usize, is_memory_short: bool) -> Put {
         let mut waiting = self.waiting.lock();
         if waiting.overrun || waiting.closed {
-            return false;
+            return Put::new(false);
         }
         let was_empty = waiting.queue.is_empty();
         let bytes = waiting.bytes + delivery.bytes();
         if bytes + waiting.unsent > bytes_max || is_memory_short && !was_empty {
             let dropped = std::mem::take(&mut *waiting);
             waiting.overrun = true;
-            drop(waiting);
-            drop(dropped);
-            return true;
+            return Put {
+                wakes: true,
+                _dropped: dropped.queue,
+            };
         }
         waiting.bytes = bytes;
         waiting.queue.push_back(delivery);
-        was_empty
+        Put::new(was_empty)
     }
 
     /// Drops what waits, and all that comes: the connection has ended.
@@ -140,15 +159,18 @@ mod tests {
         let mailbox = Mailbox::new(Waker::noop().clone());
         let one = || delivery(&[b'x'; 100], &waiting);
         let bytes = one().bytes();
-        assert!(mailbox.put(one(), bytes * 2, false));
-        assert!(!mailbox.put(one(), bytes * 2, false));
+        assert!(mailbox.put(one(), bytes * 2, false).wakes);
+        assert!(!mailbox.put(one(), bytes * 2, false).wakes);
         assert_eq!(mailbox.bytes(), bytes * 2);
         assert!(mailbox.take().is_some());
         // The unsent output counts.
         assert!(mailbox.sent(1));
-        assert!(mailbox.put(one(), bytes * 2, false), "it is to be closed");
+        assert!(
+            mailbox.put(one(), bytes * 2, false).wakes,
+            "it is to be closed"
+        );
         assert_eq!((mailbox.bytes(), waiting.used()), (0, 0));
-        assert!(!mailbox.put(one(), bytes * 2, false));
+        assert!(!mailbox.put(one(), bytes * 2, false).wakes);
         assert!(mailbox.is_overrun() && mailbox.has_news());
         assert!(mailbox.take().is_none());
         assert_eq!(waiting.used(), 0);
@@ -159,11 +181,23 @@ mod tests {
         let waiting = Arc::default();
         let mailbox = Mailbox::new(Waker::noop().clone());
         for _ in 0..2 {
-            assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
+            assert!(
+                mailbox
+                    .put(delivery(b"x", &waiting), usize::MAX, true)
+                    .wakes
+            );
             assert!(mailbox.take().is_some());
         }
-        assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
-        assert!(mailbox.put(delivery(b"x", &waiting), usize::MAX, true));
+        assert!(
+            mailbox
+                .put(delivery(b"x", &waiting), usize::MAX, true)
+                .wakes
+        );
+        assert!(
+            mailbox
+                .put(delivery(b"x", &waiting), usize::MAX, true)
+                .wakes
+        );
         assert!(mailbox.is_overrun() && mailbox.has_news());
         assert!(mailbox.take().is_none());
     }

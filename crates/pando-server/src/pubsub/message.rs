@@ -84,6 +84,11 @@ impl Message {
         Self::of_bytes(bytes, waiting)
     }
 
+    /// Returns lines for monitors, which are complete replies.
+    pub(crate) fn of_lines(lines: Vec<u8>, waiting: &Arc<MessageBytes>) -> Self {
+        Self::of_bytes(lines, waiting)
+    }
+
     fn of_bytes(bytes: Vec<u8>, waiting: &Arc<MessageBytes>) -> Self {
         waiting.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Self {
@@ -115,6 +120,8 @@ pub(crate) enum Reason {
     ChangedForOther,
     /// The client that its messages go to is gone.
     RedirectionBroken,
+    /// It sees the commands of all clients.
+    Monitor,
 }
 
 /// The channel on which clients with RESP2 learn what others are to forget.
@@ -183,6 +190,7 @@ impl Delivery {
                 writer.bulk(b"tracking-redir-broken");
             }
             Reason::Changed | Reason::ChangedForOther | Reason::RedirectionBroken => return,
+            Reason::Monitor => {}
         }
         match self.message.bytes.is_empty() {
             true => writer.null(),

@@ -16,17 +16,20 @@
 //! - **Who receives a message sees what its publisher had committed before.** The commit came
 //!   before the lock of the mailbox, and the receiver's next command comes after it.
 //!
-//! Lock order: shard, patterns, mailbox. Connections are woken after all of them.
+//! Monitors are the receivers of one channel more, whose messages are lines for commands.
+//!
+//! Lock order: shard, patterns, mailbox; or monitors, mailbox. Connections are woken after all of
+//! them, and what was waiting for one that had too much is dropped then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 
-use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::{Arc, Mutex, Rank, RwLock};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::{Arc, CachePadded, Mutex, Rank, RwLock};
 use pandodb::Lsn;
 
 use super::limits::SubscriberLimits;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Put};
 use super::message::{Delivery, Message, MessageBytes, Name, Reason, Space};
 use crate::glob;
 
@@ -52,6 +55,12 @@ pub(crate) struct Channels {
     channels: Vec<Mutex<Names>>,
     shard_channels: Vec<Mutex<Names>>,
     patterns: RwLock<Names>,
+    /// Those who see all commands. Held while lines go to all of them, which have one order so.
+    monitors: Mutex<Members>,
+    /// Set while there are monitors; every command reads it, so it shares its cache line with
+    /// nothing. Relaxed: it is set before the reply to MONITOR is written, and what is sent after
+    /// that reply was received runs later.
+    has_monitors: CachePadded<AtomicBool>,
     hasher: RandomState,
     pub(crate) limits: SubscriberLimits,
     /// Memory of messages that wait, and of their places in mailboxes. The bytes of a message count
@@ -73,6 +82,8 @@ impl Default for Channels {
             channels: shards(),
             shard_channels: shards(),
             patterns: RwLock::new(Rank::Patterns, Names::default()),
+            monitors: Mutex::new(Rank::Channels, Members::default()),
+            has_monitors: CachePadded(AtomicBool::new(false)),
             hasher: RandomState::new(),
             limits: SubscriberLimits::default(),
             waiting: Arc::default(),
@@ -105,23 +116,29 @@ fn remove(names: &mut Names, name: &[u8], id: u64) -> bool {
 }
 
 /// A message that is being put into mailboxes.
-struct Round<'a> {
-    limits: &'a SubscriberLimits,
+struct Round {
+    /// How much may wait in a mailbox.
+    bytes_max: usize,
     message: Arc<Message>,
     is_memory_short: bool,
     count: usize,
     /// Those that have to be woken.
-    asleep: Vec<Arc<Mailbox>>,
+    asleep: Vec<(Arc<Mailbox>, Put)>,
 }
 
-impl Round<'_> {
+impl Round {
+    /// Wakes those that have to be, without any lock.
+    fn wake(&self) {
+        self.asleep.iter().for_each(|(mailbox, _)| mailbox.wake());
+    }
+
     fn put(&mut self, members: &Members, reason: &Reason) {
-        let hard = self.limits.hard();
         for mailbox in members.values() {
             let delivery = Delivery::new(reason.clone(), Arc::clone(&self.message));
             self.count += 1;
-            if mailbox.put(delivery, hard, self.is_memory_short) {
-                self.asleep.push(Arc::clone(mailbox));
+            let put = mailbox.put(delivery, self.bytes_max, self.is_memory_short);
+            if put.wakes {
+                self.asleep.push((Arc::clone(mailbox), put));
             }
         }
     }
@@ -184,13 +201,7 @@ impl Channels {
             return 0;
         }
         let message = Message::new((channel, text), after, &self.waiting);
-        let mut round = Round {
-            limits: &self.limits,
-            is_memory_short: self.waiting.used() > self.limits.bytes_max(),
-            message: Arc::new(message),
-            count: 0,
-            asleep: Vec::new(),
-        };
+        let mut round = self.round(Arc::new(message));
         if let Some(members) = members {
             let reason = match space {
                 Space::Shard => Reason::Shard,
@@ -205,15 +216,64 @@ impl Channels {
         }
         drop(patterns);
         drop(names);
-        round.asleep.iter().for_each(|mailbox| mailbox.wake());
+        round.wake();
         round.count
+    }
+
+    /// Makes `subscriber` see the commands of all clients.
+    pub(crate) fn monitor(&self, subscriber: &Subscriber) {
+        let mut monitors = self.monitors.lock();
+        monitors.insert(subscriber.id, Arc::clone(&subscriber.mailbox));
+        self.has_monitors.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends that, if it was so.
+    pub(crate) fn end_monitor(&self, id: u64) {
+        let mut monitors = self.monitors.lock();
+        monitors.remove(&id);
+        self.has_monitors
+            .store(!monitors.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Returns true if somebody wants to see commands.
+    #[inline]
+    pub(crate) fn has_monitors(&self) -> bool {
+        self.has_monitors.load(Ordering::Relaxed)
+    }
+
+    /// Sends lines to all monitors, with nothing between them.
+    #[cold]
+    pub(crate) fn tell_monitors(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
+        let mut rounds = Vec::new();
+        let monitors = self.monitors.lock();
+        for lines in messages {
+            let message = Arc::new(Message::of_lines(lines, &self.waiting));
+            let mut round = self.round(message);
+            round.put(&monitors, &Reason::Monitor);
+            rounds.push(round);
+        }
+        drop(monitors);
+        rounds.iter().for_each(Round::wake);
+    }
+
+    fn round(&self, message: Arc<Message>) -> Round {
+        Round {
+            bytes_max: self.limits.hard(),
+            is_memory_short: self.waiting.used() > self.limits.bytes_max(),
+            message,
+            count: 0,
+            asleep: Vec::new(),
+        }
     }
 
     /// Puts a message into one mailbox that is no subscriber's, and wakes its connection.
     pub(crate) fn deliver(&self, mailbox: &Mailbox, reason: Reason, message: &Arc<Message>) {
         let is_memory_short = self.waiting.used() > self.limits.bytes_max();
         let delivery = Delivery::new(reason, Arc::clone(message));
-        if mailbox.put(delivery, self.limits.hard(), is_memory_short) {
+        if mailbox
+            .put(delivery, self.limits.hard(), is_memory_short)
+            .wakes
+        {
             mailbox.wake();
         }
     }

@@ -25,6 +25,8 @@ pub(crate) enum Change {
     Unsubscribe(Space, Name),
     /// Channel and text.
     Publish(Space, Box<[u8]>, Box<[u8]>),
+    /// Sees the commands of all clients from now on.
+    Monitor,
 }
 
 impl Change {
@@ -34,7 +36,7 @@ impl Change {
             Self::Publish(_, channel, text) => {
                 size_of::<Self>() + channel.len() + text.len() + 2 * ALLOCATION_BYTES
             }
-            Self::Subscribe(..) | Self::Unsubscribe(..) => 0,
+            Self::Subscribe(..) | Self::Unsubscribe(..) | Self::Monitor => 0,
         }
     }
 }
@@ -52,6 +54,8 @@ pub(crate) struct Subscriptions {
     channels: BTreeSet<Name>,
     patterns: BTreeSet<Name>,
     shard_channels: BTreeSet<Name>,
+    /// It sees the commands of all clients.
+    is_monitor: bool,
     /// In the order in which they were made.
     changes: Vec<Change>,
     /// Memory of the messages in `changes`.
@@ -93,6 +97,18 @@ impl Subscriptions {
     /// Returns true if it has subscribed to anything.
     pub(crate) fn any(&self) -> bool {
         self.shown(Space::Channel) + self.shown(Space::Shard) > 0
+    }
+
+    /// Returns true if it sees the commands of all clients.
+    pub(crate) fn is_monitor(&self) -> bool {
+        self.is_monitor
+    }
+
+    /// Sees the commands of all clients from the end of this one on.
+    pub(crate) fn monitor(&mut self) {
+        if !std::mem::replace(&mut self.is_monitor, true) {
+            self.changes.push(Change::Monitor);
+        }
     }
 
     /// Subscribes to `name`, if it has not.
@@ -185,6 +201,7 @@ impl Subscriptions {
                 Change::Unsubscribe(space, name) => {
                     self.names_mut(space).insert(name);
                 }
+                Change::Monitor => self.is_monitor = false,
                 Change::Publish(..) => {}
             }
         }
@@ -197,14 +214,23 @@ impl Subscriptions {
         (space, name): (Space, &Name),
         (id, waker): (u64, &Waker),
     ) {
-        let place = self.place.get_or_insert_with(|| Place {
+        let place = self.place(channels, (id, waker));
+        channels.subscribe(space, name, &place.subscriber);
+    }
+
+    /// Registers client `id`, which `waker` wakes, as one that sees all commands.
+    pub(crate) fn register_monitor(&mut self, channels: &Arc<Channels>, own: (u64, &Waker)) {
+        channels.monitor(&self.place(channels, own).subscriber);
+    }
+
+    fn place(&mut self, channels: &Arc<Channels>, (id, waker): (u64, &Waker)) -> &Place {
+        self.place.get_or_insert_with(|| Place {
             channels: Arc::clone(channels),
             subscriber: Subscriber {
                 id,
                 mailbox: Arc::new(Mailbox::new(waker.clone())),
             },
-        });
-        channels.subscribe(space, name, &place.subscriber);
+        })
     }
 
     /// Ends the registration with `name`.
@@ -233,6 +259,9 @@ impl Drop for Subscriptions {
                 self.unregister(space, &name);
             }
         }
+        if let Some(place) = self.place.as_ref().filter(|_| self.is_monitor) {
+            place.channels.end_monitor(place.subscriber.id);
+        }
     }
 }
 
@@ -248,6 +277,7 @@ mod tests {
                     of.register(channels, (space, &name), (7, Waker::noop()));
                 }
                 Change::Unsubscribe(space, name) => of.unregister(space, &name),
+                Change::Monitor => of.register_monitor(channels, (7, Waker::noop())),
                 Change::Publish(..) => {}
             }
         }
@@ -261,7 +291,16 @@ mod tests {
             own.subscribe(space, b"a");
             own.subscribe(space, b"b");
         }
+        own.monitor();
+        own.revert();
+        assert!(!own.is_monitor() && !own.any());
+        for space in [Space::Channel, Space::Pattern, Space::Shard] {
+            own.subscribe(space, b"a");
+            own.subscribe(space, b"b");
+        }
+        own.monitor();
         carry_out(&mut own, &channels);
+        assert!(channels.has_monitors());
         own.unsubscribe(Space::Channel, b"a");
         own.subscribe(Space::Channel, b"c");
         own.subscribe(Space::Channel, b"a");
@@ -283,5 +322,6 @@ mod tests {
         drop(own);
         let lens = [Space::Channel, Space::Pattern, Space::Shard].map(|of| channels.len(of));
         assert_eq!((lens, channels.bytes()), ([0; 3], 0));
+        assert!(!channels.has_monitors());
     }
 }

@@ -64,6 +64,8 @@ mod metrics;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod monitor;
+#[cfg(test)]
 mod notifications;
 #[cfg(test)]
 mod pipeline;

@@ -62,12 +62,15 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
                 "Persists the effective configuration to file.",
             )
         },
-        sub(
-            "help",
-            2,
-            help,
-            "Returns helpful text about the different subcommands.",
-        ),
+        Command {
+            flags: Flags::LOADING,
+            ..sub(
+                "help",
+                2,
+                help,
+                "Returns helpful text about the different subcommands.",
+            )
+        },
     ],
     ..Command::new("config", -2, help)
 }];

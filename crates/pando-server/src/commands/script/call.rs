@@ -114,6 +114,11 @@ impl<'c, 'a> Caller<'c, 'a> {
         }
         self.calls += 1;
         if command.name == "time" {
+            if self.context.shared.channels.has_monitors() {
+                let overlay = &mut *self.overlay;
+                let mut nested = self.context.nested(command, arguments, &[], 0, overlay);
+                nested.show(true);
+            }
             return self.time(lua).map(Some);
         }
         self.run(lua, asked.version, (id, command), arguments)

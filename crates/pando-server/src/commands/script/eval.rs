@@ -395,7 +395,7 @@ fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Lim
         Subject::Script(_) => scripts.running(|| shared.scripts.begin()).kills(),
         Subject::Function { name, .. } => {
             let begin = || {
-                let command = kept(arguments, usize::MAX);
+                let command = kept(arguments, |_| false);
                 shared
                     .functions
                     .begin(shared.number_of(local), name, command)

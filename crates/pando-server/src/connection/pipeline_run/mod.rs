@@ -78,7 +78,8 @@ impl Connection {
 
     fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
         let in_transaction = self.session.multi.is_some() || self.session.interactive.is_some();
-        let free = self.session.authenticated && !in_transaction && !self.session.receives_only();
+        let is_told = self.session.receives_only() || self.session.is_monitor();
+        let free = self.session.authenticated && !in_transaction && !is_told;
         // A profile belongs to one command.
         let is_profiled = self.session.profiles.is_some();
         let is_quiet = self.session.reply_mode != ReplyMode::On;
@@ -163,6 +164,9 @@ impl Connection {
         // The time of one command is its share of the whole.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;
         self.count_together(turn, pipeline_run, done.count, ns);
+        if turn.shared.channels.has_monitors() {
+            self.show_together(turn.shared, pipeline_run, done.count);
+        }
         if !self.progress().events.is_empty() {
             self.progress().show_from(done.shown_from);
             self.settle_events(turn);

@@ -23,10 +23,10 @@ pub(super) enum RunKind {
 
 /// A command of a pipeline run.
 #[derive(Clone, Copy)]
-pub(super) struct Gathered {
+pub(in crate::connection) struct Gathered {
     /// Its number in the index of commands.
     pub(super) id: usize,
-    pub(super) command: &'static Command,
+    pub(in crate::connection) command: &'static Command,
     /// End of its arguments in `PipelineRun::spans`.
     spans_end: usize,
     /// Its end in the input, relative to the beginning of the first command.
@@ -105,7 +105,7 @@ impl PipelineRun {
         self.commands.len()
     }
 
-    pub(super) fn at(&self, place: usize) -> Gathered {
+    pub(in crate::connection) fn at(&self, place: usize) -> Gathered {
         self.commands[place]
     }
 
