@@ -298,5 +298,5 @@ fn room_here<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> Op
     if spot.exact && !node.slot(spot.index).is_plain() {
         return None;
     }
-    Room::find(node, spot, record)
+    Room::find(&node.as_leaf(), spot, record)
 }

@@ -7,7 +7,10 @@ use pando_format::TreeId;
 use pando_format::page::{COUNT_BYTES, HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
 
 use super::search::Spot;
-use super::slot::{Slot, inner_record_words, leaf_record_words, write_record};
+use super::slot::{
+    HEAD_BYTES, RECORD_IN_COPY, Slot, copy_record, inner_record_words, leaf_record_words,
+    write_record,
+};
 use super::text::{self, common_prefix};
 use super::view::{ChildWord, HeapWord, Node};
 use crate::word::{Store, Word};
@@ -85,6 +88,10 @@ struct Item {
     suffix_bytes: usize,
     value_start: usize,
     value_bytes: usize,
+    /// Words of its record with this suffix.
+    words: usize,
+    /// Its bytes are those of its record in a leaf, as [`Node::copy_record`] has copied them.
+    is_copy: bool,
     flags: u64,
     child: ChildWord,
 }
@@ -123,17 +130,49 @@ impl RecordList {
         self.page_words = node.words().len();
         self.clear();
         node.append_prefix(&mut self.prefix);
+        if !self.inner {
+            return self.load_leaf(node);
+        }
         let bytes_max = self.page_words * 16;
         for index in 0..node.count() {
-            let item = match self.inner {
-                true => Some(self.append_inner(node, index)),
-                false => self.append_of_leaf(node, node.slot(index)),
-            };
-            let Some(item) = item.filter(|_| self.bytes.len() <= bytes_max) else {
+            let item = self.append_inner(node, index);
+            if self.bytes.len() > bytes_max {
                 return false;
-            };
+            }
             self.items.push(item);
         }
+        true
+    }
+
+    /// Copies the entries of a leaf. Returns false when it is torn.
+    fn load_leaf<W: Word>(&mut self, node: &Node<'_, W>) -> bool {
+        // Records that do not overlap need no more.
+        let bytes_max = 8 * self.page_words + node.count() * HEAD_BYTES;
+        self.bytes.resize(bytes_max, 0);
+        let mut at = 0;
+        for index in 0..node.count() {
+            let slot = node.slot(index);
+            let Some((value, record)) = node.copy_record(slot, &mut self.bytes[at..]) else {
+                return false;
+            };
+            let (suffix_bytes, value_bytes) = (slot.suffix_bytes(), node.value_bytes(slot));
+            // The length is read twice.
+            if suffix_bytes > value || value + value_bytes > record.end {
+                return false;
+            }
+            self.items.push(Item {
+                suffix_start: at,
+                suffix_bytes,
+                value_start: at + value,
+                value_bytes,
+                words: record.len() / 8,
+                is_copy: true,
+                flags: slot.flags(),
+                child: ChildWord(0),
+            });
+            at += record.end;
+        }
+        self.bytes.truncate(at);
         true
     }
 
@@ -147,33 +186,18 @@ impl RecordList {
             self.bytes
                 .extend_from_slice(&node.records_below(index).to_le_bytes());
         }
+        let (suffix_bytes, value_bytes) =
+            (value_start - suffix_start, self.bytes.len() - value_start);
         Item {
-            suffix_start,
-            suffix_bytes: value_start - suffix_start,
-            value_start,
-            value_bytes: self.bytes.len() - value_start,
-            flags: slot.flags(),
-            child: node.child(index),
-        }
-    }
-
-    /// Copies an entry of a leaf. None when the node is torn.
-    #[inline]
-    fn append_of_leaf<W: Word>(&mut self, node: &Node<'_, W>, slot: Slot) -> Option<Item> {
-        let suffix_start = self.bytes.len();
-        let value_start = node.append_record(slot, &mut self.bytes)?;
-        let (suffix_bytes, value_bytes) = (slot.suffix_bytes(), node.value_bytes(slot));
-        // The length is read twice.
-        let is_whole = suffix_start + suffix_bytes <= value_start
-            && value_start + value_bytes <= self.bytes.len();
-        is_whole.then_some(Item {
             suffix_start,
             suffix_bytes,
             value_start,
             value_bytes,
+            words: record_words(true, suffix_bytes, value_bytes),
+            is_copy: false,
             flags: slot.flags(),
-            child: ChildWord(0),
-        })
+            child: node.child(index),
+        }
     }
 
     /// Makes the list an empty list of a leaf.
@@ -222,11 +246,14 @@ impl RecordList {
             .extend_from_slice(&record.key[self.prefix.len()..]);
         let value_start = self.bytes.len();
         self.bytes.extend_from_slice(record.value);
+        let (suffix_bytes, value_bytes) = (value_start - suffix_start, record.value.len());
         Item {
             suffix_start,
-            suffix_bytes: value_start - suffix_start,
+            suffix_bytes,
             value_start,
-            value_bytes: record.value.len(),
+            value_bytes,
+            words: record_words(self.inner, suffix_bytes, value_bytes),
+            is_copy: false,
             flags: record.flags,
             child: record.child,
         }
@@ -278,6 +305,8 @@ impl RecordList {
             self.bytes.extend_from_within(old);
             item.suffix_start = start;
             item.suffix_bytes += longer;
+            item.words = record_words(self.inner, item.suffix_bytes, item.value_bytes);
+            item.is_copy = false;
         }
         self.prefix.truncate(shared);
     }
@@ -310,10 +339,13 @@ impl RecordList {
             let value_start = self.bytes.len();
             let value = item.value_start..item.value_start + item.value_bytes;
             self.bytes.extend_from_slice(&right.bytes[value]);
+            let suffix_bytes = value_start - suffix_start;
             self.items.push(Item {
                 suffix_start,
-                suffix_bytes: value_start - suffix_start,
+                suffix_bytes,
                 value_start,
+                words: record_words(self.inner, suffix_bytes, item.value_bytes),
+                is_copy: false,
                 ..*item
             });
         }
@@ -357,8 +389,8 @@ impl RecordList {
 
     /// Returns the number of words of entry `index`, slot and record.
     pub fn weight(&self, index: usize) -> usize {
-        let item = &self.items[index];
-        self.entry_words(item, item.suffix_bytes)
+        let stride = 1 << u32::from(self.inner);
+        stride + self.items[index].words
     }
 
     fn suffix(&self, index: usize) -> &[u8] {
@@ -417,7 +449,12 @@ impl RecordList {
     pub fn words_with_prefix(&self, from: usize, to: usize, prefix_bytes: usize) -> usize {
         let cut = prefix_bytes.saturating_sub(self.prefix.len());
         let fixed = HEADER_WORDS + prefix_bytes.div_ceil(8);
-        self.items[from..to]
+        let items = &self.items[from..to];
+        if cut == 0 && !self.inner {
+            let records: usize = items.iter().map(|item| item.words).sum();
+            return fixed + items.len() + records;
+        }
+        items
             .iter()
             .enumerate()
             .fold(fixed, |words, (index, item)| {
@@ -474,7 +511,14 @@ impl RecordList {
                 debug_assert!(heap >= words, "records longer than a page");
                 heap -= words;
                 offset = heap;
-                write_record(page, offset, suffix, value);
+                match item.is_copy && cut == 0 {
+                    true => {
+                        let record = item.suffix_start + RECORD_IN_COPY;
+                        let record = &self.bytes[record..record + 8 * words];
+                        copy_record(page, offset, record, value.len());
+                    }
+                    false => write_record(page, offset, suffix, value),
+                }
             }
             let slot_word = HEADER_WORDS + ((index - from) << shift);
             page.store(slot_word, Slot::new(suffix, offset, item.flags).0);

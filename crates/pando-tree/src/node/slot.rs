@@ -15,6 +15,9 @@ const FLAGS: u64 = SLOT_GHOST | SLOT_OVERFLOW | SLOT_CHUNKED;
 pub const HEAD_BYTES: usize = 4;
 /// Number of bytes of the value length, at the start of a record.
 pub const LENGTH_BYTES: usize = 2;
+/// Where the words of a record are in a copy that begins with the suffix: the end of the head
+/// stands in the place of the length.
+pub const RECORD_IN_COPY: usize = HEAD_BYTES - LENGTH_BYTES;
 
 /// One slot word. Any bits are a slot: the fields of a torn one only lead to a wrong answer, which
 /// fails validation.
@@ -121,4 +124,24 @@ pub fn write_record<P: Store + ?Sized>(page: &mut P, offset: usize, suffix: &[u8
     page.store(offset, length | text::word_of(first) << (8 * LENGTH_BYTES));
     let at = text::write(page, offset + 1, more);
     text::write(page, at, value);
+}
+
+/// Writes a record of a leaf at word `offset`, as another leaf had it: `record` are its bytes, but
+/// for those of the value's length at their begin.
+pub fn copy_record<P: Store + ?Sized>(
+    page: &mut P,
+    offset: usize,
+    record: &[u8],
+    value_bytes: usize,
+) {
+    debug_assert!(offset >= HEADER_WORDS, "a record in the header");
+    let (words, _) = record.as_chunks::<8>();
+    let Some((first, others)) = words.split_first() else {
+        return;
+    };
+    let length = value_bytes as u64 & 0xFFFF;
+    let first = u64::from_le_bytes(*first) >> (8 * LENGTH_BYTES) << (8 * LENGTH_BYTES);
+    page.store(offset, first | length);
+    let others = others.iter().map(|word| u64::from_le_bytes(*word));
+    page.store_all(offset + 1, others);
 }

@@ -4,6 +4,8 @@
 //! can be read as a node. Whether it was one is decided by validation (of optimistic reads) or by
 //! `check_page` (of loaded pages).
 
+use std::ops::Range;
+
 use pando_format::cast::{low_u8, low_u32};
 use pando_format::page::{
     COUNT_BYTES, HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX,
@@ -11,7 +13,9 @@ use pando_format::page::{
 };
 use pando_format::{Lsn, PageId, PageSize, TreeId};
 
-use super::slot::{HEAD_BYTES, LENGTH_BYTES, Slot, inner_record_words, leaf_record_words};
+use super::slot::{
+    HEAD_BYTES, LENGTH_BYTES, RECORD_IN_COPY, Slot, inner_record_words, leaf_record_words,
+};
 use super::text;
 use crate::word::{Store, Word, load};
 
@@ -66,6 +70,17 @@ impl<'a, W: Word> Node<'a, W> {
         // Codec and flags, in the upper two bytes, may be anything.
         let is_of = (tags ^ expected) << 16 == 0 && (level == 0 || node.count > 0);
         is_of.then_some(node)
+    }
+
+    /// Returns the same node, which is a leaf, such that the compiler knows it.
+    #[inline]
+    pub fn as_leaf(&self) -> Self {
+        debug_assert_eq!(self.stride_shift, 0, "an inner node");
+        let stride_shift = 0;
+        Self {
+            stride_shift,
+            ..*self
+        }
     }
 
     #[inline]
@@ -278,23 +293,23 @@ impl<'a, W: Word> Node<'a, W> {
         text::append_words(self.words, slot.value_start(), self.value_bytes(slot), out);
     }
 
-    /// Appends suffix and value of `slot` of a leaf, in one copy of the record's words. Returns the
-    /// start of the value in `out`; the bytes between suffix and value have no meaning. Returns
-    /// None if the record does not lie in the page, because `slot` is torn.
+    /// Copies suffix and value of `slot` of a leaf to the front of `out`, in one copy of the record's
+    /// words. Returns the start of the value, and where the words of the record are; the bytes
+    /// between suffix and value have no meaning. Returns None if the record does not lie in the
+    /// page, because `slot` is torn, or not in `out`.
     #[inline]
-    pub fn append_record(&self, slot: Slot, out: &mut Vec<u8>) -> Option<usize> {
-        let record_words = leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot));
-        let record = self.words.get(slot.offset()..)?.get(..record_words)?;
-        let start = out.len();
-        // The record begins with the value's length, which the end of the head overwrites.
-        let record_start = start + HEAD_BYTES - LENGTH_BYTES;
-        out.resize(record_start + 8 * record_words, 0);
-        let (chunks, _) = out[record_start..].as_chunks_mut::<8>();
+    pub fn copy_record(&self, slot: Slot, out: &mut [u8]) -> Option<(usize, Range<usize>)> {
+        let words = leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot));
+        let record = self.words.get(slot.offset()..)?.get(..words)?;
+        let place = RECORD_IN_COPY..RECORD_IN_COPY + 8 * words;
+        let (chunks, _) = out.get_mut(place.clone())?.as_chunks_mut::<8>();
         for (chunk, word) in chunks.iter_mut().zip(record) {
             *chunk = word.get().to_le_bytes();
         }
-        out[start..start + HEAD_BYTES].copy_from_slice(&slot.head().to_be_bytes());
-        Some(record_start + 8 * (slot.value_start() - slot.offset()))
+        // The record begins with the value's length, which the end of the head overwrites.
+        *out.first_chunk_mut()? = slot.head().to_be_bytes();
+        let value = place.start + 8 * (slot.value_start() - slot.offset());
+        Some((value, place))
     }
 
     /// Appends the suffix of `slot`.
