@@ -243,17 +243,19 @@ pub(crate) fn acquire_child<'p>(
     };
     here.validate()?;
     if child.hint() != word.hint() {
-        replace_hint(pool, here, down, child.hint());
+        replace_hint(pool, *here, (down.at, word), child.hint());
     }
     Ok(child)
 }
 
-/// Goes on to the frame of `hint`, in which the child was found, and names it in the link.
+/// Goes on to the frame of `hint`, in which the child was found, and names it in the child word at
+/// index `at`. Takes copies: of references, every descent would write what they refer to into
+/// memory, for nothing.
 #[cold]
-fn replace_hint(pool: &Pool, here: &Optimistic<'_>, down: &Down<'_>, hint: u32) {
+fn replace_hint(pool: &Pool, here: Optimistic<'_>, (at, word): (usize, ChildWord), hint: u32) {
     if let Some(frame) = pool.hinted(hint) {
         frame.prefetch::<LEAF_LINES>();
     }
-    let new = ChildWord::new(down.word.page(), hint);
-    here.replace_hint(down.at, down.word.0, new.0);
+    let new = ChildWord::new(word.page(), hint);
+    here.replace_hint(at, word.0, new.0);
 }

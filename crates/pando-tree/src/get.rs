@@ -243,10 +243,11 @@ impl Tree {
         key: &[u8],
         copy: Option<(&mut ValueReader, &mut Vec<u8>)>,
     ) -> Attempt<(Lookup, Place)> {
-        let end = self.arrive_at(pool, access, key)?;
-        let (here, node) = (end.leaf, end.node);
-        let lookup = self.read_at(pool, Leaf { here, node }, end.spot, copy)?;
-        Ok((lookup, end.place(*self)))
+        self.arrive_at(pool, access, key, |end| {
+            let (here, node) = (end.leaf, end.node);
+            let lookup = self.read_at(pool, Leaf { here, node }, end.spot, copy)?;
+            Ok((lookup, end.place(*self)))
+        })
     }
 
     /// Ends a lookup in its leaf.
@@ -337,14 +338,39 @@ impl Tree {
         access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<Located> {
-        let end = self.arrive_at(pool, access, key)?;
-        let free_bytes = end.node.free_bytes();
-        end.leaf.validate()?;
-        Ok(Located {
-            leaf: end.leaf.page(),
-            place: end.place(*self),
-            levels: end.levels,
-            free_bytes,
+        self.arrive_at(pool, access, key, |end| {
+            let free_bytes = end.node.free_bytes();
+            end.leaf.validate()?;
+            Ok(Located {
+                leaf: end.leaf.page(),
+                place: end.place(*self),
+                levels: end.levels,
+                free_bytes,
+            })
+        })
+    }
+
+    /// Finds where `key` is, or belongs.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`].
+    pub fn try_find_place(&self, pool: &Pool, key: &[u8]) -> Attempt<Place> {
+        retry_then_latch(pool, |latched| match latched {
+            None => self.find_place(pool, &mut OptimisticAccess, key),
+            Some(latched) => self.find_place(pool, latched, key),
+        })
+    }
+
+    #[inline]
+    fn find_place<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        key: &[u8],
+    ) -> Attempt<Place> {
+        self.arrive_at(pool, access, key, |end| {
+            end.leaf.validate()?;
+            Ok(end.place(*self))
         })
     }
 
@@ -366,10 +392,11 @@ impl Tree {
         access: &mut impl Access<'p>,
         key: &[u8],
     ) -> Attempt<(Place, PagePin<'p>)> {
-        let end = self.arrive_at(pool, access, key)?;
-        let pin = end.leaf.pin()?;
-        end.leaf.validate()?;
-        Ok((end.place(*self), pin))
+        self.arrive_at(pool, access, key, |end| {
+            let pin = end.leaf.pin()?;
+            end.leaf.validate()?;
+            Ok((end.place(*self), pin))
+        })
     }
 
     /// Finds where `key`, which the tree does not have, belongs, and looks at the record before
@@ -398,29 +425,32 @@ impl Tree {
         (key, shared): (&[u8], usize),
         before: &mut Vec<u8>,
     ) -> Attempt<(Place, Before)> {
-        let end = self.arrive_at(pool, access, key)?;
-        let found = match end.spot.index.checked_sub(1) {
-            None if end.is_leftmost => Before::Other,
-            None => Before::Elsewhere,
-            Some(index) if end.node.may_begin_alike(index, key, shared) => {
-                end.node.copy_key(index, before);
-                Before::Alike
-            }
-            Some(_) => Before::Other,
-        };
-        end.leaf.validate()?;
-        Ok((end.place(*self), found))
+        self.arrive_at(pool, access, key, |end| {
+            let found = match end.spot.index.checked_sub(1) {
+                None if end.is_leftmost => Before::Other,
+                None => Before::Elsewhere,
+                Some(index) if end.node.may_begin_alike(index, key, shared) => {
+                    end.node.copy_key(index, before);
+                    Before::Alike
+                }
+                Some(_) => Before::Other,
+            };
+            end.leaf.validate()?;
+            Ok((end.place(*self), found))
+        })
     }
 
-    /// Descends to the leaf that covers `key`, and finds its spot there. Nothing read from the
-    /// leaf has been validated.
+    /// Descends to the leaf that covers `key`, finds its spot there, and ends with `end`. Nothing
+    /// read from the leaf has been validated. Each end has a descent of its own: handed over, what
+    /// was found would go through memory twice.
     #[inline]
-    fn arrive_at<'p>(
+    fn arrive_at<'p, R>(
         &self,
         pool: &'p Pool,
         access: &mut impl Access<'p>,
         key: &[u8],
-    ) -> Attempt<Arrival<'p>> {
+        end: impl FnOnce(Arrival<'p>) -> Attempt<R>,
+    ) -> Attempt<R> {
         let (mut levels, mut is_leftmost, mut is_rightmost) = (1, true, true);
         let start = Start {
             node: self.root(pool, access)?,
@@ -435,7 +465,7 @@ impl Tree {
         };
         let (leaf, node) = self.descend_from(pool, access, start, 0, choose)?;
         let candidate = ask_for_record(leaf, &node, key);
-        Ok(Arrival {
+        end(Arrival {
             leaf,
             node,
             spot: node.find_at(candidate, key),

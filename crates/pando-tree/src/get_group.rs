@@ -176,7 +176,7 @@ impl Tree {
         let here = child.ok()?;
         let node = Node::open_of(here.words().slice(), self.id, level);
         if node.is_none() {
-            way.node = not_of_tree(&here);
+            way.node = not_of_tree(here);
         }
         node.map(|node| (here, node))
     }

@@ -52,6 +52,13 @@ impl Place {
         self.finger.is_known()
     }
 
+    /// Returns whether the leaf is one of `tree` and has not changed since it was seen, at the moment
+    /// of the call.
+    #[inline]
+    pub fn is_current(&self, tree: Tree, pool: &Pool) -> bool {
+        self.finger.leaf(tree, pool).is_some()
+    }
+
     /// Pins the leaf, if it is one of `tree` and has not changed since it was seen.
     #[inline]
     pub fn pin<'p>(&self, tree: Tree, pool: &'p Pool) -> Option<PagePin<'p>> {

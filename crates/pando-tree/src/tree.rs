@@ -56,7 +56,7 @@ impl Tree {
         };
         match node {
             Some(node) => Ok(node),
-            None => not_of_tree(&here),
+            None => not_of_tree(here),
         }
     }
 
@@ -82,10 +82,11 @@ pub(crate) fn counted<T>(pool: &Pool, attempt: Attempt<T>) -> Attempt<T> {
     attempt
 }
 
-/// Returns why `node` cannot be used, whose header is not what its parent says.
+/// Returns why `node` cannot be used, whose header is not what its parent says. Takes a copy: of a
+/// reference, every descent would write what it refers to into memory, for nothing.
 #[cold]
-pub(crate) fn not_of_tree<T>(node: &Optimistic<'_>) -> Attempt<T> {
-    damaged(node, "is no node of its tree and level")
+pub(crate) fn not_of_tree<T>(node: Optimistic<'_>) -> Attempt<T> {
+    damaged(&node, "is no node of its tree and level")
 }
 
 /// Returns why `node` cannot be used: it changed meanwhile, or it is damaged.

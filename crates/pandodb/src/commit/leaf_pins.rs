@@ -1,4 +1,4 @@
-//! Finds the leaves of a batch, and pins them until it is applied.
+//! Finds the leaves of a batch, and pins them until it is applied, unless it has only one write.
 //!
 //! Keys are processed in order. Where they lie apart, groups of them descend together, so that
 //! their cache misses overlap. Where they lie close together, the leaf of the previous key is first
@@ -23,7 +23,7 @@ const APART: u32 = 2;
 /// The pins of the leaves of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct LeafPins<'a> {
-    /// That of the first leaf: most batches have no other, and allocate nothing.
+    /// That of the first leaf: many batches have no other, and allocate nothing.
     first: Option<PagePin<'a>>,
     others: Vec<PagePin<'a>>,
 }
@@ -71,9 +71,6 @@ impl Engine {
         wanted.clear();
         places.clear();
         let order = &order[..most.min(order.len())];
-        if let [at] = order {
-            return self.pin_only_leaf(set, *at, places);
-        }
         let mut found = FoundLeaves {
             pins: LeafPins::default(),
             last: Finger::default(),
@@ -144,28 +141,30 @@ impl Engine {
         }
     }
 
-    /// Finds and pins the leaf of the write at `at`, the only one.
+    /// Finds the leaf of the write at `at`, the only one of its batch. It is not pinned: it has just
+    /// been used, so it is as good as certain to be in memory when the write is applied; and a pin
+    /// needs a share of a budget that all cores would write (decision 092).
     #[inline]
-    fn pin_only_leaf(
+    pub(crate) fn find_only_leaf(
         &self,
         set: &WriteSet,
         at: usize,
         places: &mut Vec<Place>,
-    ) -> Step<LeafPins<'_>> {
+    ) -> Step<()> {
+        places.clear();
         let (table, key, _) = set.write_at(at);
         let table = &set.tables[table];
         let tree = table.tree.expect("checked in prepare");
-        let mut pins = LeafPins::default();
         if table.state.tree() != Some(tree) {
             // The check inside the gate finds this again, and reports it.
-            return Ok(pins);
+            return Ok(());
         }
         let pool = &self.store.pool;
         let seen = set.places().get(at);
-        let (place, pin) = match seen.and_then(|place| Some((*place, place.pin(tree, pool)?))) {
-            Some(pinned) => pinned,
-            None => match tree.try_pin_place(pool, key) {
-                Ok(pinned) => pinned,
+        let place = match seen.filter(|place| place.is_current(tree, pool)) {
+            Some(place) => *place,
+            None => match tree.try_find_place(pool, key) {
+                Ok(place) => place,
                 // What it met has no meaning if the table has another tree by now.
                 Err(restart) => {
                     return on_tree(&table.state, tree, Err(restart)).map_err(Into::into);
@@ -173,8 +172,7 @@ impl Engine {
             },
         };
         places.push(place);
-        pins.push(pin);
-        Ok(pins)
+        Ok(())
     }
 
     /// Pins the leaves of the writes of `group`, which are writes to one table. Returns how many of

@@ -1,6 +1,7 @@
 //! Commit: reservations, stripe locks, gate, log, pages, stamps, in this order.
 //!
-//! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them.
+//! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them, unless
+//!    there is only one.
 //! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
 //!    the keys that were read.
 //! 3. Enter the gate; check that nobody has locked the keys (`key_locks`), and that the tables and
@@ -61,7 +62,9 @@ fn lie_together(places: &[Place], at: usize) -> bool {
 /// it are in the set.
 type PutRun<'s> = (usize, (&'s [u8], &'s [u8]), &'s [usize]);
 
-/// What step 1 reserves and pins for one attempt.
+/// What step 1 reserves and pins for one attempt, which fills it where it stays: it is too large to
+/// be handed from one to the next.
+#[derive(Default)]
 struct Reserved<'a> {
     /// None once the record is appended.
     log: Option<LogReservation<'a>>,
@@ -69,11 +72,17 @@ struct Reserved<'a> {
     pages: u64,
     /// Pages for garbage rows among them.
     garbage: u64,
-    _blocks: BlockReservation<'a>,
-    ids: IdReservation<'a>,
+    blocks: Option<BlockReservation<'a>>,
+    ids: Option<IdReservation<'a>>,
     /// Room for the versions of what the batch replaces; None if nobody may need them.
     versions: Option<ReservedVersions<'a>>,
-    // Dropped before the share that allows them.
+    /// None if there is only one write.
+    pins: Option<SharedPins<'a>>,
+}
+
+/// Pins of leaves, and the share that allows them.
+struct SharedPins<'a> {
+    // Dropped before the share.
     _pins: LeafPins<'a>,
     _share: StepShare<'a>,
 }
@@ -131,10 +140,10 @@ impl Engine {
         self.check_writable()?;
         scratch.prepare(self, set)?;
         let own = check.state().map(|check| check.snapshot());
-        let mut reserved = None;
-        let reserved = self.reserve_all(set, scratch, lent, own, &mut reserved);
+        let mut reserved = Reserved::default();
+        let taken = self.reserve_all(set, scratch, lent, own, &mut reserved);
         steps.end(CommitStep::Prepare);
-        let reserved = reserved?;
+        taken?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
         let ends_others = reserved.ends_others();
         let closes = ends_others || check.state().is_some_and(|check| check.closes_gate());
@@ -142,7 +151,7 @@ impl Engine {
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;
-        let (entered, saves) = self.enter(set, reserved, closed, own, replaced)?;
+        let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
         self.stop_at_locks(set, &locked, locks)?;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
@@ -176,14 +185,14 @@ impl Engine {
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
         let places = (scratch.order.positions(), &scratch.places[..]);
-        let (tree, ids) = (&mut scratch.tree, &reserved.ids);
+        let (tree, ids) = (&mut scratch.tree, reserved.ids.as_ref().expect("taken"));
         if saves {
             self.save_replaced(set, places, lsn, (&mut scratch.versions, tree));
         }
         self.apply_batch(&token, set, places, lsn, ids, tree)
             .map_err(|error| self.poisoned_by(&error))?;
         assert_none(&[Kind::Latch]);
-        section.check_ids(&reserved.ids);
+        section.check_ids(ids);
         debug_assert!(
             self.holds_stripes(set, &locked),
             "its stripes are still held"
@@ -233,16 +242,16 @@ impl Engine {
         }
     }
 
-    /// Step 1: takes all reservations, and pins leaves, or says what to wait for. They are put into
-    /// `reserved`, where they stay: they are too large to be handed from one to the next.
-    fn reserve_all<'a, 'r>(
+    /// Step 1: takes all reservations, and finds and pins leaves, or says what to wait for. Fills
+    /// `reserved`, which is empty.
+    fn reserve_all<'a>(
         &'a self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
         lent: Option<u64>,
         own: Option<&Registration>,
-        reserved: &'r mut Option<Reserved<'a>>,
-    ) -> Step<&'r mut Reserved<'a>> {
+        reserved: &mut Reserved<'a>,
+    ) -> Step<()> {
         if !self.underfull_leaves.has_room() {
             self.store.space.growth.notify_all();
             return Err(Restart::Conflict.into());
@@ -252,9 +261,10 @@ impl Engine {
         if bytes > limit {
             return Err(Error::BatchTooLarge { bytes, limit }.into());
         }
-        let log = self.reserve_log(bytes)?;
+        reserved.log = Some(self.reserve_log(bytes)?);
         let garbage = self.garbage_pages(set);
         let pages = self.pages_of(set, garbage);
+        (reserved.garbage, reserved.pages) = (garbage, pages);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgent = set.only_deletes();
         if self.store.is_too_short_for(pages, urgent) {
@@ -264,7 +274,8 @@ impl Engine {
             return Err(reason.into());
         }
         let committed = || self.store.committed_blocks();
-        let Some(reservation) = self.store.space.try_reserve(blocks, committed, urgent) else {
+        reserved.blocks = self.store.space.try_reserve(blocks, committed, urgent);
+        if reserved.blocks.is_none() {
             if self.store.space.is_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
@@ -273,11 +284,27 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        let ids = self.reserve_ids(set, urgent)?;
-        let versions = match self.old_versions.snapshots.is_on() {
-            true => self.reserve_versions(set, scratch.replaced_bytes, own)?,
-            false => None,
-        };
+        reserved.ids = Some(self.reserve_ids(set, urgent)?);
+        if self.old_versions.snapshots.is_on() {
+            reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
+        }
+        match scratch.order.positions() {
+            [at] => self.find_only_leaf(set, *at, &mut scratch.places),
+            _ => {
+                reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a share of the frames for the leaves of a batch of several writes, and finds and pins
+    /// as many of them as it allows.
+    fn pin_shared<'a>(
+        &'a self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+        lent: Option<u64>,
+    ) -> Step<SharedPins<'a>> {
         let frames = scratch.order.positions().len() as u64;
         let share = self
             .pin_budget
@@ -301,16 +328,10 @@ impl Engine {
             self.check_leaves(set, order, checked, wanted)?;
             assert!(*checked <= order.len(), "more leaves than writes");
         }
-        Ok(reserved.insert(Reserved {
-            log: Some(log),
-            pages,
-            garbage,
-            _blocks: reservation,
-            ids,
-            versions,
+        Ok(SharedPins {
             _pins: pins,
             _share: share,
-        }))
+        })
     }
 
     /// Saves what snapshots still read of what the writes in `order` replace. If there is such a
@@ -452,7 +473,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Commits a batch that writes nothing: it succeeds if all its reads are of one moment.
+    /// Commits a batch that writes nothing: it succeeds if all its reads are of one moment. Not
+    /// inlined into the loop, as [`Engine::attempt_commit`] is not.
+    #[inline(never)]
     fn validate_reads(
         &self,
         set: &WriteSet,
