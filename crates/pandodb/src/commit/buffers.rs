@@ -4,7 +4,7 @@
 //! The kept memory is empty: it names no leaf and no store. A set keeps the handle of the table
 //! that it was used for last, but nothing of its content.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 use crate::commit::scratch::CommitScratch;
@@ -25,26 +25,31 @@ pub(crate) trait Keep: Default + 'static {
     /// something in it is unfinished.
     fn empty(&mut self, bytes_max: usize) -> bool;
 
-    /// Calls `f` with the unused ones of this thread; None when the thread is ending. They are
-    /// boxed: each has hundreds of bytes, which would be copied whenever one is taken or given
-    /// back.
-    fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R>;
+    /// Calls `f` with the places for unused ones of this thread; None when the thread is ending.
+    /// They are boxed: each has hundreds of bytes, which would be copied whenever one is taken or
+    /// given back.
+    fn kept<R>(f: impl FnOnce(&Kept<Self>) -> R) -> Option<R>;
 }
+
+/// The unused ones of a thread. Most often there is one at most, in the first place.
+type Kept<T> = [Cell<Option<Box<T>>>; KEPT_MAX];
 
 /// Keeps empty ones by thread.
 macro_rules! keep_by_thread {
     ($name:ident, $kept:ty) => {
         thread_local! {
-            static $name: RefCell<Vec<Box<$kept>>> = const { RefCell::new(Vec::new()) };
+            static $name: Kept<$kept> = const { [const { Cell::new(None) }; KEPT_MAX] };
         }
 
         impl Keep for $kept {
+            #[inline]
             fn empty(&mut self, bytes_max: usize) -> bool {
                 self.empty(bytes_max)
             }
 
-            fn kept<R>(f: impl FnOnce(&mut Vec<Box<Self>>) -> R) -> Option<R> {
-                $name.try_with(|kept| f(&mut kept.borrow_mut())).ok()
+            #[inline]
+            fn kept<R>(f: impl FnOnce(&Kept<Self>) -> R) -> Option<R> {
+                $name.try_with(f).ok()
             }
         }
     };
@@ -61,7 +66,8 @@ pub(crate) struct TakenBuffer<T: Keep>(Option<Box<T>>);
 impl<T: Keep> TakenBuffer<T> {
     /// Takes one of this thread, or makes one.
     pub(crate) fn take() -> Self {
-        Self(Some(T::kept(Vec::pop).flatten().unwrap_or_default()))
+        let kept = T::kept(|kept| kept.iter().find_map(Cell::take)).flatten();
+        Self(Some(kept.unwrap_or_default()))
     }
 }
 
@@ -78,8 +84,13 @@ impl<T: Keep> Drop for TakenBuffer<T> {
             && own.empty(KEPT_BYTES_MAX)
         {
             T::kept(|kept| {
-                if kept.len() < KEPT_MAX {
-                    kept.push(own);
+                let mut given = Some(own);
+                for place in kept {
+                    // What was there goes on to the next place, and what finds none is dropped.
+                    given = place.replace(given);
+                    if given.is_none() {
+                        break;
+                    }
                 }
             });
         }
