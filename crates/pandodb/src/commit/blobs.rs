@@ -14,10 +14,16 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidValue`] for a value of another store, for one that was put before, and for
     /// one that keeps chunks which its key does not have.
+    #[inline]
     pub(crate) fn name_chunks(&self, set: &WriteSet) -> Result<()> {
-        if set.large().next().is_none() {
-            return Ok(());
+        match set.large().next() {
+            None => Ok(()),
+            Some(_) => self.name_some(set),
         }
+    }
+
+    /// As [`Engine::name_chunks`], of a set that has chunks.
+    fn name_some(&self, set: &WriteSet) -> Result<()> {
         let wrong = |what: &str| Error::InvalidValue { what: what.into() };
         for (table, key, value) in set.writes() {
             let Some(Value::Chunks(value)) = value else {

@@ -29,6 +29,7 @@ impl<'a> Entered<'a> {
 impl Engine {
     /// Ends the snapshot of a transaction, whose commit then need not save anything for itself; or
     /// all of them, for one that has no room for what others read. The check has passed.
+    #[inline]
     pub(crate) fn end_snapshots(&self, own: Option<&Registration>, all: bool) {
         if all {
             tracing::warn!("snapshots were ended: a large transaction leaves them no memory");

@@ -35,6 +35,7 @@ impl Engine {
             .sum();
         let of_writes = match set.only_deletes() {
             true => PAGES_PER_DELETE * set.len() as u64 + self.counting_pages(set),
+            false if set.len() == 1 => PAGES_PER_WRITE,
             false => PAGES_PER_WRITE * set.len() as u64 + self.inner_pages(set),
         };
         of_writes + PAGES_PER_BATCH + overflow as u64 + garbage

@@ -73,6 +73,7 @@ impl CommitScratch {
     }
 
     /// Derives order, stripes and payload from `set`, unless they are those of `set` already.
+    #[inline]
     pub(crate) fn prepare(&mut self, engine: &Engine, set: &WriteSet) -> Result<()> {
         let reads = set.reads.len() + set.shares.len() + set.watched.len();
         if self.ready && self.reads == reads {

@@ -90,7 +90,16 @@ impl Engine {
     }
 
     /// Writes values that are too long for pages to chunks, before step 1 of a commit. Blocks.
+    #[inline]
     pub(crate) fn spill(engine: &Shared, set: &mut WriteSet) -> Result<()> {
+        match set.first_longer(engine.plain_bytes_max()) {
+            None => Ok(()),
+            Some(_) => Self::spill_some(engine, set),
+        }
+    }
+
+    /// As [`Engine::spill`], of a set that has such values.
+    fn spill_some(engine: &Shared, set: &mut WriteSet) -> Result<()> {
         let limit = engine.plain_bytes_max();
         while let Some(at) = set.first_longer(limit) {
             let (_, _, value) = set.write_at(at);

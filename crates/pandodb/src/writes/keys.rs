@@ -198,8 +198,9 @@ impl KeyWrites {
         let compare = |write: &Write| self.compare(write, table, key);
         if self.is_ascending {
             let found = match self.writes.last() {
+                None => None,
                 Some(last) if compare(last).is_lt() => None,
-                _ => self.writes.binary_search_by(compare).ok(),
+                Some(_) => self.writes.binary_search_by(compare).ok(),
             };
             return (found, None);
         }

@@ -253,6 +253,7 @@ impl WriteSet {
     }
 
     /// Returns the position of the first value of more than `limit` bytes that is not in chunks.
+    #[inline]
     pub(crate) fn first_longer(&self, limit: usize) -> Option<usize> {
         if self.stored_bytes_max <= limit {
             return None;
@@ -279,6 +280,7 @@ impl WriteSet {
     }
 
     /// Returns the values in chunks.
+    #[inline]
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
         let is_large = |write: &Write| matches!(write.change, Change::PutLarge(_));
         debug_assert!(
@@ -482,7 +484,16 @@ impl WriteSet {
     /// Returns what has changed, given `unchanged`, which tells for a stamp whether its stripe is
     /// unchanged: Some(true) for something that was watched, Some(false) for something that was
     /// read or for the tree of a table, None for nothing.
+    #[inline]
     pub(crate) fn changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
+        if self.watched.is_empty() && self.reads.is_empty() {
+            return (!self.trees_unchanged()).then_some(false);
+        }
+        self.read_changed(unchanged)
+    }
+
+    /// As [`WriteSet::changed`], for a batch that has read or watches something.
+    fn read_changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
         let tables = self
             .watched
             .iter()
