@@ -93,3 +93,9 @@ fn many_threads_commit_batches_with_8_mib() {
 fn threads_commit_batches_with_4_mib() {
     crowd(64, 4 << 20, 200, 10);
 }
+
+/// A commit of one write pins nothing, so its leaf may be gone when it is applied.
+#[test]
+fn threads_put_one_key_at_a_time_with_4_mib() {
+    crowd(64, 4 << 20, 1, 200);
+}
