@@ -52,8 +52,8 @@ impl Place {
         self.finger.is_known()
     }
 
-    /// Returns whether the leaf is one of `tree` and has not changed since it was seen, at the moment
-    /// of the call.
+    /// Returns whether the leaf is one of `tree` and has not changed since it was seen, at the
+    /// moment of the call.
     #[inline]
     pub fn is_current(&self, tree: Tree, pool: &Pool) -> bool {
         self.finger.leaf(tree, pool).is_some()

@@ -293,10 +293,10 @@ impl<'a, W: Word> Node<'a, W> {
         text::append_words(self.words, slot.value_start(), self.value_bytes(slot), out);
     }
 
-    /// Copies suffix and value of `slot` of a leaf to the front of `out`, in one copy of the record's
-    /// words. Returns the start of the value, and where the words of the record are; the bytes
-    /// between suffix and value have no meaning. Returns None if the record does not lie in the
-    /// page, because `slot` is torn, or not in `out`.
+    /// Copies suffix and value of `slot` of a leaf to the front of `out`, in one copy of the words
+    /// of the record. Returns the start of the value, and where the words are; the bytes between
+    /// suffix and value have no meaning. Returns None if the record does not lie in the page,
+    /// because `slot` is torn, or not in `out`.
     #[inline]
     pub fn copy_record(&self, slot: Slot, out: &mut [u8]) -> Option<(usize, Range<usize>)> {
         let words = leaf_record_words(slot.suffix_bytes(), self.value_bytes(slot));
