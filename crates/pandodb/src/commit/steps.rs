@@ -66,8 +66,6 @@ type PutRun<'s> = (usize, (&'s [u8], &'s [u8]), &'s [usize]);
 /// be handed from one to the next.
 #[derive(Default)]
 struct Reserved<'a> {
-    /// None once the record is appended.
-    log: Option<LogReservation<'a>>,
     /// Pages whose blocks are reserved, including those for garbage rows.
     pages: u64,
     /// Pages for garbage rows among them.
@@ -78,6 +76,10 @@ struct Reserved<'a> {
     versions: Option<ReservedVersions<'a>>,
     /// None if there is only one write.
     pins: Option<SharedPins<'a>>,
+    /// None once the record is appended. Dropped last, since that wakes whoever waits for room in
+    /// the log: if the blocks were still reserved then, those of hundreds of threads that are in
+    /// the middle of it would be more than there are (`crowds.rs`).
+    log: Option<LogReservation<'a>>,
 }
 
 /// Pins of leaves, and the share that allows them.
