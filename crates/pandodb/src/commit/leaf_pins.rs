@@ -143,7 +143,7 @@ impl Engine {
 
     /// Finds the leaf of the write at `at`, the only one of its batch. It is not pinned: it has
     /// just been used, so it is as good as certain to be in memory when the write is applied; and a
-    /// pin needs a share of a budget that all cores would write (decision 092).
+    /// pin needs a share of a budget that all cores would write (decision 093).
     #[inline]
     pub(crate) fn find_only_leaf(
         &self,
