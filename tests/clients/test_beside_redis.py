@@ -331,6 +331,16 @@ class BesideRedis(ServerTest):
             connection.call("HELLO", "3")
         self.compare(Generator.streams, all_streams)
 
+    def test_watched_keys_fail_exec_as_in_redis(self):
+        # Two keys: more of them would share a stripe now and then, which is a change of both.
+        generator = random.Random(SEED)
+        for _ in range(COMMANDS // 20):
+            self.both([[b"SELECT", b"0"], [b"WATCH", *generator.choice(([b"a"], [b"b"], [b"a", b"b"]))]])
+            commands = [generator.choice(CHANGES).split() for _ in range(generator.randrange(5))]
+            self.both([[as_bytes(word) for word in words] for words in commands])
+            again = [[b"WATCH", b"b"]] if generator.random() < 0.2 else []
+            self.both([*again, [b"MULTI"], [b"SET", b"result", b"1"], [b"GET", b"a"], [b"EXEC"]])
+
     def both_of_exec(self, commands):
         ours, theirs = self.ours.send(commands), self.theirs.send(commands)
         self.assertEqual(ours[:-1], theirs[:-1])
@@ -354,6 +364,11 @@ def comparable(words, reply):
     return without_times(words, sorted_reply(words, reply))
 
 
+# What happens to keys that are watched.
+CHANGES = (
+    "FLUSHALL", "FLUSHDB", "FLUSHALL", "FLUSHDB", "SET a 1", "SET b 1", "DEL a", "DEL b", "RPUSH a x",
+    "DEL a b", "PERSIST a", "EXPIRE a 1000", "GET a", "RENAME a b", "COPY b a",
+)
 # Commands that 7.2 has in another form than 7.0.
 NEWER = (b"zrank", b"zrevrank")
 SMALL_PRINT = """

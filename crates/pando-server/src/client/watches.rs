@@ -9,10 +9,10 @@ use std::collections::hash_map::Entry;
 
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
-use pandodb::nonblocking::{ValidatedBatch, Watch, WatchPlace};
+use pandodb::nonblocking::{Polled, ValidatedBatch, Watch, WatchPlace};
 
 /// Memory that a place takes: in a table that has just grown, and in the batch of EXEC.
-const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watch)>() + size_of::<Watch>()) as u64;
+const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watched)>() + size_of::<Watch>()) as u64;
 
 /// Memory that the watches of all connections take. Relaxed throughout: the count orders nothing.
 #[derive(Debug, Default)]
@@ -37,11 +37,19 @@ impl WatchBytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
+/// A watched place.
+#[derive(Debug)]
+struct Watched {
+    watch: Watch,
+    /// None of its watched keys existed: FLUSHALL does not change them.
+    is_absent: bool,
+}
+
 /// The keys that a connection watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// The watched places, each with its oldest watch.
-    places: HashMap<WatchPlace, Watch>,
+    places: HashMap<WatchPlace, Watched>,
     /// The counter of its memory, once it has taken some.
     bytes: Option<Arc<WatchBytes>>,
     /// Earliest expiry of the watched values that existed: expiry counts as a change.
@@ -81,8 +89,17 @@ impl Watches {
             return Err(TooMany);
         }
         self.bytes.get_or_insert_with(|| bytes.clone());
-        self.places.insert(watch.place(), watch);
+        let place = watch.place();
+        let is_absent = true;
+        self.places.insert(place, Watched { watch, is_absent });
         Ok(())
+    }
+
+    /// Records that a key of this place existed when it was looked at, once it was watched.
+    pub(crate) fn is_there(&mut self, place: WatchPlace) {
+        if let Some(watched) = self.places.get_mut(&place) {
+            watched.is_absent = false;
+        }
     }
 
     /// Records that a watched value expires at `deadline`.
@@ -106,21 +123,30 @@ impl Watches {
             std::mem::swap(&mut self.bytes, &mut later.bytes);
             return;
         }
-        for (place, watch) in std::mem::take(&mut later.places) {
+        for (place, watched) in std::mem::take(&mut later.places) {
             match self.places.entry(place) {
-                Entry::Occupied(_) => release(later.bytes.as_ref(), 1),
+                Entry::Occupied(mut older) => {
+                    older.get_mut().is_absent &= watched.is_absent;
+                    release(later.bytes.as_ref(), 1);
+                }
                 Entry::Vacant(vacant) => {
-                    vacant.insert(watch);
+                    vacant.insert(watched);
                 }
             }
         }
     }
 
     /// Makes `batch` commit only if nothing that is watched has changed.
-    pub(crate) fn expect(&self, batch: &mut ValidatedBatch) {
-        for watch in self.places.values() {
-            batch.expect(watch);
+    /// Pending while somebody writes one: what `batch` depends on then is not complete.
+    pub(crate) fn expect(&self, batch: &mut ValidatedBatch) -> Polled<()> {
+        for Watched { watch, is_absent } in self.places.values() {
+            if !is_absent {
+                batch.expect(watch);
+            } else if let Polled::Pending(pending) = batch.expect_absent(watch) {
+                return Polled::Pending(pending);
+            }
         }
+        Polled::Ready(())
     }
 }
 
@@ -141,7 +167,6 @@ impl Drop for Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pandodb::nonblocking::Polled;
     use pandodb::{Db, Table};
 
     fn look(table: &Table, db: &Db, key: &[u8]) -> Watch {

@@ -246,6 +246,7 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<WatchRe
             Polled::Ready(watch) => watch,
             Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
         };
+        let place = watch.place();
         let is_known = context.session.watches.has(&watch);
         if !is_known && watching.watches.add(watch, bytes, most) == Err(TooMany) {
             return Ok(WatchReads::TooMany);
@@ -264,6 +265,8 @@ fn look_at(context: &mut Context<'_>, watching: &mut Watching) -> Result<WatchRe
             if is_own && row.is_over(now_ms) {
                 return Ok(WatchReads::Over);
             }
+            watching.watches.is_there(place);
+            context.session.watches.is_there(place);
             if is_own {
                 let scratch = &mut *context.data().scratch;
                 note_times(database, scratch, (&row, now_ms), &mut watching.watches)?;
@@ -291,7 +294,11 @@ fn exec(context: &mut Context<'_>) -> Run {
     if let Some(data) = context.data.as_mut()
         && let Some(batch) = data.batch.as_deref_mut()
     {
-        context.session.watches.expect(batch);
+        let expected = context.session.watches.expect(batch);
+        if let Polled::Pending(pending) = expected {
+            context.session.multi = Some(multi);
+            return Err(Interrupted::Pending(pending));
+        }
     }
     // A repeated run begins in the same state as the first one.
     multi.enter(context.session);

@@ -131,6 +131,9 @@ fn a_change_of_a_watched_key_refuses_exec() {
         ("WATCH none", "SET none 1", true),
         ("WATCH a b c", "SET c 1", true),
         ("WATCH a", "FLUSHALL", true),
+        ("WATCH none", "FLUSHALL", false),
+        ("WATCH none", "FLUSHDB", false),
+        ("WATCH none a", "FLUSHDB", true),
         ("WATCH a", "EXPIRE a 100", true),
         ("WATCH a", "SET other 1", false),
         ("WATCH a", "GET a", false),
@@ -315,6 +318,49 @@ fn optimistic_counting_loses_nothing() {
         }
     });
     assert_eq!(server.client().run("GET n"), "\"150\"");
+}
+
+/// A key that did not exist still does not when all are gone; what is written before or after that
+/// is a change, whatever becomes of it.
+#[test]
+fn a_missing_key_is_changed_by_writes_and_not_by_a_flush() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let cases: [(&[&str], bool); 9] = [
+        (&["FLUSHALL"], false),
+        (&["FLUSHALL", "FLUSHDB", "FLUSHALL"], false),
+        (&["SET other 1", "FLUSHALL", "SET other 2"], false),
+        (&["SET k 1", "FLUSHALL"], true),
+        (&["FLUSHALL", "SET k 1"], true),
+        (&["FLUSHALL", "SET k 1", "FLUSHDB"], true),
+        (&["FLUSHALL", "SET k 1", "DEL k"], true),
+        (&["FLUSHDB", "RPUSH k 1", "FLUSHALL", "FLUSHALL"], true),
+        (&["SELECT 1", "SET k 1", "FLUSHDB", "SELECT 0"], false),
+    ];
+    for (commands, refused) in cases {
+        client.check(&[("FLUSHALL", "+OK"), ("WATCH k", "+OK")]);
+        for command in commands {
+            other.run(command);
+        }
+        client.check(&[("MULTI", "+OK"), ("SET result 1", "+QUEUED")]);
+        let expected = if refused { "nil" } else { "[+OK]" };
+        assert_eq!(client.run("EXEC"), expected, "{commands:?}");
+    }
+    // Watched again behind the flush; and an EXEC that empties the database itself.
+    client.check(&[("FLUSHALL", "+OK"), ("WATCH k", "+OK")]);
+    other.run("FLUSHALL");
+    client.check(&[
+        ("WATCH k", "+OK"),
+        ("MULTI", "+OK"),
+        ("FLUSHALL", "+QUEUED"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC", "[+OK +OK]"),
+        ("WATCH k", "+OK"),
+        ("SELECT 1", "+OK"),
+        ("WATCH k", "+OK"),
+    ]);
+    other.run("FLUSHDB");
+    client.check(&[("MULTI", "+OK"), ("EXEC", "nil")]);
 }
 
 /// Returns the bytes that the watches of all connections take.

@@ -122,6 +122,9 @@ impl Store {
             (None, Some(created)) => created.clone(),
             (None, None) => self.tables.absent(change.name),
         };
+        if let (Some(old), None) = (change.old, change.filled) {
+            self.tables.note_emptied(old, new);
+        }
         self.tables.set_tree(&table, Some(row), batch);
         if let Some(filled) = change.filled {
             let entries = entries_of(filled.entries).expect("counted, or checked by replay");

@@ -10,3 +10,4 @@ pub(crate) mod sample;
 pub(crate) mod table;
 pub(crate) mod transaction;
 pub(crate) mod validated_batch;
+pub(crate) mod watch;

@@ -1,10 +1,10 @@
 //! Batches that are validated: they read, write, and commit only if nothing that they read has
 //! changed (decision 006).
 
-use pando_format::{Lsn, TreeId};
+use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_sync::time::Duration;
-use pando_tree::{Tree, ValueReader};
+use pando_tree::ValueReader;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -26,7 +26,6 @@ use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::keys::Mark;
 use crate::writes::read_log::{LogMark, Played, ReadLog, WHOLE};
 use crate::writes::set::{Own, TableChange, WriteSet};
-use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 
 /// After this many conflicts of a transaction, its commit takes a second look (decision 059).
 const CONFLICTS_MAX: u32 = 3;
@@ -66,35 +65,6 @@ pub struct BatchSavepoint {
     reads: usize,
     log: LogMark,
     debt: Debt,
-}
-
-/// The state of a key when [`ValidatedBatch::watch`] was called.
-#[derive(Debug, Clone)]
-pub struct Watch {
-    state: Arc<TableState>,
-    tree: Option<Tree>,
-    stamp: Stamp,
-}
-
-/// The place that a watch observes. A change of any key of the place is a change to all watches of
-/// the place, so the oldest of them can stand for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WatchPlace {
-    /// Address of the table's state, which the watch keeps alive.
-    table: usize,
-    tree: Option<TreeId>,
-    stripe: StripeIndex,
-}
-
-impl Watch {
-    /// Returns the place that it observes.
-    pub fn place(&self) -> WatchPlace {
-        WatchPlace {
-            table: std::ptr::from_ref::<TableState>(&self.state).addr(),
-            tree: self.tree.map(|tree| tree.id),
-            stripe: self.stamp.stripe,
-        }
-    }
 }
 
 impl ValidatedBatch {
@@ -409,38 +379,6 @@ impl ValidatedBatch {
         let index = self.set.table(&table.state);
         self.set.change_table(index, TableChange::Clear);
         self.scratch.reset();
-    }
-
-    /// Takes the state of `key` as it is now, for [`ValidatedBatch::expect`].
-    pub fn watch(&mut self, table: &Table, key: &[u8]) -> Polled<Watch> {
-        let tree = table.state.tree();
-        let stripe = self
-            .engine
-            .stripes
-            .of(tree.map(|tree| tree.id).unwrap_or_default(), key);
-        match self.engine.stripes.stamp(stripe) {
-            Some(stamp) => Polled::Ready(Watch {
-                state: table.state.clone(),
-                tree,
-                stamp,
-            }),
-            None => Polled::Pending(Pending {
-                reason: WaitReason::Stripe(stripe, StripeUse::Read),
-                wanted: Vec::new(),
-            }),
-        }
-    }
-
-    /// Makes the commit depend on the watched key: it succeeds only if the key was not written
-    /// since, and its table not emptied.
-    ///
-    /// # Panics
-    /// If it is a step of a transaction.
-    pub fn expect(&mut self, watch: &Watch) {
-        assert!(self.within.is_none(), "a transaction watches nothing");
-        self.set
-            .watched
-            .push((watch.state.clone(), watch.tree, watch.stamp));
     }
 
     /// Commits, or returns that something has changed. To wait for durability, use

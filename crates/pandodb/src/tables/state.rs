@@ -5,7 +5,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering as Comparison;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use pando_format::cast::low_u32;
 use pando_format::catalogue::{
@@ -163,7 +163,13 @@ struct Known {
     bytes: u64,
     /// What snapshots may still read, ascending by LSN.
     earlier: Vec<Earlier>,
+    /// Trees of emptied tables, each with the one that has taken its place; the oldest first.
+    replaced: VecDeque<(TreeId, TreeId)>,
 }
+
+/// Number of replaced trees that are remembered, for who watches keys meanwhile. An emptying of all
+/// databases of a server replaces 48.
+const REPLACED_MAX: usize = 2048;
 
 impl Known {
     /// Returns the tree that `table` had for a snapshot of `lsn`.
@@ -256,6 +262,30 @@ impl Tables {
             return now;
         }
         self.known.read().tree_at(table, lsn)
+    }
+
+    /// Remembers that a table is about to have the empty tree `new` in place of `old`.
+    pub(crate) fn note_emptied(&self, old: TreeId, new: TreeId) {
+        let mut known = self.known.write();
+        if known.replaced.len() == REPLACED_MAX {
+            known.replaced.pop_front();
+        }
+        known.replaced.push_back((old, new));
+    }
+
+    /// Returns the trees that the table of `tree` has got since it was emptied, the present one
+    /// last. None if it has none, or if it was emptied so long ago that this is forgotten.
+    pub(crate) fn trees_behind(&self, tree: TreeId) -> Option<Vec<TreeId>> {
+        let known = self.known.read();
+        let mut behind = Vec::new();
+        let mut last = tree;
+        for (old, new) in &known.replaced {
+            if *old == last {
+                behind.push(*new);
+                last = *new;
+            }
+        }
+        known.by_tree.contains_key(&last).then_some(behind)
     }
 
     /// Returns the table that was called `name` for a snapshot of `lsn`.
@@ -473,5 +503,32 @@ mod tests {
         set(&late, Some(31), 700, 650);
         let all = [50, 550, 650, 700].map(|lsn| tree_at(&late, lsn));
         assert_eq!(all, [None, None, Some(30), Some(31)]);
+    }
+
+    #[test]
+    fn trees_of_emptied_tables_are_remembered_up_to_a_bound() {
+        let tables = Tables::new(1 << 20);
+        let behind = |tree| tables.trees_behind(TreeId(tree));
+        let table = tables.absent("t");
+        let set = |tree: u32| {
+            let row = TreeRow {
+                tree: TreeId(tree),
+                root: PageId(tree),
+            };
+            tables.set_tree(&table, Some(row), TableBatch::unseen(Lsn(8)));
+        };
+        set(20);
+        tables.note_emptied(TreeId(20), TreeId(21));
+        tables.note_emptied(TreeId(1000), TreeId(1001));
+        tables.note_emptied(TreeId(21), TreeId(22));
+        set(22);
+        assert_eq!(behind(20), Some(vec![TreeId(21), TreeId(22)]));
+        assert_eq!(behind(22), Some(vec![]));
+        assert_eq!(behind(1000), None, "there is no such table");
+        for number in 0..10_000 {
+            tables.note_emptied(TreeId(3000 + number), TreeId(30_000));
+        }
+        assert_eq!(behind(20), None, "it is forgotten");
+        assert_eq!(tables.known.read().replaced.len(), REPLACED_MAX);
     }
 }
