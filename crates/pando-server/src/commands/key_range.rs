@@ -1,8 +1,9 @@
 //! PANDO RANGE and PANDO COUNT: the keys of a database in order, as of one moment.
 //!
 //! Keys that are stored as they are lie in their order, and are read from one end until enough are
-//! found. Long keys lie behind them in the order of their first bytes: those of the range are all
-//! read, and put into their places at the end.
+//! found. Long keys lie behind them in the order of their first bytes, and are read from the same
+//! end, until those bytes say that none of the others is wanted: beyond the range, or behind the
+//! last of as many keys as are asked for. Never more than these are kept.
 
 use std::ops::Bound;
 
@@ -135,30 +136,84 @@ impl<'a> Request<'a> {
             .is_none_or(|wanted| wanted == Some(value_type))
     }
 
+    /// Returns true if none of the long keys that begin with `first`, or that come after those, can
+    /// be in the range. All long keys have so many first bytes.
+    fn ends_before(&self, first: &[u8]) -> bool {
+        if !self.reverse {
+            return self.is_too_high(first);
+        }
+        match self.low {
+            Bound::Included(low) | Bound::Excluded(low) => first < beginning(low, first.len()),
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Returns true if `key` comes behind the last of as many keys as are asked for.
+    fn is_behind(&self, range: &KeyRange, key: &[u8]) -> bool {
+        self.last_wanted(range)
+            .is_some_and(|last| match self.reverse {
+                false => key > last,
+                true => key < last,
+            })
+    }
+
+    /// As [`Request::is_behind`], of all long keys that begin with `first` or come after those.
+    fn are_behind(&self, range: &KeyRange, first: &[u8]) -> bool {
+        self.last_wanted(range)
+            .is_some_and(|last| match self.reverse {
+                false => first > last,
+                true => first < beginning(last, first.len()),
+            })
+    }
+
+    /// Returns the last of the keys that were found, if they are as many as are asked for.
+    fn last_wanted<'r>(&self, range: &'r KeyRange) -> Option<&'r [u8]> {
+        if range.found.len() < self.most {
+            return None;
+        }
+        let last = match self.reverse {
+            false => range.found.last_key_value(),
+            true => range.found.first_key_value(),
+        };
+        last.map(|(key, _)| key.as_slice())
+    }
+
     /// Returns the stored keys between which the keys of the range lie that are stored as they are,
     /// or the long ones; there may be others between them.
     fn stored(&self, context: &Context<'_>, of_long: bool) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let folder = context.engine().folder;
         let at = usize::from(of_long);
-        let short = |key: &[u8]| folder.prefixes(&key[..key.len().min(BOUND_BYTES_MAX)]);
+        let short = |key: &[u8]| folder.prefixes(beginning(key, BOUND_BYTES_MAX))[at].clone();
         let low = match self.low {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
-        let low = Bound::Included(short(low)[at].clone());
+        let low = Bound::Included(short(low));
         let high = match self.high {
-            Bound::Included(key) | Bound::Excluded(key) if !of_long => {
-                let stored = short(key)[0].clone();
-                match key.len() <= BOUND_BYTES_MAX {
-                    true => Bound::Included(stored),
-                    false => Bound::Excluded(folder.prefixes(&[])[1].clone()),
-                }
-            }
-            _ if of_long => Bound::Unbounded,
-            _ => Bound::Excluded(folder.prefixes(&[])[1].clone()),
+            Bound::Included(key) | Bound::Excluded(key) => match key.len() <= BOUND_BYTES_MAX {
+                true if !of_long => Bound::Included(short(key)),
+                _ => behind(short(key)),
+            },
+            Bound::Unbounded => behind(folder.prefixes(&[])[at].clone()),
         };
         (low, high)
     }
+}
+
+/// Returns at most `len` first bytes of `key`.
+fn beginning(key: &[u8], len: usize) -> &[u8] {
+    &key[..key.len().min(len)]
+}
+
+/// Returns the end of all stored keys that begin with `prefix`.
+fn behind(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            return Bound::Excluded(prefix);
+        }
+    }
+    Bound::Unbounded
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -187,7 +242,7 @@ fn find(context: &mut Context<'_>, request: &Request<'_>) -> Result<KeyRange, In
 /// Reads one leaf, and goes on to the long keys behind the last of the others.
 fn read_leaf(context: &mut Context<'_>, range: &mut KeyRange, request: &Request<'_>) -> Run {
     let (low, high) = request.stored(context, range.is_long);
-    let backwards = request.reverse && !range.is_long;
+    let backwards = request.reverse;
     let from = range.position.clone();
     let database = context.database();
     let data = context.data();
@@ -244,15 +299,17 @@ fn take_entries(
     let version = context.session.version;
     let now_ms = *range.now_ms.get_or_insert(context.now_ms);
     let (is_long, reply_bytes_max) = (range.is_long, context.engine().reply_bytes_max);
-    let first_long = context.engine().folder.prefixes(&[])[1].clone();
+    let folder = context.engine().folder;
     let database = context.database();
     let data = context.data();
     let scratch = &mut *data.scratch;
     for index in 0..scratch.page.len() {
         let (stored, value) = scratch.page.entry(index);
-        if stored.starts_with(&first_long) != is_long {
-            // Only those behind a range of the others are long.
-            return Ok(!is_long);
+        let first = folder.first_of_long(stored);
+        let ends = |first| request.ends_before(first) || request.are_behind(range, first);
+        // Behind the others there are those of the other kind.
+        if first.is_some() != is_long || first.is_some_and(ends) {
+            return Ok(true);
         }
         let mut is_large = false;
         let value = match value {
@@ -282,7 +339,7 @@ fn take_entries(
             continue;
         }
         range.count += 1;
-        if request.counts {
+        if request.counts || request.is_behind(range, key) {
             continue;
         }
         let mut shown = Vec::new();
@@ -294,8 +351,7 @@ fn take_entries(
                 _ => writer.null(),
             }
         }
-        range.bytes += key.len() + shown.len() + KEY_BYTES;
-        range.found.push((key.to_vec(), shown));
+        keep(range, request, key.to_vec(), shown);
         if range.bytes > reply_bytes_max {
             return Err(Interrupted::ReplyTooLong);
         }
@@ -306,22 +362,40 @@ fn take_entries(
     Ok(false)
 }
 
+/// Keeps a key that was found, and drops the last one if there is one too many.
+fn keep(range: &mut KeyRange, request: &Request<'_>, key: Vec<u8>, shown: Vec<u8>) {
+    let bytes = |key: &[u8], shown: &[u8]| key.len() + shown.len() + KEY_BYTES;
+    range.bytes += bytes(&key, &shown);
+    range.found.insert(key, shown);
+    if range.found.len() > request.most {
+        let dropped = match request.reverse {
+            false => range.found.pop_last(),
+            true => range.found.pop_first(),
+        };
+        let (key, shown) = dropped.expect("there is one too many");
+        range.bytes -= bytes(&key, &shown);
+    }
+    assert!(
+        range.found.len() <= request.most,
+        "no more keys are kept than are asked for"
+    );
+}
+
 fn range(context: &mut Context<'_>) -> Run {
     let Some(request) = Request::parse(context, false)? else {
         context.reply().array(0);
         return Ok(());
     };
-    let mut range = find(context, &request)?;
+    let range = find(context, &request)?;
     context.progress.show_from(range.shown_from);
-    range.found.sort_unstable();
-    if request.reverse {
-        range.found.reverse();
-    }
-    range.found.truncate(request.most);
     let mut reply = context.reply();
     let of_each = if request.values { 2 } else { 1 };
     reply.array(range.found.len() * of_each);
-    for (key, shown) in &range.found {
+    let mut found = range.found.iter();
+    while let Some((key, shown)) = match request.reverse {
+        false => found.next(),
+        true => found.next_back(),
+    } {
         reply.bulk(key);
         reply.raw(shown);
     }

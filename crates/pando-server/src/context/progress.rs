@@ -1,5 +1,6 @@
 //! State that a long command keeps while it waits or yields. Dropped when the command has finished.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::task::Waker;
 
@@ -76,7 +77,7 @@ pub(crate) struct KeyRange {
     /// Nothing is left.
     pub(crate) is_done: bool,
     /// Keys, each with its encoded value if that is asked for.
-    pub(crate) found: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) found: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Memory that they take.
     pub(crate) bytes: usize,
     /// Number of keys in the range so far.

@@ -189,6 +189,13 @@ impl KeyFolder {
             [&[FOLDED], &prefix[..kept]].concat(),
         ]
     }
+
+    /// Returns the first bytes of the long key that the row at `stored` is of; None if it is stored
+    /// as it is. They are as many for all long keys.
+    pub(crate) fn first_of_long<'k>(&self, stored: &'k [u8]) -> Option<&'k [u8]> {
+        let rest = stored.strip_prefix(&[FOLDED])?;
+        rest.get(..self.stored_bytes_max - 1 - HASH_BYTES)
+    }
 }
 
 /// Returns the key of a client that the row at `stored` of the table called `table` is of, and

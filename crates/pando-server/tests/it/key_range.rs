@@ -156,3 +156,36 @@ fn a_range_is_one_of_its_transaction() {
         ),
     ]);
 }
+
+/// A reply has at most 18 MiB here; the long keys take more, and others lie between them.
+#[test]
+fn of_many_long_keys_no_more_are_held_than_are_asked_for() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let long = |number: usize| [format!("k{number:05}").into_bytes(), vec![b'x'; 60_000]].concat();
+    for number in 0..400 {
+        assert_eq!(
+            show(&client.call(&[&b"SET"[..], &long(number), b"v"])),
+            "+OK"
+        );
+        client.run(&format!("SET k{number:05} v"));
+    }
+    assert_eq!(
+        client.run("PANDO RANGE - +"),
+        "-ERR reply exceeds the maximum allowed size"
+    );
+    assert_eq!(client.run("PANDO COUNT - +"), ":800");
+    for (most, from) in [(1, 0), (2, 0), (7, 100), (20, 395)] {
+        let short = |number: usize| format!("k{number:05}").into_bytes();
+        let all: Vec<Vec<u8>> = (0..400).flat_map(|of| [short(of), long(of)]).collect();
+        let bound = [b"[", &short(from)[..]].concat();
+        let count = most.to_string();
+        let found = keys(&mut client, &[&bound, b"+", b"COUNT", count.as_bytes()]);
+        let expected: Vec<_> = all[2 * from..].iter().take(most).cloned().collect();
+        assert!(found == expected, "{most} from {from}");
+        let words = [b"+", &bound[..], b"REV", b"COUNT", count.as_bytes()];
+        let found = keys(&mut client, &words);
+        let expected: Vec<_> = all[2 * from..].iter().rev().take(most).cloned().collect();
+        assert!(found == expected, "{most} down to {from}");
+    }
+}
