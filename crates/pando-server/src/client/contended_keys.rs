@@ -9,6 +9,10 @@
 //! before any other can take it again. A key that nobody has waited for in many rounds, or that
 //! nobody writes for a while, is contended no longer.
 //!
+//! Taking turns helps commands that end within a round. One that takes longer, and finds its key
+//! written at each of its commits, *reserves* the key: nobody begins to write it until that command
+//! has ended. Its holder keeps that short, and what ends the command ends the reservation.
+//!
 //! **Turns decide nothing about what is right.** The commit checks what its batch has read, whoever
 //! has the turn. So a command that writes the key without asking, or goes on after its round since
 //! it waits for a page, costs a conflict and nothing else.
@@ -85,6 +89,8 @@ struct Turn {
     is_used: bool,
     /// The holder has ended a round without using it.
     is_seen: bool,
+    /// A command that runs is to be the only one: nobody gets the turn.
+    is_reserved: bool,
     /// Connections that wait, with their loops; whoever has waited longest is first.
     queue: Vec<(usize, Waker)>,
     /// Number of turns for which nobody has waited, in succession.
@@ -131,15 +137,53 @@ impl ContendedKeys {
         }
         let old = place.key.load(Ordering::Relaxed);
         // Those who wait here wait for the turn of the old key.
-        let is_free = turn.holder.is_none() && turn.queue.is_empty();
-        if old == key.0.get() || !is_free {
-            return;
+        if old != key.0.get() && turn.is_free() {
+            self.begin_contention(place, &mut turn, key);
         }
-        if old == 0 {
+    }
+
+    /// Makes the key of a place this one, which is contended.
+    fn begin_contention(&self, place: &Place, turn: &mut Turn, key: ContendedKey) {
+        if place.key.load(Ordering::Relaxed) == 0 {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
         place.key.store(key.0.get(), Ordering::Relaxed);
         (turn.calm, turn.is_fresh) = (0, true);
+    }
+
+    /// Has nobody begin to write `key` until [`ContendedKeys::end_reservation`]; false if another
+    /// command has reserved it, or if its place is taken.
+    #[cold]
+    pub(crate) fn reserve(&self, key: ContendedKey) -> bool {
+        let place = &self.places[key.place()];
+        let mut turn = place.turn.lock();
+        if place.key.load(Ordering::Relaxed) != key.0.get() {
+            if !turn.is_free() {
+                return false;
+            }
+            self.begin_contention(place, &mut turn, key);
+        }
+        !std::mem::replace(&mut turn.is_reserved, true)
+    }
+
+    /// Ends what [`ContendedKeys::reserve`] has begun: who has waited longest gets the turn, unless
+    /// a loop still has it. `tell` as in [`ContendedKeys::end_round`].
+    #[cold]
+    pub(crate) fn end_reservation(&self, key: ContendedKey, tell: impl Fn(usize)) {
+        let place = &self.places[key.place()];
+        let mut turn = place.turn.lock();
+        assert!(turn.is_reserved, "a reservation ends once");
+        assert_eq!(place.key.load(Ordering::Relaxed), key.0.get(), "it stays");
+        turn.is_reserved = false;
+        if turn.holder.is_some() {
+            return;
+        }
+        let woken = self.hand_on(key.place(), place, &mut turn);
+        drop(turn);
+        if let Some((next, wakers)) = woken {
+            wakers.into_iter().for_each(Waker::wake);
+            tell(next);
+        }
     }
 
     /// Asks whether a connection of the loop with number `of` may run a command that writes `key`.
@@ -154,6 +198,10 @@ impl ContendedKeys {
             return Entry::Now;
         }
         match turn.holder {
+            _ if turn.is_reserved => {
+                turn.queue.push((of, waker.clone()));
+                Entry::Later
+            }
             Some(holder) if holder != of => {
                 turn.queue.push((of, waker.clone()));
                 Entry::Later
@@ -219,7 +267,7 @@ impl ContendedKeys {
     pub(crate) fn cool(&self) {
         for place in self.places.iter().filter(|_| self.any()) {
             let mut turn = place.turn.lock();
-            let is_idle = turn.holder.is_none() && !std::mem::take(&mut turn.is_fresh);
+            let is_idle = turn.is_free() && !std::mem::take(&mut turn.is_fresh);
             if is_idle && place.key.load(Ordering::Relaxed) != 0 {
                 self.end_contention(place, &mut turn);
             }
@@ -242,6 +290,9 @@ impl ContendedKeys {
         turn: &mut Turn,
     ) -> Option<(usize, Vec<Waker>)> {
         turn.holder = None;
+        if turn.is_reserved {
+            return None;
+        }
         let Some((next, _)) = turn.queue.first() else {
             turn.calm += 1;
             if turn.calm >= CALM_ROUNDS {
@@ -261,6 +312,11 @@ impl ContendedKeys {
 }
 
 impl Turn {
+    /// Returns true if nobody has it, waits for it, or has reserved it.
+    fn is_free(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty() && !self.is_reserved
+    }
+
     fn take(&mut self, of: usize) {
         self.holder = Some(of);
         (self.is_used, self.is_seen) = (false, false);
@@ -375,6 +431,48 @@ mod tests {
         assert!(!keys.end_round(1, |_| {}));
         assert!(next.take());
         assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
+    }
+
+    /// Nobody begins, of no loop, until the reservation ends; then they take turns again.
+    #[test]
+    fn a_reserved_key_is_written_by_nobody_else() {
+        let keys = ContendedKeys::new(2);
+        let key = keys.key(0, b"k");
+        let ((one, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
+        assert!(keys.reserve(key), "a key that has no conflicts yet");
+        assert!(!keys.reserve(key), "once");
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
+        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Later);
+        (0..3).for_each(|_| keys.cool());
+        assert!(!keys.end_round(0, |_| {}) && !keys.end_round(1, |_| {}));
+        assert!(!one.take() && !two.take());
+        let told = AtomicUsize::new(0);
+        keys.end_reservation(key, |of| told.store(of + 1, Ordering::Relaxed));
+        assert!(one.take() && !two.take());
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        // A loop that has the turn loses it at the end of its round.
+        assert!(keys.reserve(key));
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
+        assert!(!keys.end_round(0, |_| {}));
+        assert!(!two.take());
+        keys.end_reservation(key, |_| {});
+        assert!(two.take() && !one.take());
+        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
+        assert!(keys.reserve(key));
+        keys.end_reservation(key, |_| panic!("a loop has the turn"));
+        assert!(!keys.end_round(1, |_| {}));
+        assert!(one.take());
+        // The place is kept for it, and is given to another key afterwards.
+        let other = (0..).map(|n: u32| keys.key(1, &n.to_le_bytes()));
+        let mut other = other.filter(|other| other.place() == key.place());
+        let other = other.next().expect("keys without end");
+        assert!(!keys.reserve(other));
+        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert!(!keys.end_round(0, |_| {}));
+        assert!(keys.reserve(other));
+        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
+        keys.end_reservation(other, |_| panic!("nobody waits"));
     }
 
     /// Where nobody waits any more, nobody takes turns.

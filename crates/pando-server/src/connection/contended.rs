@@ -6,16 +6,47 @@
 //! taken costs a conflict.
 
 use pando_resp::Arguments;
-use pando_sync::time::Duration;
+use pando_sync::Arc;
+use pando_sync::time::{Duration, Instant};
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
+use crate::connection::running::Running;
 use crate::context::{Command, Kind};
+use crate::shared::Shared;
 
 /// Time after which a loop gives its turns back before the next command: it may have many
 /// connections whose commands take long.
 const TURN_MAX: Duration = Duration::from_millis(2);
+
+/// Number of conflicts after which a command reserves the key that it writes.
+const CONFLICTS_MAX: u32 = 8;
+/// How long it may have the key to itself. What takes longer goes on beside others, and reserves
+/// the key anew after as many conflicts.
+const RESERVED_MAX: Duration = Duration::from_secs(1);
+
+/// A key that no other command begins to write, until this is dropped: at the end of the command,
+/// or of its connection.
+pub(crate) struct Reservation {
+    shared: Arc<Shared>,
+    key: ContendedKey,
+    since: Instant,
+}
+
+impl Reservation {
+    /// Returns true if others have waited long enough.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= RESERVED_MAX
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let tell = |of| self.shared.tell_turn(of);
+        self.shared.contended.end_reservation(self.key, tell);
+    }
+}
 
 impl Connection {
     /// Returns true if the command that the parser has found writes a key whose turn another loop
@@ -57,6 +88,25 @@ impl Connection {
         if let Some(key) = self.first_written(turn, (command, arguments)) {
             turn.shared.contended.met_conflict(key);
         }
+    }
+
+    /// Reserves the key of a command that has met many conflicts.
+    #[cold]
+    pub(super) fn reserve_if_stubborn(&self, turn: &Turn<'_>, running: &mut Running) {
+        if running.reservation.is_some() || !running.conflicts.is_multiple_of(CONFLICTS_MAX) {
+            return;
+        }
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let key = self.first_written(turn, (running.command, arguments));
+        let key = key.filter(|key| turn.shared.contended.reserve(*key));
+        running.reservation = key.map(|key| {
+            Box::new(Reservation {
+                shared: Arc::clone(turn.shared),
+                key,
+                since: turn.clock,
+            })
+        });
     }
 
     /// Returns the first key that a call writes; `None` if it writes none now.

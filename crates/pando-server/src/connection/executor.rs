@@ -56,6 +56,7 @@ fn read_anew(session: &Session, running: &mut Running, progress: &mut Progress) 
         batch.reset();
     }
     (running.conflicts, progress.restarts) = (0, 0);
+    running.reservation = None;
     progress.is_tracking = false;
     progress.now_ms = None;
     progress.forget_loads();
@@ -124,6 +125,7 @@ impl Connection {
             parked: false,
             batch: None,
             conflicts: 0,
+            reservation: None,
             announcement: None,
             is_shown: false,
             lost_snapshot: false,
@@ -200,6 +202,7 @@ impl Connection {
             return Step::Suspended;
         }
         let mut running = self.running.take().expect("a command has begun");
+        running.reservation.take_if(|of| of.is_over(turn.clock));
         turn.is_clock_new = false;
         match running.command.kind {
             Kind::Read
@@ -524,6 +527,7 @@ impl Connection {
                 buffers.progress.begin_again();
                 running.committing = false;
                 running.conflicts += 1;
+                self.reserve_if_stubborn(turn, running);
                 let pause = running.conflicts.is_multiple_of(CONFLICTS_PER_TURN);
                 Err(pause.then_some(Step::Yielded))
             }

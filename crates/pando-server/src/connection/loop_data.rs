@@ -133,7 +133,7 @@ impl RoundCounts {
 pub(crate) struct Turn<'a> {
     /// Number of the loop.
     pub(crate) index: usize,
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a Arc<Shared>,
     pub(crate) commands: &'a CommandIndex,
     /// What other threads see of the loop.
     pub(crate) handle: &'a Arc<LoopHandle>,

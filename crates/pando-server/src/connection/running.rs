@@ -3,6 +3,7 @@
 use pando_sync::time::Instant;
 use pandodb::nonblocking::ValidatedBatch;
 
+use crate::connection::contended::Reservation;
 use crate::context::Command;
 use crate::notifications::release::Announcement;
 
@@ -39,6 +40,8 @@ pub(crate) struct Running {
     pub(crate) batch: Option<Box<ValidatedBatch>>,
     /// Number of conflicts of its commits so far.
     pub(crate) conflicts: u32,
+    /// The key that only it writes, since it has met many conflicts.
+    pub(crate) reservation: Option<Box<Reservation>>,
     /// Its commit, which an engine thread carries out, was announced.
     pub(crate) announcement: Option<Box<Announcement>>,
     /// Monitors have seen it.

@@ -1,6 +1,7 @@
 //! Clients of two loops that write one key: their loops take turns, nothing is lost, and nobody
 //! waits for ever.
 
+use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
@@ -135,4 +136,65 @@ fn clients_may_leave_while_they_wait() {
         assert_eq!(stays[0].run("GET own"), format!("\"{}\"", done * 200));
     });
     assert!(last.run("INCR n").starts_with(':'));
+}
+
+/// A command that takes longer than the time between two writes of others gets through: they wait.
+#[test]
+fn a_long_command_is_not_repeated_without_end() {
+    const ROUNDS: usize = 5;
+    let server = server();
+    let mut reader = server.client();
+    let mut producers: Vec<_> = (0..6).map(|_| server.client()).collect();
+    reader.run("XGROUP CREATE s g 0 MKSTREAM");
+    for _ in 0..ROUNDS {
+        reader.send("XADD s * f v\r\n".repeat(2000).as_bytes());
+        (0..2000).for_each(|_| drop(reader.answer()));
+    }
+    let done = AtomicBool::new(false);
+    let added = AtomicU64::new(0);
+    let before = conflicts(&mut reader);
+    thread::scope(|scope| {
+        for producer in &mut producers {
+            let (done, added) = (&done, &added);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let reply = producer.run("XADD s * f v");
+                    assert!(reply.starts_with('"'), "{reply}");
+                    added.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            let got = reader.run_raw("XREADGROUP GROUP g c COUNT 2000 STREAMS s >");
+            assert_eq!(entries(&got), 2000, "round {round}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let added = added.into_inner();
+    assert!(added > 0, "there was somebody to wait for");
+    let met = conflicts(&mut reader) - before;
+    // Each of the reader's needs a write of another; those of the producers are taken for it.
+    println!("{met} conflicts, {added} entries");
+    assert_eq!(
+        reader.run("XPENDING s g").split(' ').next(),
+        Some("[:10000")
+    );
+    assert_eq!(
+        reader.run("XLEN s"),
+        format!(":{}", added + 2000 * ROUNDS as u64)
+    );
+}
+
+/// Returns the number of entries of the only stream in a reply of XREADGROUP.
+fn entries(reply: &Answer) -> usize {
+    let Answer::Array(streams) = reply else {
+        panic!("{reply:?}");
+    };
+    let Answer::Array(stream) = &streams[0] else {
+        panic!("{reply:?}");
+    };
+    let Answer::Array(entries) = &stream[1] else {
+        panic!("{reply:?}");
+    };
+    entries.len()
 }
