@@ -5,7 +5,7 @@
 //! Each list has a lock, which is held for a push or a swap only, never across a call.
 
 use std::io;
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank, WakerArc};
@@ -21,12 +21,50 @@ pub(crate) enum Message {
     /// Give a turn to the connection with this token, if it is still there: its client record says
     /// that it is killed, or that its wait has ended; or it has messages about keys.
     Touch(Token),
+    /// As [`Message::Touch`], of a connection that was killed. From here on the loop begins none of
+    /// its commands; somebody waits for that.
+    Kill(Token, Arrival),
     /// Have a round: the loop has the turn of a contended key.
     Turn,
     /// The engine is open.
     EngineReady,
     /// Finish what runs, then end.
     Stop,
+}
+
+/// Counts messages that have not arrived at their loops.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    count: AtomicUsize,
+    /// Woken when the last one has arrived.
+    waker: Waker,
+}
+
+impl Underway {
+    /// Returns a count of `count` messages, for each of which there is to be an [`Arrival`].
+    pub(crate) fn new(count: usize, waker: Waker) -> Arc<Self> {
+        let count = AtomicUsize::new(count);
+        Arc::new(Self { count, waker })
+    }
+
+    /// Returns true if all have arrived.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire: pairs with the Release of the arrivals, so what their loops did before has been.
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A part of a message; that has arrived when this is dropped, also by a loop that has ended.
+#[derive(Debug)]
+pub(crate) struct Arrival(pub(crate) Arc<Underway>);
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        // AcqRel: the last one hands on what the others have released.
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.waker.wake_by_ref();
+        }
+    }
 }
 
 /// Names something that can be woken: a connection, or a task of the loop itself.

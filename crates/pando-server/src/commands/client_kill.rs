@@ -1,12 +1,14 @@
 //! CLIENT KILL: marks clients, and tells their loops to close them.
 
 use pando_resp::parse_integer;
+use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::unix_ms;
 
 use crate::client::record::ClientRecord;
-use crate::context::{Context, Run, replies};
-use crate::loop_handle::Message;
+use crate::context::progress::Killed;
+use crate::context::{Context, Interrupted, Run, replies};
+use crate::loop_handle::{Arrival, Message, Underway};
 use crate::socket::Address;
 
 /// What TYPE selects.
@@ -70,41 +72,68 @@ impl Filters<'_> {
     }
 }
 
-/// Closes all clients that the filters take: others by their loops, its own after the reply.
+/// Closes all clients that the filters take: others by their loops, its own after the reply. That
+/// waits until those loops have heard of it: a command of a killed client that had begun has ended,
+/// or waits for something and will not go on. Inside EXEC, which would have to begin again, it
+/// waits for nothing.
 pub(crate) fn kill(context: &mut Context<'_>) -> Run {
     let old_style = context.count() == 3;
-    let filters = if old_style {
-        Filters {
-            address: Some(context.argument(2)),
-            ..Filters::default()
-        }
-    } else {
-        match parse(context) {
-            Ok(filters) => filters,
+    let killed = match context.progress.killed.take() {
+        Some(killed) => killed,
+        None => match filters_of(context, old_style) {
+            Ok(filters) => Box::new(kill_all(context, &filters)),
             Err(text) => return context.fail(&text),
-        }
+        },
     };
-    let own_id = context.record.id;
-    let mut killed = 0;
-    for record in context.shared.clients.all() {
-        if !filters.take(&record, own_id) {
-            continue;
-        }
-        killed += 1;
-        // Release: pairs with the Acquire in is_killed. Once this is answered, the client begins no
-        // command, and nobody sees it.
-        record.killed.store(true, Ordering::Release);
-        context.shared.clients.remove(record.id);
-        if record.id == own_id {
-            context.session.closing = true;
-        } else {
-            context.shared.loops[record.loop_index].send(Message::Touch(record.token));
-        }
+    if context.exec_index.is_none() && !killed.underway.has_ended() {
+        context.progress.killed = Some(killed);
+        return Err(Interrupted::Wait);
     }
-    match (old_style, killed) {
+    if killed.has_own {
+        // Relaxed: its own loop reads it.
+        context.record.killed.store(true, Ordering::Relaxed);
+        context.shared.clients.remove(context.record.id);
+        context.session.closing = true;
+    }
+    match (old_style, killed.count) {
         (true, 0) => context.fail("ERR No such client"),
         (true, _) => context.ok(),
-        (false, _) => context.integer(killed),
+        (false, count) => context.integer(count),
+    }
+}
+
+fn filters_of<'a>(context: &Context<'a>, old_style: bool) -> Result<Filters<'a>, String> {
+    match old_style {
+        true => Ok(Filters {
+            address: Some(context.argument(2)),
+            ..Filters::default()
+        }),
+        false => parse(context),
+    }
+}
+
+/// Marks the clients, and tells their loops.
+fn kill_all(context: &Context<'_>, filters: &Filters<'_>) -> Killed {
+    let own_id = context.record.id;
+    let mut records = context.shared.clients.all();
+    records.retain(|record| filters.take(record, own_id));
+    let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
+    let all = records.len();
+    records.retain(|record| record.id != own_id);
+    let underway = Underway::new(records.len(), context.waker.clone());
+    for record in &records {
+        // Release: pairs with the Acquire in is_killed. The client begins no command, and nobody
+        // sees it.
+        record.killed.store(true, Ordering::Release);
+        context.shared.clients.remove(record.id);
+        let arrival = Arrival(Arc::clone(&underway));
+        let message = Message::Kill(record.token, arrival);
+        context.shared.loops[record.loop_index].send(message);
+    }
+    Killed {
+        count,
+        has_own: records.len() < all,
+        underway,
     }
 }
 

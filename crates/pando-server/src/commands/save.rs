@@ -68,7 +68,7 @@ fn save(context: &mut Context<'_>) -> Run {
             if let Err(error) = &result {
                 tracing::error!(error, "SAVE: no checkpoint was taken");
             } else {
-                tracing::info!("SAVE has taken a checkpoint");
+                tracing::info!("SAVE has taken a checkpoint: no dump file is written");
             }
             drop(engine);
             failed.store(result.is_err(), Ordering::Relaxed);
@@ -93,7 +93,7 @@ fn background_save(context: &mut Context<'_>) -> Run {
         return context.fail(replies::SYNTAX);
     }
     context.engine().db.request_checkpoint();
-    tracing::info!("BGSAVE has asked for a checkpoint");
+    tracing::info!("BGSAVE has asked for a checkpoint: no dump file is written");
     context.reply().simple("Background saving started");
     Ok(())
 }

@@ -43,7 +43,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("restore", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("script", SCRIPTS),
-    ("swapdb", "it is not there yet"),
+    ("swapdb", "databases cannot change places yet"),
     ("sync", REPLICATION),
 ];
 

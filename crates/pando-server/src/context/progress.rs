@@ -20,6 +20,7 @@ use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 use crate::data::stream_id::StreamId;
 use crate::data::tree_head::TreeHead;
+use crate::loop_handle::Underway;
 use crate::monitoring::lines::Lines;
 use crate::notifications::recorded::{Mark, Recorded};
 use crate::tracking::reads::TrackedReads;
@@ -179,6 +180,8 @@ pub(crate) struct Progress {
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
     pub(crate) job: Option<Arc<Job>>,
+    /// The clients that CLIENT KILL has hit.
+    pub(crate) killed: Option<Box<Killed>>,
     /// When the command stops waiting; the loop wakes it then.
     pub(crate) deadline: Option<Instant>,
     /// The command waits for something that may never come.
@@ -230,6 +233,16 @@ pub(crate) struct Progress {
     /// The command has put its keys into the table of those that are tracked: until its end, or
     /// until it waits for others, messages about keys are held back.
     pub(crate) is_tracking: bool,
+}
+
+/// Clients that were killed.
+#[derive(Debug)]
+pub(crate) struct Killed {
+    pub(crate) count: i64,
+    /// The client that kills is one of them.
+    pub(crate) has_own: bool,
+    /// The loops of the others that do not know it.
+    pub(crate) underway: Arc<Underway>,
 }
 
 /// A command that waits for elements of its keys.
@@ -316,6 +329,7 @@ impl Progress {
             self.edits = Edits::default();
         }
         self.blocked = None;
+        self.killed = None;
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
         self.pushed.clear();

@@ -30,6 +30,12 @@ impl EventLoop {
                 self.handle.connections.fetch_sub(1, Ordering::Relaxed);
             }
             Message::Touch(token) => self.look_at(token),
+            // Nothing of a connection runs while messages are taken, and it looks whether it is
+            // killed before it begins or resumes a command.
+            Message::Kill(token, arrival) => {
+                self.look_at(token);
+                drop(arrival);
+            }
             // The round that it has is all.
             Message::Turn => {}
             Message::EngineReady => self.engine_ready(),

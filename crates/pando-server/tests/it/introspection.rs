@@ -1,9 +1,14 @@
 //! Tests of COMMAND, CONFIG, CLIENT, INFO and TIME.
 
-use pando_resp::Answer;
+use std::io::Write as _;
+use std::time::Duration;
 
-use crate::client::show;
-use crate::fixture::Fixture;
+use pando_resp::Answer;
+use pando_server::{Durability, ServerOptions};
+use pando_sync::thread;
+
+use crate::client::{encode, show};
+use crate::fixture::{Fixture, options};
 
 #[test]
 fn the_table_describes_its_commands() {
@@ -230,4 +235,39 @@ fn histograms_are_shown_to_who_asks_for_them_and_gauges_to_all() {
     for gauge in ["frames", "wired_frames", "pin_frames", "pin_frames_max"] {
         assert!(info.contains(&format!("\r\n{gauge}:")), "{gauge} in {info}");
     }
+}
+
+/// Clients of four loops that write without a pause: once CLIENT KILL has replied, nothing that
+/// they have sent is carried out.
+#[test]
+fn a_killed_client_does_nothing_more() {
+    let server = Fixture::with(ServerOptions {
+        threads: 4,
+        durability: Durability::None,
+        ..options()
+    });
+    let mut client = server.client();
+    for round in 0..40 {
+        let mut victims: Vec<_> = (0..16).map(|_| server.client()).collect();
+        // Loops have taken them.
+        for victim in &mut victims {
+            victim.run("PING");
+        }
+        let commands = encode(&["INCR", "n"]).repeat(300);
+        thread::scope(|scope| {
+            for victim in &mut victims {
+                scope.spawn(|| while victim.stream.write_all(&commands).is_ok() {});
+            }
+            while client.run("GET n") == "nil" {
+                thread::yield_now();
+            }
+            let killed = client.run("CLIENT KILL TYPE normal SKIPME yes");
+            let counted = client.run("GET n");
+            assert_eq!(killed, ":16");
+            thread::sleep(Duration::from_millis(5));
+            assert_eq!(client.run("GET n"), counted, "round {round}");
+        });
+        client.run("DEL n");
+    }
+    assert_eq!(client.run("PING"), "+PONG");
 }

@@ -290,7 +290,7 @@ fn what_is_not_there_is_called_so() {
         ),
         (
             "SWAPDB 0 1",
-            "-ERR SWAPDB is not supported: it is not there yet",
+            "-ERR SWAPDB is not supported: databases cannot change places yet",
         ),
         ("MEMORY PURGE", "+OK"),
         ("LATENCY GRAPH x", "-ERR No samples available for event 'x'"),
