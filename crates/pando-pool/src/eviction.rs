@@ -63,7 +63,53 @@ impl Pool {
 
     /// Puts a frame without a page back into the free lists, and wakes waiters.
     pub(crate) fn give_back_frame(&self, frame: FrameIndex) {
-        self.free_frames().push(frame);
+        if self
+            .free_frames()
+            .wants_parked(self.options().free_frames_low())
+        {
+            // Before anybody else can take it.
+            self.release_frame(frame);
+            self.free_frames().park(frame);
+        } else {
+            self.free_frames().push(frame);
+        }
+    }
+
+    /// Keeps about `frames` frames without pages, and without memory, from now on. The cleaner
+    /// sees to that.
+    pub fn park_frames(&self, frames: usize) {
+        self.free_frames().set_parked_goal(frames);
+        self.work().notify_all();
+    }
+
+    /// Parks free frames, or frees parked ones, `most` at most, as far as the number of those that
+    /// are parked differs from the one that is wanted. Returns how many. Others become free, and are
+    /// parked, as pages leave them.
+    pub fn adjust_parked(&self, most: usize) -> usize {
+        let free = self.free_frames();
+        let too_many = free.parked_count().saturating_sub(free.parked_goal());
+        if too_many > 0 {
+            return self.unpark(too_many.min(most));
+        }
+        let low = self.options().free_frames_low();
+        let mut parked = 0;
+        while parked < most
+            && free.wants_parked(low)
+            && let Some(frame) = free.pop()
+        {
+            self.release_frame(frame);
+            free.park(frame);
+            parked += 1;
+        }
+        parked
+    }
+
+    /// Makes at most `most` parked frames free, and returns how many. For a pool whose other frames
+    /// can all not be emptied: it is over its budget rather than stuck.
+    pub fn unpark(&self, most: usize) -> usize {
+        let free = self.free_frames();
+        let parked = (0..most).map_while(|_| free.take_parked());
+        parked.map(|frame| free.push(frame)).count()
     }
 
     /// Moves the clock hand by at most `steps` frames, until `want` frames are emptied. Adds to

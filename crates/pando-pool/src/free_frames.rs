@@ -1,4 +1,9 @@
 //! Frames without a page, and the position of the clock that makes more of them.
+//!
+//! Some frames may be *parked*: they have no page, and their memory has gone back to the system.
+//! A frame that becomes free is parked while there are fewer such frames than wanted, and more
+//! free ones than wake the cleaner. So the cleaner makes others free, until enough are parked, and
+//! nobody who needs a frame waits for that (decision 095).
 
 use pando_format::FrameIndex;
 use pando_format::cast::u32_of_len;
@@ -16,6 +21,12 @@ pub(crate) struct FreeFrames {
     hand: AtomicUsize,
     /// Wakers that wait for a free frame.
     pub(crate) waiters: WaitList,
+    /// Held for a push or a pop.
+    parked: Mutex<Vec<FrameIndex>>,
+    /// Length of `parked`, updated shortly after it.
+    parked_count: AtomicUsize,
+    /// Number of frames that are to be parked.
+    parked_goal: AtomicUsize,
 }
 
 impl FreeFrames {
@@ -38,7 +49,46 @@ impl FreeFrames {
             count: AtomicUsize::new(frames),
             hand: AtomicUsize::new(0),
             waiters: WaitList::new(),
+            parked: Mutex::new(Rank::Leaf, Vec::new()),
+            parked_count: AtomicUsize::new(0),
+            parked_goal: AtomicUsize::new(0),
         }
+    }
+
+    /// Returns the number of frames that are to be parked.
+    pub(crate) fn parked_goal(&self) -> usize {
+        // Relaxed, as the other counts: they order nothing.
+        self.parked_goal.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of frames that are to be parked.
+    pub(crate) fn set_parked_goal(&self, frames: usize) {
+        self.parked_goal.store(frames, Ordering::Relaxed);
+    }
+
+    /// Returns the number of frames that are parked.
+    pub(crate) fn parked_count(&self) -> usize {
+        self.parked_count.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a frame that becomes free should be parked, when `low` free ones are few.
+    /// Threads that ask at the same time may park a few frames too many.
+    pub(crate) fn wants_parked(&self, low: usize) -> bool {
+        let goal = self.parked_goal();
+        goal > 0 && self.parked_count() < goal && self.count() > low
+    }
+
+    /// Parks a frame without a page, which the caller owned, and whose memory was given back.
+    pub(crate) fn park(&self, frame: FrameIndex) {
+        self.parked.lock().push(frame);
+        self.parked_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a parked frame; the caller owns it.
+    pub(crate) fn take_parked(&self) -> Option<FrameIndex> {
+        let frame = self.parked.lock().pop()?;
+        self.parked_count.fetch_sub(1, Ordering::Relaxed);
+        Some(frame)
     }
 
     /// Advances the clock hand by one of `frames` frames, and returns the frame that it passed.

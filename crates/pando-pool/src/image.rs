@@ -152,7 +152,7 @@ impl Pool {
 
     /// Returns how many frames may hold copies for a running checkpoint.
     pub fn copies_max(&self) -> usize {
-        self.frames() / 4
+        self.frames_in_use_max() / 4
     }
 
     /// Returns the number of frames that hold copies for a running checkpoint.

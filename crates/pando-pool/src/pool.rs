@@ -125,6 +125,22 @@ impl Pool {
         self.options.frames
     }
 
+    /// Returns the number of frames that are to be used: all but those that are to be parked.
+    pub fn frames_in_use_max(&self) -> usize {
+        self.frames().saturating_sub(self.free.parked_goal())
+    }
+
+    /// Returns the number of frames that have no page and no memory.
+    pub fn parked_count(&self) -> usize {
+        self.free.parked_count()
+    }
+
+    /// Gives the memory of a frame, which the caller owns, back to the system.
+    pub(crate) fn release_frame(&self, frame: FrameIndex) {
+        let words = self.options.page_size.words();
+        self.arena.release(frame.index() * words, words);
+    }
+
     /// Returns the options of the pool.
     pub fn options(&self) -> &PoolOptions {
         &self.options
@@ -190,9 +206,9 @@ impl Pool {
         self.wired.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum number of wired frames: a quarter of all.
+    /// Returns the maximum number of wired frames: a quarter of those that are to be used.
     pub fn wired_max(&self) -> u64 {
-        (self.options.frames / 4) as u64
+        (self.frames_in_use_max() / 4) as u64
     }
 
     /// Returns the state of a frame. Its latch guards most of it: see [`FrameHeader`].

@@ -106,6 +106,22 @@ impl WordArena {
     }
 }
 
+impl WordArena {
+    /// Gives the memory of the words `start .. start + count` back to the system, as far as it is
+    /// whole pages of the system; they read as zero or as before. The caller is the only one that
+    /// writes them; racing readers see old words or zeros.
+    ///
+    /// # Panics
+    /// When the range is not within the arena.
+    pub fn release(&self, start: usize, count: usize) {
+        let words = self.words(start, count);
+        #[cfg(not(any(pando_loom, pando_shuttle, miri)))]
+        mapped::release(words);
+        #[cfg(any(pando_loom, pando_shuttle, miri))]
+        let _ = words;
+    }
+}
+
 /// Prefetches the cache line of `word`. Never faults, and changes nothing.
 #[inline]
 pub fn prefetch(word: &AtomicU64) {
@@ -248,6 +264,33 @@ mod mapped {
         }
     }
 
+    /// Gives the whole pages of the system among `words`, which are part of a mapping, back to it.
+    #[cfg(not(miri))]
+    pub(super) fn release(words: &[AtomicU64]) {
+        let page = page_bytes();
+        let skipped = words.as_ptr().align_offset(page);
+        let Some(rest) = words.get(skipped..) else {
+            return;
+        };
+        let bytes = size_of_val(rest) / page * page;
+        if bytes == 0 {
+            return;
+        }
+        let first = rest.as_ptr().cast_mut().cast::<libc::c_void>();
+        // SAFETY: whole pages within a private anonymous mapping: from now on they read as zero,
+        // which is valid for atomic words, and nothing refers to them in any other way. A refusal
+        // leaves them as they are.
+        unsafe { libc::madvise(first, bytes, libc::MADV_DONTNEED) };
+    }
+
+    /// Returns the size of a page of the system.
+    #[cfg(not(miri))]
+    fn page_bytes() -> usize {
+        // SAFETY: asks for a constant of the system.
+        let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(bytes).expect("the system has pages")
+    }
+
     impl Drop for Mapping {
         fn drop(&mut self) {
             // SAFETY: the mapping was made by new, and nothing refers to it any longer.
@@ -273,6 +316,25 @@ mod tests {
         );
         arena.words(1000, 24)[23].store(7, Ordering::Relaxed);
         assert_eq!(arena.words(1023, 1)[0].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn what_is_released_is_zero_and_what_lies_beside_it_stays() {
+        let arena = WordArena::new("test", 64 << 10, false).unwrap();
+        let words = arena.words(0, arena.len());
+        words
+            .iter()
+            .for_each(|word| word.store(9, Ordering::Relaxed));
+        // From the middle of a page to that of another one: pages have 4 KiB to 64 KiB.
+        arena.release(100, 40_000);
+        let are = |from: usize, until: usize, value: u64| {
+            let mut words = words[from..until].iter();
+            words.all(|word| word.load(Ordering::Relaxed) == value)
+        };
+        assert!(are(0, 100, 9) && are(40_100, arena.len(), 9));
+        assert!(are(8 << 10, 32 << 10, 0), "whole pages, on any system");
+        arena.release(0, 10);
+        assert!(are(0, 100, 9), "no whole page");
     }
 
     #[test]

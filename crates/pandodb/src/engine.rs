@@ -5,7 +5,7 @@ use std::task::Waker;
 use pando_device::AnyDevice;
 use pando_format::Lsn;
 use pando_pool::PinBudget;
-use pando_sync::atomic::Ordering;
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
 use pando_wal::Log;
@@ -57,6 +57,8 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: CheckpointState,
     /// The options that the store was opened with.
     pub(crate) options: Builder,
+    /// The budget of now, in bytes: at most that of the options.
+    pub(crate) max_memory: AtomicU64,
     /// The split of memory and log that follows from `options` and from the store on disk.
     pub(crate) budget: Budget,
     /// Channels lent to blocking calls that read many pages at once.
@@ -149,6 +151,7 @@ impl Engine {
             reads: Reads::new(),
             helper: Helper::default(),
             streams: Helper::default(),
+            max_memory: AtomicU64::new(options.max_memory),
             incoming: ChunkRoom::new(options.max_memory),
             outgoing: ChunkRoom::new(options.max_memory),
             key_buffers: KeyBuffers::default(),

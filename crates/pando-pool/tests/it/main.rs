@@ -10,6 +10,7 @@
 mod checked_images;
 mod chunks;
 mod pages;
+mod parked;
 mod rig;
 mod stress;
 mod wiring;

@@ -1,4 +1,5 @@
-//! Many threads and few frames: no read is torn, and no write is lost.
+//! Many threads and few frames, of which more or fewer are parked: no read is torn, and no write is
+//! lost.
 
 use fastrand::Rng;
 use pando_format::PageId;
@@ -18,6 +19,15 @@ fn check(threads: u64) {
     let work = AtomicU64::new(0);
     let total = 30_000_u64;
     thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Rng::with_seed(threads);
+            while !done.load(Ordering::Relaxed) {
+                rig.pool.park_frames(random.usize(..30));
+                rig.pool.adjust_parked(8);
+                rig.pool.unpark(random.usize(..2));
+                thread::yield_now();
+            }
+        });
         for thread in 0..threads {
             let (rig, pages, written, done, work) = (&rig, &pages, &written, &done, &work);
             scope.spawn(move || {

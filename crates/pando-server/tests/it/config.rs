@@ -3,8 +3,9 @@
 use pando_server::{ConfigRewriter, Error, Parameter, Server, ServerOptions};
 use pando_sync::{Arc, Mutex, Rank};
 
-use crate::client::show;
+use crate::client::{Client, show};
 use crate::fixture::{Fixture, options};
+use crate::statistics::fields;
 
 fn refused(name: &str, reason: &str) -> String {
     format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
@@ -86,11 +87,6 @@ fn what_cannot_be_is_refused_in_the_words_of_redis() {
         ("maxmemory", "x", "argument must be a memory value"),
         ("maxmemory", "-5", "argument must be a memory value"),
         (
-            "maxmemory",
-            "100mb",
-            "the budget of the start (33554432 bytes) cannot change while the server runs",
-        ),
-        (
             "appendfsync",
             "x",
             "argument(s) must be one of the following: everysec, always, no",
@@ -114,11 +110,62 @@ fn what_cannot_be_is_refused_in_the_words_of_redis() {
         let reply = show(&client.call(&["CONFIG", "SET", name, value]));
         assert_eq!(reply, refused(name, reason), "{name} {value}");
     }
-    client.check(&[
-        ("CONFIG SET maxmemory 33554432", "+OK"),
-        ("CONFIG SET maxmemory 0", "+OK"),
-        ("CONFIG GET maxmemory", "[\"maxmemory\" \"33554432\"]"),
-    ]);
+}
+
+/// It moves between what the server was started with and a part of that.
+#[test]
+fn the_memory_budget_changes_while_the_server_runs() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let most = 33_554_432;
+    for number in 0..60 {
+        client.call(&["SET", &format!("k{number}"), &"v".repeat(100_000)]);
+    }
+    let refusal = client.run("CONFIG SET maxmemory 100mb");
+    let prefix = "the running server takes ";
+    let least = refusal.split(prefix).nth(1).expect(&refusal);
+    let least: u64 = least.split(' ').next().unwrap().parse().unwrap();
+    assert!((most / 4..most).contains(&least), "{refusal}");
+    let reason = format!("{prefix}{least} to {most} bytes: start it with another max_memory");
+    assert_eq!(refusal, refused("maxmemory", &reason));
+    for wrong in [1, least - 1, most + 1] {
+        let reply = client.run(&format!("CONFIG SET maxmemory {wrong}"));
+        assert_eq!(reply, refused("maxmemory", &reason));
+    }
+    // Nothing is set if another parameter is wrong.
+    client.run(&format!("CONFIG SET maxmemory {least} hz x"));
+    let budget = |client: &mut Client| {
+        let shown = client.run("CONFIG GET maxmemory");
+        let memory = fields(client, "memory");
+        assert_eq!(
+            shown,
+            format!("[\"maxmemory\" \"{}\"]", memory["maxmemory"])
+        );
+        let budget: u64 = memory["maxmemory"].parse().unwrap();
+        let parts = [
+            "frames",
+            "page_table",
+            "log_buffers",
+            "images",
+            "chunk_buffers",
+            "tables",
+        ];
+        let parts = parts.map(|part| &memory[&format!("memory_{part}_budget")]);
+        let parts: u64 = parts.iter().map(|part| part.parse::<u64>().unwrap()).sum();
+        let rest: u64 = memory["memory_rest_budget"].parse().unwrap();
+        assert_eq!(parts + rest, budget);
+        budget
+    };
+    assert_eq!(budget(&mut client), most);
+    for bytes in [least, most - 1, least + 1, 0] {
+        client.check(&[(&format!("CONFIG SET maxmemory {bytes}"), "+OK")]);
+        assert_eq!(budget(&mut client), if bytes == 0 { most } else { bytes });
+        for number in 0..60 {
+            assert_eq!(client.run(&format!("STRLEN k{number}")), ":100000");
+        }
+    }
+    client.check(&[("CONFIG SET maxmemory 32mb", "+OK")]);
+    assert_eq!(budget(&mut client), most);
 }
 
 /// Names are looked at before values, the first of them that is wrong is named, and nothing is set.

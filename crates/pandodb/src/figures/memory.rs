@@ -1,5 +1,7 @@
 //! How a store uses its memory.
 
+use pando_sync::atomic::Ordering;
+
 use crate::api::db::Db;
 use crate::memory_share::MemoryShare;
 
@@ -63,12 +65,13 @@ impl Db {
         let pool = &engine.store.pool;
         let page = pool.page_size().bytes() as u64;
         let frame = page + 64;
-        let used_frames = (pool.frames() - pool.free_count()) as u64;
+        let unused = pool.free_count() + pool.parked_count();
+        let used_frames = pool.frames().saturating_sub(unused) as u64;
         let pages = u64::from(pool.page_ids().high_water());
         MemoryReport {
-            max_memory: engine.options.max_memory,
+            max_memory: engine.max_memory.load(Ordering::Relaxed),
             frames: MemoryShare {
-                budget_bytes: pool.frames() as u64 * frame,
+                budget_bytes: pool.frames_in_use_max() as u64 * frame,
                 used_bytes: used_frames * frame,
             },
             page_table: MemoryShare {

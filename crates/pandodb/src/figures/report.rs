@@ -2,6 +2,8 @@
 
 use pando_format::{Compression, Lsn};
 
+use pando_sync::atomic::Ordering;
+
 use crate::api::db::Db;
 use crate::figures::snapshots::SnapshotStat;
 use crate::state::checkpoint_progress::CheckpointProgress;
@@ -98,7 +100,7 @@ impl Db {
             page_size: pool.page_size().bytes(),
             block_size: pool.options().block_bytes,
             compression: pool.options().compression,
-            max_memory: engine.options.max_memory,
+            max_memory: engine.max_memory.load(Ordering::Relaxed),
             memory_used: self.memory().used_bytes(),
             queue_depth: engine.options.queue_depth,
             frames: pool.frames() as u64,

@@ -164,7 +164,7 @@ impl Store {
 
     /// True if `pages` more frames may become dirty or be copied when `taken` are already.
     fn has_room_for(&self, taken: u64, pages: u64) -> bool {
-        let limit = self.pool.frames() as u64 * 3 / 4;
+        let limit = self.pool.frames_in_use_max() as u64 * 3 / 4;
         taken + pages.min(limit / 8) <= limit
     }
 

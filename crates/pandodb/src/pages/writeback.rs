@@ -318,9 +318,11 @@ impl Store {
         }
     }
 
-    /// One step of the cleaner; returns the number of pages that it evicted or wrote.
+    /// One step of the cleaner; returns the number of pages that it evicted or wrote, and of frames
+    /// that it parked or freed.
     fn clean_once(&self) -> Result<usize> {
-        Ok(self.write_handed_over()? + self.write_back_once(OnFullDisk::Wait)?)
+        let moved = self.pool.adjust_parked(BATCH_IMAGES);
+        Ok(moved + self.write_handed_over()? + self.write_back_once(OnFullDisk::Wait)?)
     }
 
     /// Loop of the cleaner thread.
@@ -339,6 +341,12 @@ impl Store {
             let short = self.pool.free_count() < self.pool.options().free_frames_high();
             if short && idle < 4 && self.check_poison().is_ok() {
                 thread::yield_now();
+                continue;
+            }
+            // Nothing can be emptied, and somebody may wait for that: all is pinned, wired, or
+            // waits to be written.
+            let few = self.pool.options().free_frames_high();
+            if short && self.pool.free_count() == 0 && self.pool.unpark(few) > 0 {
                 continue;
             }
             self.pool.work().register(&thread_waker());

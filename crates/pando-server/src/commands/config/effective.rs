@@ -323,16 +323,27 @@ fn maxmemory(shared: &Shared) -> String {
     budget(shared).unwrap_or(0).to_string()
 }
 
-/// The engine divides its budget when it opens. 0, which is no limit in Redis, is that of the
-/// start.
-fn set_maxmemory(shared: &Shared, value: &[u8], _apply: bool) -> Result<(), Refusal> {
+/// The engine divides its budget when it opens, and can leave a part of it unused. 0, which is no
+/// limit in Redis, is that of the start.
+fn set_maxmemory(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
     let wanted = bytes(value).ok_or("argument must be a memory value")?;
-    let budget = budget(shared);
-    if wanted == 0 || Some(wanted) == budget {
-        return Ok(());
+    let Some(engine) = shared.engine() else {
+        return Err("the store is still being opened".into());
+    };
+    let range = engine.db.max_memory_range();
+    let (least, most) = (*range.start(), *range.end());
+    let wanted = if wanted == 0 { most } else { wanted };
+    if !range.contains(&wanted) {
+        return Err(format!(
+            "the running server takes {least} to {most} bytes: start it with another max_memory"
+        )
+        .into());
     }
-    let of_start = budget.map_or_else(String::new, |bytes| format!(" ({bytes} bytes)"));
-    Err(format!("the budget of the start{of_start} cannot change while the server runs").into())
+    if apply {
+        let set = engine.db.set_max_memory(wanted);
+        set.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 fn proto_max_bulk_len(shared: &Shared) -> String {
