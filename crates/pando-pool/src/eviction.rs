@@ -83,8 +83,8 @@ impl Pool {
     }
 
     /// Parks free frames, or frees parked ones, `most` at most, as far as the number of those that
-    /// are parked differs from the one that is wanted. Returns how many. Others become free, and are
-    /// parked, as pages leave them.
+    /// are parked differs from the one that is wanted. Returns how many. Others become free, and
+    /// are parked, as pages leave them.
     pub fn adjust_parked(&self, most: usize) -> usize {
         let free = self.free_frames();
         let too_many = free.parked_count().saturating_sub(free.parked_goal());

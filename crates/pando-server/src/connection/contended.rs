@@ -6,15 +6,14 @@
 //! taken costs a conflict.
 
 use pando_resp::Arguments;
-use pando_sync::Arc;
-use pando_sync::time::{Duration, Instant};
+use pando_sync::time::Duration;
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
+use crate::connection::reservation::Reservation;
 use crate::connection::running::Running;
 use crate::context::{Command, Kind};
-use crate::shared::Shared;
 
 /// Time after which a loop gives its turns back before the next command: it may have many
 /// connections whose commands take long.
@@ -22,31 +21,6 @@ const TURN_MAX: Duration = Duration::from_millis(2);
 
 /// Number of conflicts after which a command reserves the key that it writes.
 const CONFLICTS_MAX: u32 = 8;
-/// How long it may have the key to itself. What takes longer goes on beside others, and reserves
-/// the key anew after as many conflicts.
-const RESERVED_MAX: Duration = Duration::from_secs(1);
-
-/// A key that no other command begins to write, until this is dropped: at the end of the command,
-/// or of its connection.
-pub(crate) struct Reservation {
-    shared: Arc<Shared>,
-    key: ContendedKey,
-    since: Instant,
-}
-
-impl Reservation {
-    /// Returns true if others have waited long enough.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= RESERVED_MAX
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let tell = |of| self.shared.tell_turn(of);
-        self.shared.contended.end_reservation(self.key, tell);
-    }
-}
 
 impl Connection {
     /// Returns true if the command that the parser has found writes a key whose turn another loop
@@ -100,13 +74,8 @@ impl Connection {
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let key = self.first_written(turn, (running.command, arguments));
         let key = key.filter(|key| turn.shared.contended.reserve(*key));
-        running.reservation = key.map(|key| {
-            Box::new(Reservation {
-                shared: Arc::clone(turn.shared),
-                key,
-                since: turn.clock,
-            })
-        });
+        running.reservation =
+            key.map(|key| Box::new(Reservation::new(turn.shared.clone(), key, turn.clock)));
     }
 
     /// Returns the first key that a call writes; `None` if it writes none now.

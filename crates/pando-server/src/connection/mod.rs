@@ -6,7 +6,7 @@
 //! figures), `messages` (those of channels, and about keys), `events` (those of keys), `tracking`
 //! (about which keys), `monitored` (commands that MONITOR shows), `lookahead` (page faults of a
 //! pipeline together), `pipeline_run` (plain commands together), `contended` (keys that loops write
-//! in turns).
+//! in turns), `reservation` (a key that one command has to itself).
 
 mod accounting;
 pub(crate) mod advance;
@@ -22,6 +22,7 @@ mod monitored;
 mod output;
 mod pause;
 mod pipeline_run;
+mod reservation;
 mod running;
 mod state;
 mod tracking;

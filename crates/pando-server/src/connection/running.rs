@@ -3,7 +3,7 @@
 use pando_sync::time::Instant;
 use pandodb::nonblocking::ValidatedBatch;
 
-use crate::connection::contended::Reservation;
+use crate::connection::reservation::Reservation;
 use crate::context::Command;
 use crate::notifications::release::Announcement;
 

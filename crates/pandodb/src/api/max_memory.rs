@@ -151,10 +151,10 @@ mod tests {
         let pool = &db.engine().store.pool;
         wait_for(&db);
         let read = Arc::new(AtomicU64::new(0));
-        let (reading, read_there) = (table.clone(), read.clone());
+        let read_there = read.clone();
         let reader = thread::spawn(move || {
             for number in 0..1000_u32 {
-                assert!(reading.get(&number.to_be_bytes()).unwrap().is_some());
+                assert!(table.get(&number.to_be_bytes()).unwrap().is_some());
                 read_there.fetch_add(1, Ordering::SeqCst);
                 // Time for the other thread to pin what was read.
                 thread::sleep(Duration::from_millis(1));

@@ -122,15 +122,25 @@ impl Store {
             (None, Some(created)) => created.clone(),
             (None, None) => self.tables.absent(change.name),
         };
-        if let (Some(old), None) = (change.old, change.filled) {
-            self.tables.note_emptied(old, new);
-        }
-        self.tables.set_tree(&table, Some(row), batch);
+        self.replace_tree(&table, row, (&change, batch));
         if let Some(filled) = change.filled {
             let entries = entries_of(filled.entries).expect("counted, or checked by replay");
             self.tables.add(&table, entries);
         }
         Ok(())
+    }
+
+    /// Gives a table its new tree.
+    fn replace_tree(
+        &self,
+        table: &Arc<TableState>,
+        row: TreeRow,
+        (change, batch): (&LoggedTableChange<'_>, TableBatch),
+    ) {
+        if let (Some(old), None) = (change.old, change.filled) {
+            self.tables.note_emptied(old, row.tree);
+        }
+        self.tables.set_tree(table, Some(row), batch);
     }
 }
 

@@ -177,8 +177,9 @@ mod tests {
     const KEY: &[u8] = b"key";
 
     fn open() -> (Db, Table) {
-        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
-        let table = db.table("watched").unwrap();
+        let db = Db::builder().max_memory(8 << 20).open_in_memory();
+        let db = db.expect("a store in memory");
+        let table = db.table("watched").expect("a table");
         (db, table)
     }
 
@@ -190,7 +191,8 @@ mod tests {
     }
 
     fn commits(batch: &mut ValidatedBatch, db: &Db) -> bool {
-        let mut reactor = Reactor::new(db, Waker::noop().clone()).unwrap();
+        let reactor = Reactor::new(db, Waker::noop().clone());
+        let mut reactor = reactor.expect("a reactor");
         loop {
             match batch.try_commit(&mut reactor).expect("nothing fails") {
                 Polled::Ready(Outcome::Committed(_)) => return true,
@@ -208,7 +210,8 @@ mod tests {
         let mut batch = ValidatedBatch::new(table.db());
         let expected = batch.expect_absent(watch);
         assert!(matches!(expected, Polled::Ready(())), "{expected:?}");
-        batch.put(table, b"result", b"").unwrap();
+        let put = batch.put(table, b"result", b"");
+        put.expect("it is short");
         batch
     }
 
@@ -216,11 +219,12 @@ mod tests {
     fn apply(steps: &str, db: &Db, table: &Table, other: &[u8]) {
         for step in steps.chars() {
             match step {
-                'e' => db.clear_tables(&[table]).unwrap(),
-                'p' => table.put(KEY, b"v").unwrap(),
-                'd' => assert!(table.delete(KEY).is_ok()),
-                _ => table.put(other, b"v").unwrap(),
+                'e' => db.clear_tables(&[table]),
+                'p' => table.put(KEY, b"v"),
+                'd' => table.delete(KEY).map(|_| ()),
+                _ => table.put(other, b"v"),
             }
+            .expect("nothing fails");
         }
     }
 
