@@ -3,7 +3,7 @@
 //! Some frames may be *parked*: they have no page, and their memory has gone back to the system.
 //! A frame that becomes free is parked while there are fewer such frames than wanted, and more
 //! free ones than wake the cleaner. So the cleaner makes others free, until enough are parked, and
-//! nobody who needs a frame waits for that (decision 095).
+//! nobody who needs a frame waits for that (decision 094).
 
 use pando_format::FrameIndex;
 use pando_format::cast::u32_of_len;
