@@ -5,6 +5,7 @@ killed and started again: nothing that was acknowledged is lost, and the client 
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -23,13 +24,15 @@ class Program(ServerTest):
             with self.subTest(protocol=protocol):
                 self.check_once([*command, str(self.server.port), protocol])
 
-    def check_once(self, command):
+    def check_once(self, command, **options):
+        errors = tempfile.TemporaryFile(mode="w+")
         program = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            **options)
         # A program that hangs ends with the number of a signal.
         limit = threading.Timer(180, program.kill)
         limit.start()
+        output = []
         try:
             for line in program.stdout:
                 if line.strip() == "RESTART":
@@ -37,13 +40,19 @@ class Program(ServerTest):
                     self.server.start()
                     program.stdin.write("restarted\n")
                     program.stdin.flush()
-                    break
-            output, errors = program.communicate()
+                else:
+                    output.append(line)
+            program.wait()
         finally:
             limit.cancel()
             program.kill()
             program.wait()
-        self.assertEqual(program.returncode, 0, f"{output}{errors}"[-4000:])
+            program.stdin.close()
+            program.stdout.close()
+        with errors:
+            errors.seek(0)
+            shown = f"{''.join(output)}{errors.read()}"[-4000:]
+        self.assertEqual(program.returncode, 0, shown)
 
 
 @unittest.skipUnless(shutil.which("npm"), "npm is not installed")

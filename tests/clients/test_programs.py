@@ -50,3 +50,9 @@ class PythonPrograms(Program):
 
     def test_limits_django_redis_and_flask_caching(self):
         self.run_program("caches")
+
+
+@unittest.skipUnless(shutil.which("ruby") and shutil.which("sidekiq"), "Sidekiq is not installed")
+class RubyPrograms(Program):
+    def test_sidekiq(self):
+        self.check_once(["ruby", f"{HERE}/sidekiq/main.rb", str(self.server.port)])
