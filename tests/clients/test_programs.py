@@ -56,3 +56,9 @@ class PythonPrograms(Program):
 class RubyPrograms(Program):
     def test_sidekiq(self):
         self.check_once(["ruby", f"{HERE}/sidekiq/main.rb", str(self.server.port)])
+
+
+@unittest.skipUnless(shutil.which("mvn"), "Maven is not installed")
+class JavaPrograms(Program):
+    def test_redisson(self):
+        self.check_once([*environments.java(f"{HERE}/redisson"), str(self.server.port)])
