@@ -48,6 +48,12 @@ class PythonPrograms(Program):
         # It wants an older redis-py than the others.
         self.run_program("arq", "requirements-arq")
 
+    def test_celery(self):
+        self.run_program("celery", "requirements-tasks")
+
+    def test_dramatiq(self):
+        self.run_program("dramatiq", "requirements-tasks")
+
     def test_limits_django_redis_and_flask_caching(self):
         self.run_program("caches")
 

@@ -5,9 +5,11 @@ A worker notes what it has done in a file, whose name and the server's port are 
 
 import collections
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 JOBS = 200
@@ -65,14 +67,16 @@ class Worker:
             return
         with open(os.environ["DONE"] + ".log", "a") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=self.folder, stdout=log, stderr=log,
+                self.command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, "PYTHONPATH": self.folder})
 
 
 def end(workers):
     for worker in workers:
-        worker.process.kill()
-        worker.process.wait()
+        # With its own processes, which would live on.
+        if worker.process.poll() is None:
+            os.killpg(worker.process.pid, signal.SIGKILL)
+            worker.process.wait()
 
 
 def done():
@@ -89,6 +93,41 @@ def reach(count, workers):
             with open(os.environ["DONE"] + ".log") as log:
                 raise AssertionError(f"{len(done())} of {count} jobs are done\n{log.read()[-3000:]}")
         time.sleep(0.02)
+
+
+def clean(*more):
+    """Removes the files in which is noted what was done."""
+    for name in ["", ".log", *more]:
+        if os.path.exists(os.environ["DONE"] + name):
+            os.unlink(os.environ["DONE"] + name)
+
+
+class Kept:
+    """Acknowledged jobs, of which none may be missing, though some may be done more than once."""
+
+    def __init__(self, add):
+        self.add = add
+        self.count = 0
+
+    def add_until(self, count):
+        while self.count < count:
+            insist(lambda: self.add(self.count))
+            self.count += 1
+
+    def add_while_killed(self):
+        """Adds jobs, while the server is killed and started again."""
+        self.add_until(self.count + 30)
+        killed = threading.Thread(target=restart)
+        killed.start()
+        while killed.is_alive():
+            self.add_until(self.count + 1)
+        killed.join()
+        self.add_until(self.count + 10)
+
+    def are_done(self, workers):
+        """Waits until all are done."""
+        reach(self.count, workers)
+        assert sorted(done()) == list(range(self.count)), done()
 
 
 def do_all(add, workers, may_lose=0):
@@ -110,5 +149,4 @@ def do_all(add, workers, may_lose=0):
     assert len(counts) >= JOBS - may_lose, counts
     again = [number for number, count in counts.items() if count > 1]
     assert len(again) <= AT_A_TIME, again
-    for name in ["", ".log"]:
-        os.unlink(os.environ["DONE"] + name)
+    clean()

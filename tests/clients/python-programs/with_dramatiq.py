@@ -66,19 +66,17 @@ def worker():
 
 
 def main():
-    running = [worker()]
-
-    def again():
-        jobs.end(running)
-        running[:] = [worker()]
-
+    workers = [worker()]
     try:
         usual()
-        jobs.do_exactly(job.send, again)
-        # A message that is done is nowhere.
-        assert broker.do_qsize("default") == 0
+        kept = jobs.Kept(job.send)
+        kept.add_while_killed()
+        jobs.end(workers)
+        workers[:] = [worker()]
+        kept.are_done(workers)
     finally:
-        jobs.end(running)
+        jobs.end(workers)
+        jobs.clean()
 
 
 if __name__ == "__main__":
