@@ -24,11 +24,11 @@ class Program(ServerTest):
             with self.subTest(protocol=protocol):
                 self.check_once([*command, str(self.server.port), protocol])
 
-    def check_once(self, command, **options):
+    def check_once(self, command, restarts=1):
+        """Runs a program that asks as often for a restart."""
         errors = tempfile.TemporaryFile(mode="w+")
         program = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            **options)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         # A program that hangs ends with the number of a signal.
         limit = threading.Timer(180, program.kill)
         limit.start()
@@ -40,6 +40,10 @@ class Program(ServerTest):
                     self.server.start()
                     program.stdin.write("restarted\n")
                     program.stdin.flush()
+                    restarts -= 1
+                    if restarts == 0:
+                        # Some end only when nothing can come any more.
+                        program.stdin.close()
                 else:
                     output.append(line)
             program.wait()
@@ -53,6 +57,7 @@ class Program(ServerTest):
             errors.seek(0)
             shown = f"{''.join(output)}{errors.read()}"[-4000:]
         self.assertEqual(program.returncode, 0, shown)
+        self.assertEqual(restarts, 0, "restarts that the program did not ask for")
 
 
 @unittest.skipUnless(shutil.which("npm"), "npm is not installed")

@@ -33,10 +33,10 @@ class NodePrograms(Program):
 
 
 class PythonPrograms(Program):
-    def run_program(self, name, requirements="requirements"):
+    def run_program(self, name, requirements="requirements", restarts=1):
         python = environments.python(f"{HERE}/python-programs/{requirements}.txt")
         program = f"{HERE}/python-programs/with_{name}.py"
-        self.check_once([python, program, str(self.server.port)])
+        self.check_once([python, program, str(self.server.port)], restarts)
 
     def test_rq(self):
         self.run_program("rq")
@@ -49,7 +49,7 @@ class PythonPrograms(Program):
         self.run_program("arq", "requirements-arq")
 
     def test_celery(self):
-        self.run_program("celery", "requirements-tasks")
+        self.run_program("celery", "requirements-tasks", restarts=2)
 
     def test_dramatiq(self):
         self.run_program("dramatiq", "requirements-tasks")
@@ -61,7 +61,7 @@ class PythonPrograms(Program):
 @unittest.skipUnless(shutil.which("ruby") and shutil.which("sidekiq"), "Sidekiq is not installed")
 class RubyPrograms(Program):
     def test_sidekiq(self):
-        self.check_once(["ruby", f"{HERE}/sidekiq/main.rb", str(self.server.port)])
+        self.check_once(["ruby", f"{HERE}/sidekiq/main.rb", str(self.server.port)], restarts=2)
 
 
 @unittest.skipUnless(shutil.which("mvn"), "Maven is not installed")

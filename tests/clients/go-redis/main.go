@@ -247,6 +247,76 @@ func restart(client *redis.Client) {
 	}
 }
 
+// A client with a cache on its own side, beside another that writes.
+type cached struct {
+	client, writer *redis.Client
+	keys           []string
+}
+
+func newCached(writer *redis.Client) *cached {
+	client := redis.NewClient(&redis.Options{
+		Addr: writer.Options().Addr, Protocol: 3,
+		ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
+	})
+	var keys []string
+	for n := range 20 {
+		keys = append(keys, fmt.Sprint("cached:", n))
+	}
+	return &cached{client, writer, keys}
+}
+
+func (c *cached) write(value string) {
+	for _, key := range c.keys {
+		check(c.writer.Set(ctx, key, value, 0).Err())
+	}
+}
+
+func (c *cached) isEverywhere(value string) bool {
+	for _, key := range c.keys {
+		got, err := c.client.Get(ctx, key).Result()
+		if errors.Is(err, redis.Nil) {
+			got = "nothing"
+		}
+		if got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Waits until no value is stale: what was told is on its way.
+func (c *cached) becomes(value string) {
+	for deadline := time.Now().Add(20 * time.Second); !c.isEverywhere(value); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			panic("stale: not " + value)
+		}
+	}
+}
+
+func (c *cached) asked() string {
+	for line := range strings.Lines(value(c.writer.Info(ctx, "commandstats").Result())) {
+		if strings.HasPrefix(line, "cmdstat_get:") {
+			return strings.Split(line, ",")[0]
+		}
+	}
+	panic("nobody asked")
+}
+
+// What is read comes from the cache; what another changes does not.
+func (c *cached) check(name string) {
+	for n := range 20 {
+		c.write(fmt.Sprint(name, n))
+		c.becomes(fmt.Sprint(name, n))
+	}
+	before := c.asked()
+	c.becomes(name + "19")
+	equal(c.asked(), before)
+	equal(value(c.writer.Del(ctx, c.keys...).Result()), 20)
+	c.becomes("nothing")
+	c.write("kept " + name)
+	c.becomes("kept " + name)
+}
+
 func main() {
 	protocol := value(strconv.Atoi(os.Args[2]))
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[1], Protocol: protocol})
@@ -259,6 +329,17 @@ func main() {
 	streamGroup(client)
 	script(client)
 	largeValues(client)
+	cache := newCached(client)
+	if protocol == 3 {
+		cache.check("before")
+	}
 	restart(client)
+	if protocol == 3 {
+		// What was kept in the cache of a connection that is gone may be stale now.
+		cache.write("changed")
+		cache.becomes("changed")
+		cache.check("after")
+	}
+	check(cache.client.Close())
 	check(client.Close())
 }

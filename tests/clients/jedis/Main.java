@@ -3,6 +3,8 @@
 // It prints RESTART when the server may be killed, and goes on when it reads a line.
 
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -11,8 +13,11 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.IntStream;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPubSub;
@@ -20,6 +25,12 @@ import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.csc.Cache;
+import redis.clients.jedis.csc.CacheConfig;
+import redis.clients.jedis.csc.CacheConnection;
+import redis.clients.jedis.csc.CacheFactory;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
@@ -264,6 +275,88 @@ public class Main {
         equal(client.del("large"), 1L);
     }
 
+    /** Its cache wants Redis 7.4, but needs nothing that 7.2 does not have. */
+    private static final class CachedConnection extends CacheConnection {
+        CachedConnection(Cache cache) {
+            super(new DefaultJedisSocketFactory(new HostAndPort("127.0.0.1", port)),
+                    DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build(), cache);
+        }
+
+        @Override
+        protected Map<String, Object> hello(byte[]... arguments) {
+            Map<String, Object> server = super.hello(arguments);
+            server.put("version", "7.4.0");
+            return server;
+        }
+    }
+
+    /** A client with a cache on its own side, beside another that writes. */
+    private static final class Cached {
+        private static final String[] KEYS =
+                IntStream.range(0, 20).mapToObj(number -> "cached:" + number).toArray(String[]::new);
+
+        private final Cache cache = CacheFactory.getCache(CacheConfig.builder().build());
+        private UnifiedJedis client;
+
+        static void write(Jedis writer, String value) {
+            for (String key : KEYS) {
+                equal(writer.set(key, value), "OK");
+            }
+        }
+
+        private List<String> read() {
+            try {
+                client = client == null ? new UnifiedJedis(new CachedConnection(cache)) : client;
+                return Arrays.stream(KEYS).map(client::get).toList();
+            } catch (JedisConnectionException error) {
+                client.close();
+                client = null;
+                return List.of();
+            }
+        }
+
+        /** Waits until no value is stale: what was told is on its way. */
+        void becomes(String value) throws Exception {
+            List<String> expected = Collections.nCopies(KEYS.length, value);
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            for (List<String> got = read(); !got.equals(expected); got = read()) {
+                holds(System.nanoTime() < until, got + " and not " + value);
+                Thread.sleep(1);
+            }
+        }
+
+        /** It learns that its connection is gone only from a command that the cache cannot answer. */
+        void reconnect() {
+            try {
+                client.ping();
+                throw new AssertionError("the connection was not lost");
+            } catch (JedisConnectionException error) {
+                client.close();
+                client = null;
+            }
+        }
+
+        private static String asked(Jedis writer) {
+            return writer.info("commandstats").lines()
+                    .filter(line -> line.startsWith("cmdstat_get:")).findFirst().get().split(",")[0];
+        }
+
+        /** What is read comes from the cache; what another changes does not. */
+        void check(Jedis writer, String name) throws Exception {
+            for (int number = 0; number < 20; number++) {
+                write(writer, name + number);
+                becomes(name + number);
+            }
+            String before = asked(writer);
+            becomes(name + 19);
+            equal(asked(writer), before);
+            equal(writer.del(KEYS), (long) KEYS.length);
+            becomes(null);
+            write(writer, "kept " + name);
+            becomes("kept " + name);
+        }
+    }
+
     private static void restart() throws Exception {
         Jedis client = connect();
         long acknowledged = client.incr("kept");
@@ -307,6 +400,22 @@ public class Main {
             script(client);
             largeValues(client);
         }
+        boolean caches = protocol == RedisProtocol.RESP3;
+        Cached cached = new Cached();
+        if (caches) {
+            try (Jedis writer = connect()) {
+                cached.check(writer, "before");
+            }
+        }
         restart();
+        if (caches) {
+            try (Jedis writer = connect()) {
+                Cached.write(writer, "changed");
+                cached.reconnect();
+                cached.becomes("changed");
+                cached.check(writer, "after");
+            }
+            cached.client.close();
+        }
     }
 }

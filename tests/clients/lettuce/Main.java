@@ -16,6 +16,7 @@ import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanIterator;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
+import io.lettuce.core.TrackingArgs;
 import io.lettuce.core.XGroupCreateArgs;
 import io.lettuce.core.XReadArgs;
 import io.lettuce.core.XReadArgs.StreamOffset;
@@ -24,18 +25,25 @@ import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.support.caching.CacheAccessor;
+import io.lettuce.core.support.caching.CacheFrontend;
+import io.lettuce.core.support.caching.ClientSideCaching;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.IntStream;
 
 public class Main {
     private static final String ADD_BELOW = """
@@ -262,6 +270,79 @@ public class Main {
         equal(commands.del("large"), 1L);
     }
 
+    /** A client with a cache on its own side, beside another that writes. */
+    private static final class Cached {
+        private static final String[] KEYS =
+                IntStream.range(0, 20).mapToObj(number -> "cached:" + number).toArray(String[]::new);
+
+        private final RedisCommands<String, String> writer;
+        private final Map<String, String> cache = new ConcurrentHashMap<>();
+        private final StatefulRedisConnection<String, String> connection = client.connect();
+        private final CacheFrontend<String, String> frontend = ClientSideCaching.enable(
+                CacheAccessor.forMap(cache), connection, TrackingArgs.Builder.enabled());
+
+        Cached(RedisCommands<String, String> writer) {
+            this.writer = writer;
+        }
+
+        void write(String value) {
+            for (String key : KEYS) {
+                equal(writer.set(key, value), "OK");
+            }
+        }
+
+        private List<String> read() {
+            return Arrays.stream(KEYS).map(frontend::get).toList();
+        }
+
+        /** Waits until no value is stale: what was told is on its way. */
+        void becomes(String value) throws Exception {
+            List<String> expected = Collections.nCopies(KEYS.length, value);
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            for (List<String> got = read(); !got.equals(expected); got = read()) {
+                holds(System.nanoTime() < until, got + " and not " + value);
+                Thread.sleep(1);
+            }
+        }
+
+        private String asked() {
+            return writer.info("commandstats").lines()
+                    .filter(line -> line.startsWith("cmdstat_get:")).findFirst().get().split(",")[0];
+        }
+
+        /** What is read comes from the cache; what another changes does not. */
+        void check(String name) throws Exception {
+            for (int number = 0; number < 20; number++) {
+                write(name + number);
+                becomes(name + number);
+            }
+            String before = asked();
+            becomes(name + 19);
+            equal(asked(), before);
+            equal(writer.del(KEYS), (long) KEYS.length);
+            becomes(null);
+            write("kept " + name);
+            becomes("kept " + name);
+        }
+
+        /**
+         * Lettuce connects again, but leaves it to the application to be told again, and to forget
+         * what may be stale.
+         */
+        void reconnect() throws Exception {
+            for (int left = 200;; left--) {
+                try {
+                    equal(connection.sync().clientTracking(TrackingArgs.Builder.enabled()), "OK");
+                    break;
+                } catch (RedisException error) {
+                    holds(left > 0, error);
+                    Thread.sleep(20);
+                }
+            }
+            cache.clear();
+        }
+    }
+
     private static void restart(RedisCommands<String, String> commands) throws Exception {
         long acknowledged = commands.incr("kept");
         System.out.println("RESTART");
@@ -300,7 +381,19 @@ public class Main {
         streamGroup(commands);
         script(commands);
         largeValues(commands);
+        boolean caches = arguments[1].equals("3");
+        Cached cached = caches ? new Cached(commands) : null;
+        if (caches) {
+            cached.check("before");
+        }
         restart(commands);
+        if (caches) {
+            cached.reconnect();
+            cached.becomes("kept before");
+            cached.write("changed");
+            cached.becomes("changed");
+            cached.check("after");
+        }
         client.shutdown();
     }
 }

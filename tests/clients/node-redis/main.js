@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
-import { WatchError, createClient, defineScript } from 'redis';
+import { BasicClientSideCache, WatchError, createClient, defineScript } from 'redis';
 
 const [port, protocol] = process.argv.slice(2).map(Number);
 
@@ -151,6 +151,55 @@ async function largeValues(client) {
   assert.equal(await client.del('large'), 1);
 }
 
+// A client with a cache on its own side, beside another that writes.
+class Cached {
+  keys = Array.from({ length: 20 }, (_, n) => `cached:${n}`);
+
+  cache = new BasicClientSideCache({ ttl: 0, maxEntries: 0 });
+
+  async open(writer) {
+    this.writer = writer;
+    const client = createClient({ socket: { port }, RESP: 3, clientSideCache: this.cache });
+    client.on('error', () => {});
+    this.client = await client.connect();
+  }
+
+  write(value) {
+    return Promise.all(this.keys.map((key) => this.writer.set(key, value)));
+  }
+
+  // Waits until no value is stale: what was told is on its way.
+  async becomes(value) {
+    const deadline = Date.now() + 20000;
+    for (let got; ;) {
+      try {
+        got = await Promise.all(this.keys.map((key) => this.client.get(key)));
+        if (got.every((one) => one === value)) return;
+      } catch (error) {
+        got = error;
+      }
+      assert.ok(Date.now() < deadline, `${got} and not ${value}`);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
+  // What is read comes from the cache; what another changes does not.
+  async check(name) {
+    for (let n = 0; n < 20; n += 1) {
+      await this.write(`${name} ${n}`);
+      await this.becomes(`${name} ${n}`);
+    }
+    const asked = async () => (await this.writer.info('commandstats')).match(/cmdstat_get:calls=\d+/)[0];
+    const before = await asked();
+    await this.becomes(`${name} 19`);
+    assert.equal(await asked(), before);
+    await this.writer.del(this.keys);
+    await this.becomes(null);
+    await this.write(`kept ${name}`);
+    await this.becomes(`kept ${name}`);
+  }
+}
+
 async function restart(client) {
   let acknowledged = await client.incr('kept');
   process.stdout.write('RESTART\n');
@@ -181,5 +230,17 @@ await queue(client);
 await streamGroup(client);
 await script(client);
 await largeValues(client);
+const cached = new Cached();
+if (protocol === 3) {
+  await cached.open(client);
+  await cached.check('before');
+}
 await restart(client);
+if (protocol === 3) {
+  // What was kept in the cache of a connection that is gone may be stale now.
+  await cached.write('changed');
+  await cached.becomes('changed');
+  await cached.check('after');
+  cached.client.destroy();
+}
 client.destroy();
