@@ -3,8 +3,9 @@ with the settings with which it is documented to lose nothing: tasks are acknowl
 again after the visibility timeout.
 
 It takes a message with BRPOP, and notes only then that it has it: what is between the two when the
-server is killed is lost, beside a redis-server that syncs always, too. So the server is killed when
-nothing can be there: while no worker runs, and while one has as many tasks as it may."""
+server is killed is lost, and once in a while the worker fetches nothing any more. Both were seen beside
+a redis-server that syncs always. So the server is killed when nothing can be there: while no worker
+runs, and while one has as many tasks as it may."""
 
 import os
 import time

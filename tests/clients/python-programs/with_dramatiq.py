@@ -1,7 +1,7 @@
 """Dramatiq, unmodified: actors, delays, retries, results and groups; then a kill of the server in the
 middle, after which each message is done that was acknowledged, as its broker promises: it moves a
-message to the worker's own set while that works on it, and back when the worker is dead. A worker
-whose reply was lost lives on without the message, beside a redis-server, too, so it is started again."""
+message to the worker's own set while that works on it, and back when the worker is dead. A worker that
+lost a reply lives on without the message, beside a redis-server, too: so it is started again."""
 
 import os
 import time
