@@ -195,16 +195,10 @@ impl<'a> Context<'a> {
             let keys = self.command.keys.of(self.arguments);
             keys.for_each(|key| reads.add(key));
         }
-        let is_shown = self.is_shown();
-        // A script is shown before what it calls.
-        if is_shown && self.command.is_script() {
-            self.show(self.progress.replies_in_memory);
+        if self.is_shown() {
+            return self.run_shown();
         }
-        let run = self.run_command();
-        if is_shown && run.is_ok() && !self.command.is_script() {
-            self.show(self.progress.replies_in_memory);
-        }
-        run
+        self.run_command()
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use pando_resp::Arguments;
 
 use crate::client::staging::Staged;
-use crate::context::{Command, Context, Flags};
+use crate::context::{Command, Context, Flags, Run};
 use crate::monitoring::{Argument, Caller};
 
 impl Command {
@@ -77,8 +77,22 @@ impl Context<'_> {
     /// is a script, which comes before what it calls.
     #[inline]
     pub(super) fn is_shown(&self) -> bool {
-        (self.exec_index.is_some() || self.command.is_script())
-            && self.shared.channels.has_monitors()
+        self.shared.channels.has_monitors()
+            && (self.exec_index.is_some() || self.command.is_script())
+    }
+
+    /// Runs the command and shows it: a script before what it calls, any other when it has run.
+    #[cold]
+    pub(super) fn run_shown(&mut self) -> Run {
+        let (is_first, is_in_script) = (self.command.is_script(), self.progress.replies_in_memory);
+        if is_first {
+            self.show(is_in_script);
+        }
+        let run = self.run_command();
+        if !is_first && run.is_ok() {
+            self.show(is_in_script);
+        }
+        run
     }
 
     /// Adds the line of this command to those that leave with the command around it, which is a

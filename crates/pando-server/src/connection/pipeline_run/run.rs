@@ -118,6 +118,7 @@ impl PipelineRun {
     }
 
     /// Returns the arguments of the command at `place`; `rest` as in [`PipelineRun::gather`].
+    #[inline]
     pub(in crate::connection) fn arguments<'a>(
         &'a self,
         rest: &'a [u8],
@@ -160,6 +161,7 @@ impl PipelineRun {
     }
 
     /// Returns the stored key at `place` of the group.
+    #[inline]
     pub(super) fn stored_at(&self, place: usize) -> &[u8] {
         let start = match place {
             0 => 0,
