@@ -166,16 +166,21 @@ impl<'a> Request<'a> {
             })
     }
 
-    /// Returns the last of the keys that were found, if they are as many as are asked for.
+    /// Returns the last of the keys that were found, if none behind it is wanted: they are as many
+    /// as are asked for, or it has no room in the reply.
     fn last_wanted<'r>(&self, range: &'r KeyRange) -> Option<&'r [u8]> {
-        if range.found.len() < self.most {
+        if range.found.len() < self.most && range.unfit.is_none() {
             return None;
         }
-        let last = match self.reverse {
+        self.last(range).map(|(key, _)| key.as_slice())
+    }
+
+    /// Returns the last of the keys that were found, in the order that is asked for.
+    fn last<'r>(&self, range: &'r KeyRange) -> Option<(&'r Vec<u8>, &'r Vec<u8>)> {
+        match self.reverse {
             false => range.found.last_key_value(),
             true => range.found.first_key_value(),
-        };
-        last.map(|(key, _)| key.as_slice())
+        }
     }
 
     /// Returns the stored keys between which the keys of the range lie that are stored as they are,
@@ -343,42 +348,81 @@ fn take_entries(
             continue;
         }
         let mut shown = Vec::new();
-        if request.values {
-            let mut writer = Writer::new(&mut shown, version);
-            match row.value_type {
-                ValueType::String if is_large => return Err(IN_CHUNKS.into()),
-                ValueType::String => writer.bulk(&value[row.payload..]),
-                _ => writer.null(),
-            }
+        let is_string = request.values && row.value_type == ValueType::String;
+        if is_string && !is_large {
+            Writer::new(&mut shown, version).bulk(&value[row.payload..]);
+        } else if request.values && !is_string {
+            Writer::new(&mut shown, version).null();
         }
-        keep(range, request, key.to_vec(), shown);
-        if range.bytes > reply_bytes_max {
-            return Err(Interrupted::ReplyTooLong);
+        let found = (key.to_vec(), shown, is_string && is_large);
+        keep(range, request, found, reply_bytes_max);
+        if request.most == usize::MAX
+            && let Some(text) = range.unfit
+        {
+            // Nothing that follows can make it fit.
+            return Err(text.into());
         }
-        if !is_long && range.found.len() >= request.most {
+        if !is_long && request.last_wanted(range).is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Keeps a key that was found, and drops the last one if there is one too many.
-fn keep(range: &mut KeyRange, request: &Request<'_>, key: Vec<u8>, shown: Vec<u8>) {
-    let bytes = |key: &[u8], shown: &[u8]| key.len() + shown.len() + KEY_BYTES;
-    range.bytes += bytes(&key, &shown);
+/// Keeps a key that was found, with its value, and whether that is too long to be shown here. Drops
+/// the last ones, down to as many as are asked for, and to the first that has no room in a reply of
+/// `bytes_max`: that one stays, without its value.
+fn keep(
+    range: &mut KeyRange,
+    request: &Request<'_>,
+    (key, shown, in_chunks): (Vec<u8>, Vec<u8>, bool),
+    bytes_max: usize,
+) {
+    let cut = in_chunks.then(|| key.clone());
+    range.bytes += bytes_of(&key, &shown);
     range.found.insert(key, shown);
     if range.found.len() > request.most {
-        let dropped = match request.reverse {
-            false => range.found.pop_last(),
-            true => range.found.pop_first(),
-        };
-        let (key, shown) = dropped.expect("there is one too many");
-        range.bytes -= bytes(&key, &shown);
+        drop_last(range, request);
     }
     assert!(
         range.found.len() <= request.most,
         "no more keys are kept than are asked for"
     );
+    if let Some(cut) = cut {
+        while request.last(range).is_some_and(|(last, _)| *last != cut) {
+            drop_last(range, request);
+        }
+        range.unfit = Some(IN_CHUNKS);
+    }
+    while range.bytes > bytes_max {
+        let (last, shown) = request.last(range).expect("it takes bytes");
+        if range.bytes - bytes_of(last, shown) > bytes_max {
+            drop_last(range, request);
+            continue;
+        }
+        let (key, _) = drop_last(range, request);
+        range.bytes += bytes_of(&key, &[]);
+        range.found.insert(key, Vec::new());
+        range.unfit = Some(replies::REPLY_TOO_LONG);
+        break;
+    }
+}
+
+/// Returns the memory that a key takes that was found, with its value.
+fn bytes_of(key: &[u8], shown: &[u8]) -> usize {
+    key.len() + shown.len() + KEY_BYTES
+}
+
+/// Drops the last key that was found; what could not be replied can only have been that.
+fn drop_last(range: &mut KeyRange, request: &Request<'_>) -> (Vec<u8>, Vec<u8>) {
+    let dropped = match request.reverse {
+        false => range.found.pop_last(),
+        true => range.found.pop_first(),
+    };
+    let (key, shown) = dropped.expect("there is one too many");
+    range.bytes -= bytes_of(&key, &shown);
+    range.unfit = None;
+    (key, shown)
 }
 
 fn range(context: &mut Context<'_>) -> Run {
@@ -388,6 +432,9 @@ fn range(context: &mut Context<'_>) -> Run {
     };
     let range = find(context, &request)?;
     context.progress.show_from(range.shown_from);
+    if let Some(text) = range.unfit {
+        return Err(text.into());
+    }
     let mut reply = context.reply();
     let of_each = if request.values { 2 } else { 1 };
     reply.array(range.found.len() * of_each);

@@ -79,6 +79,9 @@ pub(crate) struct KeyRange {
     pub(crate) is_done: bool,
     /// Keys, each with its encoded value if that is asked for.
     pub(crate) found: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The last of them cannot be replied, with its value, for this reason: keys behind it do not
+    /// matter, and it does not if enough others are found before it.
+    pub(crate) unfit: Option<&'static str>,
     /// Memory that they take.
     pub(crate) bytes: usize,
     /// Number of keys in the range so far.

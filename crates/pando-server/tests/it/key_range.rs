@@ -122,6 +122,12 @@ fn ranges_of_all_kinds_of_keys_are_those_of_a_sorted_map() {
             found.len(),
             backward.len()
         );
+        let pairs: Vec<_> = (model.range(key_of(&low)..key_of(&high)).take(most))
+            .flat_map(|(key, value)| [key.clone(), value.clone()])
+            .collect();
+        let words = [&[&low[..], &high, b"VALUES"], &limit[..]].concat();
+        let found = keys(&mut client, &words);
+        assert!(found == pairs, "round {round}: values");
         let counted = client.call(&[&b"PANDO"[..], b"COUNT", &low, &high]);
         assert_eq!(show(&counted), format!(":{count}"), "round {round}");
     }
@@ -131,6 +137,108 @@ fn ranges_of_all_kinds_of_keys_are_those_of_a_sorted_map() {
         .flat_map(|(key, value)| [key, value])
         .collect();
     assert!(pairs == expected, "all keys and values");
+}
+
+/// Returns the key of a bound.
+fn key_of(bound: &[u8]) -> Vec<u8> {
+    bound[1..].to_vec()
+}
+
+/// A string in chunks, or values that are too much for a reply, among the short keys, and long keys
+/// that come before them and are found later: only what is replied counts.
+#[test]
+fn only_values_of_the_reply_are_refused() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let long = |of: u8| [vec![of; 1], vec![b'-'; 2000]].concat();
+    let refused = "-ERR PANDO RANGE VALUES: a string is so long that only GET shows it";
+    let too_long = "-ERR reply exceeds the maximum allowed size";
+    let mut set = |key: &[u8], len: usize| {
+        let value = vec![b'v'; len];
+        assert_eq!(show(&client.call(&[&b"SET"[..], key, &value])), "+OK");
+    };
+    // In order: a, c, c----, e (in chunks), e----, then i0 to i9, which are too much together, and
+    // k----, m.
+    set(b"a", 1);
+    set(b"c", 1);
+    set(&long(b'c'), 1);
+    set(b"e", 12 << 20);
+    set(&long(b'e'), 1);
+    (0..60).for_each(|of| set(format!("i{of:02}").as_bytes(), 400_000));
+    set(&long(b'k'), 1);
+    set(b"m", 1);
+    let mut range = |low: &[u8], high: &[u8], count: &str, reverse: bool| {
+        let mut words = vec![&b"PANDO"[..], b"RANGE", low, high, b"VALUES"];
+        if reverse {
+            words.push(b"REV");
+        }
+        if !count.is_empty() {
+            words.extend([&b"COUNT"[..], count.as_bytes()]);
+        }
+        match client.call(&words) {
+            Answer::Array(all) => {
+                let keys = all.iter().step_by(2).map(show);
+                let keys = keys.map(|key| key.trim_matches('"').chars().take(4).collect());
+                keys.collect::<Vec<String>>().join(" ")
+            }
+            other => show(&other),
+        }
+    };
+    assert_eq!(range(b"-", b"+", "", false), refused);
+    assert_eq!(range(b"-", b"+", "4", false), refused);
+    assert_eq!(
+        range(b"-", b"+", "3", false),
+        "a c c---",
+        "e is the third short key"
+    );
+    assert_eq!(range(b"-", b"+", "2", false), "a c");
+    assert_eq!(range(b"+", b"-", "2", true), "m k---");
+    assert_eq!(range(b"[f", b"+", "", false), too_long);
+    assert_eq!(range(b"[f", b"+", "61", false), too_long);
+    assert_eq!(range(b"+", b"[f", "62", true), too_long);
+    assert_eq!(range(b"[f", b"-", "", true), refused);
+    assert_eq!(
+        range(b"[f", b"-", "1", true),
+        "e---",
+        "e is the first short key"
+    );
+    assert_eq!(range(b"[f", b"-", "2", true), refused);
+    assert_eq!(range(b"[f", b"+", "3", false), "i00 i01 i02");
+    assert_eq!(range(b"[d", b"[h", "2", false), refused);
+    assert_eq!(range(b"(e", b"[h", "2", false), "e---");
+}
+
+/// Values that do not fit beside each other, and long keys before them that push them out.
+#[test]
+fn values_that_are_pushed_out_are_not_too_long() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    // The short keys z00 to z59 take more than a reply; 58 long ones lie before them.
+    for of in 0..60 {
+        let value = vec![b'v'; 400_000];
+        let key = format!("z{of:02}");
+        assert_eq!(
+            show(&client.call(&[&b"SET"[..], key.as_bytes(), &value])),
+            "+OK"
+        );
+    }
+    for of in 0..58 {
+        let key = [format!("k{of:02}").as_bytes(), &[b'-'; 2000]].concat();
+        assert_eq!(show(&client.call(&[&b"SET"[..], &key, b"v"])), "+OK");
+    }
+    let range = |client: &mut Client, count: &str| {
+        let words = [&b"PANDO"[..], b"RANGE", b"-", b"+", b"VALUES", b"COUNT"];
+        client.call(&[&words[..], &[count.as_bytes()]].concat())
+    };
+    let Answer::Array(all) = range(&mut client, "60") else {
+        panic!("58 long keys, z00 and z01");
+    };
+    assert_eq!(all.len(), 120);
+    assert_eq!(show(&all[118]), "\"z01\"");
+    assert_eq!(
+        show(&range(&mut client, "118")),
+        "-ERR reply exceeds the maximum allowed size"
+    );
 }
 
 /// A transaction sees its own moment, with its own writes.
