@@ -45,6 +45,7 @@ impl Multi {
 
     /// Begins an EXEC, perhaps again: undoes what its commands did to the session.
     pub(crate) fn enter(&mut self, session: &mut Session) {
+        session.closes_after_exec = false;
         if let Some(subscriptions) = &mut session.subscriptions {
             subscriptions.revert();
         }
@@ -135,6 +136,8 @@ pub(crate) struct Session {
     pub(crate) authenticated: bool,
     /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
+    /// A command of the running EXEC closes the connection, once that has ended.
+    pub(crate) closes_after_exec: bool,
     /// Set by CLIENT REPLY.
     pub(crate) reply_mode: ReplyMode,
     /// None outside MULTI.

@@ -6,9 +6,11 @@ use pando_sync::atomic::Ordering;
 use pando_sync::time::unix_ms;
 
 use crate::client::record::ClientRecord;
+use crate::client::session::Session;
 use crate::context::progress::Killed;
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::loop_handle::{Arrival, Message, Underway};
+use crate::shared::Shared;
 use crate::socket::Address;
 
 /// What TYPE selects.
@@ -74,8 +76,9 @@ impl Filters<'_> {
 
 /// Closes all clients that the filters take: others by their loops, its own after the reply. That
 /// waits until those loops have heard of it: a command of a killed client that had begun has ended,
-/// or waits for something and will not go on. Inside EXEC, which would have to begin again, it
-/// waits for nothing.
+/// or waits for something and will not go on. An engine thread that empties tables for it goes on.
+/// Two clients that kill each other are both closed while they wait. Inside EXEC, which would have to begin again, it
+/// waits for nothing; and its own client is closed at the end of EXEC, which may run again before.
 pub(crate) fn kill(context: &mut Context<'_>) -> Run {
     let old_style = context.count() == 3;
     let killed = match context.progress.killed.take() {
@@ -89,17 +92,24 @@ pub(crate) fn kill(context: &mut Context<'_>) -> Run {
         context.progress.killed = Some(killed);
         return Err(Interrupted::Wait);
     }
-    if killed.has_own {
-        // Relaxed: its own loop reads it.
-        context.record.killed.store(true, Ordering::Relaxed);
-        context.shared.clients.remove(context.record.id);
-        context.session.closing = true;
+    match context.exec_index {
+        _ if !killed.has_own => {}
+        None => close_own(context.session, context.shared, context.record),
+        Some(_) => context.session.closes_after_exec = true,
     }
     match (old_style, killed.count) {
         (true, 0) => context.fail("ERR No such client"),
         (true, _) => context.ok(),
         (false, count) => context.integer(count),
     }
+}
+
+/// Closes the client of a session once its replies are sent.
+pub(crate) fn close_own(session: &mut Session, shared: &Shared, record: &ClientRecord) {
+    // Relaxed: its own loop reads it.
+    record.killed.store(true, Ordering::Relaxed);
+    shared.clients.remove(record.id);
+    session.closing = true;
 }
 
 fn filters_of<'a>(context: &Context<'a>, old_style: bool) -> Result<Filters<'a>, String> {

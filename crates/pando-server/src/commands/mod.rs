@@ -11,7 +11,7 @@ mod bit_count;
 mod bit_field;
 mod bit_operation;
 mod client;
-mod client_kill;
+pub(crate) mod client_kill;
 mod client_pause;
 mod client_tracking;
 mod command;

@@ -20,6 +20,7 @@ use pandodb::nonblocking::{Outcome, Pending, Polled};
 
 use crate::client::session::{ReplyMode, Session};
 use crate::commands;
+use crate::commands::client_kill::close_own;
 use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
 use crate::connection::loop_data::Turn;
@@ -628,6 +629,9 @@ impl Connection {
         // watched.
         if running.command.kind == Kind::Exec && self.session.multi.is_some() {
             self.session.end_transaction();
+            if std::mem::take(&mut self.session.closes_after_exec) {
+                close_own(&mut self.session, turn.shared, &self.record);
+            }
         }
         if running.command.flags.has(Flags::BLOCKING) {
             self.record.unblocking.clear();
