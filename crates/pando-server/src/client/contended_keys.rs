@@ -11,7 +11,9 @@
 //!
 //! Taking turns helps commands that end within a round. One that takes longer, and finds its key
 //! written at each of its commits, *reserves* the key: nobody begins to write it until that command
-//! has ended. Its holder keeps that short, and what ends the command ends the reservation.
+//! has ended, or a time is over. What ends the command ends the reservation. Where its connection
+//! gets no turn meanwhile, whoever asks for the key or cools keys down finds that the time is over,
+//! and ends it; the end of the command then finds another reservation or none, and leaves it.
 //!
 //! **Turns decide nothing about what is right.** The commit checks what its batch has read, whoever
 //! has the turn. So a command that writes the key without asking, or goes on after its round since
@@ -30,6 +32,7 @@ use std::num::NonZeroU64;
 use std::task::Waker;
 
 use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use pando_sync::time::Instant;
 use pando_sync::{Mutex, Rank};
 
 /// Number of keys that can be contended at a time: one for each bit of [`ContendedKeys::turns`].
@@ -55,9 +58,14 @@ impl ContendedKey {
 pub(crate) enum Entry {
     /// It may run.
     Now,
-    /// Another loop has the turn; the connection is woken when this loop gets it.
+    /// Another loop has the turn, or a command has reserved the key; the connection is woken when
+    /// its loop gets the turn.
     Later,
 }
+
+/// A reservation of a key, by its number: it may have ended, and another one begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reserved(u64);
 
 /// The contended keys of a server, shared by its loops.
 #[derive(Debug)]
@@ -89,8 +97,10 @@ struct Turn {
     is_used: bool,
     /// The holder has ended a round without using it.
     is_seen: bool,
-    /// A command that runs is to be the only one: nobody gets the turn.
-    is_reserved: bool,
+    /// A command that runs is to be the only one until then: nobody gets the turn.
+    reserved: Option<(Reserved, Instant)>,
+    /// Number of reservations so far.
+    reservations: u64,
     /// Connections that wait, with their loops; whoever has waited longest is first.
     queue: Vec<(usize, Waker)>,
     /// Number of turns for which nobody has waited, in succession.
@@ -151,44 +161,65 @@ impl ContendedKeys {
         (turn.calm, turn.is_fresh) = (0, true);
     }
 
-    /// Has nobody begin to write `key` until [`ContendedKeys::end_reservation`]; false if another
-    /// command has reserved it, or if its place is taken.
+    /// Has nobody begin to write `key` until [`ContendedKeys::end_reservation`], or the time
+    /// `until`; `None` if another command has reserved it, or if its place is taken.
     #[cold]
-    pub(crate) fn reserve(&self, key: ContendedKey) -> bool {
+    pub(crate) fn reserve(&self, key: ContendedKey, until: Instant) -> Option<Reserved> {
         let place = &self.places[key.place()];
         let mut turn = place.turn.lock();
         if place.key.load(Ordering::Relaxed) != key.0.get() {
             if !turn.is_free() {
-                return false;
+                return None;
             }
             self.begin_contention(place, &mut turn, key);
         }
-        !std::mem::replace(&mut turn.is_reserved, true)
+        if turn.reserved.is_some() {
+            return None;
+        }
+        turn.reservations += 1;
+        let reserved = Reserved(turn.reservations);
+        turn.reserved = Some((reserved, until));
+        Some(reserved)
     }
 
-    /// Ends what [`ContendedKeys::reserve`] has begun: who has waited longest gets the turn, unless
-    /// a loop still has it. `tell` as in [`ContendedKeys::end_round`].
+    /// Ends what [`ContendedKeys::reserve`] has begun, unless it has ended: who has waited longest
+    /// gets the turn, unless a loop still has it. `tell` as in [`ContendedKeys::end_round`].
     #[cold]
-    pub(crate) fn end_reservation(&self, key: ContendedKey, tell: impl Fn(usize)) {
+    pub(crate) fn end_reservation(
+        &self,
+        key: ContendedKey,
+        reserved: Reserved,
+        tell: impl Fn(usize),
+    ) {
         let place = &self.places[key.place()];
         let mut turn = place.turn.lock();
-        assert!(turn.is_reserved, "a reservation ends once");
-        assert_eq!(place.key.load(Ordering::Relaxed), key.0.get(), "it stays");
-        turn.is_reserved = false;
-        if turn.holder.is_some() {
+        if !turn.reserved.is_some_and(|(of, _)| of == reserved) {
             return;
         }
-        let woken = self.hand_on(key.place(), place, &mut turn);
+        assert_eq!(place.key.load(Ordering::Relaxed), key.0.get(), "it stays");
+        let woken = self.free(key.place(), place, &mut turn);
         drop(turn);
-        if let Some((next, wakers)) = woken {
-            wakers.into_iter().for_each(Waker::wake);
-            tell(next);
+        wake(woken, &tell);
+    }
+
+    /// Ends the reservation of a place. Returns what [`ContendedKeys::hand_on`] does.
+    fn free(&self, number: usize, place: &Place, turn: &mut Turn) -> Option<(usize, Vec<Waker>)> {
+        turn.reserved = None;
+        match turn.holder {
+            Some(_) => None,
+            None => self.hand_on(number, place, turn),
         }
     }
 
     /// Asks whether a connection of the loop with number `of` may run a command that writes `key`.
-    /// If not, `waker` is called when it may ask again.
-    pub(crate) fn enter(&self, key: ContendedKey, of: usize, waker: &Waker) -> Entry {
+    /// If not, `waker` is called when it may ask again. `tell` as in [`ContendedKeys::end_round`].
+    pub(crate) fn enter(
+        &self,
+        key: ContendedKey,
+        (of, waker): (usize, &Waker),
+        now: Instant,
+        tell: impl Fn(usize),
+    ) -> Entry {
         let place = &self.places[key.place()];
         if place.key.load(Ordering::Relaxed) != key.0.get() {
             return Entry::Now;
@@ -197,27 +228,28 @@ impl ContendedKeys {
         if place.key.load(Ordering::Relaxed) != key.0.get() {
             return Entry::Now;
         }
-        match turn.holder {
-            _ if turn.is_reserved => {
-                turn.queue.push((of, waker.clone()));
-                Entry::Later
-            }
-            Some(holder) if holder != of => {
-                turn.queue.push((of, waker.clone()));
-                Entry::Later
-            }
-            Some(_) => {
-                turn.is_used = true;
-                Entry::Now
-            }
+        let may_run = match turn.holder {
+            _ if turn.reserved.is_some() => false,
+            Some(holder) => holder == of,
             None => {
                 debug_assert!(turn.queue.is_empty(), "a free turn is handed to who waits");
                 turn.take(of);
-                turn.is_used = true;
                 self.turns[of].fetch_or(1 << key.place(), Ordering::Relaxed);
-                Entry::Now
+                true
             }
+        };
+        if may_run {
+            turn.is_used = true;
+            return Entry::Now;
         }
+        turn.wait(of, waker);
+        // It waits as all others, and may be the one that is woken.
+        if turn.is_overdue(now) {
+            let woken = self.free(key.place(), place, &mut turn);
+            drop(turn);
+            wake(woken, &tell);
+        }
+        Entry::Later
     }
 
     /// Gives back the turns of the loop with number `of`, whose round is over. `tell` has another
@@ -254,19 +286,23 @@ impl ContendedKeys {
             self.turns[of].fetch_and(!(1 << number), Ordering::Relaxed);
             let woken = self.hand_on(number, place, &mut turn);
             drop(turn);
-            if let Some((next, wakers)) = woken {
-                wakers.into_iter().for_each(Waker::wake);
-                tell(next);
-            }
+            wake(woken, tell);
         }
         is_unused
     }
 
-    /// Looks for keys that nobody has written since the last call: they are contended no longer. To
-    /// be called now and then by one loop.
-    pub(crate) fn cool(&self) {
-        for place in self.places.iter().filter(|_| self.any()) {
+    /// Looks for keys that nobody has written since the last call: they are contended no longer;
+    /// and ends reservations whose time is over. To be called now and then by one loop. `tell` as
+    /// in [`ContendedKeys::end_round`].
+    pub(crate) fn cool(&self, now: Instant, tell: impl Fn(usize)) {
+        for (number, place) in self.places.iter().enumerate().filter(|_| self.any()) {
             let mut turn = place.turn.lock();
+            if turn.is_overdue(now) {
+                let woken = self.free(number, place, &mut turn);
+                drop(turn);
+                wake(woken, &tell);
+                continue;
+            }
             let is_idle = turn.is_free() && !std::mem::take(&mut turn.is_fresh);
             if is_idle && place.key.load(Ordering::Relaxed) != 0 {
                 self.end_contention(place, &mut turn);
@@ -290,7 +326,7 @@ impl ContendedKeys {
         turn: &mut Turn,
     ) -> Option<(usize, Vec<Waker>)> {
         turn.holder = None;
-        if turn.is_reserved {
+        if turn.reserved.is_some() {
             return None;
         }
         let Some((next, _)) = turn.queue.first() else {
@@ -311,10 +347,30 @@ impl ContendedKeys {
     }
 }
 
+/// Wakes those who have been handed a turn, without the lock of its place.
+fn wake(woken: Option<(usize, Vec<Waker>)>, tell: &dyn Fn(usize)) {
+    if let Some((next, wakers)) = woken {
+        wakers.into_iter().for_each(Waker::wake);
+        tell(next);
+    }
+}
+
 impl Turn {
     /// Returns true if nobody has it, waits for it, or has reserved it.
     fn is_free(&self) -> bool {
-        self.holder.is_none() && self.queue.is_empty() && !self.is_reserved
+        self.holder.is_none() && self.queue.is_empty() && self.reserved.is_none()
+    }
+
+    /// Returns true if it is reserved, and has been for long enough.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.reserved.is_some_and(|(_, until)| until <= now)
+    }
+
+    /// Puts a connection into the queue, once: it asks again after each event of its own.
+    fn wait(&mut self, of: usize, waker: &Waker) {
+        if !self.queue.iter().any(|(_, other)| other.will_wake(waker)) {
+            self.queue.push((of, waker.clone()));
+        }
     }
 
     fn take(&mut self, of: usize) {
@@ -331,6 +387,7 @@ mod tests {
     use pando_sync::WakerArc;
     use pando_sync::atomic::AtomicBool;
     use pando_sync::thread::{self, ScopedJoinHandle, Thread};
+    use pando_sync::time::{Duration, now};
 
     use super::*;
 
@@ -363,6 +420,15 @@ mod tests {
         key
     }
 
+    /// Asks before any reservation is overdue.
+    fn enter(keys: &ContendedKeys, key: ContendedKey, of: usize, waker: &Waker) -> Entry {
+        keys.enter(key, (of, waker), now(), |_| panic!("nobody gets the turn"))
+    }
+
+    fn later() -> Instant {
+        now() + Duration::from_secs(1000)
+    }
+
     /// One conflict is chance; conflicts of other keys in between show that it was.
     #[test]
     fn a_key_is_contended_from_its_second_conflict_in_succession() {
@@ -375,18 +441,18 @@ mod tests {
         for conflict in [key, other, key, other, key] {
             keys.met_conflict(conflict);
             assert!(!keys.any());
-            assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-            assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+            assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
+            assert_eq!(enter(&keys, key, 1, &waker), Entry::Now);
         }
         keys.met_conflict(key);
         assert!(keys.any());
-        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
-        assert_eq!(keys.enter(other, 1, &waker), Entry::Now, "another key");
+        assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &waker), Entry::Later);
+        assert_eq!(enter(&keys, other, 1, &waker), Entry::Now, "another key");
         // While somebody waits for it, the place is not given to another key.
         keys.met_conflict(other);
         keys.met_conflict(other);
-        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 1, &waker), Entry::Later);
     }
 
     /// The turn goes to who waits before its last holder can take it again, for all connections of
@@ -397,20 +463,20 @@ mod tests {
         let key = contended(&keys, b"k");
         let ((one, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
         let (three, three_waker) = waiting(None);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &one_waker), Entry::Later);
-        assert_eq!(keys.enter(key, 2, &two_waker), Entry::Later);
-        assert_eq!(keys.enter(key, 1, &three_waker), Entry::Later);
-        assert_eq!(keys.enter(key, 0, &two_waker), Entry::Now, "in one round");
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &one_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 2, &two_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 1, &three_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &two_waker), Entry::Now, "in one round");
         assert!(!keys.end_round(0, |_| {}));
         assert!(one.take() && three.take() && !two.take());
-        assert_eq!(keys.enter(key, 0, &three_waker), Entry::Later);
-        assert_eq!(keys.enter(key, 1, &one_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &three_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 1, &one_waker), Entry::Now);
         assert!(!keys.end_round(0, |_| {}), "it has none");
         assert!(!two.take());
         assert!(!keys.end_round(1, |_| {}));
         assert!(two.take() && !three.take());
-        assert_eq!(keys.enter(key, 2, &two_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 2, &two_waker), Entry::Now);
         assert!(!keys.end_round(2, |_| {}));
         assert!(three.take());
     }
@@ -421,16 +487,16 @@ mod tests {
         let keys = ContendedKeys::new(2);
         let key = contended(&keys, b"k");
         let ((gone, gone_waker), (next, next_waker)) = (waiting(None), waiting(None));
-        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &gone_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &next_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &gone_waker), Entry::Later);
         assert!(!keys.end_round(0, |_| {}));
         assert!(gone.take());
-        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &next_waker), Entry::Later);
         assert!(keys.end_round(1, |_| {}), "its next round follows");
         assert!(!next.take());
         assert!(!keys.end_round(1, |_| {}));
         assert!(next.take());
-        assert_eq!(keys.enter(key, 0, &next_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &next_waker), Entry::Now);
     }
 
     /// Nobody begins, of no loop, until the reservation ends; then they take turns again.
@@ -439,40 +505,90 @@ mod tests {
         let keys = ContendedKeys::new(2);
         let key = keys.key(0, b"k");
         let ((one, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
-        assert!(keys.reserve(key), "a key that has no conflicts yet");
-        assert!(!keys.reserve(key), "once");
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
-        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Later);
-        (0..3).for_each(|_| keys.cool());
+        let reserved = keys.reserve(key, later());
+        let reserved = reserved.expect("a key that has no conflicts yet");
+        assert_eq!(keys.reserve(key, later()), None, "once");
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Later);
+        (0..3).for_each(|_| keys.cool(now(), |_| {}));
         assert!(!keys.end_round(0, |_| {}) && !keys.end_round(1, |_| {}));
         assert!(!one.take() && !two.take());
         let told = AtomicUsize::new(0);
-        keys.end_reservation(key, |of| told.store(of + 1, Ordering::Relaxed));
+        keys.end_reservation(key, reserved, |of| told.store(of + 1, Ordering::Relaxed));
         assert!(one.take() && !two.take());
         assert_eq!(told.load(Ordering::Relaxed), 1);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
         // A loop that has the turn loses it at the end of its round.
-        assert!(keys.reserve(key));
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
+        let reserved = keys.reserve(key, later()).expect("it is free");
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Later);
         assert!(!keys.end_round(0, |_| {}));
         assert!(!two.take());
-        keys.end_reservation(key, |_| {});
+        keys.end_reservation(key, reserved, |_| {});
         assert!(two.take() && !one.take());
-        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
-        assert!(keys.reserve(key));
-        keys.end_reservation(key, |_| panic!("a loop has the turn"));
+        assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Now);
+        let reserved = keys.reserve(key, later()).expect("it is free");
+        keys.end_reservation(key, reserved, |_| panic!("a loop has the turn"));
         assert!(!keys.end_round(1, |_| {}));
         assert!(one.take());
         // The place is kept for it, and is given to another key afterwards.
         let other = (0..).map(|n: u32| keys.key(1, &n.to_le_bytes()));
         let mut other = other.filter(|other| other.place() == key.place());
         let other = other.next().expect("keys without end");
-        assert!(!keys.reserve(other));
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert_eq!(keys.reserve(other, later()), None);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
         assert!(!keys.end_round(0, |_| {}));
-        assert!(keys.reserve(other));
-        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
-        keys.end_reservation(other, |_| panic!("nobody waits"));
+        let reserved = keys.reserve(other, later()).expect("it is free");
+        assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Now);
+        keys.end_reservation(other, reserved, |_| panic!("nobody waits"));
+    }
+
+    /// A holder that gets no turn: whoever asks ends its reservation, or else the one who looks now
+    /// and then. Its end, when it comes at last, leaves the next reservation.
+    #[test]
+    fn an_overdue_reservation_ends_without_its_holder() {
+        let keys = ContendedKeys::new(2);
+        let key = keys.key(0, b"k");
+        let ((one, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
+        let told = AtomicUsize::new(0);
+        let tell = |of| told.store(of + 1, Ordering::Relaxed);
+        let begin = now();
+        let (early, late) = (
+            begin + Duration::from_secs(1),
+            begin + Duration::from_secs(2),
+        );
+        let first = keys.reserve(key, late).expect("it is free");
+        assert_eq!(keys.enter(key, (0, &one_waker), early, tell), Entry::Later);
+        assert!(!one.take());
+        assert_eq!(keys.enter(key, (1, &two_waker), late, tell), Entry::Later);
+        assert!(one.take() && !two.take(), "who has waited longest");
+        assert_eq!(told.swap(0, Ordering::Relaxed), 1);
+        assert_eq!(keys.enter(key, (0, &one_waker), late, tell), Entry::Now);
+        let second = keys.reserve(key, late).expect("the first one has ended");
+        keys.end_reservation(key, first, |_| panic!("it has ended"));
+        assert_eq!(keys.reserve(key, late), None, "the second one goes on");
+        assert!(!keys.end_round(0, tell));
+        keys.cool(early, tell);
+        assert!(!two.take());
+        keys.cool(late, tell);
+        assert!(two.take());
+        assert_eq!(told.load(Ordering::Relaxed), 2);
+        assert_eq!(keys.enter(key, (1, &two_waker), late, tell), Entry::Now);
+        keys.end_reservation(key, second, |_| panic!("it has ended"));
+        assert!(!keys.end_round(1, tell));
+    }
+
+    /// A connection that is woken for something else asks again, and is in the queue once.
+    #[test]
+    fn who_asks_again_waits_once() {
+        let keys = ContendedKeys::new(2);
+        let key = contended(&keys, b"k");
+        let ((_, one_waker), (_, two_waker)) = (waiting(None), waiting(None));
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
+        for _ in 0..3 {
+            assert_eq!(enter(&keys, key, 1, &one_waker), Entry::Later);
+            assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Later);
+        }
+        assert_eq!(keys.places[key.place()].turn.lock().queue.len(), 2);
     }
 
     /// Where nobody waits any more, nobody takes turns.
@@ -482,23 +598,23 @@ mod tests {
         let key = contended(&keys, b"k");
         let (_, waker) = waiting(None);
         let round = || {
-            assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
+            assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
             assert!(!keys.end_round(0, |_| {}));
         };
         (1..CALM_ROUNDS).for_each(|_| round());
         assert!(keys.any());
-        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &waker), Entry::Later);
         assert!(!keys.end_round(0, |_| {}));
-        assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &waker), Entry::Now);
         assert!(!keys.end_round(1, |_| {}));
         assert!(keys.any(), "somebody has waited");
         (2..CALM_ROUNDS).for_each(|_| round());
         assert!(keys.any());
         round();
         assert!(!keys.any());
-        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &waker), Entry::Now);
         keys.met_conflict(key);
         assert!(!keys.any(), "it begins anew");
     }
@@ -512,19 +628,19 @@ mod tests {
         let ((_, one_waker), (two, two_waker)) = (waiting(None), waiting(None));
         let told = AtomicUsize::new(0);
         let tell = |of| told.store(of + 1, Ordering::Relaxed);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
-        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Later);
         keys.end_turns(0, tell);
         assert!(two.take());
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Later);
         keys.end_turns(1, tell);
         keys.end_turns(1, tell);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Later, "it waits");
-        assert_eq!(keys.enter(key, 1, &two_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Later, "it waits");
+        assert_eq!(enter(&keys, key, 1, &two_waker), Entry::Now);
         keys.end_turns(1, tell);
         assert_eq!(told.load(Ordering::Relaxed), 1);
-        assert_eq!(keys.enter(key, 0, &one_waker), Entry::Now);
+        assert_eq!(enter(&keys, key, 0, &one_waker), Entry::Now);
     }
 
     /// A key that nobody writes any more is forgotten, and one that somebody writes is not.
@@ -533,15 +649,15 @@ mod tests {
         let keys = ContendedKeys::new(2);
         let key = contended(&keys, b"k");
         let (_, waker) = waiting(None);
-        keys.cool();
-        assert_eq!(keys.enter(key, 0, &waker), Entry::Now);
-        keys.cool();
-        keys.cool();
+        keys.cool(now(), |_| {});
+        assert_eq!(enter(&keys, key, 0, &waker), Entry::Now);
+        keys.cool(now(), |_| {});
+        keys.cool(now(), |_| {});
         assert!(keys.any(), "somebody has the turn");
         assert!(!keys.end_round(0, |_| {}));
-        keys.cool();
+        keys.cool(now(), |_| {});
         assert!(keys.any());
-        keys.cool();
+        keys.cool(now(), |_| {});
         assert!(!keys.any());
     }
 
@@ -563,7 +679,7 @@ mod tests {
             let mut left = 300;
             while left > 0 {
                 let which = (of + left) % 2;
-                let entry = keys.enter(both[which], of, &waker);
+                let entry = enter(&keys, both[which], of, &waker);
                 match entry {
                     Entry::Now => {
                         assert_eq!(inside[which].fetch_add(1, Ordering::SeqCst), 0);

@@ -6,7 +6,7 @@
 //! taken costs a conflict.
 
 use pando_resp::Arguments;
-use pando_sync::time::Duration;
+use pando_sync::time::{Duration, now};
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
@@ -24,7 +24,7 @@ const CONFLICTS_MAX: u32 = 8;
 
 impl Connection {
     /// Returns true if the command that the parser has found writes a key whose turn another loop
-    /// has: the connection is woken when this one gets it.
+    /// has, or that a command has reserved: the connection is woken when this loop gets it.
     #[inline]
     pub(super) fn waits_for_turn(&mut self, turn: &mut Turn<'_>) -> bool {
         turn.shared.contended.any() && self.asks_for_turn(turn)
@@ -48,7 +48,8 @@ impl Connection {
             .map(|(_, command)| command);
         let key = command.and_then(|command| self.first_written(turn, (command, arguments)));
         self.awaits_turn = key.is_some_and(|key| {
-            turn.shared.contended.enter(key, turn.index, &self.waker) == Entry::Later
+            let (of, tell) = ((turn.index, &self.waker), |of| turn.shared.tell_turn(of));
+            (turn.shared.contended).enter(key, of, turn.clock, tell) == Entry::Later
         });
         self.awaits_turn
     }
@@ -73,9 +74,10 @@ impl Connection {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let key = self.first_written(turn, (running.command, arguments));
-        let key = key.filter(|key| turn.shared.contended.reserve(*key));
-        running.reservation =
-            key.map(|key| Box::new(Reservation::new(turn.shared.clone(), key, turn.clock)));
+        // The clock of the turn is that of its beginning: the runs that met these conflicts may
+        // have taken longer than a reservation lasts.
+        let reserved = key.and_then(|key| Reservation::begin(turn.shared, key, now()));
+        running.reservation = reserved.map(Box::new);
     }
 
     /// Returns the first key that a call writes; `None` if it writes none now.

@@ -3,7 +3,7 @@
 use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant};
 
-use crate::client::contended_keys::ContendedKey;
+use crate::client::contended_keys::{ContendedKey, Reserved};
 use crate::shared::Shared;
 
 /// How long a command may have a key to itself. What takes longer goes on beside others, and
@@ -15,28 +15,32 @@ const RESERVED_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
     key: ContendedKey,
-    since: Instant,
+    reserved: Reserved,
+    until: Instant,
 }
 
 impl Reservation {
-    /// Stands for what `ContendedKeys::reserve` has begun at `now`.
-    pub(super) fn new(shared: Arc<Shared>, key: ContendedKey, now: Instant) -> Self {
-        Self {
-            shared,
+    /// Reserves a key at `now`; `None` if another command has it, or if its place is taken.
+    pub(super) fn begin(shared: &Arc<Shared>, key: ContendedKey, now: Instant) -> Option<Self> {
+        let until = now + RESERVED_MAX;
+        let reserved = shared.contended.reserve(key, until)?;
+        Some(Self {
+            shared: shared.clone(),
             key,
-            since: now,
-        }
+            reserved,
+            until,
+        })
     }
 
     /// Returns true if others have waited long enough.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= RESERVED_MAX
+        self.until <= now
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         let tell = |of| self.shared.tell_turn(of);
-        self.shared.contended.end_reservation(self.key, tell);
+        (self.shared.contended).end_reservation(self.key, self.reserved, tell);
     }
 }

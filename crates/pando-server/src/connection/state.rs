@@ -112,8 +112,8 @@ pub(crate) struct Connection {
     pub(crate) writable: bool,
     /// It is in the loop's run queue.
     pub(crate) queued: bool,
-    /// Its next command writes a contended key whose turn another loop has; it is woken when this
-    /// loop gets the turn.
+    /// Its next command writes a contended key whose turn another loop has, or that a command has
+    /// reserved; it is woken when this loop gets the turn.
     pub(crate) awaits_turn: bool,
     /// Number of bytes of that command, which the parser has found and which has not begun.
     pub(crate) found: Option<usize>,

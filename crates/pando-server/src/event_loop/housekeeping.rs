@@ -95,7 +95,8 @@ impl EventLoop {
         }
         self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
         if self.index == 0 {
-            self.shared.contended.cool();
+            let tell = |of| self.shared.tell_turn(of);
+            self.shared.contended.cool(now, tell);
             (self.shared.tracking).tidy(TRACKED_KEYS_PER_TURN, &self.shared.channels);
             self.shared.statistics.remember(now);
             let used = MemoryUse::new(&self.shared).used();
@@ -112,6 +113,7 @@ impl EventLoop {
             // A client that waits for the server or for messages is not idle; a client that does
             // not read its replies is.
             let idle = connection.running.is_none()
+                && !connection.awaits_turn
                 && !connection.gated
                 && !connection.session.is_subscribed()
                 && !connection.session.is_monitor();
