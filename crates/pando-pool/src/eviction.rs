@@ -78,7 +78,14 @@ impl Pool {
     /// Keeps about `frames` frames without pages, and without memory, from now on. The cleaner
     /// sees to that.
     pub fn park_frames(&self, frames: usize) {
+        // Before the first frame is parked: a huge page would fill the holes between the others.
+        if frames > 0 {
+            self.set_huge(false);
+        }
         self.free_frames().set_parked_goal(frames);
+        if frames == 0 {
+            self.set_huge(true);
+        }
         self.work().notify_all();
     }
 

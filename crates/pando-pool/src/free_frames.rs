@@ -63,7 +63,9 @@ impl FreeFrames {
 
     /// Sets the number of frames that are to be parked.
     pub(crate) fn set_parked_goal(&self, frames: usize) {
-        self.parked_goal.store(frames, Ordering::Relaxed);
+        // SeqCst: of callers at the same time, one sees afterwards that another wanted another
+        // number (`pandodb`, `max_memory.rs`): its later load must not come before this store.
+        self.parked_goal.store(frames, Ordering::SeqCst);
     }
 
     /// Returns the number of frames that are parked.

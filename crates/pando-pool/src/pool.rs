@@ -141,6 +141,11 @@ impl Pool {
         self.arena.release(frame.index() * words, words);
     }
 
+    /// Has the system use huge pages for the frames, or not.
+    pub(crate) fn set_huge(&self, huge: bool) {
+        self.arena.set_huge(huge);
+    }
+
     /// Returns the options of the pool.
     pub fn options(&self) -> &PoolOptions {
         &self.options
@@ -253,5 +258,80 @@ impl Pool {
     pub(crate) fn unwire_one(&self) {
         let before = self.wired.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "a frame was unwired twice");
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit, miri))))]
+mod tests {
+    use pando_format::Compression;
+    use pando_sync::Arc;
+
+    use super::*;
+    use crate::options::{CheckImages, Content, ImageFacts};
+
+    const HUGE_BYTES: usize = 2 << 20;
+
+    fn pool(frames: usize) -> Pool {
+        Pool::new(PoolOptions {
+            page_size: PageSize::new(4096).expect("a size of pages"),
+            frames,
+            page_ids_max: 1000,
+            images: 4,
+            block_bytes: 4096,
+            compression: Compression::None,
+            prepare_image: |_| ImageFacts::default(),
+            check_page: |_| Ok(()),
+            check_images: CheckImages::Rebuilt,
+            content: Content::Checked,
+            statistics: Arc::new(Statistics::new()),
+        })
+        .expect("there is memory")
+    }
+
+    /// Returns what the system says about the mapping of the arena: KiB in memory, and its flags.
+    fn mapping(pool: &Pool) -> (u64, String) {
+        let address = pool.arena.words(0, 1).as_ptr() as usize;
+        let text = std::fs::read_to_string("/proc/self/smaps").expect("it is Linux");
+        let mut lines = text.lines().skip_while(|line| {
+            let range = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'));
+            let parse = |number| usize::from_str_radix(number, 16).ok();
+            let range = range.and_then(|(from, to)| Some(parse(from)?..parse(to)?));
+            !range.is_some_and(|range| range.contains(&address))
+        });
+        let mut after = |name: &str| {
+            let line = lines.find_map(|line| line.strip_prefix(name));
+            line.expect("each mapping has it").trim().to_owned()
+        };
+        let resident = after("Rss:");
+        let resident = resident.trim_end_matches(" kB").parse();
+        (resident.expect("a number"), after("VmFlags:"))
+    }
+
+    /// Where frames are parked, one that is used costs its own memory and not that of its
+    /// neighbours; afterwards there are huge pages again.
+    #[test]
+    fn frames_that_are_parked_are_not_filled_with_huge_pages() {
+        // A kernel without huge pages fills nothing with them.
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return;
+        }
+        let frames = 32 * HUGE_BYTES / 4096;
+        let pool = pool(frames);
+        let has = |flag: &str| mapping(&pool).1.split(' ').any(|other| other == flag);
+        assert!(has("hg") && !has("nh"));
+        pool.park_frames(frames / 2);
+        assert!(has("nh") && !has("hg"));
+        for frame in (0..frames).step_by(HUGE_BYTES / 4096) {
+            let frame = u32::try_from(frame).expect("they are few");
+            let word = &pool.frame_words(FrameIndex(frame))[0];
+            word.store(7, Ordering::Relaxed);
+        }
+        let (resident, _) = mapping(&pool);
+        assert!(resident < 8 << 10, "{resident} KiB for 32 frames");
+        pool.park_frames(0);
+        assert!(has("hg") && !has("nh"));
     }
 }

@@ -107,6 +107,16 @@ impl WordArena {
 }
 
 impl WordArena {
+    /// Advises the system to use huge pages for the arena from now on, or not to. Where it is, huge
+    /// pages fill up what [`WordArena::release`] has given back between words that are in use.
+    #[cold]
+    pub fn set_huge(&self, huge: bool) {
+        #[cfg(not(any(pando_loom, pando_shuttle, miri)))]
+        self.mapping.set_huge(huge);
+        #[cfg(any(pando_loom, pando_shuttle, miri))]
+        let _ = huge;
+    }
+
     /// Gives the memory of the words `start .. start + count` back to the system, as far as it is
     /// whole pages of the system; they read as zero or as before. The caller is the only one that
     /// writes them; racing readers see old words or zeros.
@@ -240,22 +250,28 @@ mod mapped {
             if start == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
+            let offset = start.align_offset(HUGE_PAGE_BYTES);
+            // SAFETY: the slack of one huge page keeps the aligned base within the mapping.
+            let base = unsafe { start.byte_add(offset) };
+            let mapping = Self {
+                start,
+                bytes,
+                base: base.cast::<AtomicU64>(),
+            };
+            mapping.set_huge(huge);
+            Ok(mapping)
+        }
+
+        /// Advises the system to use huge pages, or not to.
+        pub(super) fn set_huge(&self, huge: bool) {
             let advice = if huge {
                 libc::MADV_HUGEPAGE
             } else {
                 libc::MADV_NOHUGEPAGE
             };
-            // SAFETY: the range is the mapping made above; advice changes no contents. A refusal
-            // costs speed only.
-            unsafe { libc::madvise(start, bytes, advice) };
-            let offset = start.align_offset(HUGE_PAGE_BYTES);
-            // SAFETY: the slack of one huge page keeps the aligned base within the mapping.
-            let base = unsafe { start.byte_add(offset) };
-            Ok(Self {
-                start,
-                bytes,
-                base: base.cast::<AtomicU64>(),
-            })
+            // SAFETY: the range is the mapping of this value; advice changes no contents. A refusal
+            // costs speed only, or memory.
+            unsafe { libc::madvise(self.start, self.bytes, advice) };
         }
 
         #[inline]

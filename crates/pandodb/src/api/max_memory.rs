@@ -2,7 +2,8 @@
 //!
 //! Opening divides the budget. Most of it are the frames of the pool, and these are all that
 //! changes later: with a smaller budget some of them are parked (`pando-pool`, `free_frames.rs`),
-//! up to half. So what depends on their number still holds: shares of pins, and wired roots.
+//! up to half. Pins and wired roots may take more than is left then: instead of waiting for ever,
+//! whoever finds no frame that can be emptied takes parked ones (`pages/writeback.rs`).
 
 use std::ops::RangeInclusive;
 
@@ -48,8 +49,9 @@ impl Db {
             });
         }
         let engine = self.engine();
-        // SeqCst: of callers at the same time, whoever parks last has seen the budget that was
-        // stored last, or finds another one than it has parked for.
+        // SeqCst, here, for the load below and where the pool stores the number of frames: whoever
+        // stores that number last loads the budget after this, and if it is not the one that the
+        // number was made of, stores again. What the pool does besides is done again then, too.
         engine.max_memory.store(bytes, Ordering::SeqCst);
         loop {
             let bytes = engine.max_memory.load(Ordering::SeqCst);

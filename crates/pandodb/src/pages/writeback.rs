@@ -98,6 +98,8 @@ impl Store {
         if !is_readable() {
             match self.write_back_once(OnFullDisk::HandOver) {
                 Err(_) if is_readable() => {}
+                // Who waits for room is in no state to help.
+                Ok(0) if self.life.is_short() => return Ok(self.unpark_if_stuck()),
                 helped => return helped,
             }
         }
@@ -120,7 +122,20 @@ impl Store {
             }
             thread::yield_now();
         }
-        self.check_poison()
+        match self.unpark_if_stuck() {
+            0 => self.check_poison(),
+            _ => Ok(()),
+        }
+    }
+
+    /// To be called when nothing can be emptied, and somebody may wait for that: all is pinned,
+    /// wired, or waits to be written. Takes some of the parked frames if none is free; returns how
+    /// many.
+    fn unpark_if_stuck(&self) -> usize {
+        match self.pool.free_count() {
+            0 => self.pool.unpark(self.pool.options().free_frames_high()),
+            _ => 0,
+        }
     }
 
     /// Writes all pages that are dirty in `epoch`, in one pass over all frames. Returns the number
@@ -309,7 +324,9 @@ impl Store {
         loop {
             self.pool.work().register(&thread_waker());
             // This evicts clean pages only, because a write waits for room.
-            self.write_back_once(OnFullDisk::HandOver)?;
+            if self.write_back_once(OnFullDisk::HandOver)? == 0 {
+                self.unpark_if_stuck();
+            }
             let left = FULL_RETRY.saturating_sub(began.elapsed());
             if left.is_zero() {
                 return Ok(());
@@ -343,10 +360,7 @@ impl Store {
                 thread::yield_now();
                 continue;
             }
-            // Nothing can be emptied, and somebody may wait for that: all is pinned, wired, or
-            // waits to be written.
-            let few = self.pool.options().free_frames_high();
-            if short && self.pool.free_count() == 0 && self.pool.unpark(few) > 0 {
+            if short && self.unpark_if_stuck() > 0 {
                 continue;
             }
             self.pool.work().register(&thread_waker());
@@ -513,6 +527,47 @@ mod tests {
         let options = Db::builder().frames(128).max_memory(4 << 20);
         let again = Db::open_device(options, device.into()).unwrap();
         assert_eq!(again.table("t").unwrap().len(), 7);
+    }
+
+    /// The budget is smaller than at the opening, and what it leaves is dirty and waits for room:
+    /// deletes, and reads of other pages, take parked frames.
+    #[test]
+    fn parked_frames_are_used_while_pages_wait_for_room() {
+        const FRAMES: usize = 128;
+        let device = FaultyDevice::new(1);
+        let options = Db::builder().frames(FRAMES).max_memory(8 << 20);
+        let db = Db::open_device(options.page_size(4096), device.clone().into()).unwrap();
+        let (table, none) = (
+            db.table("t").unwrap(),
+            WriteOptions::durability(Durability::None),
+        );
+        // A page has three of them at most.
+        for key in 0..600_u32 {
+            table
+                .put_with(&key.to_be_bytes(), &[7; 1000], none)
+                .unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.set_max_memory(*db.max_memory_range().start()).unwrap();
+        let pool = &db.engine().store.pool;
+        wait_until(|| pool.parked_count() >= FRAMES / 2 - 2);
+        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+        let shared = table.clone();
+        let deletes = thread::spawn(move || {
+            for number in 0..FRAMES as u32 * 5 / 8 {
+                let key = (4 * number).to_be_bytes();
+                assert!(shared.delete_with(&key, none).unwrap());
+                assert!(shared.get(&(599 - number).to_be_bytes()).unwrap().is_some());
+            }
+        });
+        wait_until(|| deletes.is_finished());
+        deletes.join().unwrap();
+        let dirty = db.memory().frames.used_bytes;
+        assert!(dirty > db.memory().frames.budget_bytes, "{dirty}");
+        device.clear_faults();
+        wait_until(|| pool.parked_count() >= FRAMES / 2 - 2);
+        assert_eq!(table.len(), 600 - FRAMES as u64 * 5 / 8);
+        db.close().unwrap();
     }
 
     /// A read that needs a frame helps to write pages. It must return, and the cleaner writes the
