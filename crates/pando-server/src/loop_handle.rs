@@ -54,7 +54,7 @@ impl Underway {
     }
 }
 
-/// A part of a message; that has arrived when this is dropped, also by a loop that has ended.
+/// A part of a message; that has arrived when this is dropped, also unread by a loop that has ended.
 #[derive(Debug)]
 pub(crate) struct Arrival(pub(crate) Arc<Underway>);
 
@@ -86,8 +86,8 @@ pub(crate) struct LoopHandle {
     waker: mio::Waker,
     /// True while the loop is in, or about to enter, its wait for events.
     asleep: AtomicBool,
-    /// Guarded by its lock; swapped out by the loop.
-    inbox: Mutex<Vec<Message>>,
+    /// Guarded by its lock; swapped out by the loop. `None` once the loop has ended.
+    inbox: Mutex<Option<Vec<Message>>>,
     /// Tokens to wake; guarded by its lock, swapped out by the loop.
     woken: Mutex<Vec<Token>>,
     /// Number of open connections; the acceptor picks the loop with the fewest.
@@ -104,7 +104,7 @@ impl LoopHandle {
         Self {
             waker,
             asleep: AtomicBool::new(false),
-            inbox: Mutex::new(Rank::Leaf, Vec::new()),
+            inbox: Mutex::new(Rank::Leaf, Some(Vec::new())),
             woken: Mutex::new(Rank::Leaf, Vec::new()),
             connections: AtomicUsize::new(0),
             timers: AtomicUsize::new(0),
@@ -114,8 +114,24 @@ impl LoopHandle {
 
     /// Sends `message`; does not wait for the loop.
     pub(crate) fn send(&self, message: Message) {
-        self.inbox.lock().push(message);
-        self.rouse();
+        // What is not taken is dropped without the lock, since that wakes somebody.
+        let unread = match &mut *self.inbox.lock() {
+            Some(inbox) => {
+                inbox.push(message);
+                None
+            }
+            None => Some(message),
+        };
+        if unread.is_none() {
+            self.rouse();
+        }
+    }
+
+    /// To be called when the loop has ended: drops the messages that it has not read, and those
+    /// that come from now on.
+    pub(crate) fn close(&self) {
+        let unread = self.inbox.lock().take();
+        drop(unread);
     }
 
     fn wake(&self, token: Token) {
@@ -139,7 +155,7 @@ impl LoopHandle {
         // SeqCst: pairs with the swap in rouse.
         self.asleep.store(true, Ordering::SeqCst);
         // The locks are taken one after the other, since each is a leaf of the lock order.
-        let is_told = !self.inbox.lock().is_empty();
+        let is_told = self.inbox.lock().as_ref().is_some_and(|of| !of.is_empty());
         !is_told && self.woken.lock().is_empty()
     }
 
@@ -151,7 +167,9 @@ impl LoopHandle {
 
     /// Moves all messages to `into`.
     pub(crate) fn drain_inbox(&self, into: &mut Vec<Message>) {
-        into.append(&mut self.inbox.lock());
+        if let Some(inbox) = &mut *self.inbox.lock() {
+            into.append(inbox);
+        }
     }
 
     /// Moves all woken tokens to `into`.
@@ -223,5 +241,33 @@ impl Wake for TokenWake {
         if !self.queued.swap(true, Ordering::SeqCst) {
             self.handle.wake(self.token);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waits for an arrival goes on, whether the loop ends before the message or after it.
+    #[test]
+    fn messages_to_a_loop_that_has_ended_arrive() {
+        let poll = mio::Poll::new().unwrap();
+        let handle = LoopHandle::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let underway = Underway::new(2, Waker::noop().clone());
+        let (index, generation) = (0, 0);
+        let kill = || {
+            let arrival = Arrival(Arc::clone(&underway));
+            handle.send(Message::Kill(
+                Token::Connection { index, generation },
+                arrival,
+            ));
+        };
+        kill();
+        assert!(!underway.has_ended() && !handle.fall_asleep());
+        handle.close();
+        kill();
+        assert!(underway.has_ended());
+        handle.drain_inbox(&mut Vec::new());
+        assert!(handle.fall_asleep());
     }
 }

@@ -78,6 +78,13 @@ pub(crate) struct EventLoop {
     pub(super) stop_at: Option<Instant>,
 }
 
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        // Who waits for a message to arrive here does not wait any longer.
+        self.handle.close();
+    }
+}
+
 impl EventLoop {
     /// Returns a loop without connections; `handle` wakes its `poll`.
     pub(crate) fn new(
