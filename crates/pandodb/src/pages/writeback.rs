@@ -392,8 +392,8 @@ mod tests {
     use pando_device::AnyDevice;
     use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::FrameIndex;
-    use pando_format::Lsn;
     use pando_format::page::WORD_HEAP;
+    use pando_format::{Lsn, PageId};
     use pando_pool::Marks;
     use pando_stats::Ticker;
     use pando_sync::thread;
@@ -529,8 +529,8 @@ mod tests {
         assert_eq!(again.table("t").unwrap().len(), 7);
     }
 
-    /// The budget is smaller than at the opening, and what it leaves is dirty and waits for room:
-    /// deletes, and reads of other pages, take parked frames.
+    /// The budget is smaller than at the opening, and what it leaves is pinned, or dirty and waits
+    /// for room: reads of other pages take parked frames.
     #[test]
     fn parked_frames_are_used_while_pages_wait_for_room() {
         const FRAMES: usize = 128;
@@ -552,21 +552,41 @@ mod tests {
         let pool = &db.engine().store.pool;
         wait_until(|| pool.parked_count() >= FRAMES / 2 - 2);
         device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+        for key in 0..9_u32 {
+            assert!(table.delete_with(&key.to_be_bytes(), none).unwrap());
+        }
+        let engine = db.engine().clone();
+        let images: Vec<_> = (0..FRAMES as u32)
+            .filter_map(|frame| pool.image_of(FrameIndex(frame), None))
+            .collect();
+        let writer = thread::spawn(move || engine.store.write_images(images, OnFullDisk::Wait));
+        wait_until(|| db.engine().store.life.is_short());
         let shared = table.clone();
-        let deletes = thread::spawn(move || {
-            for number in 0..FRAMES as u32 * 5 / 8 {
-                let key = (4 * number).to_be_bytes();
-                assert!(shared.delete_with(&key, none).unwrap());
-                assert!(shared.get(&(599 - number).to_be_bytes()).unwrap().is_some());
+        let reader = thread::spawn(move || {
+            for key in 9..600_u32 {
+                assert!(shared.get(&key.to_be_bytes()).unwrap().is_some());
+                // Time for the other thread to pin what was read.
+                thread::sleep(Duration::from_millis(1));
             }
         });
-        wait_until(|| deletes.is_finished());
-        deletes.join().unwrap();
-        let dirty = db.memory().frames.used_bytes;
-        assert!(dirty > db.memory().frames.budget_bytes, "{dirty}");
+        let mut pins = Vec::new();
+        let deadline = time::now() + Duration::from_secs(30);
+        while pins.len() < FRAMES * 3 / 4 {
+            assert!(time::now() < deadline, "{} are pinned", pins.len());
+            for page in 0..pool.page_ids().high_water() {
+                let is_new = pins.iter().all(|(of, _)| *of != page);
+                if is_new && let Ok(pin) = pool.pin(PageId(page), 0) {
+                    pins.push((page, pin));
+                }
+            }
+        }
+        assert!(db.engine().store.life.is_short());
+        drop(pins);
+        reader.join().unwrap();
         device.clear_faults();
+        writer.join().unwrap().unwrap();
         wait_until(|| pool.parked_count() >= FRAMES / 2 - 2);
-        assert_eq!(table.len(), 600 - FRAMES as u64 * 5 / 8);
+        assert_eq!(table.len(), 591);
         db.close().unwrap();
     }
 
