@@ -54,7 +54,8 @@ impl Underway {
     }
 }
 
-/// A part of a message; that has arrived when this is dropped, also unread by a loop that has ended.
+/// A part of a message; that has arrived when this is dropped, also if its loop has ended and does
+/// not read it.
 #[derive(Debug)]
 pub(crate) struct Arrival(pub(crate) Arc<Underway>);
 

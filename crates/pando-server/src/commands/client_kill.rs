@@ -77,8 +77,9 @@ impl Filters<'_> {
 /// Closes all clients that the filters take: others by their loops, its own after the reply. That
 /// waits until those loops have heard of it: a command of a killed client that had begun has ended,
 /// or waits for something and will not go on. An engine thread that empties tables for it goes on.
-/// Two clients that kill each other are both closed while they wait. Inside EXEC, which would have to begin again, it
-/// waits for nothing; and its own client is closed at the end of EXEC, which may run again before.
+/// Two clients that kill each other are both closed while they wait. Inside EXEC, which would have
+/// to begin again, it waits for nothing; and its own client is closed at the end of EXEC, which may
+/// run again before.
 pub(crate) fn kill(context: &mut Context<'_>) -> Run {
     let old_style = context.count() == 3;
     let killed = match context.progress.killed.take() {

@@ -173,7 +173,6 @@ fn a_long_command_is_not_repeated_without_end() {
     let added = added.into_inner();
     assert!(added > 0, "there was somebody to wait for");
     let met = conflicts(&mut reader) - before;
-    // Each of the reader's needs a write of another; those of the producers are taken for it.
     println!("{met} conflicts, {added} entries");
     assert_eq!(
         reader.run("XPENDING s g").split(' ').next(),
@@ -183,6 +182,93 @@ fn a_long_command_is_not_repeated_without_end() {
         reader.run("XLEN s"),
         format!(":{}", added + 2000 * ROUNDS as u64)
     );
+}
+
+/// Has `writer`, which is of another loop than `other`, write a key until `work` has ended.
+fn beside_a_writer(writer: &mut Client, limit: Duration, work: impl FnOnce()) {
+    let (done, slowest) = (AtomicBool::new(false), AtomicU64::new(0));
+    let in_time = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let (done, slowest, in_time) = (&done, &slowest, &in_time);
+        scope.spawn(move || {
+            let begin = now();
+            while !done.load(Ordering::SeqCst) {
+                if begin.elapsed() > limit {
+                    // Nobody is in the way of the work any more: it ends.
+                    in_time.store(false, Ordering::SeqCst);
+                    return;
+                }
+                let sent = now();
+                let reply = writer.run("INCR hot");
+                assert!(reply.starts_with(':'), "{reply}");
+                let ms = u64::try_from(sent.elapsed().as_millis()).unwrap();
+                slowest.fetch_max(ms, Ordering::SeqCst);
+            }
+        });
+        work();
+        done.store(true, Ordering::SeqCst);
+    });
+    let slowest = slowest.into_inner();
+    assert!(in_time.into_inner(), "it took longer than {limit:?}");
+    assert!(
+        slowest < 5000,
+        "a write of another client took {slowest} ms"
+    );
+}
+
+/// A script so long that its conflicts take longer than a reservation lasts.
+#[cfg(feature = "scripts")]
+#[test]
+fn a_long_script_gets_its_key_in_the_end() {
+    let server = server();
+    let (mut writer, mut client) = (server.client(), server.client());
+    assert!(client.run("GET hot") == "nil" && writer.run("GET hot") == "nil");
+    let before = conflicts(&mut client);
+    beside_a_writer(&mut writer, Duration::from_secs(40), || {
+        while client.run("GET hot") == "nil" {
+            thread::yield_now();
+        }
+        // `os.clock` counts the processor time of all threads.
+        let text = "redis.call('INCR', KEYS[1]) local t = os.clock() \
+                    while os.clock() - t < 0.3 do end return 7";
+        assert_eq!(show(&client.call(&["EVAL", text, "1", "hot"])), ":7");
+    });
+    let met = conflicts(&mut client) - before;
+    assert!(met >= 8, "{met} conflicts: nothing was reserved");
+    assert!(met <= 32, "{met} conflicts");
+}
+
+/// An EXEC that closes its own client and meets conflicts: it is carried out, once, before that,
+/// and nobody waits until a closed connection is given up.
+#[cfg(feature = "scripts")]
+#[test]
+fn an_exec_that_kills_its_client_ends_first() {
+    let server = server();
+    let (mut writer, mut client) = (server.client(), server.client());
+    assert!(client.run("GET hot") == "nil" && writer.run("GET hot") == "nil");
+    let before = conflicts(&mut writer);
+    let id = client.run("CLIENT ID");
+    let id = id.strip_prefix(':').unwrap();
+    beside_a_writer(&mut writer, Duration::from_secs(40), || {
+        while client.run("GET hot") == "nil" {
+            thread::yield_now();
+        }
+        let wait = "local t = os.clock() while os.clock() - t < 0.03 do end return 7";
+        client.run("MULTI");
+        assert_eq!(client.run("INCR hot"), "+QUEUED");
+        assert_eq!(show(&client.call(&["EVAL", wait, "0"])), "+QUEUED");
+        assert_eq!(client.run("INCR own"), "+QUEUED");
+        assert_eq!(
+            client.run(&format!("CLIENT KILL ID {id} SKIPME no")),
+            "+QUEUED"
+        );
+        let reply = client.run("EXEC");
+        assert!(reply.ends_with(" :7 :1 :1]"), "{reply}");
+        assert!(client.is_closed());
+    });
+    let met = conflicts(&mut writer) - before;
+    assert!(met >= 8, "{met} conflicts: nothing was reserved");
+    assert_eq!(writer.run("GET own"), "\"1\"");
 }
 
 /// Returns the number of entries of the only stream in a reply of XREADGROUP.

@@ -77,8 +77,8 @@ pub(super) fn all() -> Vec<Named> {
 fn values(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = all();
     all.retain(|named| named.value.is_settable() && named.name == named.own_name);
-    // The durability and the budget of the next start have keys of their own in the file; the others
-    // are other names.
+    // The durability and the budget of the next start have keys of their own in the file; the
+    // others are other names.
     all.retain(|named| {
         !matches!(named.name, "durability" | "maxmemory") && !named.name.contains("-ziplist-")
     });
