@@ -155,6 +155,13 @@ impl<'a> Optimistic<'a> {
     pub fn touch(&self) {
         self.header.touch();
     }
+
+    /// Makes the page warm, however little it was used: it will be used again at once, and is not
+    /// pinned. Writes nothing once the page is warm.
+    #[inline]
+    pub fn warm(&self) {
+        self.header.warm();
+    }
 }
 
 /// The exclusive latch of a page, released on drop.

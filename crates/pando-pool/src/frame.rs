@@ -261,6 +261,14 @@ impl FrameHeader {
         }
     }
 
+    /// Lets the clock hand pass once more before the page may go. Writes nothing if it is warm.
+    #[inline]
+    pub(crate) fn warm(&self) {
+        if self.heat() < HEAT_WARM {
+            self.set_heat(HEAT_WARM);
+        }
+    }
+
     /// Counts a use of an inner node. Writes nothing once it is hot.
     #[inline]
     pub(crate) fn touch_inner(&self) {

@@ -350,7 +350,9 @@ impl Tree {
         })
     }
 
-    /// Finds where `key` is, or belongs.
+    /// Finds where `key` is, or belongs. Its leaf is warm: nothing else keeps it in memory until
+    /// the key is changed, and one use of a page that was just read does not outlast the next step
+    /// of the clock hand.
     ///
     /// # Errors
     /// [`pando_pool::Restart`].
@@ -370,6 +372,7 @@ impl Tree {
     ) -> Attempt<Place> {
         self.arrive_at(pool, access, key, |end| {
             end.leaf.validate()?;
+            end.leaf.warm();
             Ok(end.place(*self))
         })
     }

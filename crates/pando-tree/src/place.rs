@@ -53,10 +53,11 @@ impl Place {
     }
 
     /// Returns whether the leaf is one of `tree` and has not changed since it was seen, at the
-    /// moment of the call.
+    /// moment of the call. If so it is warm, as that of [`Tree::try_find_place`].
     #[inline]
     pub fn is_current(&self, tree: Tree, pool: &Pool) -> bool {
-        self.finger.leaf(tree, pool).is_some()
+        let leaf = self.finger.leaf(tree, pool);
+        leaf.inspect(|leaf| leaf.here.warm()).is_some()
     }
 
     /// Pins the leaf, if it is one of `tree` and has not changed since it was seen.

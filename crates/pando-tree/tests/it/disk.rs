@@ -606,3 +606,28 @@ fn a_tree_that_was_filled_outside_is_one_like_any_other() {
     fill(&BTreeMap::from([(vec![b'k'; 1024], vec![b'v'; 900])]));
     fill(&BTreeMap::from([(Vec::new(), Vec::new())]));
 }
+
+/// A leaf that was found for a put, and is not pinned, outlasts one round of the clock hand, also
+/// if it was read from disk a moment ago, and when its place is asked for again.
+#[test]
+fn a_leaf_that_was_found_outlasts_a_round_of_the_clock_hand() {
+    let rig = DiskRig::new(128);
+    let mut session = Session::default();
+    for number in 0..1000_u32 {
+        rig.insert(&mut session, &number.to_be_bytes(), &[1; 100]);
+    }
+    rig.checkpoint(&session, || {});
+    let round = || rig.pool.sweep(rig.pool.frames(), 128, &mut Vec::new());
+    // Warm, cold, gone.
+    let evict = || (0..4).for_each(|_| drop(round()));
+    evict();
+    let key = 500_u32.to_be_bytes();
+    let place = rig.drive(|| rig.tree.try_find_place(&rig.pool, &key));
+    for number in 0..4 {
+        round();
+        assert!(place.is_current(rig.tree, &rig.pool), "round {number}");
+    }
+    // Without a use it goes.
+    evict();
+    assert!(!place.is_current(rig.tree, &rig.pool));
+}

@@ -141,16 +141,20 @@ impl Engine {
         }
     }
 
-    /// Finds the leaf of the write at `at`, the only one of its batch. It is not pinned: it has
-    /// just been used, so it is as good as certain to be in memory when the write is applied; and a
-    /// pin needs a share of a budget that all cores would write (decision 093).
+    /// Finds the leaf of the write at `at`, the only one of its batch. It is not pinned, but warm:
+    /// the clock hand has to go round the pool once before it may leave memory, so it is as good as
+    /// certain to be there when the write is applied, if nothing blocks before that; and a pin needs
+    /// a share of a budget that all cores would write (decision 093).
     #[inline]
     pub(crate) fn find_only_leaf(
         &self,
         set: &WriteSet,
         at: usize,
         places: &mut Vec<Place>,
+        wanted: &mut Vec<PageId>,
     ) -> Step<()> {
+        // What an earlier batch still wanted is not wanted by this one.
+        wanted.clear();
         places.clear();
         let (table, key, _) = set.write_at(at);
         let table = &set.tables[table];

@@ -63,6 +63,7 @@ impl CommitScratch {
     pub(crate) fn begin_anew(&mut self) {
         self.reset();
         self.delete_wait = DeleteWait::default();
+        self.wanted.clear();
     }
 
     /// The write set has changed: what was derived from it has to be made again.

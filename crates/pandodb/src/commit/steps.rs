@@ -1,7 +1,7 @@
 //! Commit: reservations, stripe locks, gate, log, pages, stamps, in this order.
 //!
 //! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them, unless
-//!    there is only one.
+//!    there is only one, and nothing blocks until it is used.
 //! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
 //!    the keys that were read.
 //! 3. Enter the gate; check that nobody has locked the keys (`key_locks`), and that the tables and
@@ -41,6 +41,7 @@ use crate::commit::leaf_pins::LeafPins;
 use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
+use crate::commit::state_check::StateCheck;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::profile::{CommitStep, Steps};
@@ -74,7 +75,7 @@ struct Reserved<'a> {
     ids: Option<IdReservation<'a>>,
     /// Room for the versions of what the batch replaces; None if nobody may need them.
     versions: Option<ReservedVersions<'a>>,
-    /// None if there is only one write.
+    /// None if there is only one write, which does not block.
     pins: Option<SharedPins<'a>>,
     /// None once the record is appended. Dropped last, since that wakes whoever waits for room in
     /// the log: if the blocks were still reserved then, those of hundreds of threads that are in
@@ -141,14 +142,16 @@ impl Engine {
         let mut steps = Steps::new(begun);
         self.check_writable()?;
         scratch.prepare(self, set)?;
-        let own = check.state().map(|check| check.snapshot());
+        let state = check.state().map(|check| &*check);
+        let own = state.map(StateCheck::snapshot);
+        let closes = state.is_some_and(StateCheck::closes_gate);
         let mut reserved = Reserved::default();
-        let taken = self.reserve_all(set, scratch, lent, own, &mut reserved);
+        let taken = self.reserve_all(set, scratch, (lent, closes), own, &mut reserved);
         steps.end(CommitStep::Prepare);
         taken?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
         let ends_others = reserved.ends_others();
-        let closes = ends_others || check.state().is_some_and(|check| check.closes_gate());
+        let closes = ends_others || closes;
         let closed = closes.then(|| self.store.close_gate());
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
@@ -245,12 +248,12 @@ impl Engine {
     }
 
     /// Step 1: takes all reservations, and finds and pins leaves, or says what to wait for. Fills
-    /// `reserved`, which is empty.
+    /// `reserved`, which is empty. `closes`: the caller will close the gate.
     fn reserve_all<'a>(
         &'a self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
-        lent: Option<u64>,
+        (lent, closes): (Option<u64>, bool),
         own: Option<&Registration>,
         reserved: &mut Reserved<'a>,
     ) -> Step<()> {
@@ -290,8 +293,13 @@ impl Engine {
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }
+        // It may wait for those inside the gate, or for the disk, until the leaf is used.
+        let blocks = closes || reserved.ends_others() || set.has_large();
         match scratch.order.positions() {
-            [at] => self.find_only_leaf(set, *at, &mut scratch.places),
+            [at] if !blocks => {
+                let CommitScratch { places, wanted, .. } = scratch;
+                self.find_only_leaf(set, *at, places, wanted)
+            }
             _ => {
                 reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
                 Ok(())
@@ -299,8 +307,8 @@ impl Engine {
         }
     }
 
-    /// Takes a share of the frames for the leaves of a batch of several writes, and finds and pins
-    /// as many of them as it allows.
+    /// Takes a share of the frames for the leaves of a batch, and finds and pins as many of them as
+    /// it allows.
     fn pin_shared<'a>(
         &'a self,
         set: &WriteSet,

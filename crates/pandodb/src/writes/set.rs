@@ -279,6 +279,12 @@ impl WriteSet {
         self.stored_bytes_max = self.stored_bytes_max.max(value.blob_ref_bytes());
     }
 
+    /// Returns false if no value is in chunks.
+    #[inline]
+    pub(crate) fn has_large(&self) -> bool {
+        self.has_large
+    }
+
     /// Returns the values in chunks.
     #[inline]
     pub(crate) fn large(&self) -> impl Iterator<Item = &LargeValue> {
