@@ -52,8 +52,11 @@ impl Engine {
             assert!(locked.holds(stamp), "the stripe of a read is not held");
             self.stripes.unchanged_held(stamp)
         };
+        // A second look sees what was read, not what was watched.
         if let Some(watched) = set.changed(unchanged)
-            && (watched || self.look_again(set, locked, check.look())? != Seen::Same)
+            && (watched
+                || set.watched.has_other_trees()
+                || self.look_again(set, locked, check.look())? != Seen::Same)
         {
             return Ok(Some(watched));
         }

@@ -114,8 +114,7 @@ impl CommitScratch {
         let operations = self.payload.operations() as usize;
         assert_eq!(operations, set.len(), "the record has each write once");
         if reads > 0 {
-            let watched = set.watched.iter().map(|(_, _, stamp)| stamp);
-            let read = set.reads.iter().chain(watched);
+            let read = set.reads.iter().copied().chain(set.watched.stamps());
             self.stripes
                 .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
             self.stripes

@@ -6,12 +6,17 @@
 //! that a key was not written all along:
 //!
 //! - The stamp of its stripe in the tree that the table had then is the same: nobody wrote it until
-//!   the table was emptied.
-//! - In each later tree its stripe was not written by a batch behind [`Watch::applied`]. Whoever
-//!   writes such a tree has a later LSN than the batch that made it. That one was not applied when
-//!   the watch found the older tree, which it did after it had noted what was applied.
-//! - The batch depends on all these stamps, and on the tree that the table has now: until it has
-//!   its LSN nobody writes the key.
+//!   the table was emptied. A tree that is gone is written no more, and who wrote it had stamped its
+//!   stripes when the gate was closed to replace it. So it is enough to look once.
+//! - In each later tree its stripe was not written by a batch behind [`Watch::applied`]. What is not
+//!   behind it was applied before the watch returned, and before anybody asked whether the key
+//!   exists: it belongs to what was watched. For the trees that are gone again, one look is enough.
+//! - The batch depends on the stamp in the tree that the table has now, and on that tree: until it
+//!   has its LSN nobody writes the key. If only the tree is another one, the batch runs again, and
+//!   looks again.
+//!
+//! Stripes are shared: each tree between adds one that anybody's write turns. That is a change too
+//! many, never one too few.
 
 use pando_format::{Lsn, TreeId};
 use pando_sync::Arc;
@@ -24,6 +29,7 @@ use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::tables::state::TableState;
 use crate::wait::reason::WaitReason;
 use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
+use crate::writes::watched::WatchedKey;
 
 /// The state of a key when [`ValidatedBatch::watch`] was called.
 #[derive(Debug, Clone)]
@@ -54,31 +60,24 @@ impl Watch {
             stripe: self.stamp.stripe,
         }
     }
-
-    /// Returns the stamps in the trees that the table has got since; None if that cannot be known,
-    /// or if one was written.
-    fn later(&self, engine: &Engine) -> Option<Result<Vec<Stamp>, StripeIndex>> {
-        let old = self.tree?;
-        let trees = engine.store.tables.trees_behind(old.id)?;
-        let mut stamps = Vec::with_capacity(trees.len());
-        for tree in trees {
-            let stripe = turned(engine, self.stamp.stripe, old.id, tree);
-            match engine.stripes.stamp(stripe) {
-                Some(stamp) if stamp.lsn() > self.applied => return None,
-                Some(stamp) => stamps.push(stamp),
-                None => return Some(Err(stripe)),
-            }
-        }
-        Some(Ok(stamps))
-    }
 }
 
-/// Returns the stripe on which the keys of `stripe` of the tree `from` lie in the tree `to`.
+/// What became of a key that did not exist, in a table that was emptied since.
+enum Fate {
+    /// Nobody has written it, up to this stamp in this tree.
+    Absent(Tree, Stamp),
+    /// It may have been written.
+    Changed,
+    /// Somebody writes this stripe of the tree that the table has.
+    Written(StripeIndex),
+}
+
+/// Returns the tree in which the empty key lies on `stripe`.
 ///
 /// A tree turns the stripes of all keys by its id times an odd number. So each stripe is that of
 /// the empty key in some tree, whose id is found bit by bit: an odd number of times 2^n changes bit
 /// n, and none below it.
-fn turned(engine: &Engine, stripe: StripeIndex, from: TreeId, to: TreeId) -> StripeIndex {
+fn tree_of_empty(engine: &Engine, stripe: StripeIndex) -> TreeId {
     let of_empty = |id: u32| engine.stripes.of(TreeId(id), b"");
     let mut id = 0;
     for bit in 0..u32::BITS {
@@ -89,7 +88,14 @@ fn turned(engine: &Engine, stripe: StripeIndex, from: TreeId, to: TreeId) -> Str
         id |= differs & (1 << bit);
     }
     assert_eq!(of_empty(id), stripe, "trees turn stripes");
-    of_empty(id.wrapping_add(to.0).wrapping_sub(from.0))
+    TreeId(id)
+}
+
+/// Returns the stripe on which the keys lie in the tree `to` that lie in the tree `from` where the
+/// empty key lies in the tree `empty`.
+fn turned(engine: &Engine, empty: TreeId, from: TreeId, to: TreeId) -> StripeIndex {
+    let id = empty.0.wrapping_add(to.0).wrapping_sub(from.0);
+    engine.stripes.of(TreeId(id), b"")
 }
 
 impl ValidatedBatch {
@@ -118,40 +124,72 @@ impl ValidatedBatch {
     /// If it is a step of a transaction.
     pub fn expect(&mut self, watch: &Watch) {
         assert!(self.within.is_none(), "a transaction watches nothing");
-        self.expect_stamp(watch, watch.tree, watch.stamp);
+        self.set.watched.push(WatchedKey {
+            table: watch.state.clone(),
+            tree: watch.tree,
+            stamp: watch.stamp,
+            is_absent: false,
+        });
     }
 
     /// As [`ValidatedBatch::expect`], of a key that did not exist: that its table was emptied is no
-    /// change. After very many emptyings it is one, since they are not all remembered.
+    /// change. After very many emptyings it is one, since they are not all remembered, and if very
+    /// many keys are expected after many. If it is emptied later, the commit fails as after a change
+    /// of something that was read: another run may succeed.
     ///
     /// # Panics
     /// If it is a step of a transaction.
     pub fn expect_absent(&mut self, watch: &Watch) -> Polled<()> {
-        let now = watch.state.tree();
-        if now == watch.tree {
-            self.expect(watch);
+        assert!(self.within.is_none(), "a transaction watches nothing");
+        if self.set.watched.has_changed() {
             return Polled::Ready(());
         }
-        match watch.later(&self.engine) {
-            Some(Ok(stamps)) => {
-                assert!(self.within.is_none(), "a transaction watches nothing");
-                // If the table has changed again, the batch finds another tree than this one.
-                self.expect_stamp(watch, now, watch.stamp);
-                for stamp in stamps {
-                    self.expect_stamp(watch, now, stamp);
-                }
-                Polled::Ready(())
-            }
-            Some(Err(stripe)) => Polled::Pending(written(stripe)),
-            None => {
-                self.expect(watch);
-                Polled::Ready(())
-            }
+        let key = |tree, stamp| WatchedKey {
+            table: watch.state.clone(),
+            tree,
+            stamp,
+            is_absent: true,
+        };
+        if watch.state.tree() == watch.tree {
+            self.set.watched.push(key(watch.tree, watch.stamp));
+            return Polled::Ready(());
         }
+        match self.fate(watch) {
+            // If the table has changed again, the batch finds another tree than this one.
+            Fate::Absent(tree, stamp) => self.set.watched.push(key(Some(tree), stamp)),
+            Fate::Changed => self.set.watched.set_changed(key(watch.tree, watch.stamp)),
+            Fate::Written(stripe) => return Polled::Pending(written(stripe)),
+        }
+        Polled::Ready(())
     }
 
-    fn expect_stamp(&mut self, watch: &Watch, tree: Option<Tree>, stamp: Stamp) {
-        self.set.watched.push((watch.state.clone(), tree, stamp));
+    /// Returns what became of a key that did not exist. Its table has another tree by now.
+    fn fate(&mut self, watch: &Watch) -> Fate {
+        let (engine, watched) = (&self.engine, &mut self.set.watched);
+        let Some(old) = watch.tree else {
+            return Fate::Changed;
+        };
+        // Before the stamps: who has written a tree that is gone had stamped its stripes when the
+        // gate was closed to replace it. So a stamp is complete even if somebody holds the stripe.
+        let Some(trees) = watched.trees_from(&engine.store.tables, old.id) else {
+            return Fate::Changed;
+        };
+        if !engine.stripes.unchanged_held(watch.stamp) {
+            return Fate::Changed;
+        }
+        let empty = tree_of_empty(engine, watch.stamp.stripe);
+        let stripe_in = |tree| turned(engine, empty, old.id, tree);
+        let later = trees.gone.iter().filter(|tree| **tree != old.id);
+        let mut stamps = later.map(|tree| engine.stripes.stamp_held(stripe_in(*tree)));
+        if stamps.any(|stamp| stamp.lsn() > watch.applied) {
+            return Fate::Changed;
+        }
+        let stripe = stripe_in(trees.present.id);
+        match engine.stripes.stamp(stripe) {
+            Some(stamp) if stamp.lsn() > watch.applied => Fate::Changed,
+            Some(stamp) => Fate::Absent(trees.present, stamp),
+            None => Fate::Written(stripe),
+        }
     }
 }
 
@@ -167,6 +205,7 @@ fn written(stripe: StripeIndex) -> Pending {
 mod tests {
     use std::task::Waker;
 
+    use pando_sync::atomic::{AtomicU64, Ordering};
     use pando_sync::thread;
 
     use super::*;
@@ -175,6 +214,8 @@ mod tests {
     use crate::event_loop::reactor::Reactor;
 
     const KEY: &[u8] = b"key";
+    /// More trees than a case makes.
+    const TREES_MAX: u32 = 8;
 
     fn open() -> (Db, Table) {
         let db = Db::builder().max_memory(8 << 20).open_in_memory();
@@ -190,17 +231,27 @@ mod tests {
         }
     }
 
-    fn commits(batch: &mut ValidatedBatch, db: &Db) -> bool {
-        let reactor = Reactor::new(db, Waker::noop().clone());
-        let mut reactor = reactor.expect("a reactor");
+    fn reactor(db: &Db) -> Reactor {
+        Reactor::new(db, Waker::noop().clone()).expect("a reactor")
+    }
+
+    /// Commits. Returns what kept it from that: true for what was watched.
+    fn end(batch: &mut ValidatedBatch, reactor: &mut Reactor) -> Result<(), bool> {
         loop {
-            match batch.try_commit(&mut reactor).expect("nothing fails") {
-                Polled::Ready(Outcome::Committed(_)) => return true,
-                Polled::Ready(outcome) => {
-                    assert_eq!(outcome, Outcome::Conflict { watched: true });
-                    return false;
-                }
+            match batch.try_commit(reactor).expect("nothing fails") {
+                Polled::Ready(Outcome::Committed(_)) => return Ok(()),
+                Polled::Ready(Outcome::Conflict { watched }) => return Err(watched),
                 Polled::Pending(_) => thread::yield_now(),
+            }
+        }
+    }
+
+    fn commits(batch: &mut ValidatedBatch, db: &Db) -> bool {
+        match end(batch, &mut reactor(db)) {
+            Ok(()) => true,
+            Err(watched) => {
+                assert!(watched, "nothing was read");
+                false
             }
         }
     }
@@ -249,8 +300,14 @@ mod tests {
             let (db, table) = open();
             let engine = db.engine();
             let tree = table.state.tree().unwrap().id;
-            let own = engine.stripes.of(tree, KEY);
-            let differs = |key: &Vec<u8>| engine.stripes.of(tree, key) != own;
+            // In none of the trees that follow is it on the stripe that the key has in one of them.
+            let in_trees = |key: &[u8]| {
+                let trees = (0..TREES_MAX).map(|number| TreeId(tree.0 + number));
+                let stripes = trees.map(|tree| engine.stripes.of(tree, key));
+                stripes.collect::<Vec<_>>()
+            };
+            let own = in_trees(KEY);
+            let differs = |key: &Vec<u8>| !in_trees(key).iter().any(|stripe| own.contains(stripe));
             let mut keys = (0_u8..).map(|number| vec![b'o', number]);
             let other = keys.find(differs).unwrap();
             // A store that has been written: stamps are not the first ones.
@@ -259,6 +316,8 @@ mod tests {
             apply(steps, &db, &table, &other);
             let mut batch = dependent(&watched, &table);
             assert_eq!(commits(&mut batch, &db), expected, "{steps}");
+            let last = table.state.tree().unwrap().id;
+            assert!((tree.0..tree.0 + TREES_MAX).contains(&last.0), "{last}");
             // One that existed is gone.
             let mut batch = ValidatedBatch::new(&db);
             batch.expect(&watched);
@@ -270,13 +329,179 @@ mod tests {
 
     #[test]
     fn what_happens_to_an_absent_key_before_the_commit_counts() {
-        for (before, after) in [("", "p"), ("e", "p"), ("ee", "e"), ("", "e"), ("e", "pd")] {
+        let cases = [
+            ("", "p", Some(true)),
+            ("", "pd", Some(true)),
+            ("e", "p", Some(true)),
+            ("e", "pd", Some(true)),
+            // It is looked at again, and was not written.
+            ("", "e", None),
+            ("e", "e", None),
+            ("ee", "eee", None),
+            // It is, and was.
+            ("", "pde", Some(true)),
+            ("", "ep", Some(true)),
+            ("e", "pde", Some(true)),
+            ("e", "epde", Some(true)),
+        ];
+        for (before, after, expected) in cases {
             let (db, table) = open();
             let watched = watch(&table, KEY);
             apply(before, &db, &table, b"");
             let mut batch = dependent(&watched, &table);
             apply(after, &db, &table, b"");
-            assert!(!commits(&mut batch, &db), "{before} {after}");
+            let mut reactor = reactor(&db);
+            let mut ended = end(&mut batch, &mut reactor);
+            assert_eq!(
+                ended,
+                Err(!after.contains('e')),
+                "{before} {after}: the first run"
+            );
+            if ended == Err(false) {
+                ended = end(&mut dependent(&watched, &table), &mut reactor);
+            }
+            assert_eq!(ended.err(), expected, "{before} {after}");
+        }
+    }
+
+    /// A second look at what was read finds it unchanged, and yet the key was written.
+    #[test]
+    fn a_second_look_does_not_hide_that_the_table_was_emptied() {
+        let (db, table) = open();
+        let other = db.table("other").unwrap();
+        let mut reactor = reactor(&db);
+        let watched = watch(&table, KEY);
+        let mut batch = ValidatedBatch::new(&db);
+        for round in 0..20 {
+            batch.begin_again();
+            let expected = batch.expect_absent(&watched);
+            assert!(matches!(expected, Polled::Ready(())), "{expected:?}");
+            let read = batch.get(&other, b"read", &mut Vec::new()).unwrap();
+            assert!(matches!(read, Polled::Ready(_)), "it is in memory");
+            batch.put(&other, b"result", b"").unwrap();
+            apply("e", &db, &table, b"");
+            assert_eq!(end(&mut batch, &mut reactor), Err(false), "{round}");
+        }
+        apply("pd", &db, &table, b"");
+        batch.begin_again();
+        assert!(matches!(batch.expect_absent(&watched), Polled::Ready(())));
+        batch.put(&other, b"result", b"").unwrap();
+        assert_eq!(end(&mut batch, &mut reactor), Err(true));
+    }
+
+    /// However many keys are watched over however many emptyings: a batch depends on one stamp for
+    /// each, and looks at a bounded number of trees.
+    #[test]
+    fn many_keys_over_many_emptyings_take_bounded_work_and_memory() {
+        for (emptyings, expected) in [(40, Ok(())), (700, Err(true))] {
+            let (db, table) = open();
+            let watches: Vec<_> = (0..2000_u32)
+                .map(|number| watch(&table, &number.to_be_bytes()))
+                .collect();
+            for _ in 0..emptyings {
+                apply("e", &db, &table, b"");
+            }
+            let mut batch = ValidatedBatch::new(&db);
+            for watch in &watches {
+                assert!(matches!(batch.expect_absent(watch), Polled::Ready(())));
+            }
+            let stamps = if expected.is_ok() { watches.len() } else { 1 };
+            assert_eq!(batch.set.watched.len(), stamps);
+            batch.put(&table, b"result", b"").unwrap();
+            assert_eq!(end(&mut batch, &mut reactor(&db)), expected);
+            batch.reset();
+            assert!(batch.set.watched.capacity_bytes() <= 64 << 10);
+        }
+    }
+
+    /// The key comes and goes, each time counted in the same batch, while its table is emptied: a
+    /// batch that commits, after the count was read behind the watch, finds the same count.
+    #[test]
+    fn no_write_is_missed_beside_emptyings() {
+        const ROUNDS: u64 = 2000;
+        let (db, table) = open();
+        let counts = db.table("counts").unwrap();
+        counts.put(b"n", &0_u64.to_le_bytes()).unwrap();
+        let round = AtomicU64::new(0);
+        let mut committed = 0;
+        thread::scope(|scope| {
+            scope.spawn(|| write_beside(&round, ROUNDS, &db, (&table, &counts)));
+            scope.spawn(|| {
+                while round.load(Ordering::Relaxed) < ROUNDS {
+                    apply("e", &db, &table, b"");
+                    thread::yield_now();
+                }
+            });
+            let mut reactor = reactor(&db);
+            for number in 1..=ROUNDS {
+                round.store(number, Ordering::Relaxed);
+                let watched = loop {
+                    match ValidatedBatch::new(&db).watch(&table, KEY) {
+                        Polled::Ready(watch) => break watch,
+                        Polled::Pending(_) => thread::yield_now(),
+                    }
+                };
+                let before = counts.get(b"n").unwrap();
+                if table.get(KEY).unwrap().is_some() {
+                    continue;
+                }
+                let after = loop {
+                    let mut batch = ValidatedBatch::new(&db);
+                    let mut count = Vec::new();
+                    if let Polled::Pending(_) = batch.expect_absent(&watched) {
+                        thread::yield_now();
+                        continue;
+                    }
+                    let read = batch.get(&counts, b"n", &mut count).unwrap();
+                    if !matches!(read, Polled::Ready(true)) {
+                        thread::yield_now();
+                        continue;
+                    }
+                    batch.put(&counts, b"result", b"").unwrap();
+                    match end(&mut batch, &mut reactor) {
+                        Ok(()) => break Some(count),
+                        Err(true) => break None,
+                        Err(false) => {}
+                    }
+                };
+                if after.is_some() {
+                    assert_eq!(after, before, "round {number}");
+                    committed += 1;
+                }
+            }
+        });
+        assert!(committed > 0, "nothing was tried");
+    }
+
+    /// Puts and deletes the key once in each round, and counts that.
+    fn write_beside(round: &AtomicU64, rounds: u64, db: &Db, (table, counts): (&Table, &Table)) {
+        let (mut last, mut count) = (0, 0_u64);
+        let mut reactor = reactor(db);
+        let mut random = fastrand::Rng::with_seed(3);
+        while last < rounds {
+            let now = round.load(Ordering::Relaxed);
+            if now == last {
+                thread::yield_now();
+                continue;
+            }
+            last = now;
+            for _ in 0..random.u32(..20) {
+                thread::yield_now();
+            }
+            for puts in [true, false] {
+                count += 1;
+                loop {
+                    let mut batch = ValidatedBatch::new(db);
+                    match puts {
+                        true => batch.put(table, KEY, b"v").unwrap(),
+                        false => batch.delete(table, KEY),
+                    }
+                    batch.put(counts, b"n", &count.to_le_bytes()).unwrap();
+                    if end(&mut batch, &mut reactor) == Ok(()) {
+                        break;
+                    }
+                }
+            }
         }
     }
 
@@ -288,7 +513,8 @@ mod tests {
             for key in 0..100_u32 {
                 let key = key.to_be_bytes();
                 let [old, new] = [from, to].map(|id| engine.stripes.of(TreeId(id), &key));
-                assert_eq!(turned(engine, old, TreeId(from), TreeId(to)), new);
+                let empty = tree_of_empty(engine, old);
+                assert_eq!(turned(engine, empty, TreeId(from), TreeId(to)), new);
             }
         }
     }

@@ -169,7 +169,16 @@ struct Known {
 
 /// Number of replaced trees that are remembered, for who watches keys meanwhile. An emptying of all
 /// databases of a server replaces 48.
-const REPLACED_MAX: usize = 2048;
+pub(crate) const REPLACED_MAX: usize = 2048;
+
+/// The trees of one table, from one on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    /// Those that are gone: nobody writes them any more, and who did has stamped its stripes.
+    pub(crate) gone: Vec<TreeId>,
+    /// The one that the table has.
+    pub(crate) present: Tree,
+}
 
 impl Known {
     /// Returns the tree that `table` had for a snapshot of `lsn`.
@@ -273,19 +282,25 @@ impl Tables {
         known.replaced.push_back((old, new));
     }
 
-    /// Returns the trees that the table of `tree` has got since it was emptied, the present one
-    /// last. None if it has none, or if it was emptied so long ago that this is forgotten.
-    pub(crate) fn trees_behind(&self, tree: TreeId) -> Option<Vec<TreeId>> {
+    /// Returns the trees that the table of `tree` has had from there on. None if it was dropped, or
+    /// emptied so long ago that this is forgotten.
+    pub(crate) fn trees_from(&self, tree: TreeId) -> Option<Replaced> {
         let known = self.known.read();
-        let mut behind = Vec::new();
-        let mut last = tree;
+        let mut gone = vec![tree];
         for (old, new) in &known.replaced {
-            if *old == last {
-                behind.push(*new);
-                last = *new;
+            if gone.last() == Some(old) {
+                gone.push(*new);
             }
         }
-        known.by_tree.contains_key(&last).then_some(behind)
+        // The last one may be noted, and not be given to the table yet.
+        while let Some(last) = gone.pop() {
+            let table = known.by_tree.get(&last);
+            if let Some(present) = table.and_then(|table| table.tree()) {
+                assert_eq!(present.id, last, "a table is known by its tree");
+                return Some(Replaced { gone, present });
+            }
+        }
+        None
     }
 
     /// Returns the table that was called `name` for a snapshot of `lsn`.
@@ -508,7 +523,11 @@ mod tests {
     #[test]
     fn trees_of_emptied_tables_are_remembered_up_to_a_bound() {
         let tables = Tables::new(1 << 20);
-        let behind = |tree| tables.trees_behind(TreeId(tree));
+        let from = |tree| {
+            let found = tables.trees_from(TreeId(tree))?;
+            let gone = found.gone.iter().map(|tree| tree.0);
+            Some((gone.collect::<Vec<_>>(), found.present.id.0))
+        };
         let table = tables.absent("t");
         let set = |tree: u32| {
             let row = TreeRow {
@@ -521,14 +540,15 @@ mod tests {
         tables.note_emptied(TreeId(20), TreeId(21));
         tables.note_emptied(TreeId(1000), TreeId(1001));
         tables.note_emptied(TreeId(21), TreeId(22));
+        assert_eq!(from(20), Some((vec![], 20)), "it has no other yet");
         set(22);
-        assert_eq!(behind(20), Some(vec![TreeId(21), TreeId(22)]));
-        assert_eq!(behind(22), Some(vec![]));
-        assert_eq!(behind(1000), None, "there is no such table");
+        assert_eq!(from(20), Some((vec![20, 21], 22)));
+        assert_eq!(from(22), Some((vec![], 22)));
+        assert_eq!(from(1000), None, "there is no such table");
         for number in 0..10_000 {
             tables.note_emptied(TreeId(3000 + number), TreeId(30_000));
         }
-        assert_eq!(behind(20), None, "it is forgotten");
+        assert_eq!(from(20), None, "it is forgotten");
         assert_eq!(tables.known.read().replaced.len(), REPLACED_MAX);
     }
 }

@@ -8,3 +8,4 @@ pub(crate) mod read_log;
 pub(crate) mod read_set;
 pub(crate) mod set;
 pub(crate) mod stripes;
+pub(crate) mod watched;

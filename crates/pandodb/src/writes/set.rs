@@ -14,6 +14,10 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::writes::keys::{Change, KeyWrites, Mark, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
+use crate::writes::watched::WatchedKeys;
+
+/// Most memory for watched keys that a batch keeps for its next run.
+const WATCHED_BYTES_MAX: usize = 64 << 10;
 
 /// A new value.
 #[derive(Debug, Clone, Copy)]
@@ -93,8 +97,8 @@ pub(crate) struct WriteSet {
     pub(crate) reads: Vec<Stamp>,
     /// Stripes of keys that a transaction has read, to be shared until the record has its LSN.
     pub(crate) shares: Vec<StripeIndex>,
-    /// Watched keys: the table, the tree that it had, and the stamp of the key.
-    pub(crate) watched: Vec<(Arc<TableState>, Option<Tree>, Stamp)>,
+    /// Watched keys that the batch depends on.
+    pub(crate) watched: WatchedKeys,
     /// What the reads owe: the LSN that must be durable before they may be shown (decision 060).
     pub(crate) debt: Debt,
     /// The durability that the caller asks for; None for that of the store.
@@ -139,7 +143,7 @@ impl Default for WriteSet {
             table_changes: Vec::new(),
             reads: Vec::new(),
             shares: Vec::new(),
-            watched: Vec::new(),
+            watched: WatchedKeys::default(),
             debt: Debt::NONE,
             durability: None,
         }
@@ -165,7 +169,8 @@ impl WriteSet {
         self.durability = None;
         let of_reads = self.reads.capacity() * size_of::<Stamp>()
             + self.shares.capacity() * size_of::<StripeIndex>();
-        self.keys.capacity() + of_reads <= bytes_max
+        let of_watches = self.watched.capacity_bytes();
+        self.keys.capacity() + of_reads + of_watches <= bytes_max
     }
 
     /// Forgets writes, table changes and watches; keeps tables and reads.
@@ -175,7 +180,7 @@ impl WriteSet {
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
-        self.watched.clear();
+        self.watched.clear(WATCHED_BYTES_MAX);
     }
 
     /// Returns true if nothing is written.
@@ -489,7 +494,8 @@ impl WriteSet {
 
     /// Returns what has changed, given `unchanged`, which tells for a stamp whether its stripe is
     /// unchanged: Some(true) for something that was watched, Some(false) for something that was
-    /// read or for the tree of a table, None for nothing.
+    /// read or for the tree of a table, also if a key was watched there that did not exist, None
+    /// for nothing.
     #[inline]
     pub(crate) fn changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
         if self.watched.is_empty() && self.reads.is_empty() {
@@ -500,12 +506,8 @@ impl WriteSet {
 
     /// As [`WriteSet::changed`], for a batch that has read or watches something.
     fn read_changed(&self, unchanged: impl Fn(Stamp) -> bool) -> Option<bool> {
-        let tables = self
-            .watched
-            .iter()
-            .all(|(state, tree, _)| state.tree() == *tree);
-        if !tables || !self.watched.iter().all(|(_, _, stamp)| unchanged(*stamp)) {
-            return Some(true);
+        if let Some(watched) = self.watched.changed(&unchanged) {
+            return Some(watched);
         }
         if !self.reads.iter().all(|stamp| unchanged(*stamp)) || !self.trees_unchanged() {
             return Some(false);
