@@ -619,7 +619,11 @@ fn a_leaf_that_was_found_outlasts_a_round_of_the_clock_hand() {
     rig.checkpoint(&session, || {});
     let round = || rig.pool.sweep(rig.pool.frames(), 128, &mut Vec::new());
     // Warm, cold, gone.
-    let evict = || (0..4).for_each(|_| drop(round()));
+    let evict = || {
+        for _ in 0..4 {
+            round();
+        }
+    };
     evict();
     let key = 500_u32.to_be_bytes();
     let place = rig.drive(|| rig.tree.try_find_place(&rig.pool, &key));

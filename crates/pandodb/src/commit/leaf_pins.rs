@@ -143,8 +143,8 @@ impl Engine {
 
     /// Finds the leaf of the write at `at`, the only one of its batch. It is not pinned, but warm:
     /// the clock hand has to go round the pool once before it may leave memory, so it is as good as
-    /// certain to be there when the write is applied, if nothing blocks before that; and a pin needs
-    /// a share of a budget that all cores would write (decision 093).
+    /// certain to be there when the write is applied, if nothing blocks before that; and a pin
+    /// needs a share of a budget that all cores would write (decision 093).
     #[inline]
     pub(crate) fn find_only_leaf(
         &self,

@@ -151,8 +151,7 @@ impl Engine {
         taken?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
         let ends_others = reserved.ends_others();
-        let closes = ends_others || closes;
-        let closed = closes.then(|| self.store.close_gate());
+        let closed = (ends_others || closes).then(|| self.store.close_gate());
         let refusals = &mut scratch.stripe_refusals;
         let mut locked = self.try_stripes(&scratch.stripes, refusals)?;
         let replaced = &mut scratch.replaced_bytes;

@@ -5,11 +5,11 @@
 //! is. Emptying gives the table another tree, in which keys have other stripes. Three things say
 //! that a key was not written all along:
 //!
-//! - The stamp of its stripe in the tree that the table had then is the same: nobody wrote it until
-//!   the table was emptied. A tree that is gone is written no more, and who wrote it had stamped its
-//!   stripes when the gate was closed to replace it. So it is enough to look once.
-//! - In each later tree its stripe was not written by a batch behind [`Watch::applied`]. What is not
-//!   behind it was applied before the watch returned, and before anybody asked whether the key
+//! - The stamp of its stripe in the tree that the table had then is the same: nobody wrote it
+//!   until the table was emptied. A tree that is gone is written no more, and who wrote it had
+//!   stamped its stripes when the gate was closed to replace it. So it is enough to look once.
+//! - In each later tree its stripe was not written by a batch behind [`Watch::applied`]. What is
+//!   not behind it was applied before the watch returned, and before anybody asked whether the key
 //!   exists: it belongs to what was watched. For the trees that are gone again, one look is enough.
 //! - The batch depends on the stamp in the tree that the table has now, and on that tree: until it
 //!   has its LSN nobody writes the key. If only the tree is another one, the batch runs again, and
@@ -134,8 +134,8 @@ impl ValidatedBatch {
 
     /// As [`ValidatedBatch::expect`], of a key that did not exist: that its table was emptied is no
     /// change. After very many emptyings it is one, since they are not all remembered, and if very
-    /// many keys are expected after many. If it is emptied later, the commit fails as after a change
-    /// of something that was read: another run may succeed.
+    /// many keys are expected after many. If it is emptied later, the commit fails as after a
+    /// change of something that was read: another run may succeed.
     ///
     /// # Panics
     /// If it is a step of a transaction.
@@ -433,6 +433,8 @@ mod tests {
                 }
             });
             let mut reactor = reactor(&db);
+            let mut random = fastrand::Rng::with_seed(9);
+            let _end = Last(&round, ROUNDS);
             for number in 1..=ROUNDS {
                 round.store(number, Ordering::Relaxed);
                 let watched = loop {
@@ -444,6 +446,10 @@ mod tests {
                 let before = counts.get(b"n").unwrap();
                 if table.get(KEY).unwrap().is_some() {
                     continue;
+                }
+                // The key comes and goes before, meanwhile, or behind.
+                for _ in 0..random.u32(..20) {
+                    thread::yield_now();
                 }
                 let after = loop {
                     let mut batch = ValidatedBatch::new(&db);
@@ -473,6 +479,15 @@ mod tests {
         assert!(committed > 0, "nothing was tried");
     }
 
+    /// Ends the rounds when it is dropped: the others would never end after a failure.
+    struct Last<'a>(&'a AtomicU64, u64);
+
+    impl Drop for Last<'_> {
+        fn drop(&mut self) {
+            self.0.store(self.1, Ordering::Relaxed);
+        }
+    }
+
     /// Puts and deletes the key once in each round, and counts that.
     fn write_beside(round: &AtomicU64, rounds: u64, db: &Db, (table, counts): (&Table, &Table)) {
         let (mut last, mut count) = (0, 0_u64);
@@ -493,10 +508,11 @@ mod tests {
                 loop {
                     let mut batch = ValidatedBatch::new(db);
                     match puts {
-                        true => batch.put(table, KEY, b"v").unwrap(),
+                        true => batch.put(table, KEY, b"v").expect("it is short"),
                         false => batch.delete(table, KEY),
                     }
-                    batch.put(counts, b"n", &count.to_le_bytes()).unwrap();
+                    let put = batch.put(counts, b"n", &count.to_le_bytes());
+                    put.expect("it is short");
                     if end(&mut batch, &mut reactor) == Ok(()) {
                         break;
                     }
