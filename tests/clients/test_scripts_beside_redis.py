@@ -233,6 +233,17 @@ class Scripts:
         return "\n".join([*lines, f"return v{len(lines) - 1 - (lines[0][0] == 'r')}"])
 
 
+LIBRARY_FUNCTIONS = """
+    math.abs math.acos math.asin math.atan math.atan2 math.ceil math.cos math.cosh math.deg math.exp math.floor
+    math.fmod math.frexp math.ldexp math.log math.log10 math.max math.min math.modf math.pow math.rad math.sin
+    math.sinh math.sqrt math.tan math.tanh string.byte string.char string.find string.format string.gmatch
+    string.gsub string.len string.lower string.match string.rep string.reverse string.sub string.upper table.concat
+    table.foreach table.foreachi table.getn table.insert table.maxn table.remove table.sort bit.arshift bit.band
+    bit.bnot bit.bor bit.bswap bit.bxor bit.lshift bit.rol bit.ror bit.rshift bit.tobit bit.tohex assert error
+    getmetatable ipairs next pairs pcall rawequal rawget rawset select setmetatable tonumber type unpack
+    xpcall loadstring load"""
+
+
 NUMBER = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -299,6 +310,21 @@ class ScriptsBesideRedis(BesideRedis):
                 self.same_script(script, "k")
         for script in STATEMENTS:
             self.same_script(script, "k", "12", "a")
+        self.check()
+
+    def test_arguments_that_are_missing_are_not_found_on_the_stack(self):
+        """A function without its arguments does not take what an earlier call has left. How its error names what
+        is missing differs (`nil` or `no value`)."""
+        for name in LIBRARY_FUNCTIONS.split():
+            for left in ("1.5", "'ab'", "{}", "type"):
+                for given in ("", "1", "'x'", "{}", "1, 2", "'x', 1"):
+                    # A string has a metatable that only Redis shows.
+                    if (name, given[:3]) != ("getmetatable", "'x'"):
+                        self.same_script(
+                            "local function leave(...) local a, b, c, d, e, f, g, h = ... return 0 end "
+                            f"leave({', '.join([left] * 8)}) "
+                            f"local ok, v = pcall(function() local v = {name}({given}) return v end) "
+                            "if type(v) ~= 'string' then v = type(v) end return {tostring(ok), ok and v or ''}", "k")
         self.check()
 
     def test_structures_are_the_same(self):

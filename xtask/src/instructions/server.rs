@@ -13,11 +13,14 @@ use crate::run::Result;
 
 const PIPELINE: usize = 16;
 const KEYS: u64 = 5_000;
+/// A limit of requests for each minute.
+const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) \
+    if n == 1 then redis.call('EXPIRE', KEYS[1], 60) end return n";
 /// A program starts slowly under valgrind.
 const START: Duration = Duration::from_secs(120);
 
 /// Returns the instructions of a run of `program` in which it answers `command` (`GET`, `SET`,
-/// `INCR`, or `MSET` of ten keys) `operations` times.
+/// `INCR`, `MSET` of ten keys, or `EVALSHA` of [`SCRIPT`]) `operations` times.
 pub(super) fn count(
     valgrind: &Valgrind,
     program: &Path,
@@ -114,6 +117,13 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
     for part in requests.chunks(PIPELINE) {
         ask(&mut stream, part, part.len())?;
     }
+    let load = ["SCRIPT", "LOAD", SCRIPT].map(str::to_owned).to_vec();
+    let loaded = ask(&mut stream, &[load], 2)?;
+    let digest = String::from_utf8_lossy(&loaded)
+        .lines()
+        .last()
+        .map(str::to_owned);
+    let digest = digest.unwrap_or_default();
     // Keys in an order that looks random: the step and the number of keys have no common factor.
     let mut number = 0;
     for _ in 0..operations / PIPELINE as u64 {
@@ -123,6 +133,14 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
                 match command {
                     "SET" => vec!["SET".into(), key(number), value.clone()],
                     "INCR" => vec!["INCR".into(), counter(number)],
+                    "EVALSHA" => {
+                        vec![
+                            "EVALSHA".into(),
+                            digest.clone(),
+                            "1".into(),
+                            counter(number),
+                        ]
+                    }
                     "MSET" => {
                         let mut words = vec!["MSET".into()];
                         for of in 0..10 {

@@ -20,6 +20,7 @@ use pando_resp::Version;
 
 use super::guard::{Ending, Failure, Guard, Limits};
 use super::native::until_zero;
+use super::unbounded::Unbounded;
 use super::{json, message_pack, numbers, redis, structure};
 
 /// Instructions between two looks at the clock: some microseconds, but for instructions that call
@@ -27,6 +28,8 @@ use super::{json, message_pack, numbers, redis, structure};
 const INSTRUCTIONS_PER_LOOK: u32 = 1000;
 /// Number of compiled scripts that a state keeps.
 const COMPILED_MAX: usize = 500;
+/// Bytes that a string of Lua takes in a table, beside its own.
+const STRING_BYTES: usize = 64;
 
 /// What a run calls: `redis.call` with its arguments in the protocol version that the script has
 /// chosen. Returns `None` if the run has to end.
@@ -74,7 +77,6 @@ pub(crate) enum Outcome {
 pub(crate) struct Machine {
     lua: Lua,
     guard: Rc<Guard>,
-    native: Table,
     load: Function,
     run: Function,
     call_function: Function,
@@ -84,6 +86,8 @@ pub(crate) struct Machine {
     /// references from outside only, which arguments of `redis.call` need.
     compiled: Table,
     compiled_count: usize,
+    /// The name of the one that was asked for last, and that one.
+    last: Option<(Box<[u8]>, Function)>,
     /// The script cache was emptied this often when they were compiled.
     generation: u64,
 }
@@ -211,10 +215,10 @@ impl Machine {
             register: native.raw_get("register")?,
             lua,
             guard,
-            native,
             memory_max,
             compiled,
             compiled_count: 0,
+            last: None,
             generation: 0,
         })
     }
@@ -228,13 +232,20 @@ impl Machine {
         if self.generation != generation || self.compiled_count >= COMPILED_MAX {
             self.compiled = self.lua.create_table()?;
             self.compiled_count = 0;
+            self.last = None;
             self.generation = generation;
         }
-        let name = self.lua.create_string(name)?;
-        Ok(match self.compiled.raw_get(name)? {
-            Value::Function(function) => Some(function),
-            _ => None,
-        })
+        if let Some((last, function)) = &self.last
+            && **last == *name
+        {
+            return Ok(Some(function.clone()));
+        }
+        let found = self.compiled.raw_get(self.lua.create_string(name)?)?;
+        let Value::Function(function) = found else {
+            return Ok(None);
+        };
+        self.last = Some((name.into(), function.clone()));
+        Ok(Some(function))
     }
 
     /// Returns the function that a chunk is, compiled before or now. `name` tells it from others,
@@ -322,6 +333,11 @@ impl Machine {
         call: Call<'_>,
     ) -> mlua::Result<(bool, Value)> {
         let guard = &self.guard;
+        let bytes = keys
+            .iter()
+            .chain(argv)
+            .map(|string| string.len() + STRING_BYTES);
+        let unbounded = Unbounded::begin(&self.lua, bytes.sum());
         self.lua.scope(|scope| {
             let asked = |lua: &Lua, (only_checks, arguments): (bool, MultiValue)| {
                 let version = guard.version.get();
@@ -339,27 +355,30 @@ impl Machine {
                 }))
             };
             let asked = scope.create_function_mut(asked)?;
-            self.native.raw_set("call", asked)?;
-            let strings = |strings: &[&[u8]]| {
-                let table = self.lua.create_table_with_capacity(strings.len(), 0)?;
-                for string in strings {
-                    table.raw_push(self.lua.create_string(string)?)?;
-                }
-                Ok::<Table, mlua::Error>(table)
-            };
-            let (keys, argv) = (strings(keys)?, strings(argv)?);
-            let result = match entry {
-                Entry::Script => self.run.call::<(bool, Value)>((function, keys, argv)),
+            let (keys, argv) = (self.strings(keys)?, self.strings(argv)?);
+            drop(unbounded);
+            match entry {
+                Entry::Script => (self.run).call::<(bool, Value)>((asked, function, keys, argv)),
                 Entry::Function(name) => {
                     let name = self.lua.create_string(name)?;
                     let call = &self.call_function;
-                    call.call::<(bool, Value)>((function, name, keys, argv))
+                    call.call::<(bool, Value)>((asked, function, name, keys, argv))
                 }
                 Entry::Library => self.register.call::<(bool, Value)>(function),
-            };
-            self.native.raw_set("call", Value::Nil)?;
-            result
+            }
         })
+    }
+
+    /// Returns a table of strings; `None` for none, since Lua makes an empty one at less cost.
+    fn strings(&self, strings: &[&[u8]]) -> mlua::Result<Option<Table>> {
+        if strings.is_empty() {
+            return Ok(None);
+        }
+        let table = self.lua.create_table_with_capacity(strings.len(), 0)?;
+        for string in strings {
+            table.raw_push(self.lua.create_string(string)?)?;
+        }
+        Ok(Some(table))
     }
 
     /// Returns the version of the protocol that the last run has chosen.

@@ -3,8 +3,8 @@
 //! Nothing here knows of commands or data: what `redis.call` does is a function that the caller
 //! of a script hands in. Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a
 //! run of a script), `sandbox.lua` (what a script sees), [`native`] (how its native functions are
-//! called), [`redis`], [`numbers`] and [`random`]; [`json`], [`message_pack`] and [`structure`]
-//! (the libraries `cjson`, `cmsgpack` and `struct`).
+//! called), [`unbounded`] (what is made without a bound), [`redis`], [`numbers`] and [`random`];
+//! [`json`], [`message_pack`] and [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
 
 #[cfg(panic = "abort")]
 compile_error!(
@@ -26,8 +26,10 @@ mod random;
 mod redis;
 mod structure;
 mod structure_format;
+mod unbounded;
 
 pub(crate) use guard::{Ending, Failure, Limits};
 pub(crate) use machine::{Asked, Entry, LibraryLimits, Machine, Outcome};
 pub(crate) use native::{Native, refused, returned, until_zero};
 pub(crate) use redis::{hex, sha1_of};
+pub(crate) use unbounded::Unbounded;

@@ -2,7 +2,8 @@
 //!
 //! A native function returns `true` and its values; or `nil` and the text of an error; or `false`
 //! and the text of an error that is to say where it is. The sandbox raises these: an error that
-//! Rust raises would be an object that scripts cannot read.
+//! Rust raises would be an object that scripts cannot read. What runs a command also returns 1 and
+//! a status, of which the sandbox makes a table.
 
 use mlua::{IntoLua, Lua, MultiValue, Value};
 
@@ -11,9 +12,8 @@ pub(crate) type Native = mlua::Result<MultiValue>;
 
 /// Returns the values of a native function that has worked.
 pub(crate) fn returned(lua: &Lua, value: impl IntoLua) -> Native {
-    Ok([Value::Boolean(true), value.into_lua(lua)?]
-        .into_iter()
-        .collect())
+    let values = vec![Value::Boolean(true), value.into_lua(lua)?];
+    Ok(MultiValue::from_vec(values))
 }
 
 /// Returns those of one that has failed; its error has a code.

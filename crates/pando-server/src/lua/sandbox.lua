@@ -2,7 +2,8 @@
 --
 -- Nothing that a script changes is there for the next one: it runs in an environment of its own,
 -- whose tables are new and empty, and refer to the ones here for what they show. Of these, a script
--- never holds one, only the functions and values in them.
+-- never holds one, only the functions and values in them. The tables of libraries are made when the
+-- script names them, since most scripts name one or two.
 --
 -- A run that is to end (see machine.rs) must not be caught: whatever catches an error looks
 -- afterwards whether it is, and raises it again.
@@ -14,6 +15,7 @@ local select, setfenv, setmetatable, type = select, setfenv, setmetatable, type
 local pcall, tonumber, tostring, unpack, xpcall = pcall, tonumber, tostring, unpack, xpcall
 local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
 local insert, sort = table.insert, table.sort
+local abs = math.abs
 local resume, wrap = coroutine.resume, coroutine.wrap
 local is_ending, check_stack = native.is_ending, native.check_stack
 
@@ -75,7 +77,10 @@ local function mistyped(place, name, expected, ...)
   return format("bad argument #%d to '%s' (%s expected, got %s)", place, name, expected, found)
 end
 
-local current
+-- The environment of what runs, and the table that it looks names up in.
+local current, current_names
+-- What runs a command for the run: another function for each.
+local call
 
 local base = {
   _VERSION = 'Lua 5.1', assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs,
@@ -84,12 +89,19 @@ local base = {
 }
 
 function base.pcall(...)
+  if select('#', ...) == 0 then
+    return false, 'attempt to call a boolean value'
+  end
   return caught(pcall(...))
 end
 
 -- When the hook ends the run, the handler must not run: no hook would end it.
-function base.xpcall(f, handler, ...)
+function base.xpcall(...)
+  if select('#', ...) < 2 then
+    error("bad argument #2 to 'xpcall' (value expected)", 2)
+  end
   check()
+  local f, handler = ...
   return passed(xpcall(f, function(...)
     if is_ending() then
       return ENDING
@@ -99,7 +111,7 @@ function base.xpcall(f, handler, ...)
       return 'C stack overflow'
     end
     return handler(...)
-  end, ...))
+  end, select(3, ...)))
 end
 
 function base.tostring(...)
@@ -182,14 +194,39 @@ local libraries = {
   struct = guarded(native.struct),
 }
 -- A place far below the table moves a place for each number in between.
-function libraries.table.insert(list, place, ...)
-  if select('#', ...) == 1 and (tonumber(place) or 1) < -65536 then
+function libraries.table.insert(list, ...)
+  local count = select('#', ...)
+  if count == 2 and (tonumber((...)) or 1) < -65536 then
     error("bad argument #2 to 'insert' (position out of bounds)", 2)
   end
-  return insert(list, place, ...)
+  if count == 0 and type(list) == 'table' then
+    error("wrong number of arguments to 'insert'", 2)
+  end
+  return insert(list, ...)
 end
 
 libraries.server = libraries.redis
+-- LuaJIT's own do not look whether they have an argument, and take what lies on the stack.
+for _, name in next, { 'ceil', 'floor' } do
+  local f = math[name]
+  libraries.math[name] = function(...)
+    if select('#', ...) == 0 then
+      return abs()
+    end
+    return f(...)
+  end
+end
+-- These are written in Lua, and their errors say so. That of `abs` has the name of what was called.
+for _, name in next, { 'deg', 'rad' } do
+  local f = math[name]
+  libraries.math[name] = function(...)
+    local number = tonumber((...))
+    if not number then
+      return abs(...)
+    end
+    return f(number)
+  end
+end
 libraries.math.mod = math.fmod
 libraries.math.random = guarded(native.math).random
 libraries.math.randomseed = guarded(native.math).randomseed
@@ -216,17 +253,27 @@ fixed('encode_keep_buffer', true)
 fixed('encode_invalid_numbers', false)
 fixed('decode_invalid_numbers', true)
 
+-- The same of what runs a command: 1 comes before a status.
+local function replied(ok, ...)
+  if ok == 1 then
+    return { ok = (...) }
+  end
+  return finish(ok, ...)
+end
+
 function libraries.redis.call(...)
-  return finish(native.call(false, ...))
+  return replied(call(false, ...))
 end
 
 function libraries.redis.acl_check_cmd(...)
-  return finish(native.call(true, ...))
+  return finish(call(true, ...))
 end
 
 function libraries.redis.pcall(...)
-  local ok, value = native.call(false, ...)
-  if ok then
+  local ok, value = call(false, ...)
+  if ok == 1 then
+    return { ok = value }
+  elseif ok then
     return value
   end
   if is_ending() then
@@ -244,11 +291,11 @@ function libraries.string.format(...)
   return format(...)
 end
 
-function libraries.string.gsub(text, pattern, by, ...)
-  if type(by) ~= 'string' then
+function libraries.string.gsub(...)
+  if type((select(3, ...))) ~= 'string' then
     check()
   end
-  return gsub(text, pattern, by, ...)
+  return gsub(...)
 end
 
 function libraries.table.sort(...)
@@ -278,28 +325,39 @@ local shown = {}
 for name, library in next, libraries do
   shown[name] = { __index = library, __newindex = refuse, __metatable = false }
 end
-local of_base = {
-  __index = setmetatable(base, {
-    __index = function(_, name)
-      if type(name) == 'number' then
-        name = tostring(name)
-      elseif type(name) ~= 'string' then
-        name = type(name)
-      end
-      error(format("Script attempted to access nonexistent global variable '%s'", name), 2)
-    end,
-  }),
-}
 
--- Returns what a script finds, and the environment that refers to it.
-local function environment(keys, argv)
-  local names = setmetatable({ KEYS = keys, ARGV = argv }, of_base)
-  for name, metatable in next, shown do
-    names[name] = setmetatable({}, metatable)
+local function missing(_, name)
+  if type(name) == 'number' then
+    name = tostring(name)
+  elseif type(name) ~= 'string' then
+    name = type(name)
   end
-  local metatable = { __index = names, __newindex = refuse, __metatable = false }
-  names._G = setmetatable({}, metatable)
-  return names._G, metatable
+  error(format("Script attempted to access nonexistent global variable '%s'", name), 2)
+end
+-- The metatable of tables that have all that there is.
+local complete = { __index = missing }
+
+-- Finds what a script names for the first time.
+local function first_use(names, name)
+  local value
+  if name == '_G' then
+    value = current
+  elseif shown[name] then
+    value = setmetatable({}, shown[name])
+  else
+    return missing(names, name)
+  end
+  current_names[name] = value
+  return value
+end
+local of_base = { __index = setmetatable(base, { __index = first_use }) }
+
+-- Makes the environment of a run, and returns its metatable.
+local function environment(keys, argv)
+  current_names = setmetatable({ KEYS = keys, ARGV = argv }, of_base)
+  local metatable = { __index = current_names, __newindex = refuse, __metatable = false }
+  current = setmetatable({}, metatable)
+  return metatable
 end
 
 -- ("x"):rep(3) finds its functions here, too.
@@ -314,13 +372,14 @@ local nothing = {}
 
 -- A script that is kept keeps nothing of its run.
 local function ended(f, ...)
-  current = nil
+  current, current_names, call = nil, nil, nil
   setfenv(f, nothing)
   return ...
 end
 
-function native.run(f, keys, argv)
-  current = environment(keys, argv)
+function native.run(calls, f, keys, argv)
+  call = calls
+  environment(keys or {}, argv or {})
   setfenv(f, current)
   return ended(f, xpcall(f, native.handle))
 end
@@ -472,7 +531,7 @@ local function while_loading(log, register)
   local library = only(libraries.redis, [[LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING REDIS_VERSION
     REDIS_VERSION_NUM]])
   library.log, library.register_function = log, register
-  setmetatable(library, getmetatable(base))
+  setmetatable(library, complete)
   return { __index = library, __newindex = refuse, __metatable = false }
 end
 
@@ -487,7 +546,7 @@ end, remember)
 -- Runs a library, so that it registers its functions. Returns, behind what xpcall returns, the
 -- metatable of its environment.
 local function run_library(f, of_redis)
-  local names = setmetatable({ redis = setmetatable({}, of_redis) }, getmetatable(base))
+  local names = setmetatable({ redis = setmetatable({}, of_redis) }, complete)
   local metatable = { __index = names, __newindex = refuse, __metatable = false }
   current, registered = setmetatable({}, metatable), { by_name = {} }
   setfenv(f, current)
@@ -504,18 +563,19 @@ end
 
 -- What a call changes in the variables of its library is gone with it: each begins with the library
 -- as it was loaded.
-function native.call_function(f, name, keys, argv)
+function native.call_function(calls, f, name, keys, argv)
+  call = calls
   local ok, problem, metatable = run_library(f, at_call)
   local callback = ok and registered.by_name[name]
   registered = nil
   if not callback then
     return ended(f, ok, ok and { err = 'ERR Function not found' } or problem)
   end
-  local _, of_script = environment()
-  local names = of_script.__index
-  names._G = current
-  metatable.__index = names
-  return ended(f, xpcall(callback, native.handle, keys, argv))
+  -- Its functions find what a script finds, in the environment that they were made in.
+  local of_library = current
+  metatable.__index = environment().__index
+  current = of_library
+  return ended(f, xpcall(callback, native.handle, keys or {}, argv or {}))
 end
 
 for name in next, G do

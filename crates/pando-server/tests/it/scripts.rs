@@ -431,6 +431,23 @@ fn a_script_changes_no_type() {
     );
 }
 
+/// LuaJIT's `floor` and `ceil` do not look whether they have an argument.
+#[test]
+fn rounding_nothing_takes_no_number_from_the_stack() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for name in ["floor", "ceil"] {
+        let script = format!(
+            "local function leave(...) local a, b, c, d, e, f = ... return 0 end \
+             leave(1.5, 1.5, 1.5, 1.5, 1.5, 1.5) local v = math.{name}() return v"
+        );
+        let error = format!(
+            "-ERR user_script:1: bad argument #1 to '{name}' (number expected, got no value)"
+        );
+        check_errors(&mut client, &[(&script, &error)]);
+    }
+}
+
 #[test]
 fn a_script_has_no_way_out() {
     let server = Fixture::new();

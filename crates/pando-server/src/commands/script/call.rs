@@ -2,21 +2,26 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use mlua::{Lua, MultiValue};
-use pando_resp::{Answer, Arguments, Span, Version};
+use mlua::{Lua, MultiValue, Value};
+use pando_resp::{Arguments, Span, Version};
 use pando_sync::time::now;
 
-use super::conversion::{argument, value};
+use super::conversion::{Converted, append, converted};
 use crate::context::overlay::Overlay;
 use crate::context::progress::InnerCall;
 use crate::context::{Command, Context, Flags, Interrupted};
 use crate::figures::error_codes::code_of;
-use crate::lua::{Asked, Native, refused, returned};
+use crate::lua::{Asked, Native, Unbounded, refused, returned};
 use crate::times::nanoseconds;
 
 /// Length of a reply for which room is made in the state of Lua: its collector does not look at how
 /// much memory is left.
 const LONG_REPLY_BYTES: usize = 64 * 1024;
+/// Bytes that what a byte of a reply stands for takes in Lua, at most: an empty array, four bytes,
+/// is a table.
+const VALUE_BYTES: usize = 16;
+/// What comes before a status, of which the sandbox makes a table.
+const STATUS: i64 = 1;
 /// Number of calls of one run that the statistics of commands count.
 const CALLS_COUNTED: usize = 10_000;
 
@@ -62,17 +67,11 @@ impl<'c, 'a> Caller<'c, 'a> {
         bytes.clear();
         spans.clear();
         let most = self.context.engine().request_bytes_max;
-        for argument in arguments.iter().map(argument) {
-            let Some(argument) = argument else {
-                let text = "ERR Lua redis lib command arguments must be strings or integers";
-                return refused(lua, text).map(Some);
-            };
+        for argument in arguments {
             let start = bytes.len();
-            if start + argument.len() > most {
-                let text = "ERR the arguments of this call take more than a request may";
+            if let Err(text) = append(bytes, argument, most) {
                 return refused(lua, text).map(Some);
             }
-            bytes.extend_from_slice(&argument);
             spans.push(Span::new(start, bytes.len()));
         }
         if spans.is_empty() {
@@ -204,13 +203,20 @@ impl<'c, 'a> Caller<'c, 'a> {
         }
         let reply = &self.context.out[start..];
         let error = (reply.first() == Some(&b'-')).then(|| code_of(reply).to_vec());
-        let answer = Answer::parse(reply);
         let bytes = reply.len();
-        self.context.out.truncate(start);
         let most = self.context.engine().script_bytes_max;
         if bytes >= LONG_REPLY_BYTES && lua.used_memory() + bytes > most / 2 {
             lua.gc_collect()?;
         }
+        // Its values take some times what it has, of which a table takes most.
+        let _unbounded = Unbounded::begin(lua, bytes.saturating_mul(VALUE_BYTES));
+        let native = match converted(lua, reply, version)? {
+            Converted::Value(value) => returned(lua, value),
+            Converted::Status(text) => Ok(MultiValue::from_vec(vec![Value::Integer(STATUS), text])),
+            Converted::Error(text) => refused(lua, &text),
+            Converted::TooDeep => refused(lua, "ERR the reply is nested too deeply for a script"),
+        };
+        self.context.out.truncate(start);
         let ns = nanoseconds(now().duration_since(clock));
         if self.context.progress.calls.len() < CALLS_COUNTED {
             self.context
@@ -218,11 +224,6 @@ impl<'c, 'a> Caller<'c, 'a> {
                 .calls
                 .push(InnerCall { id, ns, error });
         }
-        let native = match answer {
-            Ok(Some((Answer::Error(text), _))) => refused(lua, &text),
-            Ok(Some((answer, _))) => returned(lua, value(lua, &answer, version)?),
-            Ok(None) | Err(_) => refused(lua, "ERR the reply is nested too deeply for a script"),
-        };
         native.map(Some)
     }
 }

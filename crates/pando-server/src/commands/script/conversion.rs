@@ -9,14 +9,65 @@ use crate::lua::until_zero;
 /// Nesting of a value from which on its reply says so instead.
 const DEPTH_MAX: usize = 200;
 
-/// Returns a value as an argument of a command; `None` if it cannot be one.
-pub(super) fn argument(value: &Value) -> Option<Vec<u8>> {
+/// Appends a value to the arguments of a command, if `bytes` has no more than `most` bytes then.
+///
+/// # Errors
+/// Why it cannot be an argument.
+pub(super) fn append(bytes: &mut Vec<u8>, value: &Value, most: usize) -> Result<(), &'static str> {
+    let mut append = |argument: &[u8]| match bytes.len() + argument.len() > most {
+        true => Err("ERR the arguments of this call take more than a request may"),
+        false => {
+            bytes.extend_from_slice(argument);
+            Ok(())
+        }
+    };
     match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Number(number) => Some(double::text(*number).into_bytes()),
-        _ => None,
+        Value::String(text) => append(&text.as_bytes()),
+        Value::Integer(number) => append(number.to_string().as_bytes()),
+        Value::Number(number) => append(double::text(*number).as_bytes()),
+        _ => Err("ERR Lua redis lib command arguments must be strings or integers"),
     }
+}
+
+/// What Lua gets of a reply.
+pub(super) enum Converted {
+    Value(Value),
+    /// Lua makes a table with this as `ok`, at less cost than we do.
+    Status(Value),
+    /// The reply is an error with this text.
+    Error(String),
+    TooDeep,
+}
+
+/// Returns a whole reply, in `version`, as Lua gets it.
+pub(super) fn converted(lua: &Lua, reply: &[u8], version: Version) -> mlua::Result<Converted> {
+    // Most replies are of one line or one string, and are converted where they lie.
+    match reply {
+        [b'+', text @ .., b'\r', b'\n'] => return string(lua, text).map(Converted::Status),
+        [b'$', text @ .., b'\r', b'\n'] => {
+            if let Some(text) = only_string(text) {
+                return string(lua, text).map(Converted::Value);
+            }
+        }
+        _ => {}
+    }
+    Ok(match Answer::parse(reply) {
+        Ok(Some((Answer::Error(text), _))) => Converted::Error(text),
+        Ok(Some((answer, _))) => Converted::Value(value(lua, &answer, version)?),
+        Ok(None) | Err(_) => Converted::TooDeep,
+    })
+}
+
+/// Returns the string of a reply that is one, without its first and its last two bytes; `None` if
+/// it is null.
+fn only_string(reply: &[u8]) -> Option<&[u8]> {
+    let digits = reply
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let length: usize = std::str::from_utf8(&reply[..digits]).ok()?.parse().ok()?;
+    let text = reply.get(digits + 2..)?;
+    (text.len() == length).then_some(text)
 }
 
 fn one(lua: &Lua, field: &str, value: Value) -> mlua::Result<Value> {
@@ -216,5 +267,23 @@ impl Reply<'_> {
             self.write(&element, depth + 1)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_that_are_a_whole_reply_are_found() {
+        assert_eq!(only_string(b"0\r\n"), Some(&b""[..]));
+        assert_eq!(
+            only_string(b"12\r\nhello\r\nworld"),
+            Some(&b"hello\r\nworld"[..])
+        );
+        assert_eq!(only_string(b"-1"), None, "null");
+        assert_eq!(only_string(b"5\r\nhell"), None);
+        assert_eq!(only_string(b"3\r\nhell"), None);
+        assert_eq!(only_string(b""), None);
     }
 }
