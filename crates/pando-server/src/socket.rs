@@ -13,6 +13,10 @@ use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use pando_sync::Arc;
 
+/// Number of connections that wait until they are accepted, at most; the system may have a lower
+/// bound, `net.core.somaxconn`. Who comes when there are more tries again after a second.
+const WAITING_MAX: i32 = 4096;
+
 /// An address of one end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -203,11 +207,16 @@ impl Listener {
         }
     }
 
-    /// Has `registry` tell when connections come.
+    /// Has `registry` tell when connections come, of which [`WAITING_MAX`] may wait.
     ///
     /// # Errors
     /// Those of the system.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        // It listens already, but lets 128 wait: then this changes their number.
+        match self {
+            Self::Tcp(listener) => rustix::net::listen(listener, WAITING_MAX)?,
+            Self::Unix(socket) => rustix::net::listen(&socket.listener, WAITING_MAX)?,
+        }
         match self {
             Self::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             Self::Unix(socket) => {
@@ -219,6 +228,8 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    use pando_sync::time::Duration;
+
     use super::*;
 
     /// Loopback addresses are recognized in both families, also as mapped addresses.
@@ -238,6 +249,28 @@ mod tests {
         let unix = Address::Unix("/a/b".into());
         assert!(unix.is_local());
         assert_eq!(unix.to_string(), "/a/b:0");
+    }
+
+    /// As many as the standard library lets wait would have to come again after a second.
+    #[test]
+    fn a_burst_of_clients_waits_to_be_accepted() {
+        let bound = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        let bound = bound.trim().parse().unwrap_or(128);
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let mut listener = Listener::Tcp(listener);
+        listener.register(poll.registry(), Token(0)).unwrap();
+        let patience = Duration::from_millis(700);
+        let clients: Vec<_> = (0..bound.min(400))
+            .map(|number| {
+                std::net::TcpStream::connect_timeout(&address, patience)
+                    .unwrap_or_else(|error| panic!("client {number}: {error}"))
+            })
+            .collect();
+        for _ in clients {
+            listener.accept().unwrap();
+        }
     }
 
     #[test]
