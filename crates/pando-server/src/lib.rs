@@ -45,9 +45,11 @@ mod pubsub;
 mod report;
 #[cfg(feature = "scripts")]
 mod script_cache;
+mod script_threads;
 mod server;
 mod settings;
 mod shared;
+mod sleeper;
 mod socket;
 mod times;
 mod tracking;

@@ -24,8 +24,10 @@ pub(crate) enum Message {
     /// As [`Message::Touch`], of a connection that was killed. From here on the loop begins none of
     /// its commands; somebody waits for that.
     Kill(Token, Arrival),
-    /// Have a round: the loop has the turn of a contended key.
+    /// Have a round: the loop has the turn of a contended key. To a script thread: look.
     Turn,
+    /// Script threads have given connections back.
+    Returned,
     /// The engine is open.
     EngineReady,
     /// Finish what runs, then end.

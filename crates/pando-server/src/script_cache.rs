@@ -2,14 +2,22 @@
 //!
 //! EVAL adds its script, and of these the oldest are forgotten; those of SCRIPT LOAD stay until
 //! SCRIPT FLUSH. The lock is held for one look-up or change.
+//!
+//! It also remembers which scripts and functions have taken long, so that these leave their loops
+//! at once (decision 095): many that begin in one round would hold the loop together.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
+use std::hash::RandomState;
 
-use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank};
 
 /// Number of scripts of EVAL that are kept.
 const EVALUATED_MAX: usize = 500;
+/// Number of places at which it is remembered that a script takes long. Two that share one cost
+/// each other time, and nothing else.
+const LONG_PLACES: usize = 1024;
 /// Memory that a script takes beside its body, about.
 const SCRIPT_BYTES: usize = 256;
 
@@ -89,6 +97,9 @@ pub(crate) struct ScriptCache {
     running: Arc<AtomicUsize>,
     /// Grows when those that run are to be ended.
     kills: Arc<AtomicU64>,
+    /// Whether the scripts and functions whose names hash to a place have taken long.
+    long: Box<[AtomicBool]>,
+    hasher: RandomState,
 }
 
 impl Default for ScriptCache {
@@ -98,6 +109,8 @@ impl Default for ScriptCache {
             generation: AtomicU64::new(0),
             running: Arc::new(AtomicUsize::new(0)),
             kills: Arc::new(AtomicU64::new(0)),
+            long: (0..LONG_PLACES).map(|_| AtomicBool::new(false)).collect(),
+            hasher: RandomState::new(),
         }
     }
 }
@@ -129,6 +142,23 @@ impl ScriptCache {
     /// Returns the script called `name`.
     pub(crate) fn find(&self, name: &ScriptName) -> Option<Arc<Script>> {
         Some(self.scripts.lock().used(name)?.script.clone())
+    }
+
+    /// Returns true if the script or function called `name` has taken long.
+    pub(crate) fn is_long(&self, name: &[u8]) -> bool {
+        // Relaxed: a hint.
+        self.long[self.long_place(name)].load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the script or function called `name` has taken long.
+    pub(crate) fn note_long(&self, name: &[u8], is_long: bool) {
+        // Relaxed: a hint.
+        self.long[self.long_place(name)].store(is_long, Ordering::Relaxed);
+    }
+
+    fn long_place(&self, name: &[u8]) -> usize {
+        let hash = self.hasher.hash_one(name) % LONG_PLACES as u64;
+        usize::try_from(hash).unwrap_or(0)
     }
 
     /// Returns how often the cache was emptied.

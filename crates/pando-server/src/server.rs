@@ -19,6 +19,7 @@ use crate::figures::statistics::ServerStatistics;
 use crate::http::HttpEndpoint;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
+use crate::script_threads::ScriptThreads;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::socket::{Listener, UnixSocket};
@@ -134,6 +135,22 @@ impl Server {
         }
     }
 
+    /// Starts a thread for each event loop.
+    fn start_loops(
+        &mut self,
+        script_threads: &Arc<ScriptThreads>,
+    ) -> Result<Vec<thread::JoinHandle<io::Result<()>>>, Error> {
+        let mut threads = Vec::new();
+        for (index, poll) in self.polls.drain(..).enumerate() {
+            let handle = self.shared.loops[index].clone();
+            let (shared, commands) = (self.shared.clone(), self.commands.clone());
+            let of_server = (shared, commands, script_threads.clone());
+            let run = move || EventLoop::new(index, poll, handle, of_server).run();
+            threads.push(spawn("pando-loop", run)?);
+        }
+        Ok(threads)
+    }
+
     /// Serves until a [`Handle`] or SHUTDOWN stops it; blocks. `opener` opens the store on a thread
     /// of its own; until it returns, commands that need the store are answered with `-LOADING`.
     ///
@@ -146,13 +163,8 @@ impl Server {
         let addresses = &self.shared.addresses;
         let (metrics, unix_socket) = (&self.metrics.addresses, &self.shared.options.unix_socket);
         tracing::info!(?addresses, ?unix_socket, ?metrics, "listening");
-        let mut threads = Vec::new();
-        for (index, poll) in self.polls.drain(..).enumerate() {
-            let handle = self.shared.loops[index].clone();
-            let (shared, commands) = (self.shared.clone(), self.commands.clone());
-            let run = move || EventLoop::new(index, poll, handle, shared, commands).run();
-            threads.push(spawn("pando-loop", run)?);
-        }
+        let script_threads = ScriptThreads::new(self.shared.clone(), self.commands.clone());
+        let threads = self.start_loops(&script_threads)?;
         let metrics = match self.metrics.addresses.is_empty() {
             true => None,
             false => {
@@ -190,6 +202,7 @@ impl Server {
             });
             result = result.and(ended);
         }
+        script_threads.stop();
         // A recovery that still runs is not waited for: it ends with the process.
         if opening.is_finished() {
             let joined = opening

@@ -169,6 +169,7 @@ tickers! {
         Commands "commands" "commands" "Commands run, whatever they replied.";
         CommandsTogether "commands_together" "commands" "GETs and commands that write that ran in a pipeline run.";
         CommandsSuspended "commands_suspended" "commands" "Times that a command had to wait for the engine.";
+        ScriptsMoved "scripts_moved" "commands" "Commands that went on on a thread for scripts, since theirs took long.";
         CommandErrors "command_errors" "replies" "Replies that were errors.";
         InputBytes "input_bytes" "bytes" "Bytes received from clients.";
         OutputBytes "output_bytes" "bytes" "Bytes sent to clients.";

@@ -14,7 +14,7 @@ pub use crate::event_loop::polled::{Pending, Polled};
 pub use crate::event_loop::reactor::{Prefetched, Reactor};
 pub use crate::event_loop::table::{Reads, ScanPage};
 pub use crate::event_loop::transaction::Transaction;
-pub use crate::event_loop::validated_batch::{BatchSavepoint, ValidatedBatch};
+pub use crate::event_loop::validated_batch::{BatchPlace, BatchSavepoint, ValidatedBatch};
 pub use crate::event_loop::watch::{Watch, WatchPlace};
 pub use crate::streams::edit::NewBytes;
 pub use crate::streams::event_loop::{

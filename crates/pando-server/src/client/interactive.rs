@@ -55,7 +55,8 @@ impl Interactive {
         }
     }
 
-    /// Takes the transaction, for a command that runs in it. It begins with the first of them.
+    /// Takes the transaction, for a command that runs in it, in the loop of `reactor`. It begins
+    /// with the first of them.
     ///
     /// # Errors
     /// Those of the engine.
@@ -64,7 +65,10 @@ impl Interactive {
     /// If it is lost: no command runs in it then.
     pub(crate) fn take(&mut self, db: &Db, reactor: &Reactor) -> pandodb::Result<Box<Transaction>> {
         match std::mem::replace(&mut self.state, State::Absent) {
-            State::Present(transaction) => Ok(transaction),
+            State::Present(mut transaction) => {
+                transaction.go_on_in(reactor);
+                Ok(transaction)
+            }
             State::Absent => Ok(Box::new(Transaction::begin(db, self.options, reactor)?)),
             State::Lost(why) => panic!("a command runs in a transaction that is lost: {why}"),
         }

@@ -288,6 +288,7 @@ fn statistics(shared: &Shared, text: &mut String) {
     count("total_error_replies", Ticker::CommandErrors);
     count("commands_together", Ticker::CommandsTogether);
     count("suspended_commands", Ticker::CommandsSuspended);
+    count("scripts_moved", Ticker::ScriptsMoved);
     count("transaction_conflicts", Ticker::TransactionConflicts);
     field(
         text,

@@ -25,6 +25,18 @@ pub(crate) enum AfterTurn {
     Again,
     /// It waits for an event or a wake-up.
     Wait,
+    /// Its command goes on on a script thread, and the connection with it.
+    Leave,
+}
+
+impl AfterTurn {
+    /// Returns what follows from the step of a command that does not wait for anything.
+    fn of(step: Step) -> Self {
+        match step {
+            Step::Leaves => Self::Leave,
+            Step::Done | Step::Suspended | Step::Yielded => Self::Again,
+        }
+    }
 }
 
 impl Connection {
@@ -138,8 +150,8 @@ impl Connection {
                     self.quota.shrink();
                     break;
                 }
-                Step::Yielded => {
-                    next = AfterTurn::Again;
+                Step::Yielded | Step::Leaves => {
+                    next = AfterTurn::of(step);
                     break;
                 }
             }
@@ -162,6 +174,12 @@ impl Connection {
         } else if received || self.unfinished_since.is_none() {
             self.unfinished_since = Some(clock);
         }
+    }
+
+    /// Goes on with the command that has begun, on a script thread.
+    pub(crate) fn resume_elsewhere(&mut self, turn: &mut Turn<'_>) -> Step {
+        self.unpark();
+        self.resume(turn)
     }
 
     /// The running command gets another turn.

@@ -10,6 +10,9 @@
 //!                         Conflict: back to the start
 //! ```
 //!
+//! A command that leaves its loop (decision 095) is parked, and runs on a script thread, in the
+//! same steps.
+//!
 //! While the command is parked, its reply is held or taken back, its arguments stay in the input
 //! buffer, and its batch stays with the connection.
 
@@ -28,7 +31,7 @@ use crate::connection::running::Running;
 use crate::connection::{Buffers, Connection};
 use crate::context::progress::Progress;
 use crate::context::{Command, CommandIndex, Flags, Kind, replies};
-use crate::context::{Context, Data, Interrupted, Run};
+use crate::context::{Context, Interrupted, Run};
 use crate::figures::error_codes::code_of;
 use crate::options::Durability;
 
@@ -45,6 +48,12 @@ pub(crate) enum Step {
     Suspended,
     /// It continues in the next turn.
     Yielded,
+    /// It continues on a script thread.
+    #[cfg_attr(
+        not(feature = "scripts"),
+        expect(dead_code, reason = "only scripts leave")
+    )]
+    Leaves,
 }
 
 /// Forgets what a command that waits has read: its next run reads everything again, as it is then.
@@ -308,12 +317,8 @@ impl Connection {
         }
         running.replayed = std::mem::take(&mut running.waited);
         let reply_start = output.bytes.len();
-        let data = turn.data.as_mut().map(|data| Data {
-            engine: &data.engine,
-            batch: running.batch.as_deref_mut(),
-            scratch: &mut data.scratch,
-            overlay: None,
-        });
+        let data =
+            (turn.data.as_mut()).map(|data| data.lend(running.batch.as_deref_mut(), turn.leaves));
         // A transaction has one clock, that of its beginning: what expires meanwhile stays.
         let interactive = self.session.interactive.as_ref();
         let now_ms = match (interactive, running.command.kind) {
@@ -385,6 +390,11 @@ impl Connection {
                 // The next run plays back what this one has read (decision 013).
                 running.waited = running.batch.is_some();
                 return Step::Suspended;
+            }
+            #[cfg(feature = "scripts")]
+            Interrupted::Leaves => {
+                running.waited = running.batch.is_some();
+                return Step::Leaves;
             }
             Interrupted::ReadsMany => unreachable!("its next run has begun"),
             Interrupted::Torn => replies::TORN.to_owned(),

@@ -129,10 +129,12 @@ pub(super) fn enter_transaction(
     let Some(batch) = running.batch.as_deref_mut() else {
         return Ok(());
     };
-    if batch.transaction().is_some() {
+    let (db, reactor) = (&data.engine.db, &data.reactor);
+    if let Some(transaction) = batch.transaction() {
+        // The command may have left its loop.
+        transaction.go_on_in(reactor);
         return Ok(());
     }
-    let (db, reactor) = (&data.engine.db, &data.reactor);
     if let Some(interactive) = &mut session.interactive {
         batch.enter(interactive.take(db, reactor)?);
     } else if at_snapshot {

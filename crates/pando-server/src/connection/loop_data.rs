@@ -10,10 +10,12 @@ use std::task::Waker;
 use crate::connection::lookahead::Prefetch;
 use crate::connection::pipeline_run::PipelineRun;
 use crate::context::CommandIndex;
-use crate::context::Scratch;
+use crate::context::patience::{Leaves, Patience};
+use crate::context::{Data, Scratch};
 use crate::data::engine::Engine;
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
+use crate::sleeper::Sleeper;
 use crate::tracking::session::LeftTold;
 
 /// Maximum number of transactions that are kept for later commands.
@@ -36,6 +38,8 @@ pub(crate) struct LoopData {
     pub(crate) prefetch: Prefetch,
     /// For the pipeline run of the connection that has its turn.
     pub(crate) pipeline_run: PipelineRun,
+    /// Of a script thread.
+    pub(crate) sleeper: Option<Sleeper>,
     /// Keys that commands have written, and that are still to be told.
     pub(crate) left_told: VecDeque<LeftTold>,
     spare: SpareTransactions,
@@ -52,9 +56,42 @@ impl LoopData {
             scratch: Scratch::default(),
             prefetch: Prefetch::default(),
             pipeline_run: PipelineRun::default(),
+            sleeper: None,
             left_told: VecDeque::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// Lends it to a command with this transaction, whose scripts leave the loop as `leaves` says.
+    #[inline]
+    pub(crate) fn lend<'a>(
+        &'a mut self,
+        batch: Option<&'a mut ValidatedBatch>,
+        leaves: Leaves,
+    ) -> Data<'a> {
+        let reactor = &mut self.reactor;
+        let sleeper = self.sleeper.as_mut();
+        Data {
+            engine: &self.engine,
+            batch,
+            scratch: &mut self.scratch,
+            overlay: None,
+            leaves,
+            patience: sleeper.map(|sleeper| Patience { sleeper, reactor }),
+        }
+    }
+
+    /// Tells the next keys of a command that has written many. Returns false if there are none.
+    pub(crate) fn tell_left(&mut self, shared: &Shared) -> bool {
+        let Some(first) = self.left_told.front_mut() else {
+            return false;
+        };
+        let count = first.tell(&shared.tracking, &shared.channels);
+        first.from += count;
+        if count == 0 {
+            self.left_told.pop_front();
+        }
+        true
     }
 
     /// Returns an empty transaction.
@@ -151,6 +188,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) now_ms: u64,
     /// Counted since they were last added to the statistics.
     pub(crate) counts: RoundCounts,
+    /// Whether scripts leave the loop.
+    pub(crate) leaves: Leaves,
     /// The server stops: nothing new begins.
     pub(crate) stopping: bool,
 }

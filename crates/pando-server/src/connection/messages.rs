@@ -2,6 +2,8 @@
 //! 083). Those about keys that it has to forget come the same way, from a mailbox of their own:
 //! they wait until a command that has read some of them has replied (decision 091).
 
+use std::task::Waker;
+
 use pando_sync::Arc;
 use pando_sync::time::Instant;
 use pandodb::Lsn;
@@ -55,15 +57,17 @@ impl Connection {
             .unwrap_or_default();
         let after = lsn.max(self.session.last_write);
         let channels = &turn.shared.channels;
+        // On a script thread the connection has another one for now.
+        let own_waker = Waker::from(self.wake.clone());
         for change in changes {
             let subscriptions = self.session.subscriptions.get_or_insert_default();
             match change {
                 Change::Subscribe(space, name) => {
-                    let own = (self.record.id, &self.waker);
+                    let own = (self.record.id, &own_waker);
                     subscriptions.register(channels, (space, &name), own);
                 }
                 Change::Monitor => {
-                    let own = (self.record.id, &self.waker);
+                    let own = (self.record.id, &own_waker);
                     subscriptions.register_monitor(channels, own);
                 }
                 Change::Unsubscribe(space, name) => {

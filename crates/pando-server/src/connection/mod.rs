@@ -12,7 +12,7 @@ mod accounting;
 pub(crate) mod advance;
 mod contended;
 mod events;
-mod executor;
+pub(crate) mod executor;
 mod intake;
 mod interactive;
 mod lookahead;

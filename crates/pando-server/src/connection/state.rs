@@ -84,7 +84,7 @@ pub(crate) struct Connection {
     pub(crate) record: Arc<ClientRecord>,
     /// Has the loop give the connection a turn.
     pub(crate) wake: WakerArc<TokenWake>,
-    /// The same as `wake`.
+    /// For what its command waits for: the same as `wake`, but on a script thread.
     pub(crate) waker: Waker,
     /// State that commands read and change.
     pub(crate) session: Session,

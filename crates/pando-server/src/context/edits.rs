@@ -76,6 +76,18 @@ impl Edits {
         self.next = 0;
     }
 
+    /// Returns the place of the next edit, for [`Edits::rewind_to`].
+    #[cfg(feature = "scripts")]
+    pub(crate) fn place(&self) -> usize {
+        self.next
+    }
+
+    /// As [`Edits::rewind`], for a run that goes on at `place`.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn rewind_to(&mut self, place: usize) {
+        self.next = place;
+    }
+
     /// Returns the string that `source` makes, once it is made; until then the command waits.
     pub(crate) fn make(
         &mut self,

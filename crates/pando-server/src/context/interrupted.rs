@@ -30,6 +30,9 @@ pub(crate) enum Interrupted {
     /// The command ends with this error as its reply. If it has written something, so does the
     /// transaction around it: [`super::Context::run`].
     Refused(Cow<'static, str>),
+    /// A script takes long, and goes on on a script thread, from its beginning.
+    #[cfg(feature = "scripts")]
+    Leaves,
     /// The command was ended in the middle, and the transaction around it with it, whatever was
     /// written: this error is the reply.
     #[cfg(feature = "scripts")]

@@ -21,6 +21,7 @@ mod monitored;
 mod named;
 pub(crate) mod overlay;
 pub(crate) mod parts;
+pub(crate) mod patience;
 pub(crate) mod progress;
 mod pushed;
 pub(crate) mod replies;
@@ -42,6 +43,7 @@ use crate::client::record::ClientRecord;
 use crate::client::session::Session;
 use crate::client::staging::Staged;
 use crate::context::overlay::Overlay;
+use crate::context::patience::{Leaves, Patience};
 use crate::context::progress::Progress;
 use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
@@ -107,6 +109,10 @@ pub(crate) struct Data<'a> {
     pub(crate) scratch: &'a mut Scratch,
     /// Changes that EXEC has made so far.
     pub(crate) overlay: Option<&'a mut Overlay>,
+    /// Whether scripts leave the loop.
+    pub(crate) leaves: Leaves,
+    /// Set on script threads.
+    pub(crate) patience: Option<Patience<'a>>,
 }
 
 /// The environment of one run of one command.
@@ -159,6 +165,8 @@ impl<'a> Context<'a> {
             batch: data.batch.as_deref_mut(),
             scratch: data.scratch,
             overlay: Some(overlay),
+            leaves: data.leaves,
+            patience: data.patience.as_mut().map(Patience::lend),
         });
         Context {
             arguments,

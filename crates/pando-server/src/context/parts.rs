@@ -60,6 +60,18 @@ impl Parts {
         self.next = 0;
     }
 
+    /// Returns the place of the next part, for [`Parts::rewind_to`].
+    #[cfg(feature = "scripts")]
+    pub(crate) fn place(&self) -> usize {
+        self.next
+    }
+
+    /// As [`Parts::rewind`], for a run that goes on at `place`.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn rewind_to(&mut self, place: usize) {
+        self.next = place;
+    }
+
     /// Bytes that the parts which this run has requested hold.
     pub(crate) fn held(&self) -> u64 {
         let parts = self.list.iter().take(self.next);

@@ -238,6 +238,15 @@ pub(crate) struct Progress {
     pub(crate) is_tracking: bool,
 }
 
+/// What a run of a script has reached before a command that it calls.
+#[cfg(feature = "scripts")]
+pub(crate) struct RunPlace {
+    edits: usize,
+    parts: usize,
+    found: (u32, u32),
+    events: Mark,
+}
+
 /// Clients that were killed.
 #[derive(Debug)]
 pub(crate) struct Killed {
@@ -383,6 +392,28 @@ impl Progress {
     pub(crate) fn next_in_run(&mut self) {
         self.seed = None;
         self.forget_loads();
+    }
+
+    /// Returns what the run has reached before a command that a script calls, for
+    /// [`Progress::go_on_from`].
+    #[cfg(feature = "scripts")]
+    pub(crate) fn place(&self) -> RunPlace {
+        RunPlace {
+            edits: self.edits.place(),
+            parts: self.parts.place(),
+            found: (self.hits, self.misses),
+            events: self.events.mark(),
+        }
+    }
+
+    /// Drops what the command behind `place`, which has written nothing, has counted and requested:
+    /// it is repeated, and the run around it is not. What it has read may be noted twice.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn go_on_from(&mut self, place: &RunPlace) {
+        self.edits.rewind_to(place.edits);
+        self.parts.rewind_to(place.parts);
+        (self.hits, self.misses) = place.found;
+        self.events.truncate(place.events);
     }
 
     /// Drops the parts of large collections.

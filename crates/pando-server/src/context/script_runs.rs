@@ -14,6 +14,8 @@ pub(crate) struct ScriptRuns {
     running: Option<RunningScript>,
     /// FUNCTION KILL and FUNCTION STATS find a function likewise.
     function: Option<RunningFunction>,
+    /// Number of runs that have begun.
+    runs: u32,
     /// Time that the runs of each script took, by its place in EXEC, in the order of places.
     spent: Vec<(Option<usize>, Duration)>,
 }
@@ -54,6 +56,21 @@ impl ScriptRuns {
             Ok(at) => self.spent[at].1 += time,
             Err(at) => self.spent.insert(at, (place, time)),
         }
+    }
+
+    /// Returns the time that the runs of all scripts took so far.
+    pub(crate) fn spent_by_all(&self) -> Duration {
+        self.spent.iter().map(|(_, time)| *time).sum()
+    }
+
+    /// Counts a run that begins.
+    pub(crate) fn begin_run(&mut self) {
+        self.runs = self.runs.saturating_add(1);
+    }
+
+    /// Returns the number of runs that have begun, of all scripts together.
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs
     }
 
     fn find(&self, place: Option<usize>) -> Result<usize, usize> {

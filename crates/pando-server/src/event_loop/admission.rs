@@ -34,8 +34,9 @@ impl EventLoop {
             // killed before it begins or resumes a command.
             Message::Kill(token, arrival) => {
                 self.look_at(token);
-                drop(arrival);
+                self.kill_away(token, arrival);
             }
+            Message::Returned => self.take_returned(),
             // The round that it has is all.
             Message::Turn => {}
             Message::EngineReady => self.engine_ready(),

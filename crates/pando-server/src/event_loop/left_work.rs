@@ -54,14 +54,8 @@ impl EventLoop {
 
     /// Tells the next keys of a command that has written many.
     pub(super) fn tell_left(&mut self) {
-        let Some(data) = &mut self.data else { return };
-        let Some(first) = data.left_told.front_mut() else {
-            return;
-        };
-        let count = first.tell(&self.shared.tracking, &self.shared.channels);
-        first.from += count;
-        if count == 0 {
-            data.left_told.pop_front();
+        if let Some(data) = &mut self.data {
+            data.tell_left(&self.shared);
         }
     }
 }

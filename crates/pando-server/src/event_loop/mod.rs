@@ -1,9 +1,11 @@
 //! The event loop of one core.
 
 mod admission;
+mod away;
 mod durability;
 mod housekeeping;
 mod keepalive;
+mod leaving;
 mod left_work;
 mod rounds;
 mod slab;

@@ -2,10 +2,11 @@
 //!
 //! A round has these steps, in this order: wait for events; take messages and wake-ups; let the
 //! engine deliver its completions; give every runnable connection one turn; request one flush of
-//! the log for all replies of the round; send the replies that may be sent; do some cleaning.
+//! the log for all replies of the round; send the replies that may be sent; send connections whose
+//! scripts take long to script threads; do some cleaning.
 //! Nothing in a round blocks, except the wait for events at its beginning.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::task::Waker;
 
@@ -23,9 +24,11 @@ use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
 use crate::connection::{Connection, SpareBuffers};
 use crate::context::CommandIndex;
 use crate::data::cleaner::Cleaner;
+use crate::event_loop::away::Away;
 use crate::event_loop::slab::Slab;
 use crate::event_loop::timers::Timers;
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
+use crate::script_threads::ScriptThreads;
 use crate::shared::Shared;
 use crate::times::milliseconds;
 
@@ -56,6 +59,11 @@ pub(crate) struct EventLoop {
     /// The engine's side of the loop; `None` until the engine is open.
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
+    pub(super) script_threads: Arc<ScriptThreads>,
+    /// Connections whose commands go on on script threads after this round.
+    pub(super) leaving: Vec<Token>,
+    /// Those whose commands do.
+    pub(super) away: BTreeMap<Token, Away>,
     /// Commits of connections that were closed meanwhile.
     pub(super) left_commits: Vec<ValidatedBatch>,
     /// The engine has completions that were not taken yet.
@@ -80,6 +88,7 @@ pub(crate) struct EventLoop {
 
 impl Drop for EventLoop {
     fn drop(&mut self) {
+        self.leave_away();
         // Who waits for a message to arrive here does not wait any longer.
         self.handle.close();
     }
@@ -91,8 +100,7 @@ impl EventLoop {
         index: usize,
         poll: Poll,
         handle: Arc<LoopHandle>,
-        shared: Arc<Shared>,
-        commands: Arc<CommandIndex>,
+        (shared, commands, script_threads): (Arc<Shared>, Arc<CommandIndex>, Arc<ScriptThreads>),
     ) -> Self {
         let wake = |token| TokenWake::new(token, handle.clone());
         let durable_wake = wake(Token::Durable);
@@ -109,6 +117,9 @@ impl EventLoop {
             timers: Timers::default(),
             data: None,
             cleaner: None,
+            script_threads,
+            leaving: Vec::new(),
+            away: BTreeMap::new(),
             left_commits: Vec::new(),
             completions: false,
             cleaning: false,
@@ -176,6 +187,7 @@ impl EventLoop {
             self.give_turns();
             self.ask_for_durability();
             self.finish_round();
+            self.send_away();
             let at = now();
             self.clean(at);
             self.housekeeping(at);
@@ -223,6 +235,7 @@ impl EventLoop {
                 continue;
             };
             let Some((token, connection)) = self.connections.at(index) else {
+                self.note_event(index, event);
                 continue;
             };
             connection.readable |= event.is_readable() || event.is_read_closed();
@@ -251,6 +264,8 @@ impl EventLoop {
                     connection.wake.taken();
                     connection.awaits_turn = false;
                     self.enqueue(token);
+                } else {
+                    self.wake_away(token);
                 }
             }
             Token::Reactor => {
@@ -296,6 +311,7 @@ impl EventLoop {
             is_clock_new: true,
             now_ms: round_ms,
             counts: RoundCounts::default(),
+            leaves: self.script_threads.leaves(),
             stopping: self.stop_at.is_some(),
         };
         for _ in 0..self.runnable.len() {
@@ -313,9 +329,13 @@ impl EventLoop {
             turn.now_ms = round_ms + milliseconds(turn.clock.duration_since(round_clock));
             let next = connection.advance(&mut turn, &mut self.spare);
             connection.publish(turn.clock, turn.now_ms);
-            if next == AfterTurn::Again {
-                connection.queued = true;
-                self.runnable.push_back(token);
+            match next {
+                AfterTurn::Again => {
+                    connection.queued = true;
+                    self.runnable.push_back(token);
+                }
+                AfterTurn::Leave => self.leaving.push(token),
+                AfterTurn::Wait => {}
             }
             let deadline = connection.deadline();
             self.timers.set(token, &mut connection.timer, deadline);

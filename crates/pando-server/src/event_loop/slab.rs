@@ -68,6 +68,53 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Takes the value out that `token` names, and keeps its place for [`Slab::give_back`]: until
+    /// then `token` names nothing.
+    pub(crate) fn lend(&mut self, token: Token) -> Option<Box<T>> {
+        let Token::Connection { index, generation } = token else {
+            return None;
+        };
+        match self.places.get_mut(index as usize) {
+            Some((current, value)) if *current == generation => value.take(),
+            _ => None,
+        }
+    }
+
+    /// Puts a value back that was lent.
+    pub(crate) fn give_back(&mut self, token: Token, lent: Box<T>) {
+        let Token::Connection { index, generation } = token else {
+            unreachable!("only values are lent");
+        };
+        let (current, value) = &mut self.places[index as usize];
+        assert!(
+            *current == generation && value.is_none(),
+            "the place of a lent value is kept"
+        );
+        *value = Some(lent);
+    }
+
+    /// Frees the place of a lent value, which does not come back.
+    pub(crate) fn end_loan(&mut self, token: Token) {
+        if let Token::Connection { index, generation } = token {
+            let (current, value) = &mut self.places[index as usize];
+            assert!(
+                *current == generation && value.is_none(),
+                "the place of a lent value is kept"
+            );
+            *current = current.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
+    /// Returns the token of the value that is or was last at `index`.
+    pub(crate) fn token_of(&self, index: usize) -> Option<Token> {
+        let (generation, _) = self.places.get(index)?;
+        Some(Token::Connection {
+            index: u32::try_from(index).ok()?,
+            generation: *generation,
+        })
+    }
+
     /// Returns the number of indices, free or not: the bound of what [`Slab::at`] accepts.
     pub(crate) fn places(&self) -> usize {
         self.places.len()
@@ -109,5 +156,20 @@ mod tests {
         assert_eq!(slab.at(0), Some((second, &mut "second")));
         slab.remove(second);
         assert!(slab.is_empty());
+    }
+
+    #[test]
+    fn the_place_of_a_lent_value_is_kept() {
+        let mut slab = Slab::new();
+        let lent = slab.insert(|_| "lent");
+        let value = slab.lend(lent).unwrap();
+        assert!(slab.get(lent).is_none() && slab.lend(lent).is_none() && !slab.is_empty());
+        assert!(slab.at(0).is_none());
+        assert_eq!(slab.token_of(0), Some(lent));
+        let other = slab.insert(|_| "other");
+        assert_ne!(other, lent);
+        assert_eq!(slab.tokens(), [other]);
+        slab.give_back(lent, value);
+        assert_eq!(slab.remove(lent).as_deref(), Some(&"lent"));
     }
 }

@@ -3,11 +3,12 @@
 //! Shared by the hook, the native functions and the state that they belong to, all of one thread.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use pando_resp::Version;
 use pando_sync::Arc;
-use pando_sync::atomic::{AtomicU64, Ordering};
-use pando_sync::time::{Instant, now};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::time::{Duration, Instant, now};
 
 use super::random::Random;
 
@@ -19,6 +20,8 @@ const STACK_BYTES_MAX: usize = 512 * 1024;
 pub(crate) enum Ending {
     /// A command was interrupted.
     Interrupted,
+    /// It is to go on elsewhere, since it takes long.
+    Leaves,
     /// It took longer than it may.
     TimeOver,
     /// Somebody wants it to end.
@@ -26,11 +29,18 @@ pub(crate) enum Ending {
 }
 
 /// What a run begins with, and what it may take.
+#[derive(Debug, Clone)]
 pub(crate) struct Limits {
     /// Of `math.random`.
     pub(crate) seed: u32,
     /// When it is ended.
     pub(crate) until: Option<Instant>,
+    /// Time for which it has waited, which does not count. A copy shares it.
+    pub(crate) waited: Rc<Cell<Duration>>,
+    /// When it leaves its thread.
+    pub(crate) leaves_at: Option<Instant>,
+    /// Set when nobody waits for it any more.
+    pub(crate) is_left: Option<Arc<AtomicBool>>,
     /// Grows whenever the scripts that run are to be ended.
     pub(crate) kills: Arc<AtomicU64>,
     /// What it was when the run began.
@@ -38,14 +48,28 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    fn ending(&self) -> Option<Ending> {
-        // Relaxed: nothing else is read that it would be in order with.
+    /// Returns why the run has to end, if it has to.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        // Relaxed, twice: nothing else is read that it would be in order with.
         if self.kills.load(Ordering::Relaxed) != self.kills_before {
-            Some(Ending::Killed)
-        } else {
-            let is_over = self.until.is_some_and(|until| now() >= until);
-            is_over.then_some(Ending::TimeOver)
+            return Some(Ending::Killed);
         }
+        let is_left = self.is_left.as_ref();
+        if is_left.is_some_and(|of| of.load(Ordering::Relaxed)) {
+            return Some(Ending::Interrupted);
+        }
+        if self.until.is_none() && self.leaves_at.is_none() {
+            return None;
+        }
+        let at = now();
+        let is_over = |time: Instant| at >= time;
+        let until = self.until.and_then(|of| of.checked_add(self.waited.get()));
+        if until.is_some_and(is_over) {
+            return Some(Ending::TimeOver);
+        }
+        self.leaves_at
+            .is_some_and(is_over)
+            .then_some(Ending::Leaves)
     }
 }
 

@@ -87,6 +87,18 @@ impl Client {
         }
     }
 
+    /// Returns true if bytes have come that no reply was made of.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        match peeked {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("the connection is broken: {error}"),
+        }
+    }
+
     pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer()
             .expect("the server has closed the connection")

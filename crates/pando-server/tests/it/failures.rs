@@ -11,10 +11,10 @@ use crate::statistics::fields;
 
 const MEMORY: u64 = 16 << 20;
 /// Number of frames of a store whose data do not fit.
-const FRAMES: usize = 160;
+pub(crate) const FRAMES: usize = 160;
 
 /// Starts a server over a device that fails on command.
-fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, FaultyDevice) {
+pub(crate) fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, FaultyDevice) {
     let device = FaultyDevice::new(1);
     let options = ServerOptions {
         durability,
@@ -45,7 +45,7 @@ fn send(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>) -> usize {
     all.len()
 }
 
-fn send_sets(client: &mut Client, numbers: impl Iterator<Item = usize>) -> usize {
+pub(crate) fn send_sets(client: &mut Client, numbers: impl Iterator<Item = usize>) -> usize {
     let sets = numbers.map(|number| encode(&["SET", &key(number), &value(number)]));
     send(client, sets)
 }

@@ -88,6 +88,8 @@ mod script_bounds;
 #[cfg(all(test, feature = "scripts"))]
 mod script_libraries;
 #[cfg(all(test, feature = "scripts"))]
+mod script_threads;
+#[cfg(all(test, feature = "scripts"))]
 mod scripts;
 #[cfg(test)]
 mod sets;

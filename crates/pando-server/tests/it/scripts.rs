@@ -679,7 +679,7 @@ fn commands_that_wait_do_not_wait_in_scripts() {
 /// Number of keys of [`cold`].
 const KEYS: usize = 4000;
 
-fn filling(n: usize) -> String {
+pub(crate) fn filling(n: usize) -> String {
     format!("{n:x}-").repeat(120)
 }
 

@@ -18,6 +18,7 @@ const SHOWN: &[(Ticker, &str)] = &[
     (Ticker::Commands, "total_commands_processed"),
     (Ticker::CommandsTogether, "commands_together"),
     (Ticker::CommandsSuspended, "suspended_commands"),
+    (Ticker::ScriptsMoved, "scripts_moved"),
     (Ticker::CommandErrors, "total_error_replies"),
     (Ticker::InputBytes, "total_net_input_bytes"),
     (Ticker::OutputBytes, "total_net_output_bytes"),

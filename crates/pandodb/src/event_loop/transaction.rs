@@ -71,6 +71,13 @@ impl Transaction {
         })
     }
 
+    /// Has it go on in the loop of `reactor`, which may be that of another thread.
+    pub fn go_on_in(&mut self, reactor: &Reactor) {
+        if !Arc::ptr_eq(&self.fetcher, &reactor.fetcher) {
+            self.fetcher = reactor.fetcher.clone();
+        }
+    }
+
     /// The isolation level.
     pub fn isolation(&self) -> Isolation {
         self.inner.isolation()

@@ -57,6 +57,13 @@ pub struct ValidatedBatch {
     pub(crate) reads_beside: bool,
 }
 
+/// A place between two reads of a run: see [`ValidatedBatch::place`].
+#[derive(Debug, Clone, Copy)]
+pub struct BatchPlace {
+    log: LogMark,
+    write_calls: u64,
+}
+
 /// A state of a batch: see [`ValidatedBatch::savepoint`].
 #[derive(Debug, Clone, Copy)]
 pub struct BatchSavepoint {
@@ -168,6 +175,26 @@ impl ValidatedBatch {
         self.set.forget_writes();
         self.log.rewind();
         self.scratch.reset();
+    }
+
+    /// Returns the place that the present run has reached, for [`ValidatedBatch::go_on_from`].
+    pub fn place(&self) -> BatchPlace {
+        BatchPlace {
+            log: self.log.mark(),
+            write_calls: self.set.write_calls,
+        }
+    }
+
+    /// As [`ValidatedBatch::rewind`], for a run that goes on at `place`, which it has passed, and
+    /// not at its beginning. Returns false, and does nothing, if it has written anything since:
+    /// then it has to begin again.
+    pub fn go_on_from(&mut self, place: BatchPlace) -> bool {
+        assert!(self.job.is_none(), "a pending commit does not run again");
+        let has_written = self.set.write_calls != place.write_calls;
+        if !has_written {
+            self.log.play_from(place.log);
+        }
+        !has_written
     }
 
     /// Returns true after a [`ValidatedBatch::try_commit`] that has handed the batch to an engine

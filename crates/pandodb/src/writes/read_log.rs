@@ -109,6 +109,12 @@ impl ReadLog {
         LogMark(self.next)
     }
 
+    /// Has the reads since `mark` played back from there on.
+    pub(crate) fn play_from(&mut self, mark: LogMark) {
+        assert!(mark.0 <= self.next, "a state of a later read");
+        self.next = mark.0;
+    }
+
     /// Forgets the reads since `mark`, and what further reads would have been answered with.
     pub(crate) fn go_back(&mut self, mark: LogMark) {
         assert!(mark.0 <= self.next, "a state of a later read");

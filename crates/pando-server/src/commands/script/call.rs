@@ -4,14 +4,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use mlua::{Lua, MultiValue, Value};
 use pando_resp::{Arguments, Span, Version};
+use pando_stats::Ticker;
 use pando_sync::time::now;
+use pandodb::nonblocking::{BatchPlace, Pending};
 
 use super::conversion::{Converted, append, converted};
 use crate::context::overlay::Overlay;
-use crate::context::progress::InnerCall;
+use crate::context::progress::{InnerCall, RunPlace};
 use crate::context::{Command, Context, Flags, Interrupted};
 use crate::figures::error_codes::code_of;
-use crate::lua::{Asked, Native, Unbounded, refused, returned};
+use crate::lua::{Asked, Limits, Native, Unbounded, refused, returned};
 use crate::times::nanoseconds;
 
 /// Length of a reply for which room is made in the state of Lua: its collector does not look at how
@@ -31,6 +33,8 @@ pub(super) struct Caller<'c, 'a> {
     /// The keys that an EXEC around it, or the script itself, has changed.
     pub(super) overlay: &'c mut Overlay,
     pub(super) read_only: bool,
+    /// What the run may take.
+    limits: Limits,
     /// Number of commands that the run has called.
     pub(super) calls: u64,
     /// Why the run has to end.
@@ -43,12 +47,13 @@ impl<'c, 'a> Caller<'c, 'a> {
     pub(super) fn new(
         context: &'c mut Context<'a>,
         overlay: &'c mut Overlay,
-        read_only: bool,
+        (read_only, limits): (bool, Limits),
     ) -> Self {
         Self {
             context,
             overlay,
             read_only,
+            limits,
             calls: 0,
             interrupted: None,
             bytes: Vec::new(),
@@ -172,6 +177,50 @@ impl<'c, 'a> Caller<'c, 'a> {
         usize::try_from(hasher.finish()).unwrap_or(usize::MAX)
     }
 
+    /// Returns what the run has reached, if it may wait here: on a script thread.
+    fn reached(&mut self) -> Option<(RunPlace, BatchPlace)> {
+        let data = self.context.data();
+        data.patience.as_ref()?;
+        let batch = data.batch.as_deref_mut()?;
+        let place = batch.place();
+        Some((self.context.progress.place(), place))
+    }
+
+    /// Waits for what is `pending`, so that the command is repeated, and not the script. An error
+    /// ends the run.
+    ///
+    /// A command that has written something is not repeated alone, since its writes would be there
+    /// twice. Nor is one that reads the same again and again, and gets no further: that is for the
+    /// executor to find (`Running::count_wait`), which sees the ends of runs only.
+    fn wait(
+        &mut self,
+        pending: Pending,
+        reached: &Option<(RunPlace, BatchPlace)>,
+    ) -> Result<(), Interrupted> {
+        let statistics = &self.context.shared.statistics;
+        let data = self.context.data();
+        let (Some(batch), Some(patience)) = (data.batch.as_deref_mut(), &mut data.patience) else {
+            return Err(Interrupted::Pending(pending));
+        };
+        let repeated = batch.reads_repeated();
+        let goes_on = reached.as_ref().filter(|_| repeated == 0);
+        let Some((place, _)) = goes_on.filter(|(_, place)| batch.go_on_from(*place)) else {
+            return Err(Interrupted::Pending(pending));
+        };
+        statistics.tick(Ticker::CommandsSuspended, 1);
+        let began = now();
+        let limits = &self.limits;
+        let is_awake = patience.wait_for(pending, &|| limits.ending().is_some());
+        let time = now().duration_since(began);
+        limits.waited.set(limits.waited.get() + time);
+        self.context.progress.go_on_from(place);
+        match is_awake? {
+            true => Ok(()),
+            // The next run finds out why.
+            false => Err(Interrupted::Yield),
+        }
+    }
+
     fn run(
         &mut self,
         lua: &Lua,
@@ -184,10 +233,20 @@ impl<'c, 'a> Caller<'c, 'a> {
         let own = std::mem::replace(&mut self.context.session.version, version);
         let clock = now();
         self.context.progress.replies_in_memory = true;
-        let mut nested = (self.context).nested(command, arguments, &[], place, self.overlay);
-        let run = match nested.run() {
-            Ok(()) if nested.data.is_some() => nested.check_reply(),
-            run => run,
+        let run = loop {
+            let reached = self.reached();
+            let mut nested = (self.context).nested(command, arguments, &[], place, self.overlay);
+            let run = match nested.run() {
+                Ok(()) if nested.data.is_some() => nested.check_reply(),
+                run => run,
+            };
+            match run {
+                Err(Interrupted::Pending(pending)) => match self.wait(pending, &reached) {
+                    Ok(()) => self.context.out.truncate(start),
+                    Err(interrupted) => break Err(interrupted),
+                },
+                run => break run,
+            }
         };
         self.context.session.version = own;
         self.context.progress.replies_in_memory = false;

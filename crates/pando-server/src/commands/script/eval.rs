@@ -9,6 +9,7 @@
 //! KILL or since it took too long or too much memory, has written nothing.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use mlua::{Function, Value};
 use pando_resp::parse_integer;
@@ -19,6 +20,7 @@ use super::call::Caller;
 use super::conversion::Reply;
 use super::shebang;
 use crate::context::overlay::Overlay;
+use crate::context::patience::{Leaves, RUNS_MAX, STAY_MAX};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::functions::{
     DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
@@ -74,6 +76,14 @@ impl Subject<'_> {
         match self {
             Self::Script(_) => Entry::Script,
             Self::Function { name, .. } => Entry::Function(name),
+        }
+    }
+
+    /// Tells it from others.
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Script(script) => &script.name,
+            Self::Function { name, .. } => name,
         }
     }
 
@@ -272,10 +282,21 @@ pub(in crate::commands) fn run(
         .as_ref()
         .map_or(0, |of| of.changes());
     let lent = with_machine(context, |context, machine| {
-        let began = now();
-        let run = run_in(context, machine, subject, (keys, read_only));
+        let (began, waited) = (now(), Rc::default());
+        let run = run_in(context, machine, subject, (keys, read_only, &waited));
         if let Some(scripts) = &mut context.progress.scripts {
-            scripts.spend(context.exec_index, now().duration_since(began));
+            let time = now().duration_since(began).saturating_sub(waited.get());
+            scripts.spend(context.exec_index, time);
+            let (known, spent) = (&context.shared.scripts, scripts.spent_by_all());
+            match &run.0 {
+                Err(Interrupted::Leaves) if spent >= STAY_MAX => {
+                    known.note_long(subject.name(), true);
+                }
+                Ok(()) if spent < STAY_MAX / 2 && known.is_long(subject.name()) => {
+                    known.note_long(subject.name(), false);
+                }
+                _ => {}
+            }
             if run.0.is_ok() {
                 scripts.returned(matches!(subject, Subject::Function { .. }));
             }
@@ -340,7 +361,7 @@ fn run_in(
     context: &mut Context<'_>,
     machine: &mut Machine,
     subject: Subject<'_>,
-    (keys, read_only): (usize, bool),
+    (keys, read_only, waited): (usize, bool, &Rc<Cell<Duration>>),
 ) -> (Run, bool) {
     let function = match chunk_of(context, machine, subject) {
         Ok(function) => function,
@@ -348,12 +369,15 @@ fn run_in(
     };
     let arguments: Vec<&[u8]> = context.arguments.from(3).collect();
     let limit_ms = context.shared.settings.script_ms();
-    let limits = limits(context, subject, limit_ms);
+    let limits = Limits {
+        waited: Rc::clone(waited),
+        ..limits(context, subject, limit_ms)
+    };
     // What an EXEC around it has changed, and what the script changes.
     let mut of_exec = context.data().overlay.take();
     let mut own = Overlay::default();
     let overlay = of_exec.as_deref_mut().unwrap_or(&mut own);
-    let mut caller = Caller::new(context, overlay, read_only);
+    let mut caller = Caller::new(context, overlay, (read_only, limits.clone()));
     let outcome = machine.run(
         (&function, subject.entry()),
         arguments.split_at(keys),
@@ -367,8 +391,10 @@ fn run_in(
         Outcome::Returned(value) => reply(context, machine, &value),
         Outcome::Failed(failure) => (context.fail(&described(&failure, subject)), true),
         Outcome::Ended(Ending::Interrupted) => {
-            (Err(interrupted.unwrap_or(Interrupted::Yield)), true)
+            let interrupted = interrupted.unwrap_or(Interrupted::Yield);
+            (Err(perhaps_leaving(context, interrupted)), true)
         }
+        Outcome::Ended(Ending::Leaves) => (Err(Interrupted::Leaves), true),
         Outcome::Ended(Ending::Killed) => {
             let container = subject.container();
             let text = format!("ERR Script killed by user with {container} KILL.");
@@ -382,6 +408,20 @@ fn run_in(
             (Err(Interrupted::Ended(text)), true)
         }
         Outcome::NoMemory => (no_memory(context), false),
+    }
+}
+
+/// Returns how a run ends that is `interrupted`: one that waits for a page, and is the last of many
+/// that did, is not to be repeated on this loop.
+fn perhaps_leaving(context: &mut Context<'_>, interrupted: Interrupted) -> Interrupted {
+    let scripts = context.progress.scripts.as_ref();
+    let is_late = scripts.is_some_and(|of| of.runs() >= RUNS_MAX);
+    let is_early = context.data().leaves == Leaves::Early;
+    match &interrupted {
+        Interrupted::Pending(pending) if pending.is_for_page() && is_late && is_early => {
+            Interrupted::Leaves
+        }
+        _ => interrupted,
     }
 }
 
@@ -403,8 +443,19 @@ fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Lim
             scripts.running_function(begin).kills()
         }
     };
+    scripts.begin_run();
     let left = Duration::from_millis(limit_ms).saturating_sub(scripts.spent(context.exec_index));
+    let may_stay = match shared.scripts.is_long(subject.name()) {
+        true => Duration::ZERO,
+        false => STAY_MAX.saturating_sub(scripts.spent_by_all()),
+    };
+    let data = context.data();
+    let leaves_at = (data.leaves != Leaves::Never).then(|| now() + may_stay);
+    let patience = data.patience.as_ref();
     Limits {
+        waited: Rc::default(),
+        leaves_at,
+        is_left: patience.map(|of| Arc::clone(&of.sleeper.is_left)),
         seed: moment.subsec_nanos() ^ u32::try_from(moment.as_secs() & 0xffff_ffff).unwrap_or(0),
         // 0, and what no clock reaches, is no limit.
         until: (limit_ms > 0).then(|| now().checked_add(left)).flatten(),

@@ -14,7 +14,8 @@ use super::Done;
 use super::run::PipelineRun;
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
-use crate::context::{Context, Data, Run};
+use crate::context::patience::Leaves;
+use crate::context::{Context, Run};
 
 /// Bytes of writes after which no further command joins.
 const WRITTEN_BYTES_MAX: usize = 256 * 1024;
@@ -136,12 +137,8 @@ impl Connection {
             commands: turn.commands,
             local: turn.handle,
             record: &self.record,
-            data: Some(Data {
-                engine: &data.engine,
-                batch: Some(batch),
-                scratch: &mut data.scratch,
-                overlay: None,
-            }),
+            // No script runs in it.
+            data: Some(data.lend(Some(batch), Leaves::Never)),
             progress,
             waker: &self.waker,
             now_ms: turn.now_ms,
