@@ -100,6 +100,7 @@ tickers! {
         RestartsStripe "restarts_stripe" "steps" "Steps begun again that found a stripe of keys locked.";
         RestartsLog "restarts_log" "steps" "Steps begun again that had to wait for room in the log.";
         RestartsBlocks "restarts_blocks" "steps" "Steps begun again that had to wait for blocks on disk.";
+        RestartsPageIds "restarts_page_ids" "steps" "Steps begun again that had to wait for page ids that others had reserved.";
         RestartsDirty "restarts_dirty" "steps" "Steps begun again that had to wait for fewer dirty frames.";
         RestartsPins "restarts_pins" "steps" "Steps begun again that had to wait for a pin share.";
         RestartsApplied "restarts_applied" "steps" "Steps begun again that had to wait for a batch to be applied.";

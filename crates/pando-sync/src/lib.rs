@@ -10,10 +10,10 @@
 //! | `pando_shuttle` | shuttle: random schedules, sequentially consistent                     |
 //! | `pando_audit`   | `std`, and every access is reported to the cache-line model of `audit` |
 //!
-//! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`queue`], [`gate`],
-//! [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the processor's number, additions
-//! without a lock prefix), [`core_words`], [`audit`], [`time`], `background_priority` (background
-//! threads let others run first).
+//! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`marked_count`],
+//! [`queue`], [`gate`], [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the number of
+//! the processor, additions without a lock prefix), [`core_words`], [`audit`], [`time`],
+//! `background_priority` (background threads let others run first).
 
 #![cfg_attr(
     test,
@@ -33,6 +33,7 @@ mod core_words_tests;
 pub mod gate;
 pub mod held;
 pub mod lock;
+pub mod marked_count;
 pub mod queue;
 pub mod rank;
 mod rseq;
@@ -47,6 +48,7 @@ pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use core_words::{Addition, CoreWords};
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
+pub use marked_count::MarkedCount;
 pub use queue::SignalQueue;
 pub use rank::Rank;
 pub use stamp_lock::StampLock;

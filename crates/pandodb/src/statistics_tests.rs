@@ -22,6 +22,7 @@ use crate::locks::{Asked, LockName, LockOwner, Mode, OwnerKind};
 use crate::nonblocking::{Polled, Reactor, ValidatedBatch};
 use crate::pages::read_context::ReadContext;
 use crate::pages::writeback::OnFullDisk;
+use crate::space::id_turns::IdWait;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::GARBAGE;
 use crate::wait::reason::{Unfinished, WaitReason};
@@ -215,7 +216,7 @@ fn get_cold(place: &Place) -> u64 {
     1
 }
 
-const ENGINE: [Drive; 46] = [
+const ENGINE: [Drive; 47] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -306,6 +307,10 @@ const ENGINE: [Drive; 46] = [
     }),
     ("restarts_blocks", warm, |place| {
         register(place, WaitReason::Blocks(1))
+    }),
+    ("restarts_page_ids", warm, |place| {
+        let need = IdWait::default().need(1, false);
+        register(place, WaitReason::PageIds(need))
     }),
     ("restarts_dirty", warm, |place| {
         register(place, WaitReason::Dirty)

@@ -310,6 +310,7 @@ pub(crate) fn decode_blob_ref(bytes: &[u8]) -> Result<BlobRef> {
 mod tests {
     use super::*;
     use crate::Db;
+    use crate::space::id_turns::IdWait;
     use pando_device::{AnyDevice, MemoryDevice};
     use pando_format::chunks::NewChunk;
     use pando_format::log::BatchWriter;
@@ -329,8 +330,12 @@ mod tests {
             })
         };
         let parts: Vec<ChunkPart> = (0..3).map(part).collect();
-        let ids = engine.store.space.try_reserve_ids(3, || 3).unwrap();
-        assert!(engine.store.space.try_reserve_ids(1, || 3).is_none());
+        let try_reserve = |chunks, available: fn() -> u64| {
+            let need = IdWait::default().need(chunks, false);
+            engine.store.space.try_reserve_ids(&need, chunks, available)
+        };
+        let ids = try_reserve(3, || 3).unwrap();
+        assert!(try_reserve(1, || 3).is_none());
         let value = NewValue {
             head: b"",
             shape: ChunkShape::new(3 * 4096, 4096).unwrap(),
@@ -350,7 +355,7 @@ mod tests {
                 .apply_chunks(token, tree, marks, b"k", value, &mut Scratch::new());
         assert_eq!(applied.unwrap().0, 1);
         // The ids are no longer reserved, even before the batch has ended.
-        assert!(engine.store.space.try_reserve_ids(3, || 3).is_some());
+        assert!(try_reserve(3, || 3).is_some());
         drop((guard, ids));
     }
 

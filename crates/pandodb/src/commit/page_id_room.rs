@@ -1,58 +1,120 @@
-//! Page ids for the new chunks of a commit, and room for a mapping of that many pages
-//! (decision 065).
+//! Page ids for the new chunks of a commit and for the pages that it may make, and room for a
+//! mapping of that many pages (decision 065).
+//!
+//! Running commits reserve many more ids than they use, and give them back in a moment. So a commit
+//! is refused only if too few are left for it alone; otherwise it waits for the end of reservations
+//! of others (decision 097). It waits with nothing in hand, as every step does, and outside of the
+//! gate, and whoever has reserved ids needs no more of them: so nobody waits in a circle.
 
 use crate::blobs::value::LargeValue;
+use crate::commit::scratch::CommitScratch;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::space::growth::MadeRoom;
+use crate::space::id_turns::{IdNeed, IdWait};
 use crate::space::reservations::IdReservation;
+use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
+
+/// Number of new chunks of a batch.
+fn chunks_of(set: &WriteSet) -> u64 {
+    set.large().map(LargeValue::new_chunks).sum()
+}
 
 impl Engine {
     /// Reserves ids for the new chunks of a batch, whose blocks were taken when the chunks were
-    /// written.
+    /// written. The blocks of `pages` pages are reserved. `wait` is that of the operation.
     ///
     /// # Errors
-    /// [`Error::Full`] when fewer ids are left than all reservations together need.
-    pub(crate) fn reserve_ids(&self, set: &WriteSet, urgent: bool) -> Result<IdReservation<'_>> {
-        self.reserve_page_ids(set.large().map(LargeValue::new_chunks).sum(), urgent)
+    /// [`WaitReason::PageIds`] when others have reserved too many; [`Error::Full`] when fewer ids
+    /// are left than it needs.
+    pub(crate) fn reserve_ids(
+        &self,
+        set: &WriteSet,
+        pages: u64,
+        wait: &mut IdWait,
+    ) -> Step<IdReservation<'_>> {
+        self.reserve_page_ids((pages, chunks_of(set)), set.only_deletes(), wait)
     }
 
-    /// Reserves `count` page ids, in addition to those of pages whose blocks are reserved. An
-    /// `urgent` caller, a delete, may take ids for which a merge of the mapping has no room.
+    /// Reserves ids for `chunks`, besides those for `pages`, whose blocks are reserved. An `urgent`
+    /// caller, a delete, may take ids for which a merge of the mapping has no room.
     ///
     /// # Errors
     /// As [`Engine::reserve_ids`], and when a merge would have no room on a full disk.
-    pub(crate) fn reserve_page_ids(&self, count: u64, urgent: bool) -> Result<IdReservation<'_>> {
-        let reserve = &self.store.mapping_reserve;
-        let ids = self.store.pool.page_ids();
-        let try_reserve = |without_room: u64| {
-            let available = || ids.available().saturating_sub(without_room);
-            self.store.space.try_reserve_ids(count, available)
-        };
-        let without_room = reserve.ids_without_room() * u64::from(!urgent);
-        if let Some(reservation) = try_reserve(without_room) {
-            return Ok(reservation);
+    pub(crate) fn reserve_page_ids(
+        &self,
+        (pages, chunks): (u64, u64),
+        urgent: bool,
+        wait: &mut IdWait,
+    ) -> Step<IdReservation<'_>> {
+        let need = wait.need(pages + chunks, urgent);
+        let available = || self.store.ids_for(&need);
+        match self.store.space.try_reserve_ids(&need, chunks, available) {
+            Some(reservation) => {
+                *wait = IdWait::default();
+                Ok(reservation)
+            }
+            None => self.reserve_scarce_ids(&need, chunks, wait),
         }
-        if urgent || without_room == 0 {
-            return Err(self.page_ids_error());
-        }
+    }
+
+    /// As [`Engine::reserve_page_ids`], after an attempt that failed.
+    #[cold]
+    fn reserve_scarce_ids(
+        &self,
+        need: &IdNeed,
+        chunks: u64,
+        wait: &mut IdWait,
+    ) -> Step<IdReservation<'_>> {
         loop {
-            // Background work makes room ahead of time; here it was too slow.
-            self.store.keep_mapping_room();
-            if let Some(reservation) = try_reserve(reserve.ids_without_room()) {
+            if need.ids > self.store.pool.page_ids().available() {
+                return Err(self.page_ids_error().into());
+            }
+            if !need.urgent {
+                // Background work makes room ahead of time; here it was too slow.
+                self.store.keep_mapping_room();
+            }
+            let available = || self.store.ids_for(need);
+            let space = &self.store.space;
+            if let Some(reservation) = space.try_reserve_ids(need, chunks, available) {
+                *wait = IdWait::default();
                 return Ok(reservation);
             }
-            if try_reserve(0).is_none() {
-                return Err(self.page_ids_error());
+            if need.ids <= available() {
+                return Err(self.refused_ids(need, wait));
             }
             // A kept checkpoint has a mapping of its own.
-            if self.make_room(true) != MadeRoom::Now {
+            if !need.urgent && self.make_room(true) != MadeRoom::Now {
                 return Err(Error::Full {
                     what: "there is no room for a mapping of more pages; delete keys or make room"
                         .into(),
-                });
+                }
+                .into());
             }
+        }
+    }
+
+    /// Returns why an operation cannot continue that others keep from its ids.
+    fn refused_ids(&self, need: &IdNeed, wait: &mut IdWait) -> Unfinished {
+        if self.store.life.is_short() {
+            // Some of the others wait for room on the disk, perhaps for long.
+            return self.page_ids_error().into();
+        }
+        self.store.space.refused_ids(wait);
+        WaitReason::PageIds(wait.need(need.ids, need.urgent)).into()
+    }
+
+    /// For a commit that was refused ids before: says to wait on, before it reserves anything, if
+    /// it would be refused again. What it reserves meanwhile would keep others from theirs, and
+    /// giving that back would wake them for nothing.
+    pub(crate) fn look_for_ids(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<()> {
+        let wait = &mut scratch.id_wait;
+        let pages = self.pages_of(set, self.garbage_pages(set));
+        let need = wait.need(pages + chunks_of(set), set.only_deletes());
+        match self.store.awaits_ids(&need) {
+            true => Err(self.refused_ids(&need, wait)),
+            false => Ok(()),
         }
     }
 
@@ -65,5 +127,84 @@ impl Engine {
             self.options.max_memory * 2
         );
         Error::Full { what }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_device::{AnyDevice, MemoryDevice};
+    use pando_sync::thread;
+
+    use crate::{Db, Durability, Error, Table, WriteOptions};
+
+    const THREADS: u32 = 1000;
+    const CHUNK_BYTES: u64 = 4096;
+
+    /// Returns a store of 16 MiB with a table in which each thread has a key.
+    fn store() -> (Db, Table) {
+        let device = AnyDevice::from(MemoryDevice::new(1 << 30));
+        let options = Db::builder().max_memory(16 << 20).chunk_size(CHUNK_BYTES);
+        let db = Db::open_device(options, device).unwrap();
+        let table = db.table("t").unwrap();
+        for key in 0..THREADS {
+            put(&table, key, 0).unwrap();
+        }
+        (db, table)
+    }
+
+    fn put(table: &Table, key: u32, round: u8) -> Result<(), Error> {
+        let none = WriteOptions::durability(Durability::None);
+        table.put_with(&key.to_be_bytes(), &[round; 400], none)
+    }
+
+    /// Takes all page ids but `left`.
+    fn leave_ids(db: &Db, left: u64) {
+        let pool = &db.engine().store.pool;
+        let count = pool.page_ids().available() - left;
+        pool.reserve_ids(count as usize, &mut Vec::new());
+        db.engine().store.keep_mapping_room();
+        assert_eq!(pool.page_ids().available(), left);
+    }
+
+    /// Runs `work` on each of many threads, of which no call is refused.
+    fn crowd(threads: u32, work: impl Fn(u32) -> Result<(), Error> + Sync) {
+        let refused: Vec<Error> = thread::scope(|scope| {
+            let work = &work;
+            let all: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || work(thread)))
+                .collect();
+            let ends = all.into_iter().map(|thread| thread.join().unwrap());
+            ends.filter_map(Result::err).collect()
+        });
+        let first = refused.first();
+        assert!(first.is_none(), "{} are refused: {first:?}", refused.len());
+    }
+
+    /// Each put may make eleven pages, and most of them make none.
+    #[test]
+    fn a_thousand_threads_put_with_few_page_ids_left() {
+        let (db, table) = store();
+        leave_ids(&db, 50);
+        crowd(THREADS, |thread| {
+            (0..300).try_for_each(|round| put(&table, thread, round as u8))
+        });
+    }
+
+    #[test]
+    fn threads_put_new_chunks_with_few_page_ids_left() {
+        const THREADS: u32 = 200;
+        const CHUNKS: u64 = 6;
+        let (db, table) = store();
+        // All new chunks find ids, and so do the leaves that they need.
+        leave_ids(&db, u64::from(THREADS) * 2 * CHUNKS + 100);
+        let none = WriteOptions::durability(Durability::None);
+        crowd(THREADS, |thread| {
+            (0..2_u8).try_for_each(|round| {
+                let key = [b'c', round, (thread >> 8) as u8, thread as u8];
+                let bytes = CHUNKS * CHUNK_BYTES;
+                table.put_streamed_with(&key, bytes, std::io::repeat(round), none)?;
+                put(&table, thread, round)
+            })
+        });
     }
 }

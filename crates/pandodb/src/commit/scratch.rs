@@ -9,6 +9,7 @@ use crate::commit::delete_room::DeleteWait;
 use crate::commit::order::WriteOrder;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::space::id_turns::IdWait;
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::Wanted;
 
@@ -34,6 +35,8 @@ pub(crate) struct CommitScratch {
     pub(crate) stripe_refusals: u32,
     /// What a commit that only deletes waits for on a full disk.
     pub(crate) delete_wait: DeleteWait,
+    /// Its waits for page ids.
+    pub(crate) id_wait: IdWait,
     /// Working memory for the versions of what the batch replaces.
     pub(crate) versions: VersionScratch,
     /// Bytes in leaves that the batch replaces, as an earlier attempt has found.
@@ -50,6 +53,7 @@ impl CommitScratch {
         self.refusals = 0;
         self.stripe_refusals = 0;
         self.delete_wait = DeleteWait::default();
+        self.id_wait = IdWait::default();
         self.wanted.clear();
         self.tree.forget_leaf();
         let of_writes = self.order.capacity()
@@ -63,6 +67,7 @@ impl CommitScratch {
     pub(crate) fn begin_anew(&mut self) {
         self.reset();
         self.delete_wait = DeleteWait::default();
+        self.id_wait = IdWait::default();
         self.wanted.clear();
     }
 

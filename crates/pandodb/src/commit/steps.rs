@@ -265,6 +265,9 @@ impl Engine {
         if bytes > limit {
             return Err(Error::BatchTooLarge { bytes, limit }.into());
         }
+        if scratch.id_wait.is_refused() {
+            self.look_for_ids(set, scratch)?;
+        }
         reserved.log = Some(self.reserve_log(bytes)?);
         let garbage = self.garbage_pages(set);
         let pages = self.pages_of(set, garbage);
@@ -288,7 +291,7 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        reserved.ids = Some(self.reserve_ids(set, urgent)?);
+        reserved.ids = Some(self.reserve_ids(set, pages, &mut scratch.id_wait)?);
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }

@@ -25,6 +25,7 @@ use crate::commit::key_locks::Met;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::locks::{Asked, LockWait};
+use crate::space::id_turns::IdWait;
 use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch};
 use crate::wait::reason::WaitReason;
@@ -151,13 +152,10 @@ impl Engine {
         }
         let garbage = self.garbage_pages(set);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
-        let blocks = pages * u64::from(self.store.page_blocks());
-        let urgent = set.only_deletes();
-        if self.store.is_too_short_for(pages, urgent) {
+        if self.store.is_too_short_for(pages, set.only_deletes()) {
             return Err(self.store.shortage_error());
         }
-        let (log, blocks_reserved) = self.reserve_for_change(payload.len(), blocks, urgent)?;
-        let ids = self.reserve_ids(set, urgent)?;
+        let (log, blocks_reserved, ids) = self.reserve_for_change(set, payload.len(), pages)?;
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
@@ -185,14 +183,17 @@ impl Engine {
         Ok(Once::Ended(JobEnd::Committed(lsn)))
     }
 
-    /// Reserves room in the log and blocks. Blocks.
+    /// Reserves room in the log, blocks of `pages` pages, and page ids. Blocks.
     fn reserve_for_change(
         &self,
+        set: &WriteSet,
         bytes: usize,
-        blocks: u64,
-        urgent: bool,
-    ) -> Result<(LogReservation<'_>, BlockReservation<'_>)> {
+        pages: u64,
+    ) -> Result<(LogReservation<'_>, BlockReservation<'_>, IdReservation<'_>)> {
+        let blocks = pages * u64::from(self.store.page_blocks());
+        let urgent = set.only_deletes();
         let mut delete_wait = DeleteWait::default();
+        let mut id_wait = IdWait::default();
         self.block(|_| {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
@@ -200,7 +201,10 @@ impl Engine {
             let log = self.reserve_log(bytes)?;
             let committed = || self.store.committed_blocks();
             match self.store.space.try_reserve(blocks, committed, urgent) {
-                Some(reserved) => Ok((log, reserved)),
+                Some(reserved) => {
+                    let ids = self.reserve_ids(set, pages, &mut id_wait)?;
+                    Ok((log, reserved, ids))
+                }
                 None if self.store.space.is_full() => {
                     Err(self.without_room(urgent.then_some(&mut delete_wait)))
                 }

@@ -16,6 +16,7 @@ use crate::blobs::room::{ChunkRoom, ChunkTurn};
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::pages::writeback::refused;
+use crate::space::id_turns::IdWait;
 
 /// Number of writes in flight, besides the buffer that is being filled.
 const DEPTH: usize = 3;
@@ -159,9 +160,14 @@ impl PageStream {
         }
         let engine = &self.engine;
         // Near the limit of the page table, reserve only what is needed.
-        let (reservation, count) = match engine.reserve_page_ids(IDS as u64, false) {
+        let mut wait = IdWait::default();
+        let (reservation, count) = match engine.reserve_page_ids((0, IDS as u64), false, &mut wait)
+        {
             Ok(reservation) => (reservation, IDS),
-            Err(_) => (engine.reserve_page_ids(1, false)?, 1),
+            Err(_) => {
+                let one = engine.block(|_| engine.reserve_page_ids((0, 1), false, &mut wait))?;
+                (one, 1)
+            }
         };
         engine.store.pool.reserve_ids(count, &mut self.ids);
         self.ids.iter().for_each(|_| reservation.taken());

@@ -18,6 +18,7 @@ use crate::api::db::Db;
 use crate::blobs::staged::StagedBlob;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
+use crate::space::id_turns::IdWait;
 use crate::space::reservations::BlockReservation;
 use crate::state::loads::Filled;
 use crate::tables::state::{GARBAGE, TableState};
@@ -96,7 +97,7 @@ impl HiddenTree {
             "its row would be taken for one of an earlier life"
         );
         let mut scratch = Scratch::new();
-        let _reservation = engine.block(|_| engine.reserve_pages())?;
+        let _reservation = engine.block_for_pages()?;
         let tree = engine.in_open_gate(|engine, token| {
             let tree = Tree::create(&engine.store.pool, token, id)?;
             // From here on something has changed: finish all of it before the apply section ends.
@@ -147,7 +148,7 @@ impl HiddenTree {
                 ..
             } = self;
             engine.wait_for_short_epoch()?;
-            let _reservation = engine.block(|_| engine.reserve_pages())?;
+            let _reservation = engine.block_for_pages()?;
             let (mut adopted, mut room) = (0, left.min(LEAVES_PER_SECTION));
             engine.in_open_gate(|engine, token| {
                 while room > 0 && adopted < ADOPTED_PER_SECTION {
@@ -242,8 +243,14 @@ impl Leaf {
 }
 
 impl Engine {
-    /// Reserves blocks for the pages that an apply section of a load dirties.
-    fn reserve_pages(&self) -> Step<BlockReservation<'_>> {
+    /// Reserves blocks for the pages that an apply section of a load dirties. Blocks.
+    fn block_for_pages(&self) -> Result<BlockReservation<'_>> {
+        let mut wait = IdWait::default();
+        self.block(|_| self.reserve_pages(&mut wait))
+    }
+
+    /// As [`Engine::block_for_pages`], one attempt of it.
+    fn reserve_pages(&self, wait: &mut IdWait) -> Step<BlockReservation<'_>> {
         self.check_writable()?;
         if self.store.life.is_short() {
             return Err(self.store.shortage_error().into());
@@ -260,7 +267,7 @@ impl Engine {
         if !self.store.dirty_room(PAGES_PER_SECTION) {
             return Err(WaitReason::Dirty.into());
         }
-        self.reserve_page_ids(0, false)?;
+        self.reserve_page_ids((PAGES_PER_SECTION, 0), false, wait)?;
         Ok(reservation)
     }
 

@@ -19,6 +19,7 @@ use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
 use crate::space::held::HeldBlocks;
+use crate::space::id_turns::IdNeed;
 use crate::space::keeper::SpaceKeeper;
 use crate::tables::state::Tables;
 
@@ -131,6 +132,20 @@ impl Store {
     pub(crate) fn keep_mapping_room(&self) {
         // Too little room is counted: it refuses puts that need new pages.
         let _less = self.mapping_reserve.extend(self.mapping_size());
+    }
+
+    /// Number of page ids that may be given out for `need`, some of which others have reserved.
+    pub(crate) fn ids_for(&self, need: &IdNeed) -> u64 {
+        let without_room = self.mapping_reserve.ids_without_room();
+        let available = self.pool.page_ids().available();
+        available.saturating_sub(without_room * u64::from(!need.urgent))
+    }
+
+    /// True if a caller without reservations has to wait for the end of one. If pages wait for
+    /// room, that may take long, and the caller is refused.
+    pub(crate) fn awaits_ids(&self, need: &IdNeed) -> bool {
+        let available = || self.ids_for(need);
+        !self.life.is_short() && self.space.awaits_ids(need, available)
     }
 
     /// Blocks of an uncompressed page; a compressed image has fewer.

@@ -10,6 +10,8 @@
 //! free: a compressed image takes fewer blocks, and leaves pieces that are too short for an
 //! uncompressed one. See `pando_space`.
 
+use std::task::Waker;
+
 use pando_device::AnyFile;
 use pando_format::Extent;
 use pando_space::{LowCursor, Space, Survey};
@@ -19,6 +21,7 @@ use pando_sync::{Arc, Mutex, Rank, WaitList};
 
 use crate::error::{Error, Result};
 use crate::space::discards::Discards;
+use crate::space::id_turns::{IdNeed, IdTurns, IdWait};
 use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
 
 /// Bytes that only deletes and background work may use.
@@ -33,6 +36,8 @@ pub(crate) struct SpaceKeeper {
     /// Blocks that only deletes and background work may use.
     reserve_blocks: u64,
     reservations: Reservations,
+    /// Who may reserve page ids while some wait for them.
+    id_turns: IdTurns,
     /// The last attempt to grow the file found the disk full. A hint.
     pub(super) full: AtomicBool,
     /// Number of reservations for deletes that found room when puts would not have.
@@ -79,6 +84,7 @@ impl SpaceKeeper {
             block_bytes,
             reserve_blocks: RESERVE_BYTES / block_bytes,
             reservations: Reservations::default(),
+            id_turns: IdTurns::default(),
             full: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -209,18 +215,55 @@ impl SpaceKeeper {
         (self.free_for_pages(taken) >= taken).then_some(reservation)
     }
 
-    /// Reserves page ids for chunks whose blocks are reserved already, if enough are `available`.
+    /// Reserves page ids for `chunks` chunks whose blocks are taken already, if enough are
+    /// `available` for all of `need`: the blocks of its pages are reserved.
     pub(crate) fn try_reserve_ids(
         &self,
-        ids: u64,
+        need: &IdNeed,
+        chunks: u64,
         available: impl FnOnce() -> u64,
     ) -> Option<IdReservation<'_>> {
-        let reservation = self.reservations.reserve_ids(ids);
-        // Each reserved block stands for a page that may be new. Counted in the order in which ids
-        // move, as in `taken`.
-        let pages = self.reservations.blocks() / u64::from(self.space.unit());
-        let reserved = pages + self.reservations.ids();
-        (available() >= reserved).then_some(reservation)
+        let reservation = self.reservations.reserve_ids(chunks);
+        let (reserved, somebody_waits) = self.reserved_ids();
+        if available() < reserved {
+            return None;
+        }
+        if somebody_waits {
+            if !self.id_turns.lets_in(need, reserved - need.ids) {
+                return None;
+            }
+            self.id_turns.entered(need);
+        }
+        Some(reservation)
+    }
+
+    /// Number of page ids that are reserved, and whether somebody may wait for some. Read before
+    /// the number of those that are left, in the order in which ids move, as in `taken`.
+    #[inline]
+    fn reserved_ids(&self) -> (u64, bool) {
+        // Each reserved block stands for a page that may be new.
+        let (blocks, somebody_waits) = self.reservations.look();
+        let pages = blocks / u64::from(self.space.unit());
+        (pages + self.reservations.ids(), somebody_waits)
+    }
+
+    /// True if only the reservations of others keep a caller that has none from the ids that it
+    /// needs: then one exists, and its end wakes who has registered before the call.
+    pub(crate) fn awaits_ids(&self, need: &IdNeed, available: impl FnOnce() -> u64) -> bool {
+        let (others, _) = self.reserved_ids();
+        let available = available();
+        let fits_beside = others + need.ids <= available && self.id_turns.lets_in(need, others);
+        need.ids <= available && !fits_beside
+    }
+
+    /// Has `waker` woken when a reservation ends.
+    pub(crate) fn register_for_ids(&self, waker: &Waker) {
+        self.reservations.register(waker);
+    }
+
+    /// Notes that an operation was refused ids because of the reservations of others.
+    pub(crate) fn refused_ids(&self, wait: &mut IdWait) {
+        self.id_turns.refused(wait);
     }
 
     /// Number of blocks reserved for running commits.
@@ -340,6 +383,11 @@ mod tests {
     use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
     use pando_space::SpaceOptions;
 
+    /// The need of an operation of so many new chunks.
+    fn chunks(ids: u64) -> IdNeed {
+        IdWait::default().need(ids, false)
+    }
+
     fn keeper_of(blocks: u64) -> SpaceKeeper {
         let device = AnyDevice::from(MemoryDevice::new(1 << 24));
         let file = device.open("data", OpenOptions::create(Create::New));
@@ -379,14 +427,28 @@ mod tests {
     fn an_id_is_reserved_until_it_is_taken() {
         let keeper = keeper_of(16);
         let free = Cell::new(10);
-        let other = keeper.try_reserve_ids(6, || free.get()).unwrap();
-        assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
+        let other = keeper
+            .try_reserve_ids(&chunks(6), 6, || free.get())
+            .unwrap();
+        assert!(
+            keeper
+                .try_reserve_ids(&chunks(5), 5, || free.get())
+                .is_none()
+        );
         // The ids are taken one by one while the batch is applied.
         for left in (6..10).rev() {
             free.set(left);
             other.taken();
-            assert!(keeper.try_reserve_ids(4, || free.get()).is_some());
-            assert!(keeper.try_reserve_ids(5, || free.get()).is_none());
+            assert!(
+                keeper
+                    .try_reserve_ids(&chunks(4), 4, || free.get())
+                    .is_some()
+            );
+            assert!(
+                keeper
+                    .try_reserve_ids(&chunks(5), 5, || free.get())
+                    .is_none()
+            );
         }
         drop(other);
         let ends = |other: IdReservation<'_>| {
@@ -394,13 +456,110 @@ mod tests {
             drop(other);
             6
         };
-        let other = keeper.try_reserve_ids(3, || 6).unwrap();
-        assert!(keeper.try_reserve_ids(6, || ends(other)).is_none());
+        let other = keeper.try_reserve_ids(&chunks(3), 3, || 6).unwrap();
+        assert!(
+            keeper
+                .try_reserve_ids(&chunks(6), 6, || ends(other))
+                .is_none()
+        );
         let pages = keeper.reservations.reserve(2);
-        assert!(keeper.try_reserve_ids(5, || 6).is_none());
-        assert!(keeper.try_reserve_ids(4, || 6).is_some());
+        assert!(keeper.try_reserve_ids(&chunks(5), 5, || 6).is_none());
+        assert!(keeper.try_reserve_ids(&chunks(4), 4, || 6).is_some());
         drop(pages);
-        assert!(keeper.try_reserve_ids(6, || 6).is_some());
+        assert!(keeper.try_reserve_ids(&chunks(6), 6, || 6).is_some());
+    }
+
+    /// Reserves ids for so many new chunks, of ten that are left. As an operation does, it waits
+    /// for others after a refusal.
+    fn reserve<'a>(
+        keeper: &'a SpaceKeeper,
+        chunks: u64,
+        wait: &mut IdWait,
+    ) -> Option<IdReservation<'a>> {
+        let reservation = keeper.try_reserve_ids(&wait.need(chunks, false), chunks, || 10);
+        if reservation.is_none() {
+            keeper.refused_ids(wait);
+            keeper.register_for_ids(&pando_sync::thread_waker());
+        }
+        reservation
+    }
+
+    /// Of the small ones there is always one that has ids when the large one tries.
+    #[test]
+    fn a_large_need_is_overtaken_a_bounded_number_of_times() {
+        let keeper = keeper_of(16);
+        let mut wait = IdWait::default();
+        let mut held = reserve(&keeper, 3, &mut IdWait::default());
+        let tries = (1..100).find(|_| {
+            let is_in = reserve(&keeper, 8, &mut wait).is_some();
+            let next = reserve(&keeper, 3, &mut IdWait::default());
+            held = next;
+            is_in
+        });
+        assert!(tries.is_some_and(|tries| tries < 20), "it took {tries:?}");
+        drop(held.take());
+        // The turn is over.
+        let two = [(); 2].map(|()| reserve(&keeper, 3, &mut IdWait::default()));
+        assert!(two.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn a_turn_ends_when_its_owner_has_gone() {
+        let keeper = keeper_of(16);
+        let mut gone = IdWait::default();
+        let first = reserve(&keeper, 3, &mut IdWait::default());
+        (0..20).for_each(|_| assert!(reserve(&keeper, 8, &mut gone).is_none()));
+        drop(first);
+        let mut alone = 0;
+        loop {
+            // Somebody else waits.
+            keeper.register_for_ids(&pando_sync::thread_waker());
+            let one = reserve(&keeper, 3, &mut IdWait::default());
+            assert!(one.is_some(), "nobody waits for who has gone");
+            if reserve(&keeper, 3, &mut IdWait::default()).is_some() {
+                break;
+            }
+            let need = IdWait::default().need(3, false);
+            assert!(keeper.awaits_ids(&need, || 10), "the other one has some");
+            drop(one);
+            assert!(!keeper.awaits_ids(&need, || 10), "nobody has any");
+            alone += 1;
+            assert!(alone < 100, "the turn does not end");
+        }
+        assert!(alone > 10, "there was a turn: {alone}");
+    }
+
+    /// Who needs more than there is does not wait, whatever others have reserved.
+    #[test]
+    fn only_reservations_of_others_are_waited_for() {
+        let keeper = keeper_of(1 << 14);
+        let awaits = |ids| keeper.awaits_ids(&chunks(ids), || 10);
+        assert!(!awaits(10) && !awaits(11));
+        let blocks = keeper.try_reserve(1, || 0, true);
+        assert!(awaits(10) && !awaits(9) && !awaits(11));
+        drop(blocks);
+        let ids = keeper.try_reserve_ids(&chunks(4), 4, || 10);
+        assert!(awaits(7) && !awaits(6) && !awaits(11));
+        drop(ids);
+        assert!(!awaits(10));
+    }
+
+    #[test]
+    fn the_end_of_each_reservation_wakes() {
+        let keeper = keeper_of(1 << 14);
+        let ids = keeper.try_reserve_ids(&chunks(2), 2, || 10).unwrap();
+        let blocks = keeper.try_reserve(1, || 0, true);
+        let ends: [Box<dyn FnOnce() + '_>; 3] = [
+            Box::new(|| ids.taken()),
+            Box::new(|| drop(blocks)),
+            Box::new(|| drop(keeper.try_reserve_ids(&chunks(1), 1, || 10))),
+        ];
+        for (number, end) in ends.into_iter().enumerate() {
+            keeper.register_for_ids(&pando_sync::thread_waker());
+            assert!(keeper.reserved_ids().1, "somebody waits");
+            end();
+            assert!(!keeper.reserved_ids().1, "end {number} wakes nobody");
+        }
     }
 
     #[test]

@@ -5,5 +5,6 @@ pub(crate) mod discarding;
 pub(crate) mod discards;
 pub(crate) mod growth;
 pub(crate) mod held;
+pub(crate) mod id_turns;
 pub(crate) mod keeper;
 pub(crate) mod reservations;

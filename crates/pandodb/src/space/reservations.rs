@@ -3,14 +3,16 @@
 //! are taken (decision 015).
 
 use std::cell::Cell;
+use std::task::Waker;
 
+use pando_sync::MarkedCount;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
 /// The totals of all reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    /// Reserved blocks.
-    blocks: AtomicU64,
+    /// Reserved blocks, with the mark of those who wait for the end of any reservation.
+    blocks: MarkedCount,
     /// Reserved page ids for chunks, besides those of reserved blocks.
     ids: AtomicU64,
 }
@@ -24,13 +26,9 @@ pub(crate) struct BlockReservation<'a> {
 
 impl Drop for BlockReservation<'_> {
     fn drop(&mut self) {
-        // Release: a caller that sees the blocks gone from here sees the dirty pages that they are
-        // for: see `SpaceKeeper::taken`.
-        let before = self
-            .reservations
-            .blocks
-            .fetch_sub(self.blocks, Ordering::Release);
-        assert!(before >= self.blocks, "a reservation was given back twice");
+        // A caller that sees the blocks gone from here sees the dirty pages that they are for: see
+        // `SpaceKeeper::taken`.
+        self.reservations.blocks.take_away(self.blocks);
     }
 }
 
@@ -60,6 +58,7 @@ impl IdReservation<'_> {
         // SeqCst: a thread that reads the reservations first sees what was taken before.
         let before = self.reservations.ids.fetch_sub(ids, Ordering::SeqCst);
         assert!(before >= ids, "a reservation was given back twice");
+        self.reservations.blocks.tell();
     }
 }
 
@@ -76,7 +75,18 @@ impl Reservations {
     pub(crate) fn blocks(&self) -> u64 {
         // SeqCst: a thread that cuts the file withholds first, and reads what is reserved
         // afterwards.
-        self.blocks.load(Ordering::SeqCst)
+        self.blocks.get()
+    }
+
+    /// Number of reserved blocks, and whether somebody may wait for the end of a reservation.
+    #[inline]
+    pub(crate) fn look(&self) -> (u64, bool) {
+        self.blocks.look()
+    }
+
+    /// Has `waker` woken at the end of any reservation. The caller looks at them afterwards.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.blocks.register(waker);
     }
 
     /// Number of page ids that are reserved for chunks.
@@ -87,11 +97,7 @@ impl Reservations {
     /// Reserves `blocks`; the caller checks afterwards whether they exist. Of two concurrent
     /// callers, both may be refused, but never both succeed wrongly.
     pub(crate) fn reserve(&self, blocks: u64) -> BlockReservation<'_> {
-        let before = self.blocks.fetch_add(blocks, Ordering::SeqCst);
-        assert!(
-            before.checked_add(blocks).is_some(),
-            "more than there can be"
-        );
+        self.blocks.add(blocks);
         BlockReservation {
             reservations: self,
             blocks,

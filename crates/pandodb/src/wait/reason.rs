@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::locks::LockWait;
 use crate::pages::store::ticker_of;
 use crate::profile::Wait;
+use crate::space::id_turns::IdNeed;
 use crate::state::helper::AnswerEnd;
 use crate::writes::jobs::Job;
 use crate::writes::stripes::{StripeIndex, StripeUse};
@@ -30,6 +31,8 @@ pub(crate) enum WaitReason {
     LogSpace(usize),
     /// A reservation for this many blocks.
     Blocks(u64),
+    /// Page ids that others have reserved, perhaps more than they use.
+    PageIds(IdNeed),
     /// This many free blocks in a row: enough blocks are free, but not in a row.
     Run(u32),
     /// The checkpoint with this number, which makes room for deletes: until it finishes, or itself
@@ -107,6 +110,7 @@ impl WaitReason {
             Self::Stripe(..) => Ticker::RestartsStripe,
             Self::LogSpace(_) => Ticker::RestartsLog,
             Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Ticker::RestartsBlocks,
+            Self::PageIds(_) => Ticker::RestartsPageIds,
             Self::Chunks | Self::Settled | Self::Answer(_) | Self::Durable(_) => return None,
             Self::Dirty => Ticker::RestartsDirty,
             Self::Pins(_) => Ticker::RestartsPins,
@@ -126,7 +130,7 @@ impl WaitReason {
             Self::Gate => Wait::Gate,
             Self::Stripe(..) => Wait::Stripe,
             Self::LogSpace(_) => Wait::LogSpace,
-            Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) => Wait::Blocks,
+            Self::Blocks(_) | Self::Run(_) | Self::Checkpoint(_) | Self::PageIds(_) => Wait::Blocks,
             Self::Dirty => Wait::Dirty,
             Self::Pins(_) => Wait::Pins,
             Self::Applied(_) => Wait::Applied,

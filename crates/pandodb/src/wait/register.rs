@@ -8,6 +8,7 @@ use pando_sync::held::{Kind, assert_none};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::locks::LockWait;
+use crate::space::id_turns::IdNeed;
 use crate::wait::reason::WaitReason;
 
 impl Engine {
@@ -71,6 +72,14 @@ impl Engine {
         }
         let is_stalled = !grows && self.store.life.is_checkpoint_stalled();
         Ok(has_room || is_file_full && (is_stalled || !self.log.fits(bytes)))
+    }
+
+    /// Registers for the end of a reservation, and for pages that begin to wait for room.
+    fn register_for_ids(&self, need: &IdNeed, waker: &Waker) -> Result<bool> {
+        self.store.space.register_for_ids(waker);
+        self.store.space.waiters().register(waker);
+        self.check_served()?;
+        Ok(!self.store.awaits_ids(need))
     }
 
     /// Registers for room for versions, and wakes the thread that makes it.
@@ -138,6 +147,7 @@ impl Engine {
                     .space
                     .could_reserve(*blocks, self.store.committed_blocks())
             }
+            WaitReason::PageIds(need) => self.register_for_ids(need, waker)?,
             WaitReason::Run(blocks) => {
                 self.store.space.waiters().register(waker);
                 self.check_served()?;
