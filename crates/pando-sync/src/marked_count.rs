@@ -36,15 +36,16 @@ impl MarkedCount {
     /// Returns the count.
     #[inline]
     pub fn get(&self) -> u64 {
-        self.look().0
+        // SeqCst: callers look at other numbers before or afterwards.
+        self.word.load(Ordering::SeqCst) & !MARK
     }
 
-    /// Returns the count, and whether somebody may wait.
+    /// Returns the count, unless somebody may wait.
     #[inline]
-    pub fn look(&self) -> (u64, bool) {
-        // SeqCst: callers look at other numbers before or afterwards.
+    pub fn get_unmarked(&self) -> Option<u64> {
+        // SeqCst: as above.
         let word = self.word.load(Ordering::SeqCst);
-        (word & !MARK, word & MARK != 0)
+        (word < MARK).then_some(word)
     }
 
     /// Adds `more`.
@@ -53,8 +54,10 @@ impl MarkedCount {
     /// When that is more than can be counted.
     #[inline]
     pub fn add(&self, more: u64) {
-        let before = self.word.fetch_add(more, Ordering::SeqCst) & !MARK;
-        assert!(more < MARK - before, "more than there can be");
+        let before = self.word.fetch_add(more, Ordering::SeqCst);
+        if before.wrapping_add(more) >= MARK {
+            assert!(more < MARK - (before & !MARK), "more than there can be");
+        }
     }
 
     /// Takes `less` away, and wakes who waits. What the caller has done before is seen by whoever
@@ -65,17 +68,18 @@ impl MarkedCount {
     #[inline]
     pub fn take_away(&self, less: u64) {
         let before = self.word.fetch_sub(less, Ordering::SeqCst);
-        if before & MARK != 0 {
+        // One look at both: there was less, or somebody waits.
+        if before.wrapping_sub(less) >= MARK {
+            assert!(before & !MARK >= less, "it was given back twice");
             self.wake();
         }
-        assert!(before & !MARK >= less, "it was given back twice");
     }
 
     /// Wakes who waits. The caller has changed something else for which they wait.
     pub fn tell(&self) {
         // SeqCst: pairs with the fence in register.
         fence(Ordering::SeqCst);
-        if self.look().1 {
+        if self.get_unmarked().is_none() {
             self.wake();
         }
     }
@@ -120,24 +124,23 @@ mod tests {
         let counted = Arc::new(Counted::default());
         let woken = || counted.0.load(Ordering::Relaxed);
         count.register(&Waker::from(counted.clone()));
-        assert_eq!(count.look(), (3, true));
+        assert_eq!((count.get(), count.get_unmarked()), (3, None));
         count.add(4);
         assert_eq!((count.get(), woken()), (7, 0));
         count.take_away(2);
-        assert_eq!((count.look(), woken()), ((5, false), 1));
+        assert_eq!((count.get_unmarked(), woken()), (Some(5), 1));
         count.take_away(5);
         count.tell();
-        assert_eq!((count.look(), woken()), ((0, false), 1));
+        assert_eq!((count.get_unmarked(), woken()), (Some(0), 1));
         count.register(&Waker::from(counted.clone()));
         count.tell();
-        assert_eq!((count.look(), woken()), ((0, false), 2));
+        assert_eq!((count.get_unmarked(), woken()), (Some(0), 2));
     }
 
     #[test]
     #[should_panic = "given back twice"]
     fn what_is_not_there_is_not_given_back() {
         let count = MarkedCount::default();
-        count.register(&crate::thread_waker());
         count.add(1);
         count.take_away(2);
     }

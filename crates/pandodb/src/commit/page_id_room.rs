@@ -26,22 +26,24 @@ impl Engine {
     /// written. The blocks of `pages` pages are reserved. `wait` is that of the operation.
     ///
     /// # Errors
-    /// [`WaitReason::PageIds`] when others have reserved too many; [`Error::Full`] when fewer ids
-    /// are left than it needs.
+    /// As [`Engine::reserve_page_ids`].
+    #[inline]
     pub(crate) fn reserve_ids(
         &self,
         set: &WriteSet,
-        pages: u64,
+        (pages, urgent): (u64, bool),
         wait: &mut IdWait,
     ) -> Step<IdReservation<'_>> {
-        self.reserve_page_ids((pages, chunks_of(set)), set.only_deletes(), wait)
+        self.reserve_page_ids((pages, chunks_of(set)), urgent, wait)
     }
 
     /// Reserves ids for `chunks`, besides those for `pages`, whose blocks are reserved. An `urgent`
     /// caller, a delete, may take ids for which a merge of the mapping has no room.
     ///
     /// # Errors
-    /// As [`Engine::reserve_ids`], and when a merge would have no room on a full disk.
+    /// [`WaitReason::PageIds`] when others have reserved too many; [`Error::Full`] when fewer ids
+    /// are left than it needs, and when a merge would have no room on a full disk.
+    #[inline]
     pub(crate) fn reserve_page_ids(
         &self,
         (pages, chunks): (u64, u64),

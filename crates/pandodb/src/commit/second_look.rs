@@ -47,6 +47,8 @@ pub(crate) struct SecondLook<'t> {
     /// Missing pages, except the first one.
     wanted: Vec<PageId>,
     seen: Seen,
+    /// Entry of the log of the first value that differs.
+    different: Option<usize>,
 }
 
 /// What a look leaves for the transaction.
@@ -60,6 +62,8 @@ pub(crate) struct Looked {
     pub(crate) wanted: Vec<PageId>,
     /// Result of the last comparison; [`Seen::Unknown`] if none was completed.
     pub(crate) seen: Seen,
+    /// Entry of the log of the first value that differs.
+    pub(crate) different: Option<usize>,
 }
 
 impl<'t> SecondLook<'t> {
@@ -72,6 +76,7 @@ impl<'t> SecondLook<'t> {
             debt: Debt::NONE,
             wanted: Vec::new(),
             seen: Seen::Unknown,
+            different: None,
         }
     }
 
@@ -82,6 +87,7 @@ impl<'t> SecondLook<'t> {
             debt: self.debt,
             wanted: self.wanted,
             seen: self.seen,
+            different: self.different,
         }
     }
 
@@ -93,7 +99,7 @@ impl<'t> SecondLook<'t> {
         locked: &Locked<'_>,
     ) -> Step<Seen> {
         self.fresh.clear();
-        self.seen = Seen::Unknown;
+        (self.seen, self.different) = (Seen::Unknown, None);
         let mut missing = None;
         let (mut different, mut long) = (Vec::new(), 0);
         let mut entries = 0;
@@ -124,6 +130,7 @@ impl<'t> SecondLook<'t> {
                 self.fresh.push((place, stamp));
                 continue;
             }
+            self.different.get_or_insert(at);
             long += long_bytes(&value);
             if !self.log.keeps(long) {
                 return Ok(Seen::Unknown);

@@ -291,7 +291,7 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        reserved.ids = Some(self.reserve_ids(set, pages, &mut scratch.id_wait)?);
+        reserved.ids = Some(self.reserve_ids(set, (pages, urgent), &mut scratch.id_wait)?);
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }

@@ -202,7 +202,7 @@ impl Engine {
             let committed = || self.store.committed_blocks();
             match self.store.space.try_reserve(blocks, committed, urgent) {
                 Some(reserved) => {
-                    let ids = self.reserve_ids(set, pages, &mut id_wait)?;
+                    let ids = self.reserve_ids(set, (pages, urgent), &mut id_wait)?;
                     Ok((log, reserved, ids))
                 }
                 None if self.store.space.is_full() => {

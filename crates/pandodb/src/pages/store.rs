@@ -135,6 +135,7 @@ impl Store {
     }
 
     /// Number of page ids that may be given out for `need`, some of which others have reserved.
+    #[inline]
     pub(crate) fn ids_for(&self, need: &IdNeed) -> u64 {
         let without_room = self.mapping_reserve.ids_without_room();
         let available = self.pool.page_ids().available();

@@ -217,6 +217,7 @@ impl SpaceKeeper {
 
     /// Reserves page ids for `chunks` chunks whose blocks are taken already, if enough are
     /// `available` for all of `need`: the blocks of its pages are reserved.
+    #[inline]
     pub(crate) fn try_reserve_ids(
         &self,
         need: &IdNeed,
@@ -224,33 +225,43 @@ impl SpaceKeeper {
         available: impl FnOnce() -> u64,
     ) -> Option<IdReservation<'_>> {
         let reservation = self.reservations.reserve_ids(chunks);
-        let (reserved, somebody_waits) = self.reserved_ids();
-        if available() < reserved {
-            return None;
-        }
-        if somebody_waits {
-            if !self.id_turns.lets_in(need, reserved - need.ids) {
-                return None;
-            }
-            self.id_turns.entered(need);
-        }
-        Some(reservation)
+        // Counted in the order in which ids move, as in `taken`.
+        let reserved = match self.reservations.blocks_unmarked() {
+            Some(blocks) => self.ids_reserved_with(blocks),
+            None => return self.reserve_beside_waiters(need, reservation, available),
+        };
+        (available() >= reserved).then_some(reservation)
     }
 
-    /// Number of page ids that are reserved, and whether somebody may wait for some. Read before
-    /// the number of those that are left, in the order in which ids move, as in `taken`.
+    /// Number of page ids that are reserved, if `blocks` blocks are. To be read before the number
+    /// of those that are left.
     #[inline]
-    fn reserved_ids(&self) -> (u64, bool) {
+    fn ids_reserved_with(&self, blocks: u64) -> u64 {
         // Each reserved block stands for a page that may be new.
-        let (blocks, somebody_waits) = self.reservations.look();
-        let pages = blocks / u64::from(self.space.unit());
-        (pages + self.reservations.ids(), somebody_waits)
+        blocks / u64::from(self.space.unit()) + self.reservations.ids()
+    }
+
+    /// As [`SpaceKeeper::try_reserve_ids`], while somebody may wait for ids.
+    #[cold]
+    fn reserve_beside_waiters<'a>(
+        &self,
+        need: &IdNeed,
+        reservation: IdReservation<'a>,
+        available: impl FnOnce() -> u64,
+    ) -> Option<IdReservation<'a>> {
+        let reserved = self.ids_reserved_with(self.reservations.blocks());
+        let others = reserved - need.ids;
+        if available() < reserved || !self.id_turns.lets_in(need, others) {
+            return None;
+        }
+        self.id_turns.entered(need);
+        Some(reservation)
     }
 
     /// True if only the reservations of others keep a caller that has none from the ids that it
     /// needs: then one exists, and its end wakes who has registered before the call.
     pub(crate) fn awaits_ids(&self, need: &IdNeed, available: impl FnOnce() -> u64) -> bool {
-        let (others, _) = self.reserved_ids();
+        let others = self.ids_reserved_with(self.reservations.blocks());
         let available = available();
         let fits_beside = others + need.ids <= available && self.id_turns.lets_in(need, others);
         need.ids <= available && !fits_beside
@@ -556,9 +567,10 @@ mod tests {
         ];
         for (number, end) in ends.into_iter().enumerate() {
             keeper.register_for_ids(&pando_sync::thread_waker());
-            assert!(keeper.reserved_ids().1, "somebody waits");
+            let is_marked = || keeper.reservations.blocks_unmarked().is_none();
+            assert!(is_marked(), "somebody waits");
             end();
-            assert!(!keeper.reserved_ids().1, "end {number} wakes nobody");
+            assert!(!is_marked(), "end {number} wakes nobody");
         }
     }
 

@@ -78,10 +78,10 @@ impl Reservations {
         self.blocks.get()
     }
 
-    /// Number of reserved blocks, and whether somebody may wait for the end of a reservation.
+    /// Number of reserved blocks, unless somebody may wait for the end of a reservation.
     #[inline]
-    pub(crate) fn look(&self) -> (u64, bool) {
-        self.blocks.look()
+    pub(crate) fn blocks_unmarked(&self) -> Option<u64> {
+        self.blocks.get_unmarked()
     }
 
     /// Has `waker` woken at the end of any reservation. The caller looks at them afterwards.
