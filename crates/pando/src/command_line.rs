@@ -38,7 +38,8 @@ pub(crate) enum Command {
     Serve(Box<ServeFlags>),
     /// Show figures of a store that no process has open.
     Stat(StatFlags),
-    /// Check every checksum and structure of a store; changes nothing.
+    /// Check every checksum and structure of a store that no process has open; changes nothing,
+    /// unless --rows opens it.
     Verify(VerifyFlags),
     /// Watch a running server: rates, latencies, cache, device, log, checkpoints, memory.
     #[command(after_help = TOP_HELP)]
@@ -78,8 +79,9 @@ pub(crate) struct StatFlags {
 pub(crate) struct VerifyFlags {
     #[command(flatten)]
     pub(crate) target: StoreArgs,
-    /// If all of that is sound, open the store as a server does, which recovers it, and compare
-    /// large collections and streams with the rows of their elements.
+    /// If all of that is sound, open the store as a server does, and compare large collections and
+    /// streams with the rows of their elements. Opening and closing a store write: what is in the
+    /// log goes into its pages.
     #[arg(long)]
     pub(crate) rows: bool,
 }
