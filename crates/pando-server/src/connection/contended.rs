@@ -3,7 +3,8 @@
 //!
 //! A command is asked for the first key that it writes, and a pipeline run for that of its first
 //! command: keys for which many fight come alone or first in practice, and a turn that was not
-//! taken costs a conflict.
+//! taken costs a conflict. A reservation is of the key that the commit found changed: for others it
+//! would be of no use to a command that is repeated.
 
 use pando_resp::Arguments;
 use pando_sync::time::{Duration, now};
@@ -14,12 +15,13 @@ use crate::connection::loop_data::Turn;
 use crate::connection::reservation::Reservation;
 use crate::connection::running::Running;
 use crate::context::{Command, Kind};
+use crate::data::keyspace::shown_of;
 
 /// Time after which a loop gives its turns back before the next command: it may have many
 /// connections whose commands take long.
 const TURN_MAX: Duration = Duration::from_millis(2);
 
-/// Number of conflicts after which a command reserves the key that it writes.
+/// Number of conflicts after which a command reserves the key that it meets them for.
 const CONFLICTS_MAX: u32 = 8;
 
 impl Connection {
@@ -65,7 +67,8 @@ impl Connection {
         }
     }
 
-    /// Reserves the key of a command that has met many conflicts.
+    /// Reserves the key that a command has met conflicts for, if it is known, else the first one
+    /// that it writes, once they are many.
     #[cold]
     pub(super) fn reserve_if_stubborn(&self, turn: &Turn<'_>, running: &mut Running) {
         if running.reservation.is_some() || !running.conflicts.is_multiple_of(CONFLICTS_MAX) {
@@ -73,7 +76,8 @@ impl Connection {
         }
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-        let key = self.first_written(turn, (running.command, arguments));
+        let first = self.first_written(turn, (running.command, arguments));
+        let key = first.map(|first| changed_key(turn, running).unwrap_or(first));
         // The clock of the turn is that of its beginning: the runs that met these conflicts may
         // have taken longer than a reservation lasts.
         let reserved = key.and_then(|key| Reservation::begin(turn.shared, key, now()));
@@ -105,4 +109,15 @@ impl Connection {
             Some(_) => None,
         }
     }
+}
+
+/// Returns the key whose row the last commit of a command found changed, whether the command writes
+/// it or not. `None` if that was another row, or if the row does not name all of its key.
+fn changed_key(turn: &Turn<'_>, running: &Running) -> Option<ContendedKey> {
+    let batch = running.batch.as_deref()?;
+    let databases = &turn.data.as_ref()?.engine.databases;
+    databases.iter().enumerate().find_map(|(database, of)| {
+        let (key, is_whole) = shown_of("", batch.changed_key(&of.keys)?);
+        is_whole.then(|| turn.shared.contended.key(database, key))
+    })
 }

@@ -55,6 +55,8 @@ pub struct ValidatedBatch {
     /// Since the last conflict a run has read something that is not validated, and so is not of the
     /// moment of a second look. A later run may use what an earlier one has read.
     pub(crate) reads_beside: bool,
+    /// The entry of the log of what the last commit found changed, if it knows.
+    changed: Option<usize>,
 }
 
 /// A place between two reads of a run: see [`ValidatedBatch::place`].
@@ -90,6 +92,7 @@ impl ValidatedBatch {
             conflicts: 0,
             refreshed: None,
             reads_beside: false,
+            changed: None,
         }
     }
 
@@ -151,6 +154,7 @@ impl ValidatedBatch {
         self.conflicts = 0;
         self.refreshed = None;
         self.reads_beside = false;
+        self.changed = None;
     }
 
     /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
@@ -175,6 +179,16 @@ impl ValidatedBatch {
         self.set.forget_writes();
         self.log.rewind();
         self.scratch.reset();
+        self.changed = None;
+    }
+
+    /// After a commit that met a conflict, until the batch is run again: returns the key of `table`
+    /// that it has read and that has changed since. After a few conflicts that is certain; before,
+    /// it may be another key that shares a stripe with it. None if what has changed is of another
+    /// table or not a key that was read by itself, or if nobody knows.
+    pub fn changed_key(&self, table: &Table) -> Option<&[u8]> {
+        let (of, key) = self.log.key_of(self.changed?);
+        Arc::ptr_eq(&self.set.tables[of].state, &table.state).then_some(key)
     }
 
     /// Returns the place that the present run has reached, for [`ValidatedBatch::go_on_from`].
@@ -421,6 +435,7 @@ impl ValidatedBatch {
             return commit_step(transaction, &mut self.set, self.ends);
         }
         let _own = OwnReads::of(&reactor.fetcher);
+        self.changed = None;
         if self.job.is_none() && !self.set.table_changes.is_empty() {
             self.engine.check_writable()?;
             let job = Arc::new(Job::new(std::mem::take(&mut self.set)));
@@ -489,6 +504,11 @@ impl ValidatedBatch {
             self.conflicts += 1;
             self.reads_beside = false;
             self.refreshed = (looked.seen == Seen::Different).then_some(reads);
+            self.changed = looked.different.or_else(|| {
+                let mut reads = self.set.reads.iter();
+                let place = reads.position(|stamp| !self.engine.stripes.unchanged(*stamp))?;
+                self.log.find(place)
+            });
         }
         polled(step, &mut self.scratch.wanted)
     }

@@ -234,6 +234,12 @@ impl ReadLog {
         (entry.read == read && is_known).then_some(*from)
     }
 
+    /// Returns the entry whose stamp is at position `read`, whatever is known of its value.
+    pub(crate) fn find(&self, read: usize) -> Option<usize> {
+        let found = self.entries.binary_search_by_key(&read, |entry| entry.read);
+        found.ok()
+    }
+
     /// Returns table and key of an entry.
     pub(crate) fn key_of(&self, at: usize) -> (usize, &[u8]) {
         let entry = &self.entries[at];

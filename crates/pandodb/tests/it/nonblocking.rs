@@ -103,6 +103,7 @@ fn transactions_conflict_exactly_when_what_they_read_has_changed() {
     assert!(matches!(first, Outcome::Committed(Some(_))));
     let second = run(&mut reactor, |reactor| two.try_commit(reactor).unwrap());
     assert_eq!(second, Outcome::Conflict { watched: false });
+    assert_eq!(two.changed_key(&table), Some(&key[..]));
     assert_eq!(table.get(&key).unwrap().unwrap(), b"one");
     one.reset();
     let watch = run(&mut reactor, |_| one.watch(&table, &key));

@@ -108,6 +108,32 @@ fn run_beside(
     panic!("no end after {ATTEMPTS_MAX} conflicts");
 }
 
+/// After a few conflicts that is the key whose value differs, and none that shares a stripe.
+#[test]
+fn a_conflict_names_the_key_that_has_changed() {
+    let mut place = Place::new();
+    let other = place.db.table("other").unwrap();
+    let mut transaction = ValidatedBatch::new(&place.db);
+    let key = 77_u32.to_be_bytes();
+    for round in 0..6_u32 {
+        transaction.begin_again();
+        assert_eq!(transaction.changed_key(&place.table), None, "it runs again");
+        place.read(&mut transaction);
+        transaction.put(&place.table, b"sum", b"1").unwrap();
+        place.write_others();
+        let value = (1 << 20 | round).to_le_bytes();
+        place.table.put_with(&key, &value, NONE).unwrap();
+        let conflict = Outcome::Conflict { watched: false };
+        assert_eq!(place.commit(&mut transaction), conflict);
+        let named = transaction.changed_key(&place.table);
+        assert!(named.is_some(), "a key that it has read was written");
+        if round >= 3 {
+            assert_eq!(named, Some(&key[..]), "round {round}");
+        }
+        assert_eq!(transaction.changed_key(&other), None);
+    }
+}
+
 /// Writers of other keys in the same stripes cannot delay a transaction forever.
 #[test]
 fn reads_of_keys_that_nobody_writes_end() {
