@@ -275,3 +275,68 @@ fn allowed_clients(wanted: usize) -> usize {
         _ => wanted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use pando_sync::time::{Duration, now};
+
+    use super::*;
+
+    /// A client that waits for the turn of a key is not idle, however long it takes; one that
+    /// sends nothing is.
+    #[test]
+    fn who_waits_for_a_turn_is_not_idle() {
+        const WAITS: Duration = Duration::from_secs(3);
+        let server = Server::bind(ServerOptions {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            threads: 2,
+            ..ServerOptions::default()
+        });
+        let server = server.unwrap();
+        let (address, shared) = (server.addresses()[0], server.shared.clone());
+        let handle = server.handle();
+        let serving = thread::spawn(move || {
+            server.serve(|| Db::builder().max_memory(32 << 20).open_in_memory())
+        });
+        let connect = || {
+            let stream = TcpStream::connect(address).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            stream
+        };
+        let ask = |stream: &mut TcpStream, request: &[u8]| {
+            stream.write_all(request).unwrap();
+            let mut reply = [0; 64];
+            let len = stream.read(&mut reply).unwrap();
+            reply[..len].to_vec()
+        };
+        // One or more of each loop.
+        let mut clients: Vec<_> = (0..4).map(|_| connect()).collect();
+        for client in &mut clients {
+            while ask(client, b"SET hot 0\r\n") != b"+OK\r\n" {
+                thread::yield_now();
+            }
+        }
+        let mut idle = connect();
+        assert_eq!(ask(&mut idle, b"CONFIG SET timeout 1\r\n"), b"+OK\r\n");
+        let begun = now();
+        let key = shared.contended.key(0, b"hot");
+        assert!(shared.contended.reserve(key, begun + WAITS).is_some());
+        for client in &mut clients {
+            client.write_all(b"INCR hot\r\n").unwrap();
+        }
+        for client in &mut clients {
+            let mut reply = [0; 4];
+            client.read_exact(&mut reply).unwrap();
+            assert!(reply.starts_with(b":"), "{reply:?}");
+        }
+        assert!(begun.elapsed() >= WAITS, "it was reserved for so long");
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0, "it is closed");
+        handle.shutdown();
+        serving.join().unwrap().unwrap();
+    }
+}

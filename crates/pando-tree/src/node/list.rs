@@ -156,8 +156,9 @@ impl RecordList {
                 return false;
             };
             let (suffix_bytes, value_bytes) = (slot.suffix_bytes(), node.value_bytes(slot));
-            // The length is read twice.
-            if suffix_bytes > value || value + value_bytes > record.end {
+            // The length is read twice. If both agree, suffix and value lie within the record.
+            let words = record.len() / 8;
+            if words != leaf_record_words(suffix_bytes, value_bytes) {
                 return false;
             }
             self.items.push(Item {
@@ -165,7 +166,7 @@ impl RecordList {
                 suffix_bytes,
                 value_start: at + value,
                 value_bytes,
-                words: record.len() / 8,
+                words,
                 is_copy: true,
                 flags: slot.flags(),
                 child: ChildWord(0),

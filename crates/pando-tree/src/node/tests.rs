@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::iter;
 
@@ -16,7 +17,7 @@ use super::list::{Count, Record, RecordList};
 use super::search::{Spot, compare_slots};
 use super::view::{self, ChildWord, Node};
 use crate::overflow::OverflowHeader;
-use crate::word::Store;
+use crate::word::{Store, Word};
 
 const PAGE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
@@ -463,6 +464,70 @@ fn a_sound_page_with_torn_words_never_panics_and_is_not_accepted_out_of_order() 
         }
     }
     assert!(refused > 100, "only {refused} refused");
+}
+
+/// A word that another thread replaces after some reads.
+struct Replaced {
+    before: u64,
+    after: u64,
+    reads_before: Cell<u32>,
+}
+
+impl Word for Replaced {
+    fn get(&self) -> u64 {
+        let left = self.reads_before.get();
+        self.reads_before.set(left.saturating_sub(1));
+        if left > 0 { self.before } else { self.after }
+    }
+}
+
+/// The length of a value changes between the reads of one load: what is loaded anyway is whole, and
+/// can be laid out.
+#[test]
+fn a_list_of_a_leaf_that_changes_meanwhile_is_whole_or_refused() {
+    let page_size = PageSize::new(4096).unwrap();
+    let mut list = RecordList::default();
+    let mut page = new_page(page_size, PageKind::Leaf, 0);
+    for n in 0..20_u32 {
+        let key = format!("user:{n:08}").into_bytes();
+        let record = leaf_record(&key, &[7; 50]);
+        let spot = Node::open(&page).find(&key);
+        let fit = edit::prepare(&Node::open(&page), spot, &record, &mut list);
+        edit::put(&mut page[..], fit, spot, &record, &list);
+    }
+    let (mut refused, mut loaded) = (0, 0);
+    for index in 0..20 {
+        let offset = Node::open(&page).slot(index).offset();
+        for (reads, length) in (0..5).flat_map(|reads| {
+            let lengths = [0, 1, 42, 49, 50, 56, 57, 400, 0xFFFF];
+            lengths.map(|length| (reads, length))
+        }) {
+            let words: Vec<Replaced> = (page.iter().enumerate())
+                .map(|(at, word)| Replaced {
+                    before: *word,
+                    after: match at == offset {
+                        true => *word & !0xFFFF | length,
+                        false => *word,
+                    },
+                    reads_before: Cell::new(if at == offset { reads } else { u32::MAX }),
+                })
+                .collect();
+            if !list.load(&Node::open(&words[..])) {
+                refused += 1;
+                continue;
+            }
+            loaded += 1;
+            assert_eq!(list.len(), 20);
+            if let Some(prefix_bytes) = list.prefix_to_fit(0, 20) {
+                let mut copy = new_page(page_size, PageKind::Leaf, 0);
+                list.build(&mut copy[..], 0, 20, prefix_bytes);
+                assert_eq!(check_page(&image(&copy)), Ok(()));
+                let keys = content(&copy).into_iter().map(|(key, ..)| key);
+                assert!(keys.eq((0..20).map(|n| format!("user:{n:08}").into_bytes())));
+            }
+        }
+    }
+    assert!(refused > 100 && loaded > 100, "{refused} and {loaded}");
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Db {
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
+    use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::PageId;
     use pando_sync::atomic::AtomicU64;
     use pando_sync::time::{Duration, now};
@@ -177,5 +178,105 @@ mod tests {
         drop(pins);
         reader.join().unwrap();
         wait_for(&db);
+    }
+
+    /// Reads keys, and pins what was read meanwhile, up to three quarters of all frames. Returns how
+    /// many were pinned; some parked frames were taken for them.
+    fn read_and_pin(db: &Db, table: &crate::Table, keys: std::ops::Range<u32>) -> usize {
+        let pool = &db.engine().store.pool;
+        let parked = pool.parked_count();
+        let most = pool.frames() * 3 / 4;
+        let mut pins = Vec::new();
+        thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                for key in keys {
+                    let found = table.get(&key.to_be_bytes());
+                    assert!(matches!(found, Ok(Some(_))), "{key}: {found:?}");
+                    // Time for the other thread to pin what was read.
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            while pins.len() < most && !reader.is_finished() {
+                for page in 0..pool.page_ids().high_water() {
+                    let is_new = pins.iter().all(|(of, _)| *of != page);
+                    if is_new && let Ok(pin) = pool.pin(PageId(page), 0) {
+                        pins.push((page, pin));
+                    }
+                }
+            }
+            assert!(pool.parked_count() < parked, "some had to be taken");
+            let count = pins.len();
+            pins.clear();
+            count
+        })
+    }
+
+    /// A store with a smaller budget that a failed write has poisoned: reads that find all else
+    /// pinned or dirty take parked frames, it tells its state, its budget changes, it closes, and
+    /// it opens again with all that was acknowledged.
+    #[test]
+    fn a_poisoned_store_with_parked_frames_is_read_and_closed_and_opened_again() {
+        const FRAMES: usize = 128;
+        const KEYS: u32 = 600;
+        let device = FaultyDevice::new(1);
+        let open = || {
+            let options = Db::builder().frames(FRAMES).max_memory(8 << 20);
+            Db::open_device(options.page_size(4096), device.clone().into()).unwrap()
+        };
+        let db = open();
+        let table = db.table("t").unwrap();
+        for key in 0..KEYS {
+            table.put(&key.to_be_bytes(), &[7; 1000]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        let (least, most) = db.max_memory_range().into_inner();
+        db.set_max_memory(least).unwrap();
+        let pool = &db.engine().store.pool;
+        let is_parked = || pool.parked_count() >= FRAMES / 2 - 2;
+        let limit = now() + Duration::from_secs(30);
+        while !is_parked() {
+            assert!(now() < limit, "{} are parked", pool.parked_count());
+            thread::sleep(Duration::from_millis(1));
+        }
+        device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Io));
+        for key in 0..9_u32 {
+            assert!(table.delete(&key.to_be_bytes()).unwrap());
+        }
+        assert!(matches!(
+            db.checkpoint(),
+            Err(Error::Poisoned { .. } | Error::Io { .. })
+        ));
+        assert!(db.engine().store.life.is_poisoned());
+        assert!(db.report().poisoned.is_some());
+        assert!(is_parked(), "nobody needs them yet");
+        let pinned = read_and_pin(&db, &table, 9..KEYS);
+        assert!(pinned > FRAMES / 2 + 2, "{pinned} were pinned");
+        let memory = db.memory();
+        assert_eq!((memory.max_memory, db.report().max_memory), (least, least));
+        for bytes in [most, least] {
+            db.set_max_memory(bytes).unwrap();
+            assert_eq!(db.memory().max_memory, bytes);
+        }
+        assert!(table.put(b"key", b"value").is_err(), "it takes no writes");
+        drop(table);
+        let closing = thread::spawn(move || db.close());
+        while !closing.is_finished() {
+            assert!(now() < limit + Duration::from_secs(30), "the close hangs");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(
+            closing.join().unwrap().is_err(),
+            "its checkpoint is missing"
+        );
+        device.clear_faults();
+        let db = open();
+        assert_eq!(db.memory().max_memory, most);
+        let table = db.table("t").unwrap();
+        assert_eq!(table.len(), u64::from(KEYS) - 9);
+        for key in 9..KEYS {
+            assert!(table.get(&key.to_be_bytes()).unwrap().is_some(), "{key}");
+        }
+        drop(table);
+        db.close().unwrap();
     }
 }

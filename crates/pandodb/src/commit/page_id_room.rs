@@ -146,10 +146,10 @@ mod tests {
     fn store() -> (Db, Table) {
         let device = AnyDevice::from(MemoryDevice::new(1 << 30));
         let options = Db::builder().max_memory(16 << 20).chunk_size(CHUNK_BYTES);
-        let db = Db::open_device(options, device).unwrap();
-        let table = db.table("t").unwrap();
+        let db = Db::open_device(options, device).expect("it opens");
+        let table = db.table("t").expect("it is made");
         for key in 0..THREADS {
-            put(&table, key, 0).unwrap();
+            put(&table, key, 0).expect("there is room");
         }
         (db, table)
     }
@@ -175,7 +175,9 @@ mod tests {
             let all: Vec<_> = (0..threads)
                 .map(|thread| scope.spawn(move || work(thread)))
                 .collect();
-            let ends = all.into_iter().map(|thread| thread.join().unwrap());
+            let ends = all
+                .into_iter()
+                .map(|thread| thread.join().expect("it ends"));
             ends.filter_map(Result::err).collect()
         });
         let first = refused.first();

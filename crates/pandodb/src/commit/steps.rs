@@ -527,3 +527,58 @@ impl Engine {
             })
     }
 }
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use super::*;
+    use crate::{Batch, Db};
+
+    /// A commit of one write pins its leaf if it may block before that is used, and only then
+    /// (decision 093).
+    #[test]
+    fn one_write_pins_its_leaf_if_it_may_block() {
+        const CHUNK_BYTES: u64 = 4096;
+        let options = Db::builder().max_memory(16 << 20).chunk_size(CHUNK_BYTES);
+        let db = options.open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        // The leaf is not the root, which stays in memory anyway.
+        for number in 0..300_u32 {
+            let key = [b"key", &number.to_be_bytes()[..]].concat();
+            table.put(&key, &[7; 1000]).unwrap();
+        }
+        table.put(b"key", b"old").unwrap();
+        db.checkpoint().unwrap();
+        let mut plain = Batch::new();
+        plain.put(&table, b"key", b"new");
+        let mut chunks = Batch::new();
+        let mut writer = db.value_writer(3 * CHUNK_BYTES).unwrap();
+        writer.write(&[7; 3 * CHUNK_BYTES as usize]).unwrap();
+        chunks.put_large(&table, b"key", writer.finish().unwrap());
+        let engine = db.engine();
+        let pool = &engine.store.pool;
+        // Whether the leaf stays in memory while others need all frames.
+        let stays = |batch: &Batch, closes: bool| {
+            assert!(table.contains(b"key").unwrap());
+            let mut scratch = CommitScratch::default();
+            scratch.prepare(engine, &batch.set).unwrap();
+            let mut reserved = Reserved::default();
+            let kind = (None, closes);
+            engine
+                .reserve_all(&batch.set, &mut scratch, kind, None, &mut reserved)
+                .unwrap();
+            let leaf = scratch.places[0].finger().page();
+            assert!(leaf != PageId::NONE, "the leaf was found");
+            for _ in 0..10 {
+                pool.sweep(pool.frames(), pool.frames(), &mut Vec::new());
+            }
+            (engine.pin_budget.taken(), pool.pin(leaf, 0).is_ok())
+        };
+        assert_eq!(stays(&plain, false), (0, false), "it does not block");
+        assert_eq!(stays(&plain, true), (1, true), "it waits for others");
+        assert_eq!(stays(&chunks, false), (1, true), "it may read from disk");
+        assert_eq!(engine.pin_budget.taken(), 0, "all is given back");
+        db.write(&mut chunks, crate::WriteOptions::default())
+            .unwrap();
+        assert_eq!(table.len(), 301);
+    }
+}
