@@ -1,4 +1,4 @@
-//! Tables by name: creating, finding, dropping and emptying them.
+//! Tables by name: creating, finding, dropping, emptying and swapping them.
 
 use pando_format::VERSION_COUNTED;
 
@@ -136,6 +136,45 @@ impl Db {
         }
         let committed = self.run_job(set)?;
         assert!(committed, "an emptying takes tables as they are");
+        Ok(())
+    }
+    /// Swaps the contents of the two tables of each pair, all pairs together, in one small write,
+    /// however many entries they have. Nobody sees it in part, and it is durable before anybody
+    /// sees it, unless the store's reads do not wait for that. Blocks, and keeps writers waiting
+    /// for that long.
+    ///
+    /// Handles are handles of names: what is read or written through one from then on is what its
+    /// table has got. Snapshots that are open see what was before. A transaction that has read or
+    /// written one of the tables conflicts, unless it only reads; scans without a snapshot go on
+    /// in the new content.
+    ///
+    /// ```
+    /// let db = pandodb::Db::builder().open_in_memory()?;
+    /// let (live, built) = (db.table("live")?, db.table("built")?);
+    /// live.put(b"version", b"1")?;
+    /// built.put(b"version", b"2")?;
+    /// db.swap_tables(&[(&live, &built)])?;
+    /// assert_eq!(live.get(b"version")?.as_deref(), Some(&b"2"[..]));
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`]; [`Error::NotCounted`] if one table of a pair is counted, and the
+    /// other is not; or the reason why nothing can be written.
+    ///
+    /// # Panics
+    /// If a table is there twice.
+    pub fn swap_tables(&self, pairs: &[(&Table, &Table)]) -> Result<()> {
+        let mut set = WriteSet::default();
+        for (first, second) in pairs {
+            let (first, second) = (set.table(&first.state), set.table(&second.state));
+            set.swap_tables(first, second);
+        }
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let committed = self.run_job(set)?;
+        assert!(committed, "a swap takes tables as they are");
         Ok(())
     }
 }

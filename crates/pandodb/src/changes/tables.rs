@@ -144,6 +144,71 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Applies a swap of two tables, which have these trees, as the log describes it. For replay.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the tables do not have the trees.
+    pub(crate) fn apply_swap(
+        &self,
+        token: &ApplyToken<'_>,
+        swapped: [(&str, TreeId); 2],
+        lsn: Lsn,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let corrupt = |what: String| Error::corrupt("log", format!("{lsn}: {what}"));
+        let mut found = Vec::with_capacity(2);
+        for (name, id) in swapped {
+            let table = self.tables.get(name);
+            let state = table.and_then(|state| Some((state.tree()?, state)));
+            let Some((tree, state)) = state.filter(|(tree, _)| tree.id == id) else {
+                return Err(corrupt(format!("table '{name}' does not have {id}")));
+            };
+            found.push((tree, state));
+        }
+        let [(first_tree, first), (second_tree, second)]: [(Tree, Arc<TableState>); 2] =
+            found.try_into().expect("both were found");
+        if first_tree.id == second_tree.id
+            || first_tree.id.is_counted() != second_tree.id.is_counted()
+        {
+            let (one, other) = (first_tree.id, second_tree.id);
+            return Err(corrupt(format!("{one} and {other} are swapped")));
+        }
+        let marks = Marks {
+            lsn,
+            multi_lsn: lsn,
+        };
+        self.name_swapped(token, (&first.name, second_tree), marks, scratch)?;
+        self.name_swapped(token, (&second.name, first_tree), marks, scratch)?;
+        self.tables
+            .swap(&[[first, second]], TableBatch::unseen(lsn));
+        Ok(())
+    }
+
+    /// Gives the row of the table called `name` the tree that it gets by a swap.
+    pub(crate) fn name_swapped(
+        &self,
+        token: &ApplyToken<'_>,
+        (name, tree): (&str, Tree),
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let row = TreeRow {
+            tree: tree.id,
+            root: tree.root,
+        };
+        self.apply(
+            token,
+            CATALOGUE,
+            marks,
+            name.as_bytes(),
+            Some(&row.encode()),
+            scratch,
+        )?;
+        Ok(())
+    }
+}
+
 /// The error for a record that creates a table which has a tree: nothing would name that tree any
 /// longer, and it would never be freed.
 fn not_absent(name: &str, known: Tree, lsn: Lsn) -> Error {

@@ -116,7 +116,7 @@ impl Engine {
         let owner = owner.map(LockOwner::id);
         set.writes().find_map(|(table, key, _)| {
             let table = &set.tables[table];
-            let tree = table.tree?.id;
+            let tree = table.tree()?.id;
             let met = |stripe: StripeIndex, name| Met {
                 stripe: stripe.number(),
                 name,
@@ -300,7 +300,7 @@ impl Engine {
         let changed = set.table_changes.iter();
         let mut in_changed = changed.filter_map(|(table, _)| {
             let table = &set.tables[*table];
-            let tree = table.tree?.id;
+            let tree = table.tree()?.id;
             let (stripe, name) = self.locks.held_in(tree, owner.map(LockOwner::id))?;
             Some(Met {
                 stripe,

@@ -32,7 +32,7 @@ impl Engine {
         let mut ways = Ways::default();
         while *checked < order.len() {
             let (table, key, _) = set.write_at(order[*checked]);
-            let tree = set.tables[table].tree.expect("checked in prepare");
+            let tree = set.tables[table].tree().expect("checked in prepare");
             let state = &set.tables[table].state;
             if state.tree() != Some(tree) {
                 // The check inside the gate finds this again, and reports it.

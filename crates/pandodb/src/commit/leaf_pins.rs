@@ -84,7 +84,7 @@ impl Engine {
         while at < order.len() {
             debug_assert_eq!(found.places.len(), at, "each key has its place");
             let (table, key, _) = set.write_at(order[at]);
-            let tree = set.tables[table].tree.expect("checked in prepare");
+            let tree = set.tables[table].tree().expect("checked in prepare");
             if set.tables[table].state.tree() != Some(tree) {
                 // The check inside the gate finds this again, and reports it.
                 break;
@@ -158,7 +158,7 @@ impl Engine {
         places.clear();
         let (table, key, _) = set.write_at(at);
         let table = &set.tables[table];
-        let tree = table.tree.expect("checked in prepare");
+        let tree = table.tree().expect("checked in prepare");
         if table.state.tree() != Some(tree) {
             // The check inside the gate finds this again, and reports it.
             return Ok(());

@@ -19,4 +19,5 @@ pub(crate) mod second_look;
 pub(crate) mod section;
 pub(crate) mod state_check;
 pub(crate) mod steps;
+pub(crate) mod swaps;
 pub(crate) mod tables;

@@ -48,7 +48,7 @@ impl Engine {
         match set
             .tables
             .iter()
-            .any(|table| table.tree.is_some_and(is_counted))
+            .any(|table| table.tree().is_some_and(is_counted))
         {
             true => self.inner_pages(set),
             false => 0,
@@ -63,7 +63,7 @@ impl Engine {
         if writes <= 1 {
             return 0;
         }
-        let trees = set.tables.iter().filter_map(|table| table.tree);
+        let trees = set.tables.iter().filter_map(|table| table.tree());
         let levels = trees.map(|tree| match tree.try_root_level(&self.store.pool) {
             Ok(level) => u64::from(level),
             Err(_) => LEVELS_UNKNOWN,

@@ -86,7 +86,7 @@ impl CommitScratch {
             return Ok(());
         }
         set.check_tables()?;
-        let tree_of = |table: usize| set.tables[table].tree.expect("checked above").id;
+        let tree_of = |table: usize| set.tables[table].tree().expect("checked above").id;
         self.checked = 0;
         self.order.arrange(set, tree_of);
         self.stripes.clear();

@@ -512,7 +512,7 @@ impl Engine {
     /// Returns true if the batch holds the stripes of all its keys exclusively.
     fn holds_stripes(&self, set: &WriteSet, locked: &Locked<'_>) -> bool {
         set.writes().all(|(table, key, _)| {
-            let tree = set.tables[table].tree;
+            let tree = set.tables[table].tree();
             tree.is_some_and(|tree| locked.writes(self.stripes.of(tree.id, key)))
         })
     }

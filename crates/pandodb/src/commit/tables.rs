@@ -1,5 +1,5 @@
-//! Batches that create, drop or empty tables. One engine thread applies each of them as a whole,
-//! with the apply gate closed, so that nobody sees a table half changed.
+//! Batches that create, drop, empty or swap tables. One engine thread applies each of them as a
+//! whole, with the apply gate closed, so that nobody sees a table half changed.
 //!
 //! The trees of dropped tables become rows of the garbage table in the same apply section, and
 //! `garbage` frees them later. The log never contains these rows: this step and replay derive them
@@ -236,6 +236,7 @@ impl Engine {
         );
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
+        self.settle_swaps(set, lsn)?;
         self.apply_structure(token, set, new_trees, lsn, ids, &mut Scratch::new())
             .map_err(|error| self.poisoned_by(&error))?;
         section.check_ids(ids);
@@ -253,10 +254,11 @@ impl Engine {
                 TableChange::Drop => None,
                 TableChange::Create(counted) => Some(self.new_tree(*counted)?),
                 TableChange::Clear => {
-                    let tree = set.tables[*table].tree;
+                    let tree = set.tables[*table].tree();
                     Some(self.new_tree(Counted::of(tree))?)
                 }
                 TableChange::Take(filled) => Some(filled.tree.id),
+                TableChange::Swap(other) => set.tables[*other].tree().map(|tree| tree.id),
             });
         }
         Ok(trees)
@@ -293,9 +295,10 @@ impl Engine {
                 pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(0), u32::MAX))?);
             }
         }
-        let makes_only =
-            |(_, change): &(usize, TableChange)| matches!(change, TableChange::Create(_));
-        if !set.table_changes.iter().all(makes_only) || set.len() > 0 {
+        let drops_none = |(_, change): &(usize, TableChange)| {
+            matches!(change, TableChange::Create(_) | TableChange::Swap(_))
+        };
+        if !set.table_changes.iter().all(drops_none) || set.len() > 0 {
             // The place for the rows of trees and chunks that nothing names any longer: after all
             // other rows.
             pinned.push(self.pin_leaf(GARBAGE, &garbage_key(Lsn(u64::MAX), 0))?);
@@ -334,12 +337,15 @@ impl Engine {
 
     /// Returns the record of the batch, and the number of tables that it changes.
     fn describe(&self, set: &WriteSet, new_trees: &[Option<TreeId>]) -> Result<(Vec<u8>, usize)> {
+        if set.swaps_tables() {
+            return self.describe_swaps(set);
+        }
         let mut record = BatchWriter::new();
         record.set_multi_leaf();
         let mut tree_of: Vec<Option<TreeId>> = set
             .tables
             .iter()
-            .map(|table| table.tree.map(|tree| tree.id))
+            .map(|table| table.tree().map(|tree| tree.id))
             .collect();
         for ((table, change), new) in set.table_changes.iter().zip(new_trees) {
             let name = set.tables[*table].state.name.as_bytes();
@@ -397,6 +403,22 @@ impl Engine {
         Ok((record.into_payload(), set.table_changes.len()))
     }
 
+    /// Returns the batch of `lsn`, and which snapshots may read what its tables were.
+    fn table_batch(&self, lsn: Lsn) -> TableBatch {
+        let snapshots = &self.old_versions.snapshots;
+        let young = snapshots.is_on().then(|| snapshots.horizon(|| lsn));
+        let newest_young = snapshots.is_on().then(|| snapshots.look(lsn).newest());
+        let (oldest_kept, newest_kept) = self.kept.bounds().unzip();
+        let horizon = young.into_iter().chain(oldest_kept).min();
+        let newest = newest_young.flatten().into_iter().chain(newest_kept).max();
+        let unseen = TableBatch::unseen(lsn);
+        horizon.map_or(unseen, |horizon| TableBatch {
+            lsn,
+            horizon,
+            newest: newest.unwrap_or_default(),
+        })
+    }
+
     /// Applies the batch, with the gate closed.
     fn apply_structure(
         &self,
@@ -412,19 +434,11 @@ impl Engine {
             set.table_changes.len(),
             "each change has its tree, or none"
         );
-        let snapshots = &self.old_versions.snapshots;
-        let young = snapshots.is_on().then(|| snapshots.horizon(|| lsn));
-        let newest_young = snapshots.is_on().then(|| snapshots.look(lsn).newest());
-        let (oldest_kept, newest_kept) = self.kept.bounds().unzip();
-        let horizon = young.into_iter().chain(oldest_kept).min();
-        let newest = newest_young.flatten().into_iter().chain(newest_kept).max();
-        let unseen = TableBatch::unseen(lsn);
-        let batch = horizon.map_or(unseen, |horizon| TableBatch {
-            lsn,
-            horizon,
-            newest: newest.unwrap_or_default(),
-        });
-        if snapshots.is_on() {
+        let batch = self.table_batch(lsn);
+        if set.swaps_tables() {
+            return self.apply_swaps(token, set, batch, scratch);
+        }
+        if self.old_versions.snapshots.is_on() {
             let writes = set
                 .writes()
                 .filter(|(table, ..)| !set.changes_table(*table));
@@ -440,12 +454,13 @@ impl Engine {
             let old = match change {
                 TableChange::Create(_) => None,
                 TableChange::Drop | TableChange::Clear | TableChange::Take(_) => {
-                    table.tree.map(|tree| tree.id)
+                    table.tree().map(|tree| tree.id)
                 }
+                TableChange::Swap(_) => unreachable!("a batch that swaps tables does nothing else"),
             };
             let filled = match change {
                 TableChange::Take(filled) => Some(*filled),
-                TableChange::Create(_) | TableChange::Drop | TableChange::Clear => None,
+                _ => None,
             };
             let change = LoggedTableChange {
                 name: &table.state.name,

@@ -422,6 +422,18 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
+    /// Swaps the contents of two tables: see [`Db::swap_tables`]. A batch that swaps tables writes
+    /// nothing else, and reads nothing of these tables afterwards.
+    ///
+    /// # Panics
+    /// If it does, if a table is there twice, or if it is a step of a transaction.
+    pub fn swap_tables(&mut self, first: &Table, second: &Table) {
+        assert!(self.within.is_none(), "a transaction changes no tables");
+        let (first, second) = (self.set.table(&first.state), self.set.table(&second.state));
+        self.set.swap_tables(first, second);
+        self.scratch.reset();
+    }
+
     /// Commits, or returns that something has changed. To wait for durability, use
     /// [`Db::when_durable`]. A step of a transaction meets no conflict, and has no LSN, unless it
     /// ends the transaction.

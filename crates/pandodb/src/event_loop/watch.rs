@@ -15,6 +15,9 @@
 //!   has its LSN nobody writes the key. If only the tree is another one, the batch runs again, and
 //!   looks again.
 //!
+//! A swap gives the table a content of its own history, in which nobody has looked for the key, so
+//! it is a change of all keys that are watched in the table, whether they exist or not.
+//!
 //! Stripes are shared: each tree between adds one that anybody's write turns. That is a change too
 //! many, never one too few.
 
@@ -26,7 +29,7 @@ use crate::api::table::Table;
 use crate::engine::Engine;
 use crate::event_loop::polled::{Pending, Polled};
 use crate::event_loop::validated_batch::ValidatedBatch;
-use crate::tables::state::TableState;
+use crate::tables::state::{NotedTree, TableState};
 use crate::wait::reason::WaitReason;
 use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
 use crate::writes::watched::WatchedKey;
@@ -35,7 +38,7 @@ use crate::writes::watched::WatchedKey;
 #[derive(Debug, Clone)]
 pub struct Watch {
     state: Arc<TableState>,
-    tree: Option<Tree>,
+    noted: NotedTree,
     pub(crate) stamp: Stamp,
     /// Up to here all was applied before the tree was looked at.
     applied: Lsn,
@@ -56,7 +59,7 @@ impl Watch {
     pub fn place(&self) -> WatchPlace {
         WatchPlace {
             table: std::ptr::from_ref::<TableState>(&self.state).addr(),
-            tree: self.tree.map(|tree| tree.id),
+            tree: self.noted.tree.map(|tree| tree.id),
             stripe: self.stamp.stripe,
         }
     }
@@ -103,13 +106,13 @@ impl ValidatedBatch {
     pub fn watch(&mut self, table: &Table, key: &[u8]) -> Polled<Watch> {
         let engine = &self.engine;
         let applied = engine.log.applied();
-        let tree = table.state.tree();
-        let id = tree.map(|tree| tree.id).unwrap_or_default();
+        let noted = table.state.note();
+        let id = noted.tree.map(|tree| tree.id).unwrap_or_default();
         let stripe = engine.stripes.of(id, key);
         match engine.stripes.stamp(stripe) {
             Some(stamp) => Polled::Ready(Watch {
                 state: table.state.clone(),
-                tree,
+                noted,
                 stamp,
                 applied,
             }),
@@ -118,7 +121,7 @@ impl ValidatedBatch {
     }
 
     /// Makes the commit depend on the watched key: it succeeds only if the key was not written
-    /// since, and its table not emptied.
+    /// since, and its table neither emptied nor swapped.
     ///
     /// # Panics
     /// If it is a step of a transaction.
@@ -126,14 +129,14 @@ impl ValidatedBatch {
         assert!(self.within.is_none(), "a transaction watches nothing");
         self.set.watched.push(WatchedKey {
             table: watch.state.clone(),
-            tree: watch.tree,
+            noted: watch.noted,
             stamp: watch.stamp,
             is_absent: false,
         });
     }
 
     /// As [`ValidatedBatch::expect`], of a key that did not exist: that its table was emptied is no
-    /// change. After very many emptyings it is one, since they are not all remembered, and if very
+    /// change; that it was swapped is one. After very many emptyings it is one, since they are not all remembered, and if very
     /// many keys are expected after many. If it is emptied later, the commit fails as after a
     /// change of something that was read: another run may succeed.
     ///
@@ -144,20 +147,26 @@ impl ValidatedBatch {
         if self.set.watched.has_changed() {
             return Polled::Ready(());
         }
-        let key = |tree, stamp| WatchedKey {
+        let key = |noted, stamp| WatchedKey {
             table: watch.state.clone(),
-            tree,
+            noted,
             stamp,
             is_absent: true,
         };
-        if watch.state.tree() == watch.tree {
-            self.set.watched.push(key(watch.tree, watch.stamp));
+        if watch.state.has_noted(watch.noted) {
+            self.set.watched.push(key(watch.noted, watch.stamp));
             return Polled::Ready(());
         }
-        match self.fate(watch) {
-            // If the table has changed again, the batch finds another tree than this one.
-            Fate::Absent(tree, stamp) => self.set.watched.push(key(Some(tree), stamp)),
-            Fate::Changed => self.set.watched.set_changed(key(watch.tree, watch.stamp)),
+        let is_swapped = watch.state.was_swapped_since(watch.noted);
+        let fate = if is_swapped { Fate::Changed } else { self.fate(watch) };
+        match fate {
+            // If the table has changed again, the batch finds another tree than this one, or
+            // another swap, should this one be that of another table by now.
+            Fate::Absent(tree, stamp) => {
+                let noted = watch.noted.with_tree(tree);
+                self.set.watched.push(key(noted, stamp));
+            }
+            Fate::Changed => self.set.watched.set_changed(key(watch.noted, watch.stamp)),
             Fate::Written(stripe) => return Polled::Pending(written(stripe)),
         }
         Polled::Ready(())
@@ -166,7 +175,7 @@ impl ValidatedBatch {
     /// Returns what became of a key that did not exist. Its table has another tree by now.
     fn fate(&mut self, watch: &Watch) -> Fate {
         let (engine, watched) = (&self.engine, &mut self.set.watched);
-        let Some(old) = watch.tree else {
+        let Some(old) = watch.noted.tree else {
             return Fate::Changed;
         };
         // Before the stamps: who has written a tree that is gone had stamped its stripes when the

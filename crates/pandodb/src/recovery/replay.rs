@@ -30,6 +30,12 @@ pub(crate) struct Replayed {
     pub(crate) underfull: Vec<(Tree, Vec<u8>, LeafFill)>,
 }
 
+/// Returns the name of a table, as a record has it.
+fn name_of(name: &[u8], lsn: Lsn) -> Result<&str> {
+    str::from_utf8(name)
+        .map_err(|_| Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8"))
+}
+
 /// What a record does to a key.
 enum ReplayedWrite<'a> {
     Put(&'a [u8]),
@@ -131,10 +137,14 @@ impl<'a> Replay<'a> {
                         index,
                     )?;
                 }
-                Operation::SwapTables { .. } => {
-                    return Err(damaged(
-                        "swaps tables, which this version never does".into(),
-                    ));
+                Operation::SwapTables {
+                    first,
+                    first_tree,
+                    second,
+                    second_tree,
+                } => {
+                    let swapped = [(first, first_tree), (second, second_tree)];
+                    self.swap(token, swapped, lsn)?;
                 }
             }
         }
@@ -231,6 +241,18 @@ impl<'a> Replay<'a> {
         }
     }
 
+    fn swap(
+        &mut self,
+        token: &ApplyToken<'_>,
+        [first, second]: [(&[u8], TreeId); 2],
+        lsn: Lsn,
+    ) -> Result<()> {
+        let swapped = [(name_of(first.0, lsn)?, first.1), (name_of(second.0, lsn)?, second.1)];
+        self.tables.clear();
+        self.store
+            .apply_swap(token, swapped, lsn, &mut self.scratch)
+    }
+
     fn change(
         &mut self,
         token: &ApplyToken<'_>,
@@ -239,9 +261,7 @@ impl<'a> Replay<'a> {
         lsn: Lsn,
         index: usize,
     ) -> Result<()> {
-        let name = str::from_utf8(name).map_err(|_| {
-            Error::corrupt(format!("log at {lsn}"), "a table name that is not UTF-8")
-        })?;
+        let name = name_of(name, lsn)?;
         self.tables.clear();
         if let Some(new) = new {
             self.check_new(new, lsn)?;

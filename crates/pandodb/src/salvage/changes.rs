@@ -156,9 +156,16 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
                 let tree = Tree { id: new_tree, root };
                 self.copier.tree(self.walker, tree)
             }
-            Operation::SwapTables { .. } => {
-                let what = "swaps tables, which this version never does";
-                Err(Error::corrupt(format!("log at {lsn}"), what))
+            Operation::SwapTables {
+                first,
+                first_tree,
+                second,
+                second_tree,
+            } => {
+                self.name(first_tree)?;
+                self.name(second_tree)?;
+                let trees = [first_tree, second_tree];
+                self.copier.swap(trees, [first, second])
             }
         }
     }

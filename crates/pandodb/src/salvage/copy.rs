@@ -218,6 +218,28 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
+    /// Swaps the tables of two trees. Trees whose names are both lost stay where they are: the
+    /// tables are named after them.
+    pub(super) fn swap(&mut self, trees: [TreeId; 2], names: [&[u8]; 2]) -> Result<()> {
+        let (Some(first), Some(second)) = (self.table_of(trees[0])?, self.table_of(trees[1])?)
+        else {
+            return Ok(());
+        };
+        if first.name().as_bytes() != names[0] && second.name().as_bytes() != names[1] {
+            return Ok(());
+        }
+        self.db.swap_tables(&[(&first, &second)])?;
+        let of = [&first, &second].map(|table| self.bytes.remove(table.name()));
+        for (table, bytes) in [(&second, of[0]), (&first, of[1])] {
+            if let Some(bytes) = bytes {
+                self.bytes.insert(table.name().to_owned(), bytes);
+            }
+        }
+        self.tables.insert(trees[0], second);
+        self.tables.insert(trees[1], first);
+        Ok(())
+    }
+
     /// Reports what was copied and what is lost.
     pub(super) fn finish(mut self, report: &mut SalvageReport) -> Result<()> {
         self.flush()?;

@@ -1,7 +1,19 @@
 //! Tables: their names, the tree of each, and its number of entries.
 //!
-//! The tree of a table changes (drop, emptying) only while the apply gate is closed. Readers read
-//! the row first and check it again at the end; writers check it inside the gate.
+//! The tree of a table changes (drop, emptying, swap) only while the apply gate is closed. Readers
+//! read the row first and check it again at the end; writers check it inside the gate.
+//!
+//! **A swap** gives tables the trees of each other. Nobody sees it in part, and who has noted a
+//! tree learns of a swap even if another one has brought that tree back (decision 096):
+//!
+//! - All rows of the swap become [`IN_SWAP`], then [`TableState::swapped`] of all tables gets the
+//!   LSN of the batch, then their numbers of entries and their rows are set. [`TableState::tree`]
+//!   waits while it finds a row in between, for no more than these stores. So who has seen one new
+//!   row finds no old one any more: its load of the former (Acquire) sees what came before that
+//!   store (Release), and so do its later loads.
+//! - Who notes a tree for later notes the number of the last swap first. If it reads the new
+//!   number (Acquire; Release in the swap), it cannot read the old row behind it; if it reads the
+//!   old one, the comparison later finds another.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering as Comparison;
@@ -9,10 +21,11 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use pando_format::cast::low_u32;
 use pando_format::catalogue::{
-    CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
+    CATALOGUE_ROOT, CATALOGUE_TREE, FIRST_USER_TREE, GARBAGE_ROOT, GARBAGE_TREE, TreeRow,
 };
 use pando_format::{Lsn, PageId, TreeId};
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use pando_sync::thread::yield_now;
 use pando_sync::{Arc, Mutex, RwLock, audit};
 use pando_tree::Tree;
 
@@ -38,7 +51,8 @@ pub(crate) const GARBAGE: Tree = Tree {
 pub(crate) struct TableState {
     /// Never changes, even when the table is dropped.
     pub(crate) name: Box<str>,
-    /// Tree id (low half) and root page; 0 once dropped. Changed only while the gate is closed.
+    /// Tree id (low half) and root page; 0 once dropped, [`IN_SWAP`] for a moment. Changed only
+    /// while the gate is closed.
     row: AtomicU64,
     /// The table is in [`Tables::changed`]. Set inside the gate, cleared while the gate is closed.
     changed: AtomicBool,
@@ -47,6 +61,22 @@ pub(crate) struct TableState {
     /// LSN of the batch that has given the table its present tree, or none; 0 if no snapshot reads
     /// below it. Written while the gate is closed, before `row`.
     since: AtomicU64,
+    /// LSN of the last batch that has swapped the table with another one; 0 if none has since the
+    /// store was opened. Written while the gate is closed, and `row` is [`IN_SWAP`].
+    swapped: AtomicU64,
+}
+
+/// The row of a table whose swap is under way. No table has a row below that of the first tree.
+const IN_SWAP: u64 = 1;
+const _: () = assert!(IN_SWAP < FIRST_USER_TREE.0 as u64);
+
+/// The tree of a table at some moment, for a look later whether the table has had it all along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotedTree {
+    /// None if the table was dropped.
+    pub(crate) tree: Option<Tree>,
+    /// As [`TableState::swapped`] then.
+    swapped: Lsn,
 }
 
 /// What a table had before a batch changed it, for snapshots that read below that batch.
@@ -83,6 +113,16 @@ impl TableBatch {
     }
 }
 
+impl NotedTree {
+    /// Returns a note of another tree that the table has got since, by no swap.
+    pub(crate) fn with_tree(self, tree: Tree) -> Self {
+        Self {
+            tree: Some(tree),
+            ..self
+        }
+    }
+}
+
 /// Average bytes that the maps, and the allocator's overhead, take per table.
 const MAPS_BYTES: u64 = 160;
 
@@ -92,10 +132,50 @@ impl TableState {
     pub(crate) fn tree(&self) -> Option<Tree> {
         // Acquire: pairs with the Release in set_row, so the tree's pages are there.
         let row = self.row.load(Ordering::Acquire);
-        (row != 0).then_some(Tree {
-            id: TreeId(low_u32(row)),
-            root: PageId((row >> 32) as u32),
-        })
+        if row <= IN_SWAP {
+            return self.tree_of_few(row);
+        }
+        Some(tree_of(row))
+    }
+
+    /// As [`TableState::tree`], which has found this row. Waits for the end of a swap: the few
+    /// stores of the thread that makes it, which holds nothing meanwhile that a reader has.
+    #[cold]
+    fn tree_of_few(&self, mut row: u64) -> Option<Tree> {
+        while row == IN_SWAP {
+            yield_now();
+            // Acquire: as in tree.
+            row = self.row.load(Ordering::Acquire);
+        }
+        (row != 0).then(|| tree_of(row))
+    }
+
+    /// Returns the tree, to be compared with what [`TableState::has_noted`] finds later.
+    #[inline]
+    pub(crate) fn note(&self) -> NotedTree {
+        // First the swap: see the top of this file. Acquire: pairs with the Release in swap.
+        let swapped = Lsn(self.swapped.load(Ordering::Acquire));
+        let tree = self.tree();
+        NotedTree { tree, swapped }
+    }
+
+    /// Returns whether the table has had the tree that was noted, or none, all along.
+    #[inline]
+    pub(crate) fn has_noted(&self, noted: NotedTree) -> bool {
+        self.tree() == noted.tree && !self.was_swapped_since(noted)
+    }
+
+    /// Returns whether the table was swapped since this was noted.
+    #[inline]
+    pub(crate) fn was_swapped_since(&self, noted: NotedTree) -> bool {
+        self.swapped() != noted.swapped
+    }
+
+    /// LSN of the last batch that has swapped the table; 0 if none has since the store was opened.
+    #[inline]
+    pub(crate) fn swapped(&self) -> Lsn {
+        // Acquire: pairs with the Release in swap.
+        Lsn(self.swapped.load(Ordering::Acquire))
     }
 
     /// Sets another tree, which is empty, or none; the gate is closed.
@@ -111,9 +191,20 @@ impl TableState {
         self.count.clear();
     }
 
-    /// Number of entries; exact while no commit is being applied.
+    /// Number of entries; exact while no commit is being applied. Of one content also during a
+    /// swap.
     pub(crate) fn count(&self) -> u64 {
-        u64::try_from(self.count.sum()).unwrap_or(0)
+        loop {
+            // If a swap is under way, this waits for its numbers.
+            let before = self.note();
+            let sum = self.count.sum();
+            // Acquire: pairs with the Release fence in swap. A sum that has seen some of what a
+            // swap sets does not find the old number below.
+            fence(Ordering::Acquire);
+            if self.has_noted(before) {
+                return u64::try_from(sum).unwrap_or(0);
+            }
+        }
     }
 
     /// Bytes of memory of a table called `name`.
@@ -121,6 +212,15 @@ impl TableState {
         // Preceded by the reference counts of its handles, which are on cache lines of their own.
         let state = align_of::<Self>() + size_of::<Self>();
         state as u64 + TableCount::bytes() + MAPS_BYTES + name.len() as u64
+    }
+}
+
+/// Returns the tree of a row that is one.
+#[inline]
+fn tree_of(row: u64) -> Tree {
+    Tree {
+        id: TreeId(low_u32(row)),
+        root: PageId((row >> 32) as u32),
     }
 }
 
@@ -260,6 +360,7 @@ impl Tables {
             changed: AtomicBool::new(false),
             count: FreeCounts::take(&self.counts),
             since: AtomicU64::new(0),
+            swapped: AtomicU64::new(0),
         })
     }
 
@@ -368,6 +469,61 @@ impl Tables {
         );
         drop(known);
         drop(unneeded);
+    }
+
+    /// Gives the two tables of each pair the trees and the numbers of entries of each other. The
+    /// gate must be closed, or this is recovery. Nobody sees it in part.
+    ///
+    /// # Panics
+    /// If a table is dropped, or there twice.
+    pub(crate) fn swap(&self, pairs: &[[Arc<TableState>; 2]], batch: TableBatch) {
+        let mut known = self.known.write();
+        let mut moves = Vec::with_capacity(2 * pairs.len());
+        for [first, second] in pairs {
+            for (to, from) in [(first, second), (second, first)] {
+                let tree = from.tree().expect("a table that is swapped exists");
+                moves.push((to, tree, from.count.sum()));
+            }
+        }
+        let mut trees: Vec<TreeId> = moves.iter().map(|(_, tree, _)| tree.id).collect();
+        trees.sort_unstable();
+        assert!(
+            trees.is_sorted_by(|one, next| one < next),
+            "a table is swapped once"
+        );
+        let mut unneeded = Vec::new();
+        for (table, ..) in &moves {
+            unneeded.extend(known.keep_tree(table, batch));
+        }
+        for (table, tree, _) in &moves {
+            let before = known.by_tree.insert(tree.id, Arc::clone(table));
+            assert!(before.is_some(), "the tree was that of a table");
+        }
+        // Nothing in here fails: readers wait for its end. The order is argued at the top.
+        for (table, ..) in &moves {
+            // Relaxed: ordered by the stores behind it.
+            table.row.store(IN_SWAP, Ordering::Relaxed);
+        }
+        for (table, ..) in &moves {
+            // Release: pairs with the Acquire in note; the rows above come first.
+            table.swapped.store(batch.lsn.0, Ordering::Release);
+        }
+        // Release: pairs with the Acquire fence in count.
+        fence(Ordering::Release);
+        for (table, tree, entries) in &moves {
+            table.count.clear();
+            table.count.add(*entries);
+            let row = u64::from(tree.id.0) | u64::from(tree.root.0) << 32;
+            // Release: pairs with the Acquire in tree.
+            table.row.store(row, Ordering::Release);
+        }
+        drop(known);
+        drop(unneeded);
+        for (table, ..) in &moves {
+            // The journal has counts by tree, and what was added to a tree is counted with the
+            // table that has it.
+            self.add(table, 0);
+        }
     }
 
     /// Adds to the number of entries of `table`. The caller is inside the gate.

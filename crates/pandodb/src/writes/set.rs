@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
-use crate::tables::state::TableState;
+use crate::tables::state::{NotedTree, TableState};
 use crate::writes::keys::{Change, KeyWrites, Mark, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
 use crate::writes::watched::WatchedKeys;
@@ -70,6 +70,9 @@ pub(crate) enum TableChange {
     Clear,
     /// An empty table gets a tree that was filled beside the log (decision 051).
     Take(Filled),
+    /// It and the table of this index, which has the same change, get the trees of each other. A
+    /// batch with swaps does nothing else.
+    Swap(usize),
 }
 
 /// Writes, table changes and reads of one batch. Reusable: [`WriteSet::clear`] keeps the memory.
@@ -118,8 +121,24 @@ struct ReadPlace {
 #[derive(Debug, Clone)]
 pub(crate) struct BatchTable {
     pub(crate) state: Arc<TableState>,
-    /// None if the table was dropped then.
-    pub(crate) tree: Option<Tree>,
+    noted: NotedTree,
+}
+
+impl BatchTable {
+    fn new(state: Arc<TableState>) -> Self {
+        let noted = state.note();
+        Self { state, noted }
+    }
+
+    /// The tree that it had; None if it was dropped then.
+    #[inline]
+    pub(crate) fn tree(&self) -> Option<Tree> {
+        self.noted.tree
+    }
+
+    fn refresh(&mut self) {
+        self.noted = self.state.note();
+    }
 }
 
 /// What a batch knows of a key.
@@ -212,10 +231,8 @@ impl WriteSet {
         known.unwrap_or_else(|| {
             let last = self.last_table.take();
             let again = last.filter(|last| Arc::ptr_eq(last, state));
-            self.tables.push(BatchTable {
-                state: again.unwrap_or_else(|| state.clone()),
-                tree: state.tree(),
-            });
+            let state = again.unwrap_or_else(|| state.clone());
+            self.tables.push(BatchTable::new(state));
             self.tables.len() - 1
         })
     }
@@ -342,6 +359,40 @@ impl WriteSet {
         self.table_changes.push((table, change));
     }
 
+    /// Notes that two tables get the trees of each other.
+    ///
+    /// # Panics
+    /// If they are one table, if one is swapped already, or if the batch writes anything else.
+    pub(crate) fn swap_tables(&mut self, first: usize, second: usize) {
+        assert_ne!(first, second, "a table is swapped with another one");
+        let is_swap =
+            |(_, change): &(usize, TableChange)| matches!(change, TableChange::Swap(_));
+        assert!(
+            self.keys.writes().is_empty() && self.table_changes.iter().all(is_swap),
+            "a batch that swaps tables does nothing else"
+        );
+        for (table, other) in [(first, second), (second, first)] {
+            assert!(!self.changes_table(table), "a table is swapped once");
+            self.change_table(table, TableChange::Swap(other));
+        }
+    }
+
+    /// Returns the tables of each swap.
+    pub(crate) fn swaps(&self) -> impl Iterator<Item = [&BatchTable; 2]> {
+        let changes = self.table_changes.iter();
+        // Both have the change: it is that of the one which comes first.
+        changes.step_by(2).map(|(table, change)| match change {
+            TableChange::Swap(other) => [&self.tables[*table], &self.tables[*other]],
+            _ => unreachable!("a batch that swaps tables does nothing else"),
+        })
+    }
+
+    /// Returns whether it swaps tables.
+    pub(crate) fn swaps_tables(&self) -> bool {
+        let first = self.table_changes.first();
+        matches!(first, Some((_, TableChange::Swap(_))))
+    }
+
     /// Returns the state of the set, for [`WriteSet::go_back`].
     pub(crate) fn mark(&mut self) -> Mark {
         self.keys.mark()
@@ -362,7 +413,10 @@ impl WriteSet {
             Some(Change::Put { value }) => Own::Value(self.keys.value(value)),
             Some(Change::PutLarge(value)) => Own::Large(value),
             Some(Change::Delete) => Own::Gone,
-            None if self.table_changes.iter().any(|(known, _)| *known == table) => Own::Gone,
+            None if self.changes_table(table) => {
+                assert!(!self.swaps_tables(), "a table is not read behind its swap");
+                Own::Gone
+            }
             None => Own::Unknown,
         }
     }
@@ -452,7 +506,7 @@ impl WriteSet {
     /// [`Error::NoSuchTable`] if a table that is written to was dropped.
     pub(crate) fn refresh_trees(&mut self) -> Result<()> {
         for table in &mut self.tables {
-            table.tree = table.state.tree();
+            table.refresh();
         }
         self.check_tables()
     }
@@ -463,10 +517,12 @@ impl WriteSet {
         for (table, change) in &self.table_changes {
             if matches!(
                 change,
-                TableChange::Clear | TableChange::Drop | TableChange::Take(_)
+                TableChange::Clear
+                    | TableChange::Drop
+                    | TableChange::Take(_)
+                    | TableChange::Swap(_)
             ) {
-                let table = &mut self.tables[*table];
-                table.tree = table.state.tree();
+                self.tables[*table].refresh();
             }
         }
     }
@@ -483,7 +539,7 @@ impl WriteSet {
                 matches!(change, TableChange::Create(_))
                     && Arc::ptr_eq(&self.tables[*known].state, &table.state)
             });
-            if table.tree.is_none() && !created {
+            if table.tree().is_none() && !created {
                 return Err(Error::NoSuchTable {
                     name: table.state.name.to_string(),
                 });
@@ -519,7 +575,7 @@ impl WriteSet {
     pub(crate) fn trees_unchanged(&self) -> bool {
         self.tables
             .iter()
-            .all(|table| table.state.tree() == table.tree)
+            .all(|table| table.state.has_noted(table.noted))
     }
 }
 

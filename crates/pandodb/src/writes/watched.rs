@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use pando_format::TreeId;
 use pando_sync::Arc;
-use pando_tree::Tree;
 
-use crate::tables::state::{REPLACED_MAX, Replaced, TableState, Tables};
+use crate::tables::state::{NotedTree, REPLACED_MAX, Replaced, TableState, Tables};
 use crate::writes::stripes::Stamp;
 
 /// Most trees that are looked at for all watched keys of one batch: a few milliseconds. Beyond that
@@ -17,17 +16,18 @@ const STEPS_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct WatchedKey {
     pub(crate) table: Arc<TableState>,
-    /// The tree that the table has to have; None if it was dropped.
-    pub(crate) tree: Option<Tree>,
+    /// The tree that the table has to have.
+    pub(crate) noted: NotedTree,
     /// The stamp of the key in that tree.
     pub(crate) stamp: Stamp,
-    /// The key did not exist: whether it does in another tree of the table, another run finds out.
+    /// The key did not exist: whether it does in another tree of the table, another run finds out,
+    /// unless the table was swapped: what it has got is not known to be without the key.
     pub(crate) is_absent: bool,
 }
 
 impl WatchedKey {
     fn has_its_tree(&self) -> bool {
-        self.table.tree() == self.tree
+        self.table.has_noted(self.noted)
     }
 }
 
@@ -122,7 +122,7 @@ impl WatchedKeys {
         let is_kept = |key: &WatchedKey| match key.has_its_tree() {
             true => unchanged(key.stamp),
             // Nobody writes a tree that is gone, and its stripe says nothing of the next one.
-            false => key.is_absent,
+            false => key.is_absent && !key.table.was_swapped_since(key.noted),
         };
         if self.has_changed() || !self.keys.iter().all(is_kept) {
             return Some(true);

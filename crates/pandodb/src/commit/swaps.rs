@@ -1,0 +1,90 @@
+//! Batches that swap tables: their record, and what they change (decision 096).
+//!
+//! A swap changes no leaf, and so none tells a reader that it owes the swap's LSN (decision 060).
+//! So a swap is durable before anybody sees it, where reads wait for that: the gate stays closed
+//! for one sync.
+
+use pando_format::log::{BatchWriter, Operation};
+use pando_format::{Lsn, TreeId};
+use pando_pool::{ApplyToken, Marks};
+use pando_sync::Arc;
+use pando_tree::{Scratch, Tree};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::read::counted::not_counted;
+use crate::tables::state::{TableBatch, TableState};
+use crate::writes::set::{BatchTable, WriteSet};
+
+/// Returns the tree that a table of the batch had.
+fn tree_of(table: &BatchTable) -> Result<Tree> {
+    table.tree().ok_or_else(|| Error::NoSuchTable {
+        name: table.state.name.to_string(),
+    })
+}
+
+impl Engine {
+    /// Returns the record of a batch that swaps tables, and the number of tables.
+    pub(crate) fn describe_swaps(&self, set: &WriteSet) -> Result<(Vec<u8>, usize)> {
+        let mut record = BatchWriter::new();
+        record.set_multi_leaf();
+        for [first, second] in set.swaps() {
+            let trees: [TreeId; 2] = [tree_of(first)?.id, tree_of(second)?.id];
+            if trees[0].is_counted() != trees[1].is_counted() {
+                let plain = if trees[0].is_counted() { second } else { first };
+                return Err(not_counted(&plain.state));
+            }
+            record.push(Operation::SwapTables {
+                first: first.state.name.as_bytes(),
+                first_tree: trees[0],
+                second: second.state.name.as_bytes(),
+                second_tree: trees[1],
+            });
+        }
+        let tables = set.table_changes.len();
+        assert_eq!(
+            2 * record.operations() as usize,
+            tables,
+            "the record has each swap once"
+        );
+        Ok((record.into_payload(), tables))
+    }
+
+    /// Blocks until the record of swaps is durable, where reads wait for what they see. The caller
+    /// has closed the gate.
+    pub(crate) fn settle_swaps(&self, set: &WriteSet, lsn: Lsn) -> Result<()> {
+        if set.swaps_tables() && self.read_bounds.waits_for_commits() {
+            // Nothing that the sync waits for waits for the gate: the files of the log that it
+            // needs were there when its room was reserved.
+            self.wait_durable(lsn)?;
+        }
+        Ok(())
+    }
+
+    /// Applies swaps, with the gate closed: all rows of the catalogue, and then the tables, which
+    /// nobody sees in part.
+    pub(crate) fn apply_swaps(
+        &self,
+        token: &ApplyToken<'_>,
+        set: &WriteSet,
+        batch: TableBatch,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let marks = Marks {
+            lsn: batch.lsn,
+            multi_lsn: batch.lsn,
+        };
+        let mut pairs: Vec<[Arc<TableState>; 2]> = Vec::new();
+        for tables in set.swaps() {
+            let [first, second] = tables.map(|table| table.state.clone());
+            let of = tables.map(|table| table.tree().expect("the record has both trees"));
+            self.store
+                .name_swapped(token, (&first.name, of[1]), marks, scratch)?;
+            self.store
+                .name_swapped(token, (&second.name, of[0]), marks, scratch)?;
+            pairs.push([first, second]);
+        }
+        self.store.tables.swap(&pairs, batch);
+        Ok(())
+    }
+}
