@@ -100,6 +100,26 @@ impl Worker {
         self.commit(effects, durable, || db.clear_tables(&all))
     }
 
+    /// Swaps two tables of this thread.
+    pub(super) fn swap(&mut self) -> OrStop<()> {
+        let numbers = [[0, 1], [1, 2], [2, 0]][self.random.index(3)];
+        let names = numbers.map(|number| own_table(self.history.thread, number));
+        let [first, second] = names.each_ref().map(|name| self.db.existing_table(name));
+        let (Some(first), Some(second)) = (first, second) else {
+            return wrong(format!("one of {names:?} is not there"));
+        };
+        let now = self.history.now();
+        let mut effects: Vec<Effect> = names.iter().cloned().map(Effect::Clear).collect();
+        for (from, to) in [(&names[0], &names[1]), (&names[1], &names[0])] {
+            let put = |((_, key), value): (&Place, &Vec<u8>)| {
+                Effect::Put((to.clone(), key.clone()), value.clone())
+            };
+            effects.extend(now.table(from).map(put));
+        }
+        let (db, durable) = (self.db.clone(), self.default_is_durable());
+        self.commit(effects, durable, || db.swap_tables(&[(&first, &second)]))
+    }
+
     pub(super) fn drop_table(&mut self) -> OrStop<()> {
         let name = own_table(self.history.thread, 2);
         let (db, durable) = (self.db.clone(), self.default_is_durable());

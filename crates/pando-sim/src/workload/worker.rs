@@ -180,6 +180,7 @@ impl Worker {
             96 => self.load(),
             97 => self.drop_table(),
             98 => self.compact(),
+            99 if self.random.once_in(2) => self.swap(),
             _ => {
                 self.db.request_checkpoint();
                 Ok(())

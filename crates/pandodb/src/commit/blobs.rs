@@ -35,7 +35,9 @@ impl Engine {
             if value.staged.is_new() {
                 continue;
             }
-            let tree = set.tables[table].tree().filter(|_| !set.changes_table(table));
+            let tree = set.tables[table]
+                .tree()
+                .filter(|_| !set.changes_table(table));
             let blob = match tree {
                 Some(tree) => self.store.blob_ref_of(tree, key)?,
                 None => None,

@@ -158,7 +158,11 @@ impl ValidatedBatch {
             return Polled::Ready(());
         }
         let is_swapped = watch.state.was_swapped_since(watch.noted);
-        let fate = if is_swapped { Fate::Changed } else { self.fate(watch) };
+        let fate = if is_swapped {
+            Fate::Changed
+        } else {
+            self.fate(watch)
+        };
         match fate {
             // If the table has changed again, the batch finds another tree than this one, or
             // another swap, should this one be that of another table by now.

@@ -247,7 +247,10 @@ impl<'a> Replay<'a> {
         [first, second]: [(&[u8], TreeId); 2],
         lsn: Lsn,
     ) -> Result<()> {
-        let swapped = [(name_of(first.0, lsn)?, first.1), (name_of(second.0, lsn)?, second.1)];
+        let swapped = [
+            (name_of(first.0, lsn)?, first.1),
+            (name_of(second.0, lsn)?, second.1),
+        ];
         self.tables.clear();
         self.store
             .apply_swap(token, swapped, lsn, &mut self.scratch)

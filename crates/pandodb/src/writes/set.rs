@@ -365,8 +365,7 @@ impl WriteSet {
     /// If they are one table, if one is swapped already, or if the batch writes anything else.
     pub(crate) fn swap_tables(&mut self, first: usize, second: usize) {
         assert_ne!(first, second, "a table is swapped with another one");
-        let is_swap =
-            |(_, change): &(usize, TableChange)| matches!(change, TableChange::Swap(_));
+        let is_swap = |(_, change): &(usize, TableChange)| matches!(change, TableChange::Swap(_));
         assert!(
             self.keys.writes().is_empty() && self.table_changes.iter().all(is_swap),
             "a batch that swaps tables does nothing else"

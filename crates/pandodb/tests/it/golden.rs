@@ -24,11 +24,15 @@ const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
 
 /// The names of the stores, each with another layout of pages on disk.
-const SHAPES: [&str; 7] = ["plain", "lz4", "snappy", "zstd", LOADED, RECORDED, COUNTED];
+const SHAPES: [&str; 8] = [
+    "plain", "lz4", "snappy", "zstd", LOADED, RECORDED, SWAPPED, COUNTED,
+];
 /// The pages are those of "plain", and the log contains a load.
 const LOADED: &str = "loaded";
 /// As "loaded", and the superblock names the compression.
 const RECORDED: &str = "recorded";
+/// As "recorded", and two tables are swapped in the log.
+const SWAPPED: &str = "swapped";
 /// As "plain" and a load, with counted tables: all that came with version 2.
 const COUNTED: &str = "counted";
 
@@ -51,7 +55,7 @@ fn options(shape: &str) -> Builder {
     match shape {
         "plain" | LOADED | COUNTED => pages(4096, 4096, Compression::None),
         "lz4" => pages(16384, 4096, Compression::Lz4),
-        RECORDED => pages(8192, 512, Compression::Lz4),
+        RECORDED | SWAPPED => pages(8192, 512, Compression::Lz4),
         "snappy" => pages(16384, 512, Compression::Snappy),
         _ => pages(8192, 512, Compression::Zstd(3)),
     }
@@ -115,7 +119,7 @@ impl Content<'_> {
 
     /// Makes the writes that are in the checkpoint.
     fn before(&mut self, shape: &str) {
-        if [LOADED, RECORDED].contains(&shape) {
+        if [LOADED, RECORDED, SWAPPED].contains(&shape) {
             self.put("alpha", "chunks/1", value(3, 130_000));
             return self.put("new", "key", value(4, 40));
         }
@@ -154,10 +158,24 @@ impl Content<'_> {
         self.delete("loaded", "key00080");
     }
 
+    fn swap(&mut self, first: &str, second: &str) {
+        let tables = (&self.table(first), &self.table(second));
+        self.db.swap_tables(&[tables]).unwrap();
+        let rows = self.model.remove(first).unwrap();
+        let rows = self.model.insert(second.into(), rows).unwrap();
+        self.model.insert(first.into(), rows);
+    }
+
     /// Makes the writes that are in the log after the checkpoint, with every kind of operation.
     fn behind(&mut self, shape: &str) {
-        if [LOADED, RECORDED].contains(&shape) {
-            return self.load();
+        if [LOADED, RECORDED, SWAPPED].contains(&shape) {
+            self.load();
+            if shape == SWAPPED {
+                self.swap("new", "loaded");
+                self.put("new", "key00001", value(5, 70));
+                self.put("loaded", "key00001", value(6, 80));
+            }
+            return;
         }
         for number in (0..600_u64).step_by(9) {
             self.put(
@@ -255,13 +273,18 @@ fn verify(device: &FaultyDevice) -> VerifyReport {
 /// Opens a copy of the store without a choice of compression: it has that of its pages.
 fn check_compression(device: &FaultyDevice, shape: &str) {
     let recorded = verify(device).stat.compression;
-    assert_eq!(recorded, (shape == RECORDED).then_some(Compression::Lz4));
+    assert_eq!(
+        recorded,
+        [RECORDED, SWAPPED]
+            .contains(&shape)
+            .then_some(Compression::Lz4)
+    );
     let none_chosen = Db::builder().max_memory(2 << 20).frames(64);
     let copy = device.after_crash(1, CrashMode::AllSurvive);
     let db = open(&copy, none_chosen).unwrap();
     let expected = match shape {
         "plain" | LOADED | COUNTED => Compression::None,
-        "lz4" | RECORDED => Compression::Lz4,
+        "lz4" | RECORDED | SWAPPED => Compression::Lz4,
         "snappy" => Compression::Snappy,
         _ => Compression::Zstd(3),
     };

@@ -52,6 +52,7 @@ mod settling;
 mod snapshots;
 mod steps;
 mod stored;
+mod swaps;
 mod tables;
 mod task_reads;
 mod tasks;

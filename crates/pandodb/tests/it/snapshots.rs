@@ -100,7 +100,8 @@ impl Model {
                 self.now.get_mut(&name).unwrap().clear();
             }
             2 => self.db.checkpoint().unwrap(),
-            3..80 => {
+            3 | 4 => self.swap(&name, &table),
+            5..80 => {
                 let (key, value) = (self.key(), self.value());
                 table.put_with(&key, &value, QUICK).unwrap();
                 self.now.get_mut(&name).unwrap().insert(key, value);
@@ -112,6 +113,17 @@ impl Model {
             }
             _ => self.batch(),
         }
+    }
+
+    /// Swaps the table with another one, if there is one.
+    fn swap(&mut self, name: &str, table: &Table) {
+        let Some((other_name, other)) = self.table().filter(|(other, _)| other != name) else {
+            return;
+        };
+        self.db.swap_tables(&[(table, &other)]).unwrap();
+        let entries = self.now.remove(name).unwrap();
+        let others = self.now.insert(other_name, entries).unwrap();
+        self.now.insert(name.to_owned(), others);
     }
 
     /// A batch in all tables; sometimes it changes one of them as a whole, too.
