@@ -120,7 +120,7 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     add("@admin", has(Flags::ADMIN));
     add(
         "@dangerous",
-        has(Flags::ADMIN) || matches!(command.name, "keys" | "flushall" | "flushdb"),
+        has(Flags::ADMIN) || matches!(command.name, "keys" | "flushall" | "flushdb" | "swapdb"),
     );
     add("@blocking", has(Flags::BLOCKING));
     add("@fast", has(Flags::FAST));

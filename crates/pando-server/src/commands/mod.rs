@@ -63,6 +63,7 @@ mod sorted_set;
 mod stream;
 mod subscribe;
 mod subsequence;
+mod swapdb;
 mod transaction;
 mod ttl;
 mod waitaof;
@@ -124,6 +125,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     object::COMMANDS,
     sort::COMMANDS,
     flush::COMMANDS,
+    swapdb::COMMANDS,
     transaction::COMMANDS,
     subscribe::COMMANDS,
     publish::COMMANDS,

@@ -43,7 +43,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("restore", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("script", SCRIPTS),
-    ("swapdb", "databases cannot change places yet"),
     ("sync", REPLICATION),
 ];
 

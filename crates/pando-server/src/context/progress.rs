@@ -164,6 +164,8 @@ pub(crate) struct Progress {
     pub(crate) loads: Vec<Load>,
     /// The head of the collection that the current run has read without a transaction.
     pub(crate) beside: Option<TreeHead>,
+    /// The last swap of the table of elements as of the first such head.
+    pub(crate) beside_swap: Option<Lsn>,
     /// Number of parts that began again since the head had changed.
     pub(crate) restarts: u32,
     /// Number of turns in which parts were loaded.
@@ -445,6 +447,7 @@ impl Progress {
         self.held_bytes = 0;
         self.shown_from = None;
         self.beside = None;
+        self.beside_swap = None;
         self.calls.clear();
         self.lines.clear();
         self.tracked_reads = None;

@@ -108,8 +108,8 @@ impl Context<'_> {
                 false => FormerState::FieldsOver,
             },
         };
-        if former.tree.is_some() && self.session.interactive.is_some() {
-            self.check_lock()?;
+        if former.tree.is_some() {
+            self.note_tree()?;
         }
         Ok(Found {
             row: lives.then_some(row),
@@ -117,6 +117,20 @@ impl Context<'_> {
             large: large.filter(|_| lives),
             cut,
         })
+    }
+
+    /// Prepares for what is read or written behind the head of a large collection, which was read.
+    fn note_tree(&mut self) -> Run {
+        if self.data().batch.is_none() {
+            // Behind the head: if a swap came before this, and no other one comes, the head is
+            // found to have changed.
+            let last_swap = self.last_swap();
+            self.progress.beside_swap.get_or_insert(last_swap);
+        }
+        match self.session.interactive.is_some() {
+            true => self.check_lock(),
+            false => Ok(()),
+        }
     }
 
     /// Opens the value whose stored key is in the scratch, and which is known to lie in chunks.

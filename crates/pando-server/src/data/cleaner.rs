@@ -22,7 +22,7 @@ use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::time::{Duration, unix_ms};
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
-use pandodb::{Table, ValueStream};
+use pandodb::{Lsn, Table, ValueStream};
 
 use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
@@ -68,6 +68,9 @@ pub(crate) struct Cleaner {
     due: Vec<(u64, Vec<u8>)>,
     /// Rows of a collection that was given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
+    /// The last swap of the table before they were collected: nothing else says that the table
+    /// which they are removed from is the one that has them.
+    gone_of: Lsn,
     /// Databases and stored keys that are locked, or whose rows cannot be decoded: passed over
     /// until nothing else is due.
     passed: BTreeSet<(usize, Vec<u8>)>,
@@ -313,6 +316,7 @@ impl Cleaner {
             quiet: 0,
             due: Vec::new(),
             gone: Vec::new(),
+            gone_of: Lsn::default(),
             passed: BTreeSet::new(),
             size: BATCH,
             waits: 0,
@@ -422,6 +426,12 @@ impl Cleaner {
             if let Some(members) = database.members.table() {
                 let gone = self.gone.iter();
                 gone.for_each(|key| self.batch.delete(members, key));
+                // Behind the first one, with which the batch has noted the table: a swap from here
+                // on is a conflict.
+                if !self.gone.is_empty() && members.last_swap() != self.gone_of {
+                    self.gone.clear();
+                    return Err(Stop::Again);
+                }
             }
             self.committing = true;
         }
@@ -508,6 +518,7 @@ impl Cleaner {
         let Some(members) = database.members.table() else {
             return Ok(());
         };
+        let gone_of = members.last_swap();
         let mut given_up = None;
         self.scan_members(members, reactor, &[0; 8], &mut |key| {
             given_up = decode_given_up(key);
@@ -529,7 +540,7 @@ impl Cleaner {
             given_up_key(id, &mut key);
             gone.push(key);
         }
-        self.gone = gone;
+        (self.gone, self.gone_of) = (gone, gone_of);
         Ok(())
     }
 

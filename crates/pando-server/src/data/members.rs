@@ -1,4 +1,7 @@
 //! The table of the elements of large collections, and the ids of these.
+//!
+//! All databases have one counter of ids, so that an id that was given for one of them is not in
+//! use where the database finds itself after SWAPDB.
 
 use std::ops::Bound;
 
@@ -17,20 +20,31 @@ pub(crate) struct Members(Arc<Inner>);
 struct Inner {
     name: String,
     table: OnceLock<Table>,
-    /// The id of the next collection: larger than all that the table has.
-    next: AtomicU64,
+    next: Arc<NextId>,
+}
+
+/// The id of the next collection: larger than all that any of the tables has.
+#[derive(Debug)]
+pub(crate) struct NextId(AtomicU64);
+
+impl NextId {
+    /// Returns the counter of a store whose tables were not looked at yet.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(1)))
+    }
 }
 
 impl Members {
-    /// Opens the table of database `number`, if there is one. Blocks.
+    /// Opens the table of database `number`, if there is one. `next` is that of all databases.
+    /// Blocks.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn open(db: &Db, number: usize) -> pandodb::Result<Self> {
+    pub(crate) fn open(db: &Db, number: usize, next: &Arc<NextId>) -> pandodb::Result<Self> {
         let members = Self(Arc::new(Inner {
             name: format!("db/{number}/members"),
             table: OnceLock::new(),
-            next: AtomicU64::new(1),
+            next: next.clone(),
         }));
         if let Some(table) = db.existing_table(&members.0.name) {
             members.use_table(table)?;
@@ -61,7 +75,7 @@ impl Members {
         let given_up = given_up.filter(|id| *id < u64::MAX);
         let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));
         // Relaxed: who gets the table below gets it, too.
-        self.0.next.fetch_max(used + 1, Ordering::Relaxed);
+        self.0.next.0.fetch_max(used + 1, Ordering::Relaxed);
         let _others = self.0.table.set(table);
         Ok(())
     }
@@ -75,6 +89,6 @@ impl Members {
     /// Returns an id that no collection has had since the store was opened, nor has now.
     pub(crate) fn new_id(&self) -> u64 {
         // Relaxed: the ids differ, and that is all.
-        self.0.next.fetch_add(1, Ordering::Relaxed)
+        self.0.next.0.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -112,6 +112,7 @@ mod stream_sizes;
 mod streams;
 #[cfg(test)]
 mod subsequence;
+mod swapdb;
 #[cfg(test)]
 mod tracking;
 #[cfg(test)]

@@ -288,10 +288,6 @@ fn what_is_not_there_is_called_so() {
             "DUMP s",
             "-ERR DUMP is not supported: dumps of values are not there yet",
         ),
-        (
-            "SWAPDB 0 1",
-            "-ERR SWAPDB is not supported: databases cannot change places yet",
-        ),
         ("MEMORY PURGE", "+OK"),
         ("LATENCY GRAPH x", "-ERR No samples available for event 'x'"),
         ("COMMAND INFO dump", "[nil]"),

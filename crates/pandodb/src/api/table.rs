@@ -1,5 +1,6 @@
 //! The handle of a table: reads, writes, read-modify-writes.
 
+use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_tree::ValueReader;
 
@@ -38,6 +39,14 @@ impl Table {
     /// Number of entries; known without counting them.
     pub fn len(&self) -> u64 {
         self.state.count()
+    }
+
+    /// LSN of the last swap of the table ([`Db::swap_tables`]) since the store was opened; 0 if
+    /// there was none. If it is the same before and after some reads, all of them were of one
+    /// content, and, if they were of several tables that are swapped together only, of contents
+    /// that belong together.
+    pub fn last_swap(&self) -> Lsn {
+        self.state.swapped()
     }
 
     /// True if the table has no entries.

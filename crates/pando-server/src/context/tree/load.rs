@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Bound;
 
 use pando_sync::Arc;
-use pandodb::Table;
 use pandodb::nonblocking::{Pending, Polled, Reads, ValidatedBatch};
+use pandodb::{Lsn, Table};
 
 use super::part::{Goal, Load, Loaded, Part, kind_of};
 use super::source::Source;
@@ -97,6 +97,9 @@ impl Context<'_> {
     /// Ranks and scans may show a part of a batch. A batch is applied in the order of its tables,
     /// that of the keys first, since counted tables have the higher numbers; and a read of the head
     /// waits for the whole batch. So whoever has seen a part of one sees its head here.
+    ///
+    /// If SWAPDB has come in between, the same head is not enough: a second one may have brought it
+    /// back. It does not come without its elements, so looking at one of the tables will do.
     pub(super) fn confirmed<T>(
         &mut self,
         head: TreeHead,
@@ -113,6 +116,7 @@ impl Context<'_> {
         };
         let first = *self.progress.beside.get_or_insert(head);
         let database = self.database();
+        let swapped_before = self.progress.beside_swap;
         let scratch = &mut *self.data().scratch;
         let (stored, row) = (&scratch.stored, &mut scratch.head_row);
         row.clear();
@@ -125,6 +129,7 @@ impl Context<'_> {
         if !TreeHead::is_of(&row[payload..])
             || TreeHead::decode(&row[payload..])? != head
             || first != head
+            || swapped_before != Some(self.last_swap())
         {
             return Err(Interrupted::ReadsMany);
         }
@@ -173,11 +178,18 @@ impl Context<'_> {
         Ok((loaded, strings, cursor))
     }
 
+    /// Returns the last swap of the table of elements, if there is one.
+    pub(in crate::context) fn last_swap(&self) -> Lsn {
+        let members = self.database().members.table();
+        members.map_or_else(Lsn::default, Table::last_swap)
+    }
+
     /// Returns the goal to load nothing, from the first element on.
     pub(super) fn goal(&self, value_type: ValueType, head: TreeHead) -> Goal {
         Goal {
             exec_index: self.exec_index,
             database: self.session.database,
+            last_swap: self.last_swap(),
             head,
             kind: kind_of(value_type),
             has_values: value_type != ValueType::Set,
@@ -470,7 +482,8 @@ impl Context<'_> {
         let is_stale = |of: &Load| {
             let (old, new) = (&of.goal, &load.goal);
             let place = |of: &Goal| (of.exec_index, of.database, of.head.id);
-            place(old) == place(new) && old.head != new.head
+            let state = |of: &Goal| (of.head, of.last_swap);
+            place(old) == place(new) && state(old) != state(new)
         };
         let before = loads.len();
         loads.retain(|of| !is_stale(of));

@@ -39,7 +39,7 @@ impl<'a> Context<'a> {
     }
 
     /// As [`Context::members`]; makes the table if there is none.
-    fn make_members(&mut self) -> Result<&'a Table, Interrupted> {
+    pub(crate) fn make_members(&mut self) -> Result<&'a Table, Interrupted> {
         let database = self.database();
         if let Some(table) = database.members.table() {
             return Ok(table);

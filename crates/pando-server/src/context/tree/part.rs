@@ -3,6 +3,7 @@
 use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
+use pandodb::Lsn;
 
 use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, Kind};
@@ -73,6 +74,9 @@ const LEAF_BYTES: usize = 4096;
 pub(in crate::context) struct Goal {
     pub(in crate::context) exec_index: Option<usize>,
     pub(in crate::context) database: usize,
+    /// The last swap of the table of elements, so that nothing that was gathered before is mixed
+    /// with what is read behind it, not even if a second swap brings the same head back.
+    pub(in crate::context) last_swap: Lsn,
     pub(in crate::context) head: TreeHead,
     /// The rows that show the elements.
     pub(in crate::context) kind: Kind,
@@ -143,6 +147,7 @@ impl Load {
         Self::new(Goal {
             exec_index: None,
             database: 0,
+            last_swap: Lsn::default(),
             head,
             kind,
             has_values,

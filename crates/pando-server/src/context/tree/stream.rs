@@ -236,6 +236,7 @@ impl Context<'_> {
         let goal = Goal {
             exec_index: self.exec_index,
             database: self.session.database,
+            last_swap: self.last_swap(),
             head: TreeHead {
                 edition: head.edition,
                 count: head.length,
