@@ -331,6 +331,21 @@ class BesideRedis(ServerTest):
             connection.call("HELLO", "3")
         self.compare(Generator.streams, all_streams)
 
+    def test_databases_that_change_places_have_the_same_replies(self):
+        # Some collections are large, and some strings expire late.
+        self.ours.call("CONFIG", "SET", "packed-bytes-max", "200")
+        generator, done = Generator(SEED), 0
+        numbers = (0, 0, 1, 1, 2, 2, 2, 15, 16, -1, "x", 2**40)
+        swap = lambda: ["SWAPDB", generator.pick(*numbers), generator.pick(*numbers)]
+        select = lambda: ["SELECT", generator.pick(0, 1, 2)]
+        families = (*generator.strings(), *generator.collections(), swap, select)
+        while done < COMMANDS:
+            self.both([generator.command(families) for _ in range(BATCH)])
+            for number in (b"0", b"1", b"2"):
+                self.both([[b"SELECT", number], *whole(), [b"DBSIZE"]])
+            self.both(dump())
+            done += BATCH
+
     def test_watched_keys_fail_exec_as_in_redis(self):
         # Two keys: more of them would share a stripe now and then, which is a change of both.
         generator = random.Random(SEED)

@@ -346,6 +346,51 @@ mod tests {
         }
     }
 
+    /// Otherwise tables would have one tree, or one that does not fit them.
+    #[test]
+    fn a_swap_of_trees_that_the_tables_do_not_have_is_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
+        let trees = [TreeId(16), TreeId(17), TreeId(18).counted()];
+        let mut lsn = 8;
+        let mut replay = |operation: Operation<'_>| {
+            let mut record = BatchWriter::new();
+            record.push(operation);
+            lsn += 8;
+            replay.batch(Lsn(lsn), record.payload())
+        };
+        for (name, tree) in [(b"a", trees[0]), (b"b", trees[1]), (b"c", trees[2])] {
+            replay(Operation::CreateTable { name, tree }).unwrap();
+        }
+        let swap = |first: &'static [u8], first_tree, second: &'static [u8], second_tree| {
+            Operation::SwapTables {
+                first,
+                first_tree,
+                second,
+                second_tree,
+            }
+        };
+        let damaged = [
+            swap(b"a", trees[1], b"b", trees[0]),
+            swap(b"a", trees[0], b"b", trees[0]),
+            swap(b"a", trees[0], b"a", trees[0]),
+            swap(b"a", trees[0], b"none", trees[1]),
+            swap(b"a", trees[0], b"c", trees[2]),
+            swap(b"a", trees[0], b"\xff", trees[1]),
+        ];
+        for operation in damaged {
+            let error = replay(operation).unwrap_err();
+            assert!(error.is_corruption(), "{operation:?}: {error}");
+        }
+        replay(swap(b"a", trees[0], b"b", trees[1])).unwrap();
+        replay(swap(b"b", trees[0], b"a", trees[1])).unwrap();
+        let tree_of = |name| engine.store.tables.get(name).unwrap().tree().unwrap().id;
+        assert_eq!([tree_of("a"), tree_of("b")], [trees[0], trees[1]]);
+    }
+
     #[test]
     #[should_panic(expected = "is replayed behind")]
     fn batches_are_replayed_in_the_order_of_the_log() {

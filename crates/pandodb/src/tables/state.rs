@@ -676,6 +676,61 @@ mod tests {
         assert_eq!(all, [None, None, Some(30), Some(31)]);
     }
 
+    /// Who finds one table behind a swap finds the others there, and numbers of entries of one
+    /// content.
+    #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+    #[test]
+    fn nobody_finds_a_swap_half_made() {
+        const SWAPS: u64 = 100_000;
+        let tables = Tables::new(1 << 20);
+        let states = ["a", "b", "c", "d"].map(|name| tables.absent(name));
+        for (number, state) in (20..).zip(&states) {
+            let row = TreeRow {
+                tree: TreeId(number),
+                root: PageId(number),
+            };
+            tables.set_tree(state, Some(row), TableBatch::unseen(Lsn(8)));
+            tables.add(state, i64::from(number));
+        }
+        let pairs = {
+            let [a, b, c, d] = states.clone();
+            [[a, b], [d, c]]
+        };
+        let ended = AtomicBool::new(false);
+        let [a, _, c, _] = &states;
+        let tree_of = |state: &TableState| state.tree().expect("it is never dropped").id.0;
+        pando_sync::thread::scope(|scope| {
+            for [one, other] in [[a, c], [c, a]] {
+                let ended = &ended;
+                scope.spawn(move || {
+                    let mut seen = [0, 0];
+                    while !ended.load(Ordering::Relaxed) {
+                        let noted = one.note();
+                        let (tree, others) = (noted.tree.map(|tree| tree.id.0), tree_of(other));
+                        let count = other.count();
+                        assert!([20, 21, 22, 23].contains(&count), "{count}");
+                        if one.has_noted(noted) {
+                            let is_swapped = tree == Some(21) || tree == Some(23);
+                            assert_eq!(is_swapped, others % 2 == 1, "{tree:?} and {others}");
+                            assert_eq!(count, u64::from(others));
+                            seen[usize::from(is_swapped)] += 1;
+                        }
+                    }
+                    assert!(seen[0] > 0, "it has never seen the first content");
+                });
+            }
+            for swap in 0..SWAPS {
+                tables.swap(&pairs, TableBatch::unseen(Lsn(9 + swap)));
+                // Readers find both contents.
+                if swap % 64 < 2 {
+                    pando_sync::thread::yield_now();
+                }
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+        assert_eq!((tree_of(a), a.count()), (20, 20));
+    }
+
     #[test]
     fn trees_of_emptied_tables_are_remembered_up_to_a_bound() {
         let tables = Tables::new(1 << 20);

@@ -514,13 +514,7 @@ impl WriteSet {
     /// on what was in them.
     pub(crate) fn refresh_trees_of_changes(&mut self) {
         for (table, change) in &self.table_changes {
-            if matches!(
-                change,
-                TableChange::Clear
-                    | TableChange::Drop
-                    | TableChange::Take(_)
-                    | TableChange::Swap(_)
-            ) {
+            if !matches!(change, TableChange::Create(_)) {
                 self.tables[*table].refresh();
             }
         }

@@ -580,3 +580,30 @@ fn scans_and_loads_go_on_with_what_the_table_has_got() {
     db.swap_tables(&[(&tables[2], &tables[3])]).unwrap();
     assert!(matches!(loader.finish(), Err(Error::NotEmpty { .. })));
 }
+
+/// A salvage applies the log as recovery does.
+#[test]
+fn a_salvage_finds_swapped_tables_where_they_are() {
+    let mut random = Rng::with_seed(77);
+    let mut place = Place::new(77);
+    for _ in 0..300 {
+        place.step(&mut random);
+    }
+    place.db.checkpoint().unwrap();
+    for _ in 0..300 {
+        place.step(&mut random);
+    }
+    place.swap(&[[0, 1], [4, 5]]);
+    place.db.flush().unwrap();
+    let left = place.device.after_crash(1, CrashMode::AllLost);
+    let into = FaultyDevice::new(78);
+    let (from, to) = (left.into(), into.clone().into());
+    let report = SalvageReport::of_devices(&from, to, options()).unwrap();
+    assert_eq!(report.lost, []);
+    let db = open_on(&into, options());
+    check_all(&tables_of(&db), &place.twins);
+    for table in &report.tables {
+        let at = NAMES.iter().position(|name| *name == table.name).unwrap();
+        assert_eq!(table.rows, place.twins[at].len() as u64, "{}", table.name);
+    }
+}
