@@ -338,7 +338,7 @@ class BesideRedis(ServerTest):
         numbers = (0, 0, 1, 1, 2, 2, 2, 15, 16, -1, "x", 2**40)
         swap = lambda: ["SWAPDB", generator.pick(*numbers), generator.pick(*numbers)]
         select = lambda: ["SELECT", generator.pick(0, 1, 2)]
-        families = (*generator.strings(), *generator.collections(), swap, select)
+        families = (generator.string, *generator.collections(), swap, select)
         while done < COMMANDS:
             self.both([generator.command(families) for _ in range(BATCH)])
             for number in (b"0", b"1", b"2"):

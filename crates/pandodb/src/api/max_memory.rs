@@ -180,8 +180,8 @@ mod tests {
         wait_for(&db);
     }
 
-    /// Reads keys, and pins what was read meanwhile, up to three quarters of all frames. Returns how
-    /// many were pinned; some parked frames were taken for them.
+    /// Reads keys, and pins what was read meanwhile, up to three quarters of all frames. Returns
+    /// how many were pinned; some parked frames were taken for them.
     fn read_and_pin(db: &Db, table: &crate::Table, keys: std::ops::Range<u32>) -> usize {
         let pool = &db.engine().store.pool;
         let parked = pool.parked_count();

@@ -263,8 +263,9 @@ impl Engine {
         let mode = Mode::Exclusive {
             at_most: Some(at_most),
         };
-        let trees = tables.iter().map(|state| (state.tree(), &state.name));
-        let trees = trees.filter_map(|(tree, name)| Some((tree?.id, name)));
+        let trees = self.store.tables.trees_of(tables);
+        let trees = trees.into_iter().zip(tables);
+        let trees = trees.filter_map(|(tree, state)| Some((tree?.id, &state.name)));
         let mut trees: Vec<(TreeId, &Box<str>)> = trees.collect();
         trees.sort_unstable_by_key(|(tree, _)| tree.0);
         assert!(

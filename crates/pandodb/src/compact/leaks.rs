@@ -124,8 +124,7 @@ impl<'a> NamedSpace<'a> {
             trees: BTreeSet::new(),
             is_whole: true,
         };
-        let tables = store.tables.all();
-        let of_tables = tables.iter().filter_map(|table| table.tree());
+        let of_tables = store.tables.trees();
         for tree in [CATALOGUE, GARBAGE].into_iter().chain(of_tables) {
             named.walk(tree)?;
         }

@@ -136,9 +136,9 @@ impl ValidatedBatch {
     }
 
     /// As [`ValidatedBatch::expect`], of a key that did not exist: that its table was emptied is no
-    /// change; that it was swapped is one. After very many emptyings it is one, since they are not all remembered, and if very
-    /// many keys are expected after many. If it is emptied later, the commit fails as after a
-    /// change of something that was read: another run may succeed.
+    /// change; that it was swapped is one. After very many emptyings it is one, since they are not
+    /// all remembered, and if very many keys are expected after many. If it is emptied later, the
+    /// commit fails as after a change of something that was read: another run may succeed.
     ///
     /// # Panics
     /// If it is a step of a transaction.

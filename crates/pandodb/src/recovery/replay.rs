@@ -109,13 +109,8 @@ impl<'a> Replay<'a> {
                     old_tree,
                     new_tree,
                 } => {
-                    self.change(
-                        token,
-                        name,
-                        (Some(old_tree), Some(new_tree), None),
-                        lsn,
-                        index,
-                    )?;
+                    let trees = (Some(old_tree), Some(new_tree), None);
+                    self.change(token, name, trees, lsn, index)?;
                 }
                 Operation::TakeTree {
                     name,
@@ -129,13 +124,8 @@ impl<'a> Replay<'a> {
                     }
                     let tree = Tree { id: new_tree, root };
                     let filled = Some(Filled { tree, entries });
-                    self.change(
-                        token,
-                        name,
-                        (Some(old_tree), Some(new_tree), filled),
-                        lsn,
-                        index,
-                    )?;
+                    let trees = (Some(old_tree), Some(new_tree), filled);
+                    self.change(token, name, trees, lsn, index)?;
                 }
                 Operation::SwapTables {
                     first,
@@ -228,9 +218,8 @@ impl<'a> Replay<'a> {
     /// pages.
     fn check_new(&mut self, tree: TreeId, lsn: Lsn) -> Result<()> {
         let known = self.known.get_or_insert_with(|| {
-            let tables = self.store.tables.all();
-            let trees = tables.iter().filter_map(|table| table.tree());
-            trees.map(|tree| tree.id).collect()
+            let trees = self.store.tables.trees();
+            trees.iter().map(|tree| tree.id).collect()
         });
         match tree >= FIRST_USER_TREE && known.insert(tree) {
             true => Ok(()),

@@ -566,6 +566,21 @@ impl Tables {
         known.by_name.iter().map(|named| named.0.clone()).collect()
     }
 
+    /// Returns the trees of all tables, each once: none of them is missed while tables are swapped.
+    pub(crate) fn trees(&self) -> Vec<Tree> {
+        // A swap has the lock as long as it changes rows.
+        let known = self.known.read();
+        let tables = known.by_name.iter();
+        tables.filter_map(|named| named.0.tree()).collect()
+    }
+
+    /// Returns the trees of `tables`, as of one moment: no two of them have the same one.
+    pub(crate) fn trees_of(&self, tables: &[Arc<TableState>]) -> Vec<Option<Tree>> {
+        // As in trees.
+        let _known = self.known.read();
+        tables.iter().map(|table| table.tree()).collect()
+    }
+
     /// Returns the table whose tree is `tree`; for replay.
     pub(crate) fn of_tree(&self, tree: TreeId) -> Option<Arc<TableState>> {
         self.known.read().by_tree.get(&tree).cloned()
@@ -723,7 +738,7 @@ mod tests {
                 tables.swap(&pairs, TableBatch::unseen(Lsn(9 + swap)));
                 // Readers find both contents.
                 if swap % 64 < 2 {
-                    pando_sync::thread::yield_now();
+                    yield_now();
                 }
             }
             ended.store(true, Ordering::Relaxed);

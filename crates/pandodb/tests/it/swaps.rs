@@ -9,8 +9,8 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{thread, thread_waker};
 use pandodb::nonblocking::{Outcome, Polled, Reactor, Reads, ValidatedBatch, Watch};
 use pandodb::{
-    Batch, Builder, ConflictKind, Db, Durability, Error, Isolation, Table, TableOptions,
-    TransactionOptions, VerifyReport,
+    Batch, Builder, ConflictKind, Db, Durability, Error, Isolation, SalvageReport, Table,
+    TableOptions, TransactionOptions, VerifyReport,
 };
 
 use crate::fixture::{NONE, open_on};
@@ -364,6 +364,26 @@ fn a_batch_that_has_read_one_of_the_tables_conflicts() {
             assert_eq!(conflicted, conflicts, "{what}: {outcome:?}");
         }
     }
+}
+
+/// A batch that was made while two tables were swapped knows one tree for both.
+#[test]
+fn a_batch_that_writes_a_key_in_both_tables_meets_a_swap_in_between() {
+    let (db, tables) = open(&["a", "b"]);
+    let mut reactor = reactor(&db);
+    let mut batch = ValidatedBatch::new(&db);
+    batch.put(&tables[0], b"k", b"a").unwrap();
+    db.swap_tables(&[(&tables[0], &tables[1])]).unwrap();
+    batch.put(&tables[1], b"k", b"b").unwrap();
+    let outcome = end(&mut batch, &mut reactor);
+    assert_eq!(outcome, Outcome::Conflict { watched: false });
+    let mut blind = Batch::new();
+    blind.put(&tables[0], b"k", b"a");
+    db.swap_tables(&[(&tables[0], &tables[1])]).unwrap();
+    blind.put(&tables[1], b"k", b"b");
+    db.write(&mut blind, NONE).unwrap();
+    let found = [0, 1].map(|at: usize| tables[at].get(b"k").unwrap().unwrap());
+    assert_eq!(found, [b"a", b"b"]);
 }
 
 /// A blind write is one to the name.
