@@ -17,7 +17,7 @@ use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
 /// Number of new chunks of a batch.
-fn chunks_of(set: &WriteSet) -> u64 {
+pub(crate) fn chunks_of(set: &WriteSet) -> u64 {
     set.large().map(LargeValue::new_chunks).sum()
 }
 
@@ -111,10 +111,15 @@ impl Engine {
     /// it would be refused again. What it reserves meanwhile would keep others from theirs, and
     /// giving that back would wake them for nothing.
     pub(crate) fn look_for_ids(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<()> {
-        let wait = &mut scratch.id_wait;
         let pages = self.pages_of(set, self.garbage_pages(set));
-        let need = wait.need(pages + chunks_of(set), set.only_deletes());
-        match self.store.awaits_ids(&need) {
+        let ids = pages + chunks_of(set);
+        self.look_for_page_ids(ids, set.only_deletes(), &mut scratch.id_wait)
+    }
+
+    /// As [`Engine::look_for_ids`], for any operation; `wait` is its own.
+    pub(crate) fn look_for_page_ids(&self, ids: u64, urgent: bool, wait: &mut IdWait) -> Step<()> {
+        let need = wait.need(ids, urgent);
+        match wait.is_refused() && self.store.awaits_ids(&need) {
             true => Err(self.refused_ids(&need, wait)),
             false => Ok(()),
         }

@@ -22,6 +22,7 @@ use pando_wal::LogReservation;
 use crate::changes::tables::LoggedTableChange;
 use crate::commit::delete_room::DeleteWait;
 use crate::commit::key_locks::Met;
+use crate::commit::page_id_room::chunks_of;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::locks::{Asked, LockWait};
@@ -198,6 +199,7 @@ impl Engine {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
             }
+            self.look_for_page_ids(pages + chunks_of(set), urgent, &mut id_wait)?;
             let log = self.reserve_log(bytes)?;
             let committed = || self.store.committed_blocks();
             match self.store.space.try_reserve(blocks, committed, urgent) {

@@ -255,6 +255,7 @@ impl Engine {
         if self.store.life.is_short() {
             return Err(self.store.shortage_error().into());
         }
+        self.look_for_page_ids(PAGES_PER_SECTION, false, wait)?;
         let blocks = PAGES_PER_SECTION * u64::from(self.store.page_blocks());
         let committed = || self.store.committed_blocks();
         let Some(reservation) = self.store.space.try_reserve(blocks, committed, false) else {

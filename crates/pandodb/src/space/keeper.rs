@@ -227,8 +227,9 @@ impl SpaceKeeper {
         let reservation = self.reservations.reserve_ids(chunks);
         // Counted in the order in which ids move, as in `taken`.
         let reserved = match self.reservations.blocks_unmarked() {
-            Some(blocks) => self.ids_reserved_with(blocks),
-            None => return self.reserve_beside_waiters(need, reservation, available),
+            Some(blocks) if need.number == 0 => self.ids_reserved_with(blocks),
+            // Who may have the turn gives it back there, also when nobody waits any more.
+            _ => return self.reserve_beside_waiters(need, reservation, available),
         };
         (available() >= reserved).then_some(reservation)
     }
