@@ -119,6 +119,13 @@ impl Sleeper {
         }
     }
 
+    /// Waits until no read of the thread is under way. Takes wakes: who waits looks again after it.
+    pub(crate) fn settle(&mut self, reactor: &mut Reactor) {
+        while reactor.in_flight() > 0 {
+            let _: Slept = self.sleep(reactor, Some(now() + LOOK_INTERVAL));
+        }
+    }
+
     /// Sleeps until the command is woken, or a message comes, or `until`.
     pub(crate) fn sleep(&mut self, reactor: &mut Reactor, until: Option<Instant>) -> Slept {
         loop {

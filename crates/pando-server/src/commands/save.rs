@@ -46,7 +46,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn save(context: &mut Context<'_>) -> Run {
     if let Some(job) = context.progress.job.clone() {
-        return match job.result() {
+        return match job.result(context.waker) {
             None => Err(Interrupted::Wait),
             Some(Ok(())) => context.ok(),
             Some(Err(text)) => context.fail(&format!("ERR {text}")),

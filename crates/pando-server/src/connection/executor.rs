@@ -603,6 +603,20 @@ impl Connection {
         &mut buffers.expect("a command is in the buffers").progress
     }
 
+    /// Has the command that has begun run from its beginning at a new moment, as behind a conflict;
+    /// not inside a transaction of PANDO BEGIN, which has the moment of its own beginning.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn begin_command_anew(&mut self) {
+        if self.session.interactive.is_some() {
+            return;
+        }
+        self.undo_exec();
+        self.progress().begin_again();
+        let running = self.running.as_mut().expect("a command has begun");
+        assert!(!running.committing, "a commit is not repeated");
+        running.waited = false;
+    }
+
     /// Undoes what the commands of an uncommitted EXEC did to the session.
     fn undo_exec(&mut self) {
         if let Some(mut multi) = self.session.multi.take() {

@@ -108,10 +108,12 @@ impl LoopData {
         }
     }
 
-    /// Takes a transaction back that is no longer needed; drops what it contains.
+    /// Takes a transaction back that is no longer needed; drops what it contains. On a script
+    /// thread it goes: commands that come there have theirs, and that of a long script may be
+    /// large.
     #[inline]
     pub(crate) fn give_back(&mut self, mut batch: Box<ValidatedBatch>) {
-        if self.spare.len() < SPARE_TRANSACTIONS {
+        if self.spare.len() < SPARE_TRANSACTIONS && self.sleeper.is_none() {
             batch.reset();
             self.spare.push(batch);
         }

@@ -16,7 +16,8 @@ impl Context<'_> {
         if self.is_together {
             return Interrupted::Yield;
         }
-        match self.progress.job.take().map(|job| (job.result(), job)) {
+        let job = self.progress.job.take();
+        match job.map(|job| (job.result(self.waker), job)) {
             Some((None, job)) => {
                 self.progress.job = Some(job);
                 return Interrupted::Wait;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use pando_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use pando_sync::thread::JoinHandle;
+use pando_sync::time::{Instant, now};
 use pando_sync::{Arc, Mutex, Rank};
 
 use crate::connection::Connection;
@@ -28,6 +29,8 @@ pub(super) struct Job {
     pub(super) home: usize,
     /// As [`crate::sleeper::Sleeper::is_left`].
     pub(super) is_left: Arc<AtomicBool>,
+    /// When it came into the queue.
+    pub(super) since: Instant,
     pub(super) connection: Box<Connection>,
 }
 
@@ -148,6 +151,7 @@ impl ScriptThreads {
                 token,
                 home,
                 is_left: Arc::default(),
+                since: now(),
                 connection,
             });
             let idle = state.threads.iter_mut().find(|of| of.is_idle);
@@ -250,6 +254,12 @@ impl ScriptThreads {
                 tracing::error!("a thread for scripts has panicked");
             }
         }
+        // No loop takes them any more: their clients, locks and snapshots end before the store.
+        let left = self.with(|state| {
+            let returned = std::mem::take(&mut state.returned);
+            (std::mem::take(&mut state.queue), returned)
+        });
+        drop(left);
     }
 
     /// Returns what thread `number` does next.

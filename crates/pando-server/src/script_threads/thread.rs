@@ -2,7 +2,7 @@
 
 use mio::Poll;
 use pando_sync::Arc;
-use pando_sync::time::{Instant, now, unix_ms};
+use pando_sync::time::{Duration, Instant, now, unix_ms};
 
 use super::jobs::{Job, Next, ScriptThreads};
 use crate::connection::Connection;
@@ -11,6 +11,10 @@ use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
 use crate::context::patience::Leaves;
 use crate::loop_handle::LoopHandle;
 use crate::sleeper::{Sleeper, Slept};
+
+/// A command that has waited in the queue for longer begins at another moment: what it has read,
+/// and the clock by which keys expire, would be as old.
+const QUEUE_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// A script thread. Ends when it is dropped.
 pub(super) struct ScriptThread {
@@ -87,6 +91,9 @@ impl ScriptThread {
         let waker = sleeper.waker.clone();
         let own = std::mem::replace(&mut job.connection.waker, waker);
         let began = now();
+        if began.duration_since(job.since) > QUEUE_TIME_MAX {
+            job.connection.begin_command_anew();
+        }
         let mut turn = Turn {
             index: job.home,
             shared,
@@ -103,6 +110,7 @@ impl ScriptThread {
             stopping: false,
         };
         run_to_end(&mut turn, &mut job.connection);
+        settle(&mut turn);
         turn.tick();
         job.connection.waker = own;
         while data.tell_left(shared) {}
@@ -113,6 +121,7 @@ impl ScriptThread {
 /// Gives the connection turns until its command has ended, or need not go on.
 fn run_to_end(turn: &mut Turn<'_>, connection: &mut Connection) {
     loop {
+        settle(turn);
         let step = connection.resume_elsewhere(turn);
         if step == Step::Done {
             return;
@@ -135,4 +144,12 @@ fn run_to_end(turn: &mut Turn<'_>, connection: &mut Connection) {
         turn.clock = now();
         turn.now_ms = unix_ms();
     }
+}
+
+/// Waits for all reads that the thread has begun. Others may want these pages, which only it makes
+/// known, and who runs next may compute for long.
+fn settle(turn: &mut Turn<'_>) {
+    let data = turn.data.as_mut().expect("a script thread has an engine");
+    let sleeper = data.sleeper.as_mut().expect("a script thread has one");
+    sleeper.settle(&mut data.reactor);
 }

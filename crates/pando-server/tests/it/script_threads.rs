@@ -585,3 +585,43 @@ fn all_keys_that_a_script_has_written_are_told() {
         told.extend(keys.map(str::to_owned));
     }
 }
+
+/// One that waits in the queue of the threads does not begin with the clock of before.
+#[test]
+fn the_clock_of_a_script_is_that_of_its_run() {
+    const CLIENTS: u32 = 5;
+    let server = Fixture::with(one_loop());
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 0");
+    let computing = computing_for(&mut client, Duration::from_millis(300));
+    let script = format!("local time = redis.call('TIME') redis.call('SET', 'k', 1) {computing}");
+    let script = script.replace("return 1", "return {time[1], time[2]}");
+    // From now on it leaves its loop before it has done anything.
+    let began = now();
+    eval(&mut client, &script, &[], &[]);
+    let once = now().duration_since(began);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    for client in &mut clients {
+        send_eval(client, &script);
+    }
+    let times: Vec<Duration> = clients
+        .iter_mut()
+        .map(|client| {
+            let reply = show(&client.answer());
+            let words: Vec<u64> = reply
+                .trim_matches(['[', ']'])
+                .split(' ')
+                .map(|word| {
+                    word.trim_matches('"')
+                        .parse()
+                        .expect("a time is two numbers")
+                })
+                .collect();
+            Duration::from_secs(words[0]) + Duration::from_micros(words[1])
+        })
+        .collect();
+    // One thread runs one after the other, and each has its own moment.
+    let first = times.iter().min().unwrap();
+    let last = times.iter().max().unwrap();
+    assert!(*last - *first > once, "{times:?}, each takes {once:?}");
+}

@@ -9,7 +9,7 @@ use crate::context::{Context, Interrupted, Run};
 
 pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
     if let Some(job) = context.progress.job.clone() {
-        return match job.result() {
+        return match job.result(context.waker) {
             None => Err(Interrupted::Wait),
             Some(Ok(())) => context.ok(),
             Some(Err(text)) => context.fail(&format!("ERR Rewriting config file: {text}")),

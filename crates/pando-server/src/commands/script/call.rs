@@ -13,7 +13,7 @@ use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, RunPlace};
 use crate::context::{Command, Context, Flags, Interrupted};
 use crate::figures::error_codes::code_of;
-use crate::lua::{Asked, Limits, Native, Unbounded, refused, returned};
+use crate::lua::{Asked, Ending, Limits, Native, Unbounded, refused, returned};
 use crate::times::nanoseconds;
 
 /// Length of a reply for which room is made in the state of Lua: its collector does not look at how
@@ -39,6 +39,8 @@ pub(super) struct Caller<'c, 'a> {
     pub(super) calls: u64,
     /// Why the run has to end.
     pub(super) interrupted: Option<Interrupted>,
+    /// [`pandodb::nonblocking::ValidatedBatch::reads_repeated`] when the run began.
+    repeated_before: u64,
     bytes: Vec<u8>,
     spans: Vec<Span>,
 }
@@ -49,11 +51,14 @@ impl<'c, 'a> Caller<'c, 'a> {
         overlay: &'c mut Overlay,
         (read_only, limits): (bool, Limits),
     ) -> Self {
+        let batch = context.data().batch.as_deref();
+        let repeated_before = batch.map_or(0, |batch| batch.reads_repeated());
         Self {
             context,
             overlay,
             read_only,
             limits,
+            repeated_before,
             calls: 0,
             interrupted: None,
             bytes: Vec::new(),
@@ -202,15 +207,17 @@ impl<'c, 'a> Caller<'c, 'a> {
         let (Some(batch), Some(patience)) = (data.batch.as_deref_mut(), &mut data.patience) else {
             return Err(Interrupted::Pending(pending));
         };
-        let repeated = batch.reads_repeated();
-        let goes_on = reached.as_ref().filter(|_| repeated == 0);
+        let repeated = batch.reads_repeated() != self.repeated_before;
+        let goes_on = reached.as_ref().filter(|_| !repeated);
         let Some((place, _)) = goes_on.filter(|(_, place)| batch.go_on_from(*place)) else {
             return Err(Interrupted::Pending(pending));
         };
         statistics.tick(Ticker::CommandsSuspended, 1);
         let began = now();
         let limits = &self.limits;
-        let is_awake = patience.wait_for(pending, &|| limits.ending().is_some());
+        // The time that passes here is none of the script's, so it is not over here either.
+        let gives_up = || limits.ending().is_some_and(|of| of != Ending::TimeOver);
+        let is_awake = patience.wait_for(pending, &gives_up);
         let time = now().duration_since(began);
         limits.waited.set(limits.waited.get() + time);
         self.context.progress.go_on_from(place);
