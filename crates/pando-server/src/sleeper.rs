@@ -26,7 +26,6 @@ const COMMAND: Token = Token::Connection {
     generation: 0,
 };
 /// How long a wait for the engine lasts until it is asked again whether the command has to end.
-#[cfg(feature = "scripts")]
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a sleep has ended.

@@ -605,7 +605,6 @@ impl Connection {
 
     /// Has the command that has begun run from its beginning at a new moment, as behind a conflict;
     /// not inside a transaction of PANDO BEGIN, which has the moment of its own beginning.
-    #[cfg(feature = "scripts")]
     pub(crate) fn begin_command_anew(&mut self) {
         if self.session.interactive.is_some() {
             return;

@@ -187,6 +187,7 @@ fn a_long_command_is_not_repeated_without_end() {
 }
 
 /// Has `writer`, which is of another loop than `other`, write a key until `work` has ended.
+#[cfg(feature = "scripts")]
 fn beside_a_writer(writer: &mut Client, limit: Duration, work: impl FnOnce()) {
     let (done, slowest) = (AtomicBool::new(false), AtomicU64::new(0));
     let in_time = AtomicBool::new(true);

@@ -5,7 +5,9 @@ use pando_sync::time::{Duration, now};
 use pandodb::Db;
 
 use crate::client::{Client, encode, show};
-use crate::fixture::{Fixture, open_small, options};
+#[cfg(feature = "scripts")]
+use crate::fixture::open_small;
+use crate::fixture::{Fixture, options};
 
 /// Returns a client that sees all commands.
 fn monitor(server: &Fixture) -> Client {

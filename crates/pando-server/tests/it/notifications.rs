@@ -3,7 +3,6 @@
 use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Mutex, Rank, thread};
-use pandodb::Db;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
@@ -374,7 +373,7 @@ const CLIENTS: usize = 4;
 /// Clients on both loops write the same keys. Of each key the events come in the order in which the
 /// values were written, and each one comes once.
 #[cfg(feature = "scripts")]
-fn events_come_in_order(open: fn(&std::path::Path) -> pandodb::Result<Db>) {
+fn events_come_in_order(open: fn(&std::path::Path) -> pandodb::Result<pandodb::Db>) {
     let server = Fixture::opened_by(options(), open);
     let mut listener = listener(&server);
     let mut other = server.client();
