@@ -300,7 +300,11 @@ impl Tree {
 
     /// Returns the seat at the place that is known for the key, or at the leaf of the last change,
     /// if the key belongs there, too.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "else a leaf goes through memory on the way to a put"
+    )]
+    #[inline(always)]
     pub(crate) fn seat_near<'p>(
         &self,
         pool: &'p Pool,

@@ -314,9 +314,10 @@ pub(crate) fn note(f: impl FnOnce(&mut Profile)) {
 pub(crate) struct Steps(Option<Instant>);
 
 impl Steps {
-    /// Begins the first step at `begun`; None: nothing is timed.
+    /// Begins the first step of an operation that began at `begun`. Nothing is timed if that is
+    /// None, or if nobody asks for the steps.
     pub(crate) fn new(begun: Option<Instant>) -> Self {
-        Self(begun)
+        Self(begun.filter(|_| is_open()))
     }
 
     /// Ends `step` and begins the next one.

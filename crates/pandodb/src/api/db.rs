@@ -8,7 +8,8 @@ use pando_device::AnyDevice;
 use pando_format::{Epoch, Lsn};
 use pando_stats::{Histogram, Measure, Sampled, Totals};
 use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
-use pando_sync::{Arc, Mutex, Rank, time};
+use pando_sync::time::{self, Instant};
+use pando_sync::{Arc, Mutex, Rank};
 use pando_wal::Acknowledge;
 
 use crate::commit::buffers::TakenBuffer;
@@ -16,6 +17,7 @@ use crate::commit::check::Check;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
+use crate::commit::single_put::Put;
 use crate::commit::state_check::StateCheck;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
@@ -226,7 +228,8 @@ impl Db {
     pub(crate) fn run_job(&self, set: WriteSet) -> Result<bool> {
         match self.end_of_job(set)? {
             JobEnd::Committed(lsn) => {
-                self.acknowledge(lsn, Debt::NONE, WriteOptions::default())?;
+                let acknowledge = self.engine().acknowledge(None);
+                self.acknowledge(lsn, (Debt::NONE, None), acknowledge)?;
                 Ok(true)
             }
             JobEnd::Conflict { .. } => Ok(false),
@@ -282,24 +285,34 @@ impl Db {
             outcome
         })?;
         if let Outcome::Committed(Some(lsn)) = outcome {
-            self.acknowledge(lsn, set.debt, options)?;
-            begun.map(|begun| {
-                engine
-                    .store
-                    .statistics
-                    .record_since(Measure::PutSampled, begun)
-            });
+            let acknowledge = engine.acknowledge(options.durability);
+            self.acknowledge(lsn, (set.debt, begun), acknowledge)?;
         }
         Ok(outcome)
     }
 
-    /// Waits for the batch of `lsn` as `options` ask; `debt` covers what the batch has read.
-    fn acknowledge(&self, lsn: Lsn, debt: Debt, options: WriteOptions) -> Result<()> {
+    /// Waits for a put, if it is to be acknowledged when it is durable.
+    #[inline]
+    pub(crate) fn end_put(&self, put: &Put, acknowledge: Acknowledge) -> Result<()> {
+        self.acknowledge(put.lsn, (Debt::NONE, put.begun), acknowledge)
+    }
+
+    /// Waits for the batch of `lsn`, or for what it has read: `debt` covers that. `begun` is when
+    /// it began, if it is timed.
+    fn acknowledge(
+        &self,
+        lsn: Lsn,
+        (debt, begun): (Debt, Option<Instant>),
+        acknowledge: Acknowledge,
+    ) -> Result<()> {
         let engine = self.engine();
-        match engine.acknowledge(options.durability) {
-            Acknowledge::WhenDurable => engine.wait_durable(lsn),
-            Acknowledge::AtOnce => engine.pay(debt),
+        match acknowledge {
+            Acknowledge::WhenDurable => engine.wait_durable(lsn)?,
+            Acknowledge::AtOnce => engine.pay(debt)?,
         }
+        let statistics = &engine.store.statistics;
+        begun.map(|begun| statistics.record_since(Measure::PutSampled, begun));
+        Ok(())
     }
 
     /// Sets the durability of commits that do not ask for another one; at first it is that of

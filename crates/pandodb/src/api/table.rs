@@ -112,6 +112,11 @@ impl Table {
         if value.len() > self.db.engine().plain_bytes_max() {
             return self.put_streamed_with(key, value.len() as u64, value, options);
         }
+        let engine = self.db.engine();
+        let acknowledge = engine.acknowledge(options.durability);
+        if let Some(put) = engine.try_put(&self.state, (key, value), acknowledge)? {
+            return self.db.end_put(&put, acknowledge);
+        }
         let mut set = TakenBuffer::<WriteSet>::take();
         let table = set.table(&self.state);
         set.write(table, key, Some(value));

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
+use crate::commit::put_scratch::PutScratch;
 use crate::commit::scratch::CommitScratch;
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::WriteSet;
@@ -57,6 +58,7 @@ macro_rules! keep_by_thread {
 
 keep_by_thread!(SETS, WriteSet);
 keep_by_thread!(SCRATCHES, CommitScratch);
+keep_by_thread!(PUTS, PutScratch);
 keep_by_thread!(READS, ReadSet);
 
 /// Memory taken for one call or one transaction; given back to the thread on drop.

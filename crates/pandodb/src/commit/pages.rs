@@ -21,6 +21,8 @@ const PAGES_PER_WRITE: u64 = 3;
 const PAGES_PER_DELETE: u64 = 1;
 /// Further pages that a batch may dirty: splits up to the root. A single write needs no more.
 const PAGES_PER_BATCH: u64 = 8;
+/// Pages that a put of one value may dirty that lies in its leaf, besides those for garbage rows.
+pub(crate) const PAGES_OF_PUT: u64 = PAGES_PER_WRITE + PAGES_PER_BATCH;
 /// Assumed number of levels of a tree whose root is not in memory.
 const LEVELS_UNKNOWN: u64 = 4;
 

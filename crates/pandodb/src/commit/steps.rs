@@ -28,7 +28,7 @@ use pando_stats::{Measure, Sampled, Ticker};
 use pando_sync::gate::Closed;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::{Arc, time};
-use pando_tree::{LeafFill, Place, Scratch};
+use pando_tree::{LeafFill, Place, Run, Scratch};
 use pando_versions::{Registration, VersionScratch};
 use pando_wal::LogReservation;
 
@@ -427,8 +427,15 @@ impl Engine {
         });
         let entries = (place, first, others);
         let run = tree.put_run(&self.store.pool, token, marks, entries, scratch);
-        assert!(run.new <= run.records, "more new keys than keys");
         assert!(run.records <= 1 + rest.len(), "more was put than there is");
+        self.count_run(state, &run);
+        run.records
+    }
+
+    /// Counts the records that were put into a table.
+    #[inline]
+    pub(crate) fn count_run(&self, state: &Arc<TableState>, run: &Run) {
+        assert!(run.new <= run.records, "more new keys than keys");
         if run.records > 0 {
             let statistics = &self.store.statistics;
             statistics.tick(Ticker::Puts, run.records as u64);
@@ -437,7 +444,6 @@ impl Engine {
                 self.store.tables.add(state, i64_of_len(run.new));
             }
         }
-        run.records
     }
 
     /// Applies one write, of the key of a place, to the tree that `state` has now. `ids` are those
