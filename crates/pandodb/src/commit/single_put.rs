@@ -26,7 +26,6 @@ use crate::space::id_turns::IdWait;
 use crate::space::reservations::{BlockReservation, IdReservation};
 use crate::tables::state::TableState;
 use crate::writes::set::Value;
-use crate::writes::stripes::Wanted;
 
 /// A put that was carried out.
 #[derive(Debug, Clone, Copy)]
@@ -82,8 +81,7 @@ impl Engine {
             return Ok(None);
         };
         steps.end(CommitStep::Prepare);
-        let stripe = [Wanted::write(self.stripes.of(tree.id, key))];
-        let Ok(mut locked) = self.stripes.try_lock_all(&stripe, &mut 0) else {
+        let Some(locked) = self.stripes.try_lock_one(self.stripes.of(tree.id, key)) else {
             return Ok(None);
         };
         let Some(guard) = self.store.pool.gate().try_enter() else {
@@ -103,7 +101,6 @@ impl Engine {
             .append(room, RecordKind::Batch, acknowledge, payload.payload());
         self.checkpoint.assert_behind(lsn);
         debug_assert!(self.log.applied() < lsn, "it is applied already");
-        locked.end_shares();
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
         let put = (&place, (key, value));
@@ -156,12 +153,14 @@ impl Engine {
             && !self.store.life.is_closing()
     }
 
-    /// Takes all that a put reserves, if it can be had at once, and nobody waits for it.
+    /// Takes all that a put reserves, if it can be had at once, and nobody waits for the end of a
+    /// reservation: then the batch takes its turn, and nothing is reserved to be given back.
     #[inline]
     fn reserve_put(&self, bytes: usize) -> Option<Reserved<'_>> {
-        let old = &self.old_versions.snapshots;
-        let is_usual =
-            self.underfull_leaves.has_room() && bytes <= self.log.max_batch_bytes() && !old.is_on();
+        let is_usual = self.underfull_leaves.has_room()
+            && bytes <= self.log.max_batch_bytes()
+            && !self.old_versions.snapshots.is_on()
+            && !self.store.space.is_awaited();
         if !is_usual {
             return None;
         }
@@ -231,8 +230,7 @@ mod tests {
         assert!(put(&[1; 1024]) && !put(&[1; 1025]), "a quarter of a page");
 
         let stripe = engine.stripes.of(table.state.tree().unwrap().id, KEY);
-        let stripes = [Wanted::write(stripe)];
-        let locked = engine.stripes.try_lock_all(&stripes, &mut 0).unwrap();
+        let locked = engine.stripes.try_lock_one(stripe).unwrap();
         let put_beside = engine.try_put(&table.state, (KEY, b"4"), Acknowledge::AtOnce);
         assert!(
             put_beside.unwrap().is_none(),

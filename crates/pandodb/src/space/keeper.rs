@@ -234,6 +234,12 @@ impl SpaceKeeper {
         (available() >= reserved).then_some(reservation)
     }
 
+    /// Returns whether somebody may wait for the end of a reservation.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.reservations.blocks_unmarked().is_none()
+    }
+
     /// Number of page ids that are reserved, if `blocks` blocks are. To be read before the number
     /// of those that are left.
     #[inline]

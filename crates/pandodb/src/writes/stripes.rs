@@ -301,6 +301,51 @@ impl Stripes {
     }
 }
 
+/// The only stripe that a commit of one write holds, exclusively; given back on drop.
+#[derive(Debug)]
+pub(crate) struct LockedOne<'a> {
+    stripes: &'a Stripes,
+    stripe: StripeIndex,
+    is_marked: bool,
+    _held: Held,
+}
+
+impl Stripes {
+    /// Takes a stripe to write it; None if somebody holds it. Never blocks.
+    #[inline]
+    pub(crate) fn try_lock_one(&self, stripe: StripeIndex) -> Option<LockedOne<'_>> {
+        let is_marked = self.lock(stripe).try_exclusive().ok()?;
+        Some(LockedOne {
+            stripes: self,
+            stripe,
+            is_marked,
+            _held: Held::new(Kind::Stripes),
+        })
+    }
+}
+
+impl LockedOne<'_> {
+    /// As [`Locked::is_marked`].
+    pub(crate) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// As [`Locked::stamp_with`].
+    #[inline]
+    pub(crate) fn stamp_with(&self, lsn: Lsn) {
+        let before = self.stripes.stamp_held(self.stripe);
+        assert!(before.lsn() < lsn, "{lsn} is not after {}", before.lsn());
+        self.stripes.stamp_with(self.stripe, lsn);
+    }
+}
+
+impl Drop for LockedOne<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.stripes.give_back(Wanted::write(self.stripe));
+    }
+}
+
 impl Locked<'_> {
     /// Gives the shares back: the commit has its LSN, so what it has read may be overwritten.
     pub(crate) fn end_shares(&mut self) {
