@@ -4,7 +4,8 @@
 //!
 //! - its memory, by the allocator of the state. A state that had too little is dropped.
 //! - its time: a hook looks at the clock after a thousand instructions. It does not look
-//!   inside functions of C, `string.find` for example.
+//!   inside functions of C: the sandbox does, before those that may take long, and searches long
+//!   texts with functions of its own ([`strings`]).
 //! - the machine's stack, which functions of C take that call Lua: `check_stack` of the sandbox.
 //!
 //! A run ends early when a command has to wait, when it takes too long, or when it is killed
@@ -21,7 +22,7 @@ use pando_resp::Version;
 use super::guard::{Ending, Failure, Guard, Limits};
 use super::native::until_zero;
 use super::unbounded::Unbounded;
-use super::{json, message_pack, numbers, redis, structure};
+use super::{json, message_pack, numbers, redis, strings, structure};
 
 /// Instructions between two looks at the clock: some microseconds, but for instructions that call
 /// functions of C which take long.
@@ -145,7 +146,11 @@ fn place(lua: &Lua) -> Option<(String, usize)> {
 }
 
 /// Returns the table of all native functions.
-fn native_functions(lua: &Lua, guard: &Rc<Guard>, memory_max: usize) -> mlua::Result<Table> {
+pub(super) fn native_functions(
+    lua: &Lua,
+    guard: &Rc<Guard>,
+    memory_max: usize,
+) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     let of_question = guard.clone();
     let is_ending = move |_: &Lua, ()| Ok(of_question.ending.get().is_some());
@@ -155,6 +160,7 @@ fn native_functions(lua: &Lua, guard: &Rc<Guard>, memory_max: usize) -> mlua::Re
     native.raw_set("cjson", json::table(lua, memory_max)?)?;
     native.raw_set("cmsgpack", message_pack::table(lua, guard, memory_max)?)?;
     native.raw_set("struct", structure::table(lua, memory_max)?)?;
+    native.raw_set("strings", strings::table(lua, guard)?)?;
     Ok(native)
 }
 

@@ -4,7 +4,7 @@
 //! of a script hands in. Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a
 //! run of a script), `sandbox.lua` (what a script sees), [`native`] (how its native functions are
 //! called), [`unbounded`] (what is made without a bound), [`redis`], [`numbers`] and [`random`];
-//! [`json`], [`message_pack`] and [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
+//! [`strings`] and [`pattern`] (searches that can be ended), [`json`], [`message_pack`] and [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
 
 #[cfg(panic = "abort")]
 compile_error!(
@@ -22,8 +22,12 @@ mod message_pack;
 mod message_unpack;
 mod native;
 mod numbers;
+mod pattern;
 mod random;
 mod redis;
+#[cfg(test)]
+mod search_tests;
+mod strings;
 mod structure;
 mod structure_format;
 mod unbounded;

@@ -13,11 +13,14 @@ local G = _G
 local error, getmetatable, load, next, rawget, rawset = error, getmetatable, load, next, rawget, rawset
 local select, setfenv, setmetatable, type = select, setfenv, setmetatable, type
 local pcall, tonumber, tostring, unpack, xpcall = pcall, tonumber, tostring, unpack, xpcall
-local find, format, gsub, lower = string.find, string.format, string.gsub, string.lower
-local insert, sort = table.insert, table.sort
-local abs = math.abs
+local byte, find, format, gmatch = string.byte, string.find, string.format, string.gmatch
+local gsub, lower, match, rep, sub = string.gsub, string.lower, string.match, string.rep, string.sub
+local concat, insert, sort = table.concat, table.insert, table.sort
+local abs, floor = math.abs, math.floor
 local resume, wrap = coroutine.resume, coroutine.wrap
 local is_ending, check_stack = native.is_ending, native.check_stack
+local lengths, look = native.strings.lengths, native.strings.look
+local seek, seek_plain = native.strings.seek, native.strings.seek_plain
 
 jit.off()
 if jit.status() then
@@ -188,8 +191,8 @@ local libraries = {
   math = only(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
     log10 max min modf pi pow rad sin sinh sqrt tan tanh]]),
   os = only(os, 'clock'),
-  string = only(string, 'byte char find gmatch len lower match rep reverse sub upper'),
-  table = only(table, 'concat foreach foreachi getn maxn remove'),
+  string = only(string, 'byte char len sub'),
+  table = only(table, 'foreach foreachi getn maxn remove'),
   redis = guarded(native.redis),
   struct = guarded(native.struct),
 }
@@ -230,8 +233,6 @@ end
 libraries.math.mod = math.fmod
 libraries.math.random = guarded(native.math).random
 libraries.math.randomseed = guarded(native.math).randomseed
-libraries.string.gfind = string.gmatch
-
 -- Of what changes how cjson works, only what it is already may be chosen.
 local function fixed(name, ...)
   local values = { ... }
@@ -291,15 +292,335 @@ function libraries.string.format(...)
   return format(...)
 end
 
+-- Searches. What LuaJIT does by itself looks at no clock, so it gets only texts that are short for
+-- their pattern: `quick` has the greatest length up to which it takes no time that matters,
+-- `most_lengths` that up to which it is called if the clock is looked at now and then.
+local quick, most_lengths, pattern_count = {}, {}, 0
+local PATTERNS_MAX, PATTERN_BYTES_MAX = 256, 64
+-- Of `seek`.
+local ANCHORS, PERHAPS_USED = 1, 2
+
+-- Calls of functions that may take milliseconds, before the clock is looked at again.
+local UNSEEN_MAX = 8
+local unseen = UNSEEN_MAX
+
+local function look_now()
+  if look() then
+    error(ENDING, 0)
+  end
+end
+
+local function look_sometimes()
+  unseen = unseen - 1
+  if unseen < 0 then
+    unseen = UNSEEN_MAX
+    look_now()
+  end
+end
+
+local function most_length(p)
+  if most_lengths[p] then
+    return most_lengths[p]
+  end
+  local soon, most = lengths(p)
+  if #p <= PATTERN_BYTES_MAX then
+    if pattern_count == PATTERNS_MAX then
+      quick, most_lengths, pattern_count = {}, {}, 0
+    end
+    quick[p], most_lengths[p], pattern_count = soon, most, pattern_count + 1
+  end
+  return most
+end
+
+-- Returns text and pattern, which may be numbers; nothing if LuaJIT is to say what is wrong.
+local function searched(s, p)
+  s = type(s) == 'number' and tostring(s) or s
+  p = type(p) == 'number' and tostring(p) or p
+  if type(s) == 'string' and type(p) == 'string' then
+    return s, p
+  end
+end
+
+local function is_short(s, p)
+  if #s > most_length(p) then
+    return false
+  end
+  look_sometimes()
+  return true
+end
+
+-- Passes on what `seek` has returned to a function that the script has called itself.
+local function sought(ok, ...)
+  if ok then
+    return ...
+  end
+  if is_ending() then
+    error(ENDING, 0)
+  end
+  error((...), 3)
+end
+
+local function passed_on(...)
+  return ...
+end
+
+-- Returns what is matched: the captures, or all if there are none.
+local function matched(s, from, to, ...)
+  if from and select('#', ...) == 0 then
+    return sub(s, from, to)
+  elseif from then
+    return ...
+  end
+  return nil
+end
+
+local function find_long(...)
+  local s, p = searched(...)
+  local _, _, init, is_plain = ...
+  init = init == nil and 1 or tonumber(init)
+  if not s or not init or is_short(s, p) then
+    return find(...)
+  end
+  if is_plain or not find(p, '[%^%$%*%+%?%.%(%[%%%-]') then
+    local at = sought(seek_plain(s, p, init))
+    if at then
+      return at, at + #p - 1
+    end
+    return nil
+  end
+  return passed_on(sought(seek(s, p, init, ANCHORS)))
+end
+
+function libraries.string.find(...)
+  local s, p = ...
+  local most = quick[p]
+  if most and type(s) == 'string' and #s <= most then
+    return find(...)
+  end
+  return find_long(...)
+end
+
+local function match_long(...)
+  local s, p = searched(...)
+  local _, _, init = ...
+  init = init == nil and 1 or tonumber(init)
+  if not s or not init or is_short(s, p) then
+    return match(...)
+  end
+  return matched(s, sought(seek(s, p, init, ANCHORS)))
+end
+
+function libraries.string.match(...)
+  local s, p = ...
+  local most = quick[p]
+  if most and type(s) == 'string' and #s <= most then
+    return match(...)
+  end
+  return match_long(...)
+end
+
+-- Here a `^` means itself, so such patterns have other lengths.
+local function gmatch_long(...)
+  local s, p = searched(...)
+  if not s then
+    return gmatch(...)
+  end
+  if byte(p) ~= 94 and #s <= most_length(p) then
+    local go = gmatch(s, p)
+    return function()
+      look_sometimes()
+      return go()
+    end
+  end
+  local at = 1
+  local function advance(from, to, ...)
+    if not from then
+      at = #s + 2
+      return
+    end
+    at = to < from and to + 2 or to + 1
+    return matched(s, from, to, ...)
+  end
+  return function()
+    if at <= #s + 1 then
+      return advance(sought(seek(s, p, at, 0)))
+    end
+  end
+end
+
+function libraries.string.gmatch(...)
+  local s, p = ...
+  local most = quick[p]
+  if most and type(s) == 'string' and #s <= most and byte(p) ~= 94 then
+    return gmatch(...)
+  end
+  return gmatch_long(...)
+end
+libraries.string.gfind = libraries.string.gmatch
+
+-- Returns how often C replaces, as it is told.
+local function times(most)
+  if not (most > -2 ^ 63 and most < 2 ^ 63) then
+    return 0
+  end
+  most = most < 0 and -floor(-most) or floor(most)
+  most = most % 2 ^ 32
+  return most < 2 ^ 31 and most or 0
+end
+
+-- Returns a capture; nil and what is wrong if there is none.
+local function captured(found, place, whole)
+  local count = found[3]
+  if place == 0 or place == 1 and count == 0 then
+    return whole
+  elseif place > count then
+    return nil, 'invalid capture index'
+  elseif found[3 + place] == nil then
+    return nil, 'unfinished capture'
+  end
+  return found[3 + place]
+end
+
+-- Returns what the text `template` stands for; nil and what is wrong with it.
+local function expanded(template, found, whole)
+  local problem
+  local text = gsub(template, '%%(.?)', function(letter)
+    local place = tonumber(letter)
+    if not place then
+      -- The byte behind a text of C is a zero.
+      return letter == '' and '\0' or letter
+    end
+    local value, wrong = captured(found, place, whole)
+    problem = problem or wrong
+    return value or ''
+  end)
+  if problem then
+    return nil, problem
+  end
+  return text
+end
+
+-- Returns what is put into the place of a match; nil and what is wrong if nothing can be.
+local function replacement(by, found, whole)
+  local kind, value = type(by), nil
+  if kind == 'string' or kind == 'number' then
+    return expanded(by, found, whole)
+  elseif kind == 'function' then
+    for place = 1, found[3] do
+      local _, problem = captured(found, place, whole)
+      if problem then
+        return nil, problem
+      end
+    end
+    if found[3] == 0 then
+      value = by(whole)
+    else
+      value = by(unpack(found, 4, 3 + found[3]))
+    end
+  else
+    local key, problem = captured(found, 1, whole)
+    if problem then
+      return nil, problem
+    end
+    value = by[key]
+  end
+  if not value then
+    return whole
+  elseif type(value) ~= 'string' and type(value) ~= 'number' then
+    return nil, 'invalid replacement value (a ' .. type(value) .. ')'
+  end
+  return value
+end
+
+local REPLACEMENTS = { string = true, number = true, ['function'] = true, table = true }
+
+local function gsub_long(...)
+  local s, p = searched(...)
+  local _, _, by, most = ...
+  most = most == nil and s and #s + 1 or tonumber(most)
+  if not s or not most or not REPLACEMENTS[type(by)] or is_short(s, p) then
+    return gsub(...)
+  end
+  most = times(most)
+  -- Pieces are put together when there are many, since each takes a place in a table.
+  local pieces, count, texts = {}, 0, {}
+  local function add(piece)
+    count = count + 1
+    pieces[count] = piece
+    if count == 256 then
+      texts[#texts + 1], count = concat(pieces, '', 1, count), 0
+    end
+  end
+  local at, replaced = 1, 0
+  while replaced < most do
+    local found = { sought(seek(s, p, at, ANCHORS + PERHAPS_USED)) }
+    local from, to = found[1], found[2]
+    if not from then
+      break
+    end
+    replaced = replaced + 1
+    add(sub(s, at, from - 1))
+    local value, problem = replacement(by, found, sub(s, from, to))
+    if problem then
+      error(problem, 2)
+    end
+    add(value)
+    at = to + 1
+    if to < from then
+      add(sub(s, from, from))
+      at = from + 1
+    end
+    if from > #s or byte(p) == 94 then
+      break
+    end
+  end
+  add(sub(s, at))
+  texts[#texts + 1] = concat(pieces, '', 1, count)
+  return concat(texts), replaced
+end
+
 function libraries.string.gsub(...)
-  if type((select(3, ...))) ~= 'string' then
+  local s, p, by = ...
+  if type(by) ~= 'string' then
     check()
   end
-  return gsub(...)
+  local most = quick[p]
+  if most and type(s) == 'string' and #s <= most then
+    return gsub(...)
+  end
+  return gsub_long(...)
+end
+
+-- What copies or reads whole texts takes as long as they are.
+local LONG_BYTES = 65536
+
+function libraries.string.rep(...)
+  local s, count = ...
+  if type(s) == 'string' and type(count) == 'number' and #s * count > LONG_BYTES then
+    look_now()
+  end
+  return rep(...)
+end
+
+for _, name in next, { 'lower', 'reverse', 'upper' } do
+  local f = string[name]
+  libraries.string[name] = function(...)
+    local s = ...
+    if type(s) == 'string' and #s > LONG_BYTES then
+      look_now()
+    end
+    return f(...)
+  end
+end
+
+function libraries.table.concat(...)
+  look_sometimes()
+  return concat(...)
 end
 
 function libraries.table.sort(...)
   check()
+  look_now()
   return sort(...)
 end
 

@@ -43,6 +43,10 @@ mod hashes;
 mod histories;
 #[cfg(test)]
 mod hostile;
+#[cfg(all(test, feature = "scripts"))]
+mod hostile_payloads;
+#[cfg(all(test, feature = "scripts"))]
+mod hostile_scripts;
 #[cfg(test)]
 mod hyperloglog;
 #[cfg(test)]
@@ -85,6 +89,8 @@ mod rows_check;
 mod scan;
 #[cfg(all(test, feature = "scripts"))]
 mod script_bounds;
+#[cfg(all(test, feature = "scripts"))]
+mod script_grammar;
 #[cfg(all(test, feature = "scripts"))]
 mod script_libraries;
 #[cfg(all(test, feature = "scripts"))]

@@ -414,3 +414,93 @@ fn a_script_is_killed_from_another_loop() {
     });
     assert_eq!(server.client().run("EXISTS a"), ":0");
 }
+
+#[test]
+fn a_search_that_takes_long_is_ended() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 50");
+    // Of each, LuaJIT's own would take from minutes to longer than there is a world.
+    for search in [
+        "s:find(('a?'):rep(30) .. s)",
+        "s:match(('a?'):rep(30) .. s)",
+        "s:gsub(('a?'):rep(30) .. s, '')",
+        "s:gmatch(('a?'):rep(30) .. s)()",
+        "('a'):rep(1000):find('.-.-.-.-b')",
+        "('a'):rep(1000):match('^(a*)(a*)(a*)(a*)b')",
+        "('a'):rep(1000):gsub('(a*)(a+)%1%2b', {})",
+        "('a'):rep(1000):gsub('%w*%w-%w+_', s.rep)",
+        "('a'):rep(1000):gmatch('[ab]-[^c]*.-d')()",
+        "('a'):rep(300000):find('.-b')",
+        "('('):rep(300000):find('%b()')",
+        "table.concat({('a'):rep(1000)}):find('[%w_]*[%w_]*[%w_]*[%w_]*[^%w_]')",
+    ] {
+        let script = format!("local s = ('a'):rep(30) return {search}");
+        let reply = eval(&mut client, &script, &[], &[]);
+        let ended = "-ERR the script was ended after 50 ms";
+        assert!(reply.starts_with(ended), "{search}: {reply}");
+        let caught =
+            format!("local s = ('a'):rep(30) return {{pcall(function() return {search} end)}}");
+        let reply = eval(&mut client, &caught, &[], &[]);
+        assert!(reply.starts_with(ended), "{search}: {reply}");
+    }
+    assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1");
+}
+
+#[test]
+fn long_texts_are_searched_as_short_ones() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for (script, expected) in [
+        ("return {t:find('c', 1, true)}", "[:200001 :200001]"),
+        (
+            "return {t:find('b(c)()$')}",
+            "[:200000 :200001 \"c\" :200002]",
+        ),
+        ("return {t:match('b*(.)(.)$')}", "[\"b\" \"c\"]"),
+        ("return t:match('bc')", "\"bc\""),
+        ("return {t:find('d')}", "[nil]"),
+        ("return {t:find('c', -1)}", "[:200001 :200001]"),
+        (
+            "local u, n = t:gsub('(a)b', '%1') return {#u, n}",
+            "[:100001 :100000]",
+        ),
+        (
+            "local u, n = t:gsub('%w', {a = 'xy'}) return {#u, n}",
+            "[:300001 :200001]",
+        ),
+        (
+            "local u, n = t:gsub('', '-', 3) return {u:sub(1, 7), n}",
+            "[\"-a-b-ab\" :3]",
+        ),
+        (
+            "local n = 0 for a in t:gmatch('a(b)') do n = n + #a end return n",
+            ":100000",
+        ),
+        // A long text and a long part of it, which LuaJIT compares at each place.
+        (
+            "return {t:rep(2):find(('ab'):rep(90000) .. 'd', 1, true)}",
+            "[nil]",
+        ),
+    ] {
+        let script = format!("local t = ('ab'):rep(100000) .. 'c' {script}");
+        assert_eq!(eval(&mut client, &script, &[], &[]), expected, "{script}");
+    }
+    check_errors(
+        &mut client,
+        &[
+            (
+                "local t = ('a'):rep(200000) local _ = t:find('a-(b')",
+                "-ERR user_script:1: unfinished capture",
+            ),
+            (
+                "local t = ('a'):rep(200000) local _ = t:gsub('a', '%2')",
+                "-ERR user_script:1: invalid capture index",
+            ),
+            (
+                "local t = ('a'):rep(200000) for _ in t:gmatch('a[') do end",
+                "-ERR user_script:1: malformed pattern (missing ']')",
+            ),
+        ],
+    );
+}
