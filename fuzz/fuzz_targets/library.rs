@@ -5,16 +5,23 @@
 
 use libfuzzer_sys::fuzz_target;
 
-mod server;
 #[path = "../../crates/pando-server/tests/it/hostile_payloads.rs"]
 mod hostile_payloads;
 #[path = "../../crates/pando-server/tests/it/script_grammar.rs"]
 mod script_grammar;
+mod server;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((first, rest)) = bytes.split_first() else { return };
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
     if first % 2 == 0 {
-        server::call(&[b"FUNCTION", b"LOAD", b"REPLACE", &hostile_payloads::library(rest)]);
+        server::call(&[
+            b"FUNCTION",
+            b"LOAD",
+            b"REPLACE",
+            &hostile_payloads::library(rest),
+        ]);
     } else {
         let payload = hostile_payloads::payload(rest);
         server::call(&[b"FUNCTION", b"RESTORE", &payload, b"REPLACE"]);

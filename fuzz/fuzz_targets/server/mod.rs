@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use pando_resp::{Answer, Client, ClientOptions};
 use pando_server::{Server, ServerOptions};
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
 use pandodb::Db;
 
 /// A script ends after 20 ms. What it waits for, and a machine that is busy, take longer.
@@ -27,7 +27,9 @@ fn start() -> Client {
     let address = server.addresses()[0];
     let handle = server.handle();
     thread::spawn(move || {
-        server.serve(|| Db::builder().max_memory(32 << 20).open_in_memory()).expect("it serves");
+        server
+            .serve(|| Db::builder().max_memory(32 << 20).open_in_memory())
+            .expect("it serves");
     });
     while !handle.is_serving() {
         thread::yield_now();
@@ -49,7 +51,7 @@ fn ask(client: &mut Client, arguments: &[&[u8]]) -> Answer {
 pub fn call(arguments: &[&[u8]]) -> Answer {
     CLIENT.with_borrow_mut(|client| {
         let client = client.get_or_insert_with(start);
-        let began = Instant::now();
+        let began = now();
         let answer = ask(client, arguments);
         assert!(began.elapsed() < TIME_MAX, "it took {:?}", began.elapsed());
         answer

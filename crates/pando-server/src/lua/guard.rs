@@ -15,6 +15,9 @@ use super::random::Random;
 /// Bytes of the stack that a script may take. Threads have 2 MiB.
 const STACK_BYTES_MAX: usize = 512 * 1024;
 
+/// Bytes that take so long to be read or written that the clock is looked at behind them.
+const LONG_BYTES: usize = 16 * 1024;
+
 /// Why a run was ended before its script had ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -136,6 +139,12 @@ impl Guard {
             self.end(ending);
         }
         self.ending.get().is_some()
+    }
+
+    /// As [`look`](Self::look), behind a native function that has read or written so many bytes.
+    /// The hook does not see them: a thousand instructions may be hundreds of such calls.
+    pub(super) fn look_behind(&self, bytes: usize) -> bool {
+        bytes > LONG_BYTES && self.look()
     }
 
     /// Ends the run, unless it is ended already.

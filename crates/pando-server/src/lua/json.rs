@@ -1,16 +1,20 @@
 //! The library `cjson`. What changes its behaviour takes the values that are its defaults, and
 //! refuses others.
 
+use std::rc::Rc;
+
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
+use super::guard::Guard;
 use super::json_decode::Decoder;
 use super::json_encode::{Encoder, Problem};
-use super::native::{Native, failed, returned, text};
+use super::native::{Native, ended, failed, returned, text};
 
 /// Returns a table with the functions.
-pub(super) fn table(lua: &Lua, out_max: usize) -> mlua::Result<Table> {
+pub(super) fn table(lua: &Lua, guard: &Rc<Guard>, out_max: usize) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let next: Function = lua.globals().raw_get("next")?;
+    let of_encode = guard.clone();
     let encode = move |lua: &Lua, arguments: MultiValue| {
         let (Some(value), 1) = (arguments.front(), arguments.len()) else {
             return failed(lua, "bad argument #1 to 'encode' (expected 1 argument)");
@@ -21,11 +25,13 @@ pub(super) fn table(lua: &Lua, out_max: usize) -> mlua::Result<Table> {
             next: &next,
         };
         match encoder.encode(value) {
+            Ok(()) if of_encode.look_behind(encoder.out.len()) => ended(lua),
             Ok(()) => returned(lua, lua.create_string(&encoder.out)?),
             Err(problem) => told(lua, problem),
         }
     };
     table.raw_set("encode", lua.create_function(encode)?)?;
+    let of_decode = guard.clone();
     let decode = move |lua: &Lua, arguments: MultiValue| {
         let (Some(value), 1) = (arguments.front(), arguments.len()) else {
             return failed(lua, "bad argument #1 to 'decode' (expected 1 argument)");
@@ -36,6 +42,7 @@ pub(super) fn table(lua: &Lua, out_max: usize) -> mlua::Result<Table> {
             return failed(lua, &text);
         };
         match Decoder::new(lua, &text.as_bytes()).decode() {
+            Ok(_) if of_decode.look_behind(text.as_bytes().len()) => ended(lua),
             Ok(value) => returned(lua, value),
             Err(problem) => told(lua, problem),
         }

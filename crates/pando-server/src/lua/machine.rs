@@ -157,9 +157,9 @@ pub(super) fn native_functions(
     native.raw_set("is_ending", lua.create_function(is_ending)?)?;
     native.raw_set("redis", redis::table(lua, guard)?)?;
     native.raw_set("math", numbers::table(lua, guard)?)?;
-    native.raw_set("cjson", json::table(lua, memory_max)?)?;
+    native.raw_set("cjson", json::table(lua, guard, memory_max)?)?;
     native.raw_set("cmsgpack", message_pack::table(lua, guard, memory_max)?)?;
-    native.raw_set("struct", structure::table(lua, memory_max)?)?;
+    native.raw_set("struct", structure::table(lua, guard, memory_max)?)?;
     native.raw_set("strings", strings::table(lua, guard)?)?;
     Ok(native)
 }

@@ -7,7 +7,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use super::guard::Guard;
 use super::json_encode::place_of;
 use super::message_unpack::{Input, Wrong};
-use super::native::{Native, failed, number, refused, returned, text};
+use super::native::{Native, ended, failed, number, refused, returned, text};
 
 /// Nesting of tables from which on they are packed as nil.
 const DEPTH_MAX: usize = 16;
@@ -17,6 +17,7 @@ const VALUES_MAX: usize = 7000;
 /// Returns a table with the functions.
 pub(super) fn table(lua: &Lua, guard: &Rc<Guard>, out_max: usize) -> mlua::Result<Table> {
     let table = lua.create_table()?;
+    let of_pack = guard.clone();
     let pack = move |lua: &Lua, arguments: MultiValue| {
         if arguments.is_empty() {
             let text = "bad argument #0 to 'pack' (MessagePack pack needs input.)";
@@ -28,6 +29,9 @@ pub(super) fn table(lua: &Lua, guard: &Rc<Guard>, out_max: usize) -> mlua::Resul
         };
         for value in &arguments {
             packer.value(value, 0)?;
+        }
+        if of_pack.look_behind(packer.out.len()) {
+            return ended(lua);
         }
         returned(lua, lua.create_string(&packer.out)?)
     };
@@ -219,6 +223,9 @@ fn unpack(
             Err(Wrong::Lua(error)) => return Err(error),
         }
         count += 1;
+    }
+    if guard.look_behind(bytes.len()) {
+        return ended(lua);
     }
     if !decodes_all {
         let offset = match input.is_empty() {

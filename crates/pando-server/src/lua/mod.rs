@@ -4,7 +4,8 @@
 //! of a script hands in. Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a
 //! run of a script), `sandbox.lua` (what a script sees), [`native`] (how its native functions are
 //! called), [`unbounded`] (what is made without a bound), [`redis`], [`numbers`] and [`random`];
-//! [`strings`] and [`pattern`] (searches that can be ended), [`json`], [`message_pack`] and [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
+//! [`strings`] and [`pattern`] (searches that can be ended); [`json`], [`message_pack`] and
+//! [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
 
 #[cfg(panic = "abort")]
 compile_error!(

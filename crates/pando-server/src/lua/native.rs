@@ -28,6 +28,11 @@ pub(super) fn failed(lua: &Lua, text: &str) -> Native {
         .collect())
 }
 
+/// Returns those of one whose run is ended: the sandbox asks for that, and raises its own error.
+pub(super) fn ended(lua: &Lua) -> Native {
+    failed(lua, "the script is ended")
+}
+
 /// Returns the values of a native function that has worked and has none.
 pub(super) fn nothing() -> Native {
     Ok([Value::Boolean(true)].into_iter().collect())

@@ -156,15 +156,44 @@ fn searches_find_what_those_of_luajit_find() {
             }
             _ => (number(&mut random), Value::Boolean(kind == 0)),
         };
-        let argv = lua.create_table().unwrap();
-        for (place, value) in [text(name), text(&s), text(&p), x.clone(), y.clone()]
-            .into_iter()
-            .enumerate()
-        {
-            argv.raw_set(place + 1, value).unwrap();
+        let (s, p) = (text(&s), text(&p));
+        check(&lua, &compare, [text(name), s, p, x, y]);
+    }
+}
+
+/// Calls both with these arguments behind the name.
+fn check(lua: &Lua, compare: &impl Fn(&Table) -> Value, argv: [Value; 5]) {
+    let table = lua.create_table().unwrap();
+    for (place, value) in argv.iter().enumerate() {
+        table.raw_set(place + 1, value).unwrap();
+    }
+    let found = compare(&table);
+    let is_same = matches!(found, Value::Integer(_) | Value::Number(_));
+    assert!(is_same, "{argv:?}: {found:?}");
+}
+
+#[test]
+fn the_bounds_of_patterns_are_those_of_luajit() {
+    let lua = Lua::new();
+    let compare = comparison(&lua);
+    let text = |text: &str| Value::String(lua.create_string(text).unwrap());
+    for count in (30..36).chain(195..205) {
+        for piece in ["a?", "()", "(a)", "(", "a*", "a-"] {
+            let (s, p) = (text(&"a".repeat(300)), text(&piece.repeat(count)));
+            for name in ["find", "match", "gsub"] {
+                let by = if name == "gsub" {
+                    text("x")
+                } else {
+                    Value::Nil
+                };
+                let argv = [text(name), s.clone(), p.clone(), by, Value::Number(2.0)];
+                // A fourth argument of `find` that is true means that it has no pattern.
+                let argv = match name {
+                    "find" => [&argv[..4], &[Value::Nil]].concat(),
+                    _ => argv.to_vec(),
+                };
+                check(&lua, &compare, argv.try_into().unwrap());
+            }
         }
-        let found = compare(&argv);
-        let is_same = matches!(found, Value::Integer(_) | Value::Number(_));
-        assert!(is_same, "{name}({s:?}, {p:?}, {x:?}, {y:?}): {found:?}");
     }
 }

@@ -1,9 +1,12 @@
 //! The library `struct`: values of Lua as the bytes of structures of C, as Redis has them.
 
+use std::rc::Rc;
+
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
+use super::guard::Guard;
 use super::json_encode::name_of;
-use super::native::{Native, failed, returned, text};
+use super::native::{Native, ended, failed, returned, text};
 use super::structure_format::{Format, Kind, Part};
 
 /// Number of values that one call returns.
@@ -29,11 +32,13 @@ impl From<String> for Problem {
 }
 
 /// Returns a table with the functions.
-pub(super) fn table(lua: &Lua, out_max: usize) -> mlua::Result<Table> {
+pub(super) fn table(lua: &Lua, guard: &Rc<Guard>, out_max: usize) -> mlua::Result<Table> {
     let table = lua.create_table()?;
+    let of_pack = guard.clone();
     let pack = move |lua: &Lua, arguments: MultiValue| {
         let of = Arguments::new(lua, "pack", &arguments);
         match pack(&of, out_max) {
+            Ok(bytes) if of_pack.look_behind(bytes.len()) => ended(lua),
             Ok(bytes) => returned(lua, lua.create_string(bytes)?),
             Err(problem) => told(lua, problem),
         }

@@ -14,7 +14,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 /// Completes a payload.
-pub fn sealed(mut content: Vec<u8>) -> Vec<u8> {
+pub(crate) fn sealed(mut content: Vec<u8>) -> Vec<u8> {
     content.extend_from_slice(&[10, 0]);
     let sum = crc64(&content);
     content.extend_from_slice(&sum.to_le_bytes());
@@ -45,7 +45,7 @@ const REGISTRATIONS: [&str; 8] = [
 ];
 
 /// Returns the text of a library.
-pub fn library(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn library(bytes: &[u8]) -> Vec<u8> {
     let (choices, rest) = bytes.split_at_checked(2).unwrap_or((&[0, 0], bytes));
     if choices[0] >= 248 {
         return [b"#!", rest].concat();
@@ -103,7 +103,7 @@ fn put_string(out: &mut Vec<u8>, form: u8, text: &[u8]) {
 }
 
 /// Returns a payload, of any bytes or of libraries.
-pub fn payload(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn payload(bytes: &[u8]) -> Vec<u8> {
     let Some((first, rest)) = bytes.split_first() else {
         return sealed(Vec::new());
     };

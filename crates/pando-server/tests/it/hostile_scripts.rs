@@ -33,7 +33,7 @@ names[#names + 1] = tostring(getmetatable(_G)) .. tostring(next(_G)) .. tostring
 names[#names + 1] = tostring(pcall(function() return a end)) .. #KEYS .. #ARGV
 names[#names + 1] = ('x'):rep(3) .. ('%d'):format(7) .. cjson.encode({1, {a = 'b'}})
 names[#names + 1] = table.concat({string.find('key=value', '(%w+)=(%w+)')}, ',')
-names[#names + 1] = tostring(math.random(1000000)) .. redis.sha1hex('')
+names[#names + 1] = redis.sha1hex('') .. tostring(math.random() < 1)
 return table.concat(names, ' ')";
 
 fn number_of(variable: &str, usual: u64) -> u64 {
@@ -146,8 +146,7 @@ for _, f in ipairs({cjson.decode, cmsgpack.unpack, cmsgpack.unpack_one, struct.s
   local ok, value = pcall(f, text)
   if ok and type(value) == 'table' then
     pcall(cjson.encode, value)
-    local packed = cmsgpack.pack(value)
-    assert(#cmsgpack.pack(cmsgpack.unpack(packed)) == #packed, 'it is packed otherwise')
+    pcall(cmsgpack.unpack, cmsgpack.pack(value))
   end
 end
 pcall(cmsgpack.unpack_limit, text, 3, #text / 2)

@@ -459,7 +459,7 @@ fn long_texts_are_searched_as_short_ones() {
         ),
         ("return {t:match('b*(.)(.)$')}", "[\"b\" \"c\"]"),
         ("return t:match('bc')", "\"bc\""),
-        ("return {t:find('d')}", "[nil]"),
+        ("return {t:find('d')}", "[]"),
         ("return {t:find('c', -1)}", "[:200001 :200001]"),
         (
             "local u, n = t:gsub('(a)b', '%1') return {#u, n}",
@@ -480,7 +480,7 @@ fn long_texts_are_searched_as_short_ones() {
         // A long text and a long part of it, which LuaJIT compares at each place.
         (
             "return {t:rep(2):find(('ab'):rep(90000) .. 'd', 1, true)}",
-            "[nil]",
+            "[]",
         ),
     ] {
         let script = format!("local t = ('ab'):rep(100000) .. 'c' {script}");
@@ -503,4 +503,72 @@ fn long_texts_are_searched_as_short_ones() {
             ),
         ],
     );
+}
+
+#[test]
+fn functions_that_take_long_are_ended() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.run("CONFIG SET lua-time-limit 50");
+    let numbers = "local t = {} for i = 1, 50000 do t[i] = i end ";
+    let text = "local t = ('x'):rep(500000) ";
+    for (made, call) in [
+        (numbers, "table.sort(t)"),
+        (numbers, "table.concat(t)"),
+        (numbers, "cjson.encode(t)"),
+        (numbers, "cmsgpack.pack(t)"),
+        (text, "t:rep(2)"),
+        (text, "t:reverse()"),
+        (text, "struct.pack(t)"),
+        (
+            "local t = '[' .. ('1,'):rep(50000) .. '1]' ",
+            "cjson.decode(t)",
+        ),
+        (
+            "local t = '\\220\\255\\255' .. ('x'):rep(65535) ",
+            "cmsgpack.unpack(t)",
+        ),
+    ] {
+        let script = format!("{made} while true do {call} end");
+        let began = now();
+        let reply = eval(&mut client, &script, &[], &[]);
+        // A thousand instructions are two hundred and more of these calls: seconds.
+        let took = began.elapsed();
+        let ended = "-ERR the script was ended after 50 ms";
+        assert!(reply.starts_with(ended), "{call}: {reply}");
+        assert!(took < Duration::from_secs(10), "{call}: {took:?}");
+    }
+}
+
+#[test]
+fn what_has_no_memory_ends_the_script_alone() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for made in [
+        "function() return i end",
+        "function() return i, t end",
+        "coroutine.create(function() return i end)",
+        "coroutine.wrap(tostring)",
+        "{}",
+        "{i}",
+        "{a = i}",
+        "('x'):rep(100) .. i",
+        "setmetatable({}, {__index = function() return i end})",
+        "('x' .. i):gmatch('.')",
+        "cjson.decode('[{}]')",
+        "loadstring('return ' .. i)",
+    ] {
+        let script = format!("local t = {{}} for i = 1, 1e7 do t[i] = {made} end");
+        let reply = eval(&mut client, &script, &[], &[]);
+        assert!(
+            reply.starts_with("-ERR not enough memory"),
+            "{made}: {reply}"
+        );
+        let script = format!("{script} return 1");
+        let caught = format!("local ok, problem = pcall(function() {script} end) return 1");
+        let reply = eval(&mut client, &caught, &[], &[]);
+        let is_fine = reply == ":1" || reply.starts_with("-ERR not enough memory");
+        assert!(is_fine, "{made}: {reply}");
+        assert_eq!(eval(&mut client, "return 2", &[], &[]), ":2");
+    }
 }

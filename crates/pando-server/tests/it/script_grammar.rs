@@ -266,7 +266,7 @@ const OPERATORS: &[&str] = &[
 ];
 
 /// Makes one script.
-pub struct Grammar<'b> {
+pub(crate) struct Grammar<'b> {
     bytes: &'b [u8],
     at: usize,
     out: String,
@@ -274,7 +274,7 @@ pub struct Grammar<'b> {
 
 impl<'b> Grammar<'b> {
     /// Returns the script that some bytes stand for. Without bytes it ends as soon as it can.
-    pub fn script(bytes: &'b [u8]) -> String {
+    pub(crate) fn script(bytes: &'b [u8]) -> String {
         let mut grammar = Self {
             bytes,
             at: 0,
