@@ -145,6 +145,10 @@ impl Context<'_> {
             self.reply().null_array();
             return Ok(());
         }
+        // The commands before it are to be seen by others, who may be waited for.
+        if self.is_together {
+            return Err(Interrupted::Yield);
+        }
         let until = match (&self.progress.blocked, block) {
             (Some(blocked), _) => blocked.until,
             (None, None | Some(0)) => None,

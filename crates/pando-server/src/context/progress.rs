@@ -401,7 +401,9 @@ impl Progress {
     #[inline]
     pub(crate) fn next_in_run(&mut self) {
         self.seed = None;
-        self.forget_loads();
+        // The next one may load, too; the end of the run frees what they keep.
+        self.loads.clear();
+        self.loaded.clear();
     }
 
     /// Returns what the run has reached before a command that a script calls, for
@@ -429,10 +431,10 @@ impl Progress {
     /// Drops the parts of large collections.
     #[inline]
     pub(crate) fn forget_loads(&mut self) {
-        if !self.loads.is_empty() {
+        if self.loads.capacity() > 0 {
             self.loads = Vec::new();
         }
-        if !self.loaded.is_empty() {
+        if self.loaded.capacity() > 0 {
             self.loaded = Vec::new();
         }
     }

@@ -346,12 +346,14 @@ impl Command {
     }
 
     /// Returns true if it writes values of keys, and nothing else: the same commit may serve
-    /// several. Scripts, which are not called by scripts, may do anything.
+    /// several. Scripts, which are not called by scripts, may do anything. XREADGROUP is one of
+    /// them, and begins again by itself if it would have to wait; its like take one element of a
+    /// queue, and mostly find nothing.
     #[inline]
     pub(crate) fn writes_values(&self) -> bool {
         self.kind == Kind::Transaction
             && self.keys != Keys::NONE
-            && !self.flags.has(Flags::BLOCKING)
+            && (!self.flags.has(Flags::BLOCKING) || self.keys == Keys::OF_STREAMS)
             && !self.flags.has(Flags::NOSCRIPT)
     }
 

@@ -6,6 +6,8 @@ use std::fmt;
 const TEXT_BYTES_MAX: usize = 127;
 /// Bytes of an ID in keys.
 pub(crate) const ID_BYTES: usize = 16;
+/// Longest text of an ID: two numbers of twenty digits, and what parts them.
+pub(crate) const ID_TEXT_BYTES: usize = 41;
 
 /// The ID of an entry, in the order of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -35,6 +37,19 @@ impl StreamId {
         let (sequence, rest) = rest.split_first_chunk()?;
         let id = Self::new(u64::from_be_bytes(*ms), u64::from_be_bytes(*sequence));
         Some((id, rest))
+    }
+
+    /// Writes its text into `out`, and returns that; what formats by `Display` takes several times
+    /// as long.
+    pub(crate) fn text(self, out: &mut [u8; ID_TEXT_BYTES]) -> &[u8] {
+        let (mut ms, mut sequence) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let ms = ms.format(self.ms).as_bytes();
+        let sequence = sequence.format(self.sequence).as_bytes();
+        let bytes = ms.len() + 1 + sequence.len();
+        out[..ms.len()].copy_from_slice(ms);
+        out[ms.len()] = b'-';
+        out[ms.len() + 1..bytes].copy_from_slice(sequence);
+        &out[..bytes]
     }
 
     /// Returns the one behind it.
@@ -108,6 +123,9 @@ mod tests {
         assert_eq!(parse("5-3"), Some(StreamId::new(5, 3)));
         let largest = "18446744073709551615-18446744073709551615";
         assert_eq!(parse(largest), Some(StreamId::MAX));
+        let mut text = [0; ID_TEXT_BYTES];
+        assert_eq!(StreamId::MAX.text(&mut text), largest.as_bytes());
+        assert_eq!(StreamId::ZERO.text(&mut text), b"0-0");
         for text in [
             "",
             "-",
@@ -146,6 +164,8 @@ mod tests {
             let (a, b) = (StreamId::new(a.0, a.1), StreamId::new(b.0, b.1));
             prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
             let text = a.to_string();
+            let mut bytes = [0; ID_TEXT_BYTES];
+            prop_assert_eq!(a.text(&mut bytes), text.as_bytes());
             prop_assert_eq!(StreamId::parse(text.as_bytes(), 0), Some(a));
             let bytes = a.to_bytes();
             prop_assert_eq!(StreamId::split(&bytes), Some((a, &[][..])));

@@ -24,42 +24,72 @@
 //! that has rows (`data/members.rs`). Only the cleaner removes it, with all other rows of a stream
 //! that was given up.
 
-use super::elements::{ElementKeys, Kind, start};
+use super::elements::{ElementKeys, Kind, START_BYTES, start};
 use super::keyspace::RowError;
-use super::stream_id::StreamId;
+use super::stream_id::{ID_BYTES, StreamId};
 
 /// Bytes of the value of the row of a consumer besides its name.
 pub(crate) const CONSUMER_BYTES: usize = 3 * 8;
+/// Bytes of the value of the row of a pending entry.
+const PENDING_BYTES: usize = 3 * 8;
 /// Bytes of the value of the row of a group besides its name.
 pub(crate) const GROUP_BYTES: usize = 6 * 8;
 
+/// Bytes of a number in keys.
+const NUMBER_BYTES: usize = 8;
+/// Bytes of the key of an entry.
+pub(crate) const ENTRY_KEY_BYTES: usize = START_BYTES + ID_BYTES;
+/// Bytes of the key of a consumer.
+pub(crate) const CONSUMER_KEY_BYTES: usize = START_BYTES + 2 * NUMBER_BYTES;
+/// Bytes of the key of an entry that is pending in a group.
+pub(crate) const PENDING_KEY_BYTES: usize = START_BYTES + NUMBER_BYTES + ID_BYTES;
+/// Bytes of the key of the same by its consumer.
+pub(crate) const OWNED_KEY_BYTES: usize = PENDING_KEY_BYTES + NUMBER_BYTES;
+
 /// Returns the key that says that a stream has this id.
-pub(crate) fn id_key(stream: u64) -> Vec<u8> {
-    start(stream, Kind::Id).to_vec()
+pub(crate) fn id_key(stream: u64) -> [u8; START_BYTES] {
+    start(stream, Kind::Id)
+}
+
+/// Returns the parts of a key, which are `N` bytes, one behind the other.
+fn joined<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let mut key = [0; N];
+    let mut rest = &mut key[..];
+    for part in parts {
+        let (place, behind) = rest.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = behind;
+    }
+    debug_assert!(rest.is_empty(), "the parts are all of the key");
+    key
 }
 
 /// Returns the key of an entry.
-pub(crate) fn entry_key(stream: u64, id: StreamId) -> Vec<u8> {
-    [&start(stream, Kind::Entry)[..], &id.to_bytes()].concat()
+pub(crate) fn entry_key(stream: u64, id: StreamId) -> [u8; ENTRY_KEY_BYTES] {
+    joined(&[&start(stream, Kind::Entry), &id.to_bytes()])
 }
 
 /// Returns the key of a consumer.
-pub(crate) fn consumer_key(stream: u64, group: u64, consumer: u64) -> Vec<u8> {
+pub(crate) fn consumer_key(stream: u64, group: u64, consumer: u64) -> [u8; CONSUMER_KEY_BYTES] {
     let start = start(stream, Kind::Consumer);
-    [&start[..], &group.to_be_bytes(), &consumer.to_be_bytes()].concat()
+    joined(&[&start, &group.to_be_bytes(), &consumer.to_be_bytes()])
 }
 
 /// Returns the key of an entry that is pending in a group.
-pub(crate) fn pending_key(stream: u64, group: u64, id: StreamId) -> Vec<u8> {
+pub(crate) fn pending_key(stream: u64, group: u64, id: StreamId) -> [u8; PENDING_KEY_BYTES] {
     let start = start(stream, Kind::Pending);
-    [&start[..], &group.to_be_bytes(), &id.to_bytes()].concat()
+    joined(&[&start, &group.to_be_bytes(), &id.to_bytes()])
 }
 
 /// Returns the key of the same by its consumer.
-pub(crate) fn owned_key(stream: u64, (group, consumer): (u64, u64), id: StreamId) -> Vec<u8> {
+pub(crate) fn owned_key(
+    stream: u64,
+    (group, consumer): (u64, u64),
+    id: StreamId,
+) -> [u8; OWNED_KEY_BYTES] {
     let start = start(stream, Kind::Owned);
-    let numbers = [group.to_be_bytes(), consumer.to_be_bytes()].concat();
-    [&start[..], &numbers, &id.to_bytes()].concat()
+    let (group, consumer) = (group.to_be_bytes(), consumer.to_be_bytes());
+    joined(&[&start, &group, &consumer, &id.to_bytes()])
 }
 
 impl ElementKeys {
@@ -126,13 +156,14 @@ fn numbers<const N: usize>(mut value: &[u8]) -> Result<([u64; N], &[u8]), RowErr
     Ok((numbers, value))
 }
 
-fn of_numbers(numbers: &[u64], name: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(numbers.len() * 8 + name.len());
+/// Replaces `out` by numbers, and a name behind them.
+fn put_numbers(numbers: &[u64], name: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.reserve(numbers.len() * NUMBER_BYTES + name.len());
     numbers
         .iter()
-        .for_each(|number| value.extend_from_slice(&number.to_le_bytes()));
-    value.extend_from_slice(name);
-    value
+        .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    out.extend_from_slice(name);
 }
 
 /// Refuses a count that no stream can have.
@@ -158,8 +189,8 @@ impl GroupRow {
         })
     }
 
-    /// Returns the value of its row.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// Replaces `out` by the value of its row.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let (StreamId { ms, sequence }, read) = (self.last, self.read.cast_unsigned());
         let numbers = [
             self.number,
@@ -169,7 +200,7 @@ impl GroupRow {
             self.pending,
             self.consumers,
         ];
-        of_numbers(&numbers, &self.name)
+        put_numbers(&numbers, &self.name, out);
     }
 }
 
@@ -186,12 +217,10 @@ impl ConsumerRow {
         })
     }
 
-    /// Returns the value of its row.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        of_numbers(
-            &[self.seen, self.active.cast_unsigned(), self.pending],
-            &self.name,
-        )
+    /// Replaces `out` by the value of its row.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = [self.seen, self.active.cast_unsigned(), self.pending];
+        put_numbers(&numbers, &self.name, out);
     }
 }
 
@@ -236,9 +265,9 @@ impl PendingRow {
     }
 
     /// Returns the value of its row.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let (delivered, times) = (self.delivered.cast_unsigned(), self.times.cast_unsigned());
-        of_numbers(&[self.consumer, delivered, times], &[])
+    pub(crate) fn encode(&self) -> [u8; PENDING_BYTES] {
+        let (delivered, times) = (self.delivered.to_le_bytes(), self.times.to_le_bytes());
+        joined(&[&self.consumer.to_le_bytes(), &delivered, &times])
     }
 }
 
@@ -253,7 +282,7 @@ pub(crate) fn decode_consumer_name(value: &[u8]) -> Result<(u64, &[u8]), RowErro
 
 /// Returns the value of that row.
 pub(crate) fn consumer_name_value(number: u64, name: &[u8]) -> Vec<u8> {
-    of_numbers(&[number], name)
+    [&number.to_le_bytes()[..], name].concat()
 }
 
 #[cfg(test)]
@@ -274,13 +303,16 @@ mod tests {
             let group = GroupRow {
                 number, last, pending, consumers, read: times.0, name: name.clone(),
             };
-            let group_bytes = group.encode().len();
-            prop_assert_eq!(GroupRow::decode(&group.encode()), Ok(group));
+            let mut bytes = vec![1];
+            group.encode(&mut bytes);
+            let group_bytes = bytes.len();
+            prop_assert_eq!(GroupRow::decode(&bytes), Ok(group));
             let seen = consumers;
             let (active, name) = (times.0, name);
             let consumer = ConsumerRow { number, seen, pending, active, name: name.clone() };
-            let consumer_bytes = consumer.encode().len();
-            prop_assert_eq!(ConsumerRow::decode(number, &consumer.encode()), Ok(consumer));
+            consumer.encode(&mut bytes);
+            let consumer_bytes = bytes.len();
+            prop_assert_eq!(ConsumerRow::decode(number, &bytes), Ok(consumer));
             let pending = PendingRow { consumer: number, delivered: times.0, times: times.1 };
             prop_assert_eq!(PendingRow::decode(&pending.encode()), Ok(pending));
             let value = consumer_name_value(number, &name);
@@ -313,7 +345,7 @@ mod tests {
             assert_eq!(PendingRow::decode(&value[..end]), Err(RowError::Damaged));
         }
         assert_eq!(
-            PendingRow::decode(&[value, vec![0]].concat()),
+            PendingRow::decode(&[&value[..], &[0]].concat()),
             Err(RowError::Damaged)
         );
         assert_eq!(GroupRow::decode(&[1; 47]), Err(RowError::Damaged));

@@ -112,6 +112,8 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod stream_pipelines;
+#[cfg(test)]
 mod stream_readers;
 mod stream_rows;
 mod stream_sizes;

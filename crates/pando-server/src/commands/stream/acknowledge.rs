@@ -27,10 +27,10 @@ fn acknowledge(context: &mut Context<'_>) -> Run {
     let mut group = OpenGroup::new(group);
     let mut count = 0_i64;
     let rows = pending_at(context, &stream, (group.row.number, &ids))?;
-    let mut seen = BTreeSet::new();
+    let (is_only, mut seen) = (ids.len() == 1, BTreeSet::new());
     for (id, row) in ids.into_iter().zip(rows) {
         if let Some(row) = row
-            && seen.insert(id)
+            && (is_only || seen.insert(id))
         {
             group.remove_pending(context, &mut stream, (id, row.consumer))?;
             count += 1;

@@ -88,7 +88,7 @@ fn add(context: &mut Context<'_>) -> Run {
             .fail("ERR The stream has exhausted the last possible ID, unable to add more items");
     }
     let id = asked.id(&stream.head, context.now_ms)?;
-    let mut row = Vec::new();
+    let mut row = std::mem::take(&mut context.data().scratch.element_row);
     let arguments = context.arguments;
     encode(
         (Encoding::Stream, Form::Plain),
@@ -100,6 +100,7 @@ fn add(context: &mut Context<'_>) -> Run {
         context.create_stream(&mut stream)?;
     }
     let has_trimmed = append(context, &mut stream, (id, &row), &options)?;
+    context.data().scratch.element_row = row;
     context.put_stream(key, stream)?;
     context.event(Class::Stream, "xadd", key);
     if has_trimmed {

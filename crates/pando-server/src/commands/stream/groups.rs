@@ -24,21 +24,34 @@ pub(super) fn find_group(
         return Ok(None);
     }
     let key = context.engine().element_keys.group(stream.head.id, name);
-    let Some(row) = context.stream_row(&key)? else {
-        return Ok(None);
-    };
-    let group = GroupRow::decode(&row)?;
-    match group.name == name {
-        true => Ok(Some(group)),
-        false => Err(RowError::OtherKey.into()),
-    }
+    context.stream_row(&key, |row| {
+        let group = GroupRow::decode(row)?;
+        match group.name == name {
+            true => Ok(group),
+            false => Err(RowError::OtherKey),
+        }
+    })
 }
 
 /// Writes the row of a group.
 pub(super) fn put_group(context: &mut Context<'_>, stream: &mut Stream, group: &GroupRow) -> Run {
     let keys = context.engine().element_keys;
     let key = keys.group(stream.head.id, &group.name);
-    context.put_stream_row(stream, &key, &group.encode())
+    put_encoded(context, stream, &key, |row| group.encode(row))
+}
+
+/// Writes the row that `encode` makes, in the loop's buffer.
+fn put_encoded(
+    context: &mut Context<'_>,
+    stream: &mut Stream,
+    key: &[u8],
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> Run {
+    let mut row = std::mem::take(&mut context.data().scratch.element_row);
+    encode(&mut row);
+    let put = context.put_stream_row(stream, key, &row);
+    context.data().scratch.element_row = row;
+    put
 }
 
 /// Returns all groups, in the order of their names.
@@ -84,8 +97,9 @@ pub(super) fn consumer(
     stream: &Stream,
     (group, number): (u64, u64),
 ) -> Result<ConsumerRow, Interrupted> {
-    let row = context.stream_row(&consumer_key(stream.head.id, group, number))?;
-    Ok(ConsumerRow::decode(number, &row.ok_or(Interrupted::Torn)?)?)
+    let key = consumer_key(stream.head.id, group, number);
+    let row = context.stream_row(&key, |row| ConsumerRow::decode(number, row))?;
+    row.ok_or(Interrupted::Torn)
 }
 
 /// Returns the consumer called `name`.
@@ -95,14 +109,13 @@ pub(super) fn find_consumer(
     (group, name): (u64, &[u8]),
 ) -> Result<Option<ConsumerRow>, Interrupted> {
     let keys = context.engine().element_keys;
-    let Some(row) = context.stream_row(&keys.consumer_name(stream.head.id, group, name))? else {
-        return Ok(None);
-    };
-    let (number, whole) = decode_consumer_name(&row)?;
-    match whole == name {
-        true => Ok(Some(consumer(context, stream, (group, number))?)),
-        false => Err(RowError::OtherKey.into()),
-    }
+    let key = keys.consumer_name(stream.head.id, group, name);
+    let number = context.stream_row(&key, |row| match decode_consumer_name(row)? {
+        (number, whole) if whole == name => Ok(number),
+        _ => Err(RowError::OtherKey),
+    })?;
+    let found = number.map(|number| consumer(context, stream, (group, number)));
+    found.transpose()
 }
 
 /// Returns the consumers of a group, in the order of their names.
@@ -151,8 +164,8 @@ pub(super) fn pending_rows(
 ) -> Result<Rows, Interrupted> {
     let id = stream.head.id;
     let key = |at| match consumer {
-        None => pending_key(id, group, at),
-        Some(consumer) => owned_key(id, (group, consumer), at),
+        None => pending_key(id, group, at).to_vec(),
+        Some(consumer) => owned_key(id, (group, consumer), at).to_vec(),
     };
     let kind = match consumer {
         None => Kind::Pending,
@@ -173,9 +186,8 @@ pub(super) fn pending_at(
     (group, ids): (u64, &[StreamId]),
 ) -> Result<Vec<Option<PendingRow>>, Interrupted> {
     let of = stream.head.id;
-    let rows = context.stream_rows_at(ids.iter().map(|id| pending_key(of, group, *id)))?;
-    let decode = |row: Option<Vec<u8>>| row.map(|row| PendingRow::decode(&row)).transpose();
-    Ok(rows.into_iter().map(decode).collect::<Result<_, _>>()?)
+    let keys = ids.iter().map(|id| pending_key(of, group, *id));
+    context.decoded_rows_at(keys, PendingRow::decode)
 }
 
 /// Returns those of the entries between two IDs that are pending in a group and pass the filter, at
@@ -186,7 +198,7 @@ pub(super) fn filtered_rows(
     (group, filter): (u64, PendingFilter),
     ((from, to), count): ((StreamId, StreamId), usize),
 ) -> Result<Rows, Interrupted> {
-    let key = |at| pending_key(stream.head.id, group, at);
+    let key = |at| pending_key(stream.head.id, group, at).to_vec();
     let wanted = Wanted {
         count: if from > to { 0 } else { count },
         pending: Some(filter),
@@ -201,7 +213,7 @@ pub(super) fn last_pending(
     stream: &Stream,
     group: u64,
 ) -> Result<StreamId, Interrupted> {
-    let key = |at| pending_key(stream.head.id, group, at);
+    let key = |at| pending_key(stream.head.id, group, at).to_vec();
     let wanted = Wanted {
         count: 1,
         is_backwards: true,
@@ -221,8 +233,7 @@ pub(super) fn pending(
     stream: &Stream,
     (group, id): (u64, StreamId),
 ) -> Result<Option<PendingRow>, Interrupted> {
-    let row = context.stream_row(&pending_key(stream.head.id, group, id))?;
-    Ok(row.map(|row| PendingRow::decode(&row)).transpose()?)
+    context.stream_row(&pending_key(stream.head.id, group, id), PendingRow::decode)
 }
 
 /// Refuses the name of a consumer that is too long for its rows.
@@ -371,7 +382,7 @@ impl OpenGroup {
         put_group(context, stream, &self.row)?;
         for (number, consumer) in &self.consumers {
             let key = consumer_key(stream.head.id, self.row.number, *number);
-            context.put_stream_row(stream, &key, &consumer.encode())?;
+            put_encoded(context, stream, &key, |row| consumer.encode(row))?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use pando_resp::Writer;
 use crate::context::{Command, Context, Flags, Group, Kind, Rows, Run};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
-use crate::data::stream_id::StreamId;
+use crate::data::stream_id::{ID_TEXT_BYTES, StreamId};
 
 /// Returns a command that reads the stream at its first argument.
 const fn reading(name: &'static str, arity: i32, run: fn(&mut Context<'_>) -> Run) -> Command {
@@ -53,7 +53,7 @@ const fn writing(name: &'static str, arity: i32, run: fn(&mut Context<'_>) -> Ru
 
 /// Replies with an ID.
 fn reply_id(reply: &mut Writer<'_>, id: StreamId) {
-    reply.bulk(id.to_string().as_bytes());
+    reply.bulk(id.text(&mut [0; ID_TEXT_BYTES]));
 }
 
 /// Replies with an entry: its ID, and the fields and values in the value of its row.

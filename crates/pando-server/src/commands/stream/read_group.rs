@@ -67,6 +67,34 @@ fn group_at(
     }
 }
 
+/// A stream and its group as they were read, with the entries that no consumer of the group has got
+/// if the client asks for them.
+struct Opened {
+    stream: Stream,
+    group: OpenGroup,
+    rows: Option<Rows>,
+}
+
+/// Reads the stream at `place`, with its group, and the new entries if `id` is `None`.
+fn open(
+    context: &mut Context<'_>,
+    request: &Request,
+    place: usize,
+) -> Result<(Opened, Option<StreamId>), Interrupted> {
+    let (stream, group) = group_at(context, request, place)?;
+    let id = id_of(context, request, place)?;
+    let rows = match id {
+        None => Some(new_entries(context, request, (&stream, &group))?),
+        Some(_) => None,
+    };
+    let opened = Opened {
+        stream,
+        group,
+        rows,
+    };
+    Ok((opened, id))
+}
+
 /// Replies with what there is. Else returns what the client waits for; if it does not wait, its
 /// consumers are made all the same.
 fn serve(
@@ -74,24 +102,24 @@ fn serve(
     request: &Request,
     waits: bool,
 ) -> Result<Option<Awaited>, Interrupted> {
-    let mut ids = Vec::new();
     let mut awaited = Awaited::default();
-    // All is checked before anything is written.
+    let mut first = None;
+    // All is checked before anything is written. The entries are kept, and read before that.
     for place in request.keys.clone() {
-        let (stream, group) = group_at(context, request, place)?;
-        let id = id_of(context, request, place)?;
-        let deadline = [awaited.deadline, stream.deadline()];
+        let opened = open(context, request, place)?;
+        let deadline = [awaited.deadline, opened.0.stream.deadline()];
         awaited.deadline = deadline.into_iter().flatten().min();
-        ids.push(id);
-        // The entries are kept, and read before the first write.
-        if id.is_none() {
-            let _: Rows = new_entries(context, request, (&stream, &group))?;
-        }
+        first.get_or_insert(opened);
     }
     check_consumer(context, context.argument(request.group_at + 1))?;
     let mut served = Vec::new();
-    for (place, id) in request.keys.clone().zip(ids) {
-        if let Some(found) = serve_one(context, request, (place, id, waits))? {
+    for place in request.keys.clone() {
+        // Before the first one nothing was written. A stream may be named twice.
+        let opened = match first.take() {
+            Some(first) => first,
+            None => open(context, request, place)?,
+        };
+        if let Some(found) = serve_one(context, request, (place, opened, waits))? {
             served.push((place, found));
         }
     }
@@ -124,14 +152,14 @@ fn new_entries(
 fn serve_one(
     context: &mut Context<'_>,
     request: &Request,
-    (place, id, waits): (usize, Option<StreamId>, bool),
+    (place, (opened, id), waits): (usize, (Opened, Option<StreamId>), bool),
 ) -> Result<Option<Served>, Interrupted> {
-    let (mut stream, mut group) = group_at(context, request, place)?;
+    let Opened {
+        mut stream,
+        mut group,
+        rows,
+    } = opened;
     let name = context.argument(request.group_at + 1);
-    let rows = match id {
-        None => Some(new_entries(context, request, (&stream, &group))?),
-        Some(_) => None,
-    };
     if waits && rows.as_ref().is_some_and(|rows| rows.len() == 0) {
         return Ok(None);
     }
@@ -166,7 +194,8 @@ fn deliver(
     let now = i64::try_from(context.now_ms).unwrap_or(i64::MAX);
     let ids = rows.ids()?;
     // The ID of the group may have been set back.
-    let old = match is_acknowledged {
+    let none = is_acknowledged || group.row.pending == 0;
+    let old = match none {
         true => vec![None; ids.len()],
         false => pending_at(context, stream, (group.row.number, &ids))?,
     };

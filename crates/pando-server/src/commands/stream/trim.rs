@@ -155,7 +155,10 @@ impl Options {
 
 /// What goes.
 pub(super) struct Trimmed {
+    /// Its entries, and maybe one that stays.
     rows: Rows,
+    /// Number of those that go.
+    count: usize,
     /// The entry that is being added goes, too.
     pub(super) has_new: bool,
     /// The first entry that stays, other than that.
@@ -171,32 +174,45 @@ impl Trim {
         new: Option<StreamId>,
     ) -> Result<Trimmed, Interrupted> {
         let added = u64::from(new.is_some());
-        let (to, count) = match self.kept {
+        // All entries are from the first one on. The one behind those that go is read with them if
+        // it may be told by its place; by its ID it is not told before the others are known.
+        let first = stream.head.first;
+        let (rows, most) = match self.kept {
             Kept::Length(length) => {
                 let excess = (stream.head.length + added).saturating_sub(length);
                 let excess = usize::try_from(excess).unwrap_or(usize::MAX);
-                (Some(StreamId::MAX), excess.min(self.limit))
+                let most = excess.min(self.limit);
+                let wanted = if most == 0 { 0 } else { most.saturating_add(1) };
+                let range = (first, StreamId::MAX);
+                (context.entry_ids(stream, range, wanted, false)?, most)
             }
-            Kept::From(first) => (first.previous(), self.limit),
+            Kept::From(kept) => {
+                let (to, most) = match kept.previous() {
+                    Some(to) => (to, self.limit),
+                    None => (StreamId::ZERO, 0),
+                };
+                (context.entry_ids(stream, (first, to), most, false)?, self.limit)
+            }
         };
-        let rows = match to {
-            Some(to) => context.entry_ids(stream, (StreamId::ZERO, to), count, false)?,
-            None => context.entry_ids(stream, (StreamId::ZERO, StreamId::ZERO), 0, false)?,
-        };
-        let has_new = rows.len() < count
+        let count = rows.len().min(most);
+        let has_new = count < most
             && match self.kept {
                 Kept::Length(_) => true,
                 Kept::From(first) => new.is_some_and(|new| new < first),
             };
-        let first = match rows.len() {
-            0 => Some(stream.head.first),
-            removed => match rows.id(removed - 1)?.next() {
+        let first = match count {
+            0 => Some(first),
+            _ if count < rows.len() => Some(rows.id(count)?),
+            _ => match rows.id(count - 1)?.next() {
+                // All of them go.
+                _ if count as u64 == stream.head.length => None,
                 Some(next) => context.edge(stream, next, false)?,
                 None => None,
             },
         };
         Ok(Trimmed {
             rows,
+            count,
             has_new: has_new && new.is_some(),
             first: first.unwrap_or(StreamId::ZERO),
         })
@@ -206,16 +222,16 @@ impl Trim {
 impl Trimmed {
     /// Returns the number of entries that go, other than the new one.
     pub(super) fn count(&self) -> usize {
-        self.rows.len()
+        self.count
     }
 
     /// Removes them.
     pub(super) fn remove(&self, context: &mut Context<'_>, stream: &mut Stream) -> Run {
-        for place in 0..self.rows.len() {
+        for place in 0..self.count {
             let key = entry_key(stream.head.id, self.rows.id(place)?);
             context.delete_stream_row(stream, &key)?;
         }
-        let left = stream.head.length.checked_sub(self.rows.len() as u64);
+        let left = stream.head.length.checked_sub(self.count as u64);
         stream.head.length = left.ok_or(Interrupted::Torn)?;
         stream.head.first = self.first;
         Ok(())

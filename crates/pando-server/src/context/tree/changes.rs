@@ -1,12 +1,12 @@
 //! Writing what has changed in a part of a large collection.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher as _};
 
 use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::ValidatedBatch;
 
+use super::edition::Edition;
 use super::part::{Load, Loaded, kind_of};
 use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
@@ -72,9 +72,8 @@ impl Context<'_> {
             batch: batch.expect("commands that write have a transaction"),
             key: std::mem::take(&mut data.scratch.element_key),
             row: std::mem::take(&mut data.scratch.element_row),
-            hasher: DefaultHasher::new(),
+            edition: Edition::behind(head.edition, seed),
         };
-        changes.hasher.write_u64(seed ^ head.edition);
         match collection.value_type {
             ValueType::List => changes.list(&mut head, loaded, new)?,
             value_type => {
@@ -82,7 +81,7 @@ impl Context<'_> {
                 changes.named(value_type, &mut head, (old, (new, deadlines)))?;
             }
         }
-        head.edition = changes.hasher.finish();
+        head.edition = changes.edition.finish();
         let Changes { key: k, row: r, .. } = changes;
         (data.scratch.element_key, data.scratch.element_row) = (k, r);
         if head.count == 0 && !is_packed {
@@ -124,7 +123,7 @@ struct Changes<'c> {
     /// Of all that was written, from the edition before and the seed of the command on. It becomes
     /// the edition: no other command gives the same one, and another run of this one only if that
     /// writes the same.
-    hasher: DefaultHasher,
+    edition: Edition,
 }
 
 /// Number of elements from which on a table finds those that a part has had.
@@ -184,18 +183,13 @@ fn value_at(strings: &Strings, of_one: usize, place: usize) -> &[u8] {
 impl Changes<'_> {
     /// Writes `self.row` at `self.key`.
     fn put(&mut self) -> pandodb::Result<()> {
-        self.hasher.write(&self.key);
-        self.hasher.write_usize(self.key.len());
-        self.hasher.write(&self.row);
-        self.hasher.write_usize(self.row.len());
+        self.edition.add(&self.key, Some(&self.row));
         self.batch.put(self.members, &self.key, &self.row)
     }
 
     /// Deletes the row at `self.key`.
     fn delete(&mut self) {
-        self.hasher.write(&self.key);
-        self.hasher.write_usize(self.key.len());
-        self.hasher.write_usize(usize::MAX);
+        self.edition.add(&self.key, None);
         self.batch.delete(self.members, &self.key);
     }
 

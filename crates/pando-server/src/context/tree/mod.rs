@@ -11,6 +11,7 @@
 //! head is unchanged, and which is damage in that case.
 
 mod changes;
+mod edition;
 mod expired;
 mod load;
 pub(crate) mod part;

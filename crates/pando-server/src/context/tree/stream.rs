@@ -5,12 +5,11 @@
 //! a command has read is one state if the head is unchanged at its commit. What was loaded is kept
 //! by the head.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::Hasher as _;
 use std::ops::Bound;
 
 use pando_sync::Arc;
 
+use super::edition::Edition;
 use super::part::{Goal, Load};
 use crate::context::{Context, Former, Found, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
@@ -39,8 +38,8 @@ const KINDS: [Kind; 6] = [
 pub(crate) struct Stream {
     found: Found,
     pub(crate) head: StreamHead,
-    /// Of all that was written, from the edition before on: it becomes the edition.
-    hasher: Option<DefaultHasher>,
+    /// Of all that was written.
+    edition: Option<Edition>,
 }
 
 impl Stream {
@@ -149,7 +148,7 @@ impl Context<'_> {
         Ok(Stream {
             found,
             head,
-            hasher: None,
+            edition: None,
         })
     }
 
@@ -163,7 +162,7 @@ impl Context<'_> {
 
     /// Writes the head of the stream, once for all changes of its rows.
     pub(crate) fn put_stream(&mut self, key: &[u8], mut stream: Stream) -> Run {
-        stream.head.edition = self.hasher_of(&mut stream).finish();
+        stream.head.edition = self.edition_of(&mut stream).finish();
         let former = match stream.exists() {
             true => stream.found.former.but_tree(),
             false => stream.found.former,
@@ -186,32 +185,22 @@ impl Context<'_> {
         result
     }
 
-    fn hasher_of<'s>(&mut self, stream: &'s mut Stream) -> &'s mut DefaultHasher {
-        let (seed, edition) = (self.progress.seed(), stream.head.edition);
-        stream.hasher.get_or_insert_with(|| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write_u64(seed ^ edition);
-            hasher
-        })
+    fn edition_of<'s>(&mut self, stream: &'s mut Stream) -> &'s mut Edition {
+        let (seed, before) = (self.progress.seed(), stream.head.edition);
+        let edition = &mut stream.edition;
+        edition.get_or_insert_with(|| Edition::behind(before, seed))
     }
 
     /// Writes a row of the stream.
     pub(crate) fn put_stream_row(&mut self, stream: &mut Stream, key: &[u8], row: &[u8]) -> Run {
-        let hasher = self.hasher_of(stream);
-        for bytes in [key, row] {
-            hasher.write(bytes);
-            hasher.write_usize(bytes.len());
-        }
+        self.edition_of(stream).add(key, Some(row));
         let members = self.members()?;
         Ok(self.batch()?.put(members, key, row)?)
     }
 
     /// Deletes a row of the stream.
     pub(crate) fn delete_stream_row(&mut self, stream: &mut Stream, key: &[u8]) -> Run {
-        let hasher = self.hasher_of(stream);
-        hasher.write(key);
-        hasher.write_usize(key.len());
-        hasher.write_usize(usize::MAX);
+        self.edition_of(stream).add(key, None);
         let members = self.members()?;
         self.batch()?.delete(members, key);
         Ok(())
@@ -298,7 +287,7 @@ impl Context<'_> {
             count: if is_empty { 0 } else { count },
             is_backwards,
             has_values,
-            ..Wanted::all(Kind::Entry, entry_key(id, from), entry_key(id, to))
+            ..Wanted::all(Kind::Entry, entry_key(id, from).to_vec(), entry_key(id, to).to_vec())
         };
         self.stream_rows(stream, wanted)
     }

@@ -3,7 +3,8 @@
 use pandodb::nonblocking::{Pending, Polled, Reads};
 
 use super::stream::Stream;
-use crate::context::{Context, Interrupted, Run};
+use crate::context::{Context, Data, Interrupted, Run};
+use crate::data::keyspace::RowError;
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::entry_key;
 
@@ -13,24 +14,51 @@ const ROWS_AHEAD: usize = 128;
 const ROW_BYTES: usize = 32;
 
 impl Context<'_> {
-    /// Returns the value of the row at `key`, if there is one; it counts as those of
-    /// [`Context::stream_rows_at`].
-    pub(crate) fn stream_row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Interrupted> {
-        let mut rows = self.stream_rows_at(std::iter::once(key.to_vec()))?;
-        Ok(rows.pop().flatten())
+    /// Returns what `decode` makes of the value of the row at `key`, if there is one; it counts as
+    /// those of [`Context::stream_rows_at`].
+    pub(crate) fn stream_row<T>(
+        &mut self,
+        key: &[u8],
+        decode: impl FnOnce(&[u8]) -> Result<T, RowError>,
+    ) -> Result<Option<T>, Interrupted> {
+        let members = self.members()?;
+        let (most, held) = (self.engine().reply_bytes_max, self.progress.held_bytes);
+        let Data { batch, scratch, .. } = self.data();
+        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let row = &mut scratch.element_row;
+        let found = match batch.get(members, key, row)? {
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+            Polled::Ready(found) => found,
+        };
+        let bytes = held + ROW_BYTES + if found { row.len() } else { 0 };
+        if bytes > most {
+            return Err(Interrupted::ReplyTooLong);
+        }
+        let decoded = found.then(|| decode(row)).transpose()?;
+        self.progress.held_bytes = bytes;
+        Ok(decoded)
     }
 
     /// Returns the values of the rows at `keys`, as far as there are some. Refuses the command if
     /// all that it reads so is longer together than a reply may be.
-    pub(crate) fn stream_rows_at(
+    pub(crate) fn stream_rows_at<K: AsRef<[u8]>>(
         &mut self,
-        keys: impl Iterator<Item = Vec<u8>>,
+        keys: impl Iterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
+        self.decoded_rows_at(keys, |row| Ok(row.to_vec()))
+    }
+
+    /// As [`Context::stream_rows_at`], but returns what `decode` makes of the values.
+    pub(crate) fn decoded_rows_at<K: AsRef<[u8]>, T>(
+        &mut self,
+        keys: impl Iterator<Item = K>,
+        decode: impl Fn(&[u8]) -> Result<T, RowError>,
+    ) -> Result<Vec<Option<T>>, Interrupted> {
         let most = self.engine().reply_bytes_max;
         let (mut rows, mut bytes) = (Vec::new(), self.progress.held_bytes);
         self.read_each(keys, usize::MAX, &mut |row| {
             bytes += ROW_BYTES + row.map_or(0, <[u8]>::len);
-            rows.push(row.map(<[u8]>::to_vec));
+            rows.push(row.map(&decode).transpose()?);
             match bytes > most {
                 true => Err(Interrupted::ReplyTooLong),
                 false => Ok(()),
@@ -68,9 +96,9 @@ impl Context<'_> {
 
     /// Shows at least the first `bytes_max` bytes of each row to `found`, or that there is none. If
     /// a page is missing, those of the next rows are requested, too.
-    fn read_each(
+    fn read_each<K: AsRef<[u8]>>(
         &mut self,
-        keys: impl Iterator<Item = Vec<u8>>,
+        keys: impl Iterator<Item = K>,
         bytes_max: usize,
         found: &mut dyn FnMut(Option<&[u8]>) -> Run,
     ) -> Run {
@@ -80,7 +108,7 @@ impl Context<'_> {
         for key in keys {
             let Some(pending) = &mut missing else {
                 let batch = self.batch()?;
-                match batch.get_head(members, &key, bytes_max, &mut row)? {
+                match batch.get_head(members, key.as_ref(), bytes_max, &mut row)? {
                     Polled::Pending(pending) => missing = Some(pending),
                     Polled::Ready(len) => found(len.map(|_| &row[..]))?,
                 }
@@ -90,7 +118,7 @@ impl Context<'_> {
                 break;
             }
             ahead += 1;
-            let looked = Reads::of(members).prefetch(&key, bytes_max, &mut row)?;
+            let looked = Reads::of(members).prefetch(key.as_ref(), bytes_max, &mut row)?;
             if let Polled::Pending(other) = looked {
                 pending.beside(other);
             }
