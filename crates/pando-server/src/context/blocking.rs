@@ -6,7 +6,8 @@
 //! may come first, and then it waits on, at its old place.
 //!
 //! XREAD and XREADGROUP wait in the same way, but for that all are woken who wait for a stream, and
-//! that IDs such as `$` are those of the first look.
+//! that IDs such as `$` are those of the first look. In a pipeline run XREADGROUP does not wait: if
+//! it finds nothing, it begins again by itself (decision 099).
 //!
 //! CLIENT UNBLOCK ends the wait (`client/unblocking.rs`). The command ends it itself before it
 //! takes anything, or says that its time is over; if it was unblocked meanwhile, it runs again, and

@@ -95,14 +95,16 @@ pub(crate) fn owned_key(
 impl ElementKeys {
     /// Returns the key of a group.
     pub(crate) fn group(&self, stream: u64, name: &[u8]) -> Vec<u8> {
-        let mut key = start(stream, Kind::Group).to_vec();
+        let mut key = Vec::with_capacity(START_BYTES + name.len());
+        key.extend_from_slice(&start(stream, Kind::Group));
         self.append_member(name, &mut key);
         key
     }
 
     /// Returns the key that says the number of a consumer.
     pub(crate) fn consumer_name(&self, stream: u64, group: u64, name: &[u8]) -> Vec<u8> {
-        let mut key = start(stream, Kind::ConsumerName).to_vec();
+        let mut key = Vec::with_capacity(START_BYTES + NUMBER_BYTES + name.len());
+        key.extend_from_slice(&start(stream, Kind::ConsumerName));
         key.extend_from_slice(&group.to_be_bytes());
         self.append_member(name, &mut key);
         key

@@ -70,11 +70,21 @@ fn who_finds_nothing_in_a_pipeline_waits_and_those_before_it_are_done() {
     let short = "XREADGROUP GROUP g c BLOCK 1 STREAMS s >";
     let replies = together(
         &mut client,
-        &["XADD s 3-0 a b", short, short, short, "XACK s g 3-0", "PING"],
+        &[
+            "XADD s 3-0 a b",
+            short,
+            short,
+            short,
+            "XACK s g 3-0",
+            "PING",
+        ],
     );
     let three = "[[\"s\" [[\"3-0\" [\"a\" \"b\"]]]]]";
     assert_eq!(replies, ["\"3-0\"", three, "nil", "nil", ":1", "+PONG"]);
-    let replies = together(&mut client, &["MULTI", read, "XADD s 4-0 a b", read, "EXEC"]);
+    let replies = together(
+        &mut client,
+        &["MULTI", read, "XADD s 4-0 a b", read, "EXEC"],
+    );
     let four = "[nil \"4-0\" [[\"s\" [[\"4-0\" [\"a\" \"b\"]]]]]]";
     assert_eq!(replies[4], four);
 }
@@ -129,7 +139,10 @@ fn an_id_that_is_set_back_finds_what_is_pending() {
     client.check(&[("XGROUP SETID s g 0", "+OK")]);
     client.run("XREADGROUP GROUP g two COUNT 2 STREAMS s >");
     client.check(&[
-        ("XPENDING s g", "[:3 \"1-0\" \"3-0\" [[\"one\" \"1\"] [\"two\" \"2\"]]]"),
+        (
+            "XPENDING s g",
+            "[:3 \"1-0\" \"3-0\" [[\"one\" \"1\"] [\"two\" \"2\"]]]",
+        ),
         ("XACK s g 1-0 2-0 3-0", ":3"),
         ("XPENDING s g", "[:0 nil nil nil]"),
     ]);
@@ -182,7 +195,10 @@ fn trimmed_streams_know_their_first_entry() {
         for reply in together(&mut client, &commands) {
             assert!(!reply.starts_with('-'), "{commands:?}: {reply}");
         }
-        let ids: Vec<String> = kept.iter().map(|id| format!("[\"{id}-0\" [\"a\" \"b\"]]")).collect();
+        let ids: Vec<String> = kept
+            .iter()
+            .map(|id| format!("[\"{id}-0\" [\"a\" \"b\"]]"))
+            .collect();
         let expected = format!("[{}]", ids.join(" "));
         assert_eq!(client.run("XRANGE s - +"), expected, "{commands:?}");
         if client.run("EXISTS s") == ":1" {

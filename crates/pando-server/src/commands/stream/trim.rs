@@ -191,7 +191,10 @@ impl Trim {
                     Some(to) => (to, self.limit),
                     None => (StreamId::ZERO, 0),
                 };
-                (context.entry_ids(stream, (first, to), most, false)?, self.limit)
+                (
+                    context.entry_ids(stream, (first, to), most, false)?,
+                    self.limit,
+                )
             }
         };
         let count = rows.len().min(most);

@@ -115,6 +115,9 @@ mod tests {
             assert!(seen.insert(one) && seen.insert(other), "{number}");
             changed += (one ^ other).count_ones();
         }
-        assert!((310_000..330_000).contains(&changed), "{changed} of 640,000");
+        assert!(
+            (310_000..330_000).contains(&changed),
+            "{changed} of 640,000"
+        );
     }
 }

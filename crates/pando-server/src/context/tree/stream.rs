@@ -287,7 +287,11 @@ impl Context<'_> {
             count: if is_empty { 0 } else { count },
             is_backwards,
             has_values,
-            ..Wanted::all(Kind::Entry, entry_key(id, from).to_vec(), entry_key(id, to).to_vec())
+            ..Wanted::all(
+                Kind::Entry,
+                entry_key(id, from).to_vec(),
+                entry_key(id, to).to_vec(),
+            )
         };
         self.stream_rows(stream, wanted)
     }
