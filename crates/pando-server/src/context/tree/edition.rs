@@ -57,8 +57,8 @@ impl Edition {
 /// Returns both halves of a product together.
 fn mixed(number: u64, factor: u64) -> u64 {
     let product = u128::from(number) * u128::from(factor);
-    let (low, high) = (product as u64, (product >> 64) as u64);
-    low ^ high
+    let high = u64::try_from(product >> 64).unwrap_or_default();
+    number.wrapping_mul(factor) ^ high
 }
 
 #[cfg(test)]
