@@ -1,5 +1,5 @@
 //! What the sandbox searches long texts with, in which LuaJIT's own functions might not end for
-//! years: they do not look at the clock (decision 098).
+//! years: they do not look at the clock (decision 101).
 //!
 //! Which texts are long depends on the pattern. The functions here are slower, since values of Lua
 //! become values of Rust and the reverse.

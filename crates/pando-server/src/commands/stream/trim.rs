@@ -184,7 +184,12 @@ impl Trim {
                 let most = excess.min(self.limit);
                 let wanted = if most == 0 { 0 } else { most.saturating_add(1) };
                 let range = (first, StreamId::MAX);
-                (context.entry_ids(stream, range, wanted, false)?, most)
+                let rows = context.entry_ids(stream, range, wanted, false)?;
+                if (rows.len() as u64) < (most as u64).min(stream.head.length) {
+                    // The head names another first entry than there is.
+                    return Err(Interrupted::Torn);
+                }
+                (rows, most)
             }
             Kept::From(kept) => {
                 let (to, most) = match kept.previous() {
