@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher as _;
-use std::hash::RandomState;
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank};
+use rapidhash::fast::RandomState;
 
 /// Number of scripts of EVAL that are kept.
 const EVALUATED_MAX: usize = 500;
@@ -52,7 +52,7 @@ struct Known {
 
 #[derive(Debug, Default)]
 struct Scripts {
-    all: HashMap<ScriptName, Known>,
+    all: HashMap<ScriptName, Known, RandomState>,
     /// Those that do not stay, by their last use.
     evaluated: BTreeMap<u64, ScriptName>,
     /// Number of uses so far.
@@ -110,7 +110,7 @@ impl Default for ScriptCache {
             running: Arc::new(AtomicUsize::new(0)),
             kills: Arc::new(AtomicU64::new(0)),
             long: (0..LONG_PLACES).map(|_| AtomicBool::new(false)).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
         }
     }
 }

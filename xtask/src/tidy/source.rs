@@ -7,8 +7,9 @@ const CODE_LINES_WARN: usize = 600;
 const CODE_LINES_MAX: usize = 1000;
 
 /// Crates with unsafe code; all others forbid it.
-const UNSAFE_CRATES: [&str; 3] = [
+const UNSAFE_CRATES: [&str; 4] = [
     "crates/pando-device/",
+    "crates/pando-lua/",
     "crates/pando-sync/",
     "peers/native/",
 ];

@@ -229,7 +229,7 @@ fn examine(
                 }
             }
         };
-        let hidden = data.overlay.as_deref();
+        let hidden = data.overlay.as_deref_mut();
         let hidden = hidden.is_some_and(|overlay| overlay.hides(number, stored));
         if let Some(value) = value.filter(|_| !hidden) {
             let row = Row::decode(stored, value)?;
@@ -264,8 +264,11 @@ fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Selection<'_>) ->
     let number = context.session.database;
     let version = context.session.version;
     let (mut extra, mut extra_count) = (Vec::new(), 0);
-    let overlay = context.data().overlay.as_deref();
-    for (stored, key) in overlay.iter().flat_map(|overlay| overlay.touched(number)) {
+    let overlay = context.data().overlay.as_deref_mut();
+    for (stored, key) in overlay
+        .into_iter()
+        .flat_map(|overlay| overlay.touched(number))
+    {
         let begun = walk.start.as_deref().is_none_or(|start| stored > start);
         let ended = match &walk.position {
             Some(Position::Behind(last)) if !walk.at_end => stored > last.as_slice(),
@@ -368,7 +371,7 @@ fn size(context: &mut Context<'_>) -> Run {
     let database = context.database();
     let mut size = i64::try_from(database.keys.len()).unwrap_or(i64::MAX);
     let data = context.data();
-    if let Some(overlay) = data.overlay.as_deref() {
+    if let Some(overlay) = data.overlay.as_deref_mut() {
         let cleared = overlay.is_cleared(number);
         if cleared {
             size = 0;

@@ -248,6 +248,9 @@ pub(crate) struct Progress {
     pub(crate) is_tracking: bool,
 }
 
+/// Number of calls for which a connection keeps room between two commands: a short script's.
+const CALLS_KEPT: usize = 4;
+
 /// What a run of a script has reached before a command that it calls.
 #[cfg(feature = "scripts")]
 pub(crate) struct RunPlace {
@@ -394,7 +397,9 @@ impl Progress {
         self.deadline = None;
         self.waiting = false;
         self.take_back();
-        self.calls = Vec::new();
+        if self.calls.capacity() > CALLS_KEPT {
+            self.calls = Vec::new();
+        }
     }
 
     /// Drops what belongs to one command alone, before the next one of a pipeline run.

@@ -29,6 +29,8 @@ pub(crate) enum Ending {
     TimeOver,
     /// Somebody wants it to end.
     Killed,
+    /// There was too little memory for a reply.
+    NoMemory,
 }
 
 /// What a run begins with, and what it may take.

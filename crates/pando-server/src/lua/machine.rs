@@ -12,16 +12,16 @@
 //! ([`Ending`]). From then on each hook, each `redis.call` and whatever catches errors (the
 //! sandbox has them all) raises an error again, and the result of the run does not count.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
-};
-use pando_resp::Version;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
+use pando_lua::{Functions, Gate, Kept};
+use pando_resp::{Arguments, Span};
 
 use super::guard::{Ending, Failure, Guard, Limits};
 use super::native::until_zero;
-use super::unbounded::Unbounded;
+use super::running::{Calls, Entry, Running};
 use super::{json, message_pack, numbers, redis, strings, structure};
 
 /// Instructions between two looks at the clock: some microseconds, but for instructions that call
@@ -29,24 +29,14 @@ use super::{json, message_pack, numbers, redis, strings, structure};
 const INSTRUCTIONS_PER_LOOK: u32 = 1000;
 /// Number of compiled scripts that a state keeps.
 const COMPILED_MAX: usize = 500;
-/// Bytes that a string of Lua takes in a table, beside its own.
-const STRING_BYTES: usize = 64;
+/// Length of a buffer that is kept.
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
-/// What a run calls: `redis.call` with its arguments in the protocol version that the script has
-/// chosen. Returns `None` if the run has to end.
-pub(crate) type Call<'a> =
-    &'a mut dyn FnMut(&Lua, Asked, MultiValue) -> mlua::Result<Option<MultiValue>>;
+/// Bytes of the arguments of a call, and where each lies.
+pub(crate) type Buffers = (Vec<u8>, Vec<Span>);
 
-/// What is run of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
-    /// The chunk is a script.
-    Script,
-    /// The chunk is a library, which registers its functions; the one with this name is called.
-    Function(&'a [u8]),
-    /// The chunk is a library, which registers its functions: they are what it returns.
-    Library,
-}
+/// A script or library that is compiled.
+pub(crate) type Chunk = Rc<Kept>;
 
 /// Bounds of what a library registers.
 #[derive(Debug, Clone, Copy)]
@@ -56,18 +46,9 @@ pub(crate) struct LibraryLimits {
     pub(crate) description_bytes_max: usize,
 }
 
-/// What a script asks the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// The command is not run: the question is whether it may be.
-    pub(crate) only_checks: bool,
-    /// Version of the reply.
-    pub(crate) version: Version,
-}
-
 /// How a run has ended.
-pub(crate) enum Outcome {
-    Returned(Value),
+pub(crate) enum Outcome<T> {
+    Returned(T),
     Failed(Failure),
     Ended(Ending),
     /// There was not enough memory: the state must not be used any more.
@@ -77,18 +58,22 @@ pub(crate) enum Outcome {
 /// A state of Lua.
 pub(crate) struct Machine {
     lua: Lua,
+    gate: Gate,
     guard: Rc<Guard>,
     load: Function,
-    run: Function,
-    call_function: Function,
+    run: Kept,
+    call_function: Kept,
     register: Function,
+    forget: Function,
     memory_max: usize,
-    /// Compiled scripts, by name. They are kept by Lua, since it has room for some thousands of
-    /// references from outside only, which arguments of `redis.call` need.
-    compiled: Table,
-    compiled_count: usize,
+    /// What is compiled, by name. Lua's registry keeps it: `mlua` has room for some thousands of
+    /// references only.
+    compiled: BTreeMap<Box<[u8]>, Chunk>,
     /// The name of the one that was asked for last, and that one.
-    last: Option<(Box<[u8]>, Function)>,
+    last: Option<(Box<[u8]>, Chunk)>,
+    buffers: Buffers,
+    /// There was too little memory to forget what a run has left.
+    is_spoilt: bool,
     /// The script cache was emptied this often when they were compiled.
     generation: u64,
 }
@@ -188,6 +173,15 @@ impl Machine {
         lua.set_memory_limit(memory_max)?;
         let guard = Rc::new(Guard::new());
         let native = native_functions(&lua, &guard, memory_max)?;
+        let (mut gate, functions) = Gate::new(&lua)?;
+        let Functions {
+            call,
+            protected_call,
+            check,
+        } = functions;
+        native.raw_set("call", call)?;
+        native.raw_set("pcall", protected_call)?;
+        native.raw_set("check", check)?;
         let of_handler = guard.clone();
         let handle = lua.create_function(move |lua, value: Value| {
             let failure = Failure {
@@ -197,7 +191,7 @@ impl Machine {
             *of_handler.failure.borrow_mut() = Some(failure);
             Ok(())
         })?;
-        native.raw_set("handle", handle)?;
+        native.raw_set("handle", &handle)?;
         let of_hook = guard.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
         lua.set_global_hook(triggers, move |_, _| match of_hook.look() {
@@ -213,48 +207,45 @@ impl Machine {
         native.raw_set("description_bytes_max", description_bytes_max)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         sandbox.into_function()?.call::<()>(&native)?;
-        let compiled = lua.create_table()?;
+        gate.set_handlers(handle, native.raw_get("after")?)?;
+        let kept = |name: &str| lua.create_registry_value(native.raw_get::<Function>(name)?);
         Ok(Self {
             load: native.raw_get("load")?,
-            run: native.raw_get("run")?,
-            call_function: native.raw_get("call_function")?,
+            run: kept("run")?,
+            call_function: kept("call_function")?,
             register: native.raw_get("register")?,
+            forget: native.raw_get("forget")?,
             lua,
+            gate,
             guard,
             memory_max,
-            compiled,
-            compiled_count: 0,
+            compiled: BTreeMap::new(),
             last: None,
+            buffers: Buffers::default(),
+            is_spoilt: false,
             generation: 0,
         })
     }
 
-    /// Returns the function that a chunk is, if it was compiled before.
-    pub(crate) fn compiled(&mut self, name: &[u8], generation: u64) -> Option<Function> {
-        self.compiled_in_lua(name, generation).ok()?
-    }
-
-    fn compiled_in_lua(&mut self, name: &[u8], generation: u64) -> mlua::Result<Option<Function>> {
-        if self.generation != generation || self.compiled_count >= COMPILED_MAX {
-            self.compiled = self.lua.create_table()?;
-            self.compiled_count = 0;
+    /// Returns a chunk, if it was compiled before.
+    pub(crate) fn compiled(&mut self, name: &[u8], generation: u64) -> Option<Chunk> {
+        if self.generation != generation || self.compiled.len() >= COMPILED_MAX {
+            self.compiled.clear();
             self.last = None;
+            self.lua.expire_registry_values();
             self.generation = generation;
         }
-        if let Some((last, function)) = &self.last
+        if let Some((last, chunk)) = &self.last
             && **last == *name
         {
-            return Ok(Some(function.clone()));
+            return Some(chunk.clone());
         }
-        let found = self.compiled.raw_get(self.lua.create_string(name)?)?;
-        let Value::Function(function) = found else {
-            return Ok(None);
-        };
-        self.last = Some((name.into(), function.clone()));
-        Ok(Some(function))
+        let (name, chunk) = self.compiled.get_key_value(name)?;
+        self.last = Some((name.clone(), chunk.clone()));
+        Some(chunk.clone())
     }
 
-    /// Returns the function that a chunk is, compiled before or now. `name` tells it from others,
+    /// Returns a chunk, compiled before or now. `name` tells it from others,
     /// errors call it `chunk`.
     ///
     /// # Errors
@@ -264,8 +255,11 @@ impl Machine {
         (name, chunk): (&[u8], &str),
         body: &[u8],
         generation: u64,
-    ) -> Result<Function, String> {
-        let compiled = self.compile_in_lua((name, chunk), body, generation);
+    ) -> Result<Chunk, String> {
+        if let Some(chunk) = self.compiled(name, generation) {
+            return Ok(chunk);
+        }
+        let compiled = self.compile_in_lua((name, chunk), body);
         compiled.map_err(|error| text_of(&error))?
     }
 
@@ -274,126 +268,122 @@ impl Machine {
         &mut self,
         (name, chunk): (&[u8], &str),
         body: &[u8],
-        generation: u64,
-    ) -> mlua::Result<Result<Function, String>> {
-        if let Some(function) = self.compiled_in_lua(name, generation)? {
-            return Ok(Ok(function));
-        }
-        let name = self.lua.create_string(name)?;
+    ) -> mlua::Result<Result<Chunk, String>> {
         let source = self.lua.create_string(body)?;
         Ok(match self.load.call::<(Value, Value)>((source, chunk))? {
             (Value::Function(function), _) => {
-                self.compiled.raw_set(name, &function)?;
-                self.compiled_count += 1;
-                Ok(function)
+                let chunk = Rc::new(self.lua.create_registry_value(function)?);
+                self.compiled.insert(name.into(), chunk.clone());
+                Ok(chunk)
             }
             (_, Value::String(text)) => Err(text.to_string_lossy()),
             _ => Err("it does not load".to_owned()),
         })
     }
 
-    /// Runs a chunk from its beginning.
+    /// Begins a run. Returns why it must not begin: it was killed while it waited, or an earlier
+    /// run took all its time.
+    fn begin(&self, limits: Limits) -> Option<Ending> {
+        self.guard.begin(limits);
+        match self.guard.look() {
+            true => self.guard.finish(),
+            false => None,
+        }
+    }
+
+    /// Lends buffers for the arguments of calls.
+    pub(crate) fn lend(&mut self) -> Buffers {
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// Takes them back, unless they have become long.
+    pub(crate) fn give_back(&mut self, buffers: Buffers) {
+        let bytes = buffers.0.capacity() + buffers.1.capacity() * size_of::<Span>();
+        if bytes <= BUFFER_BYTES_MAX {
+            self.buffers = buffers;
+        }
+    }
+
+    /// Runs a chunk from its beginning. Its keys are argument 3 of the command and those behind
+    /// it.
     pub(crate) fn run(
         &mut self,
-        (function, entry): (&Function, Entry<'_>),
-        (keys, argv): (&[&[u8]], &[&[u8]]),
+        (chunk, entry): (&Chunk, Entry<'_>),
+        (arguments, keys): (Arguments<'_>, usize),
         limits: Limits,
-        call: Call<'_>,
-    ) -> Outcome {
-        self.guard.begin(limits);
-        // It was killed while it waited, or an earlier run took all its time.
-        if self.guard.look()
-            && let Some(ending) = self.guard.finish()
-        {
+        calls: &mut dyn Calls,
+    ) -> Outcome<()> {
+        if let Some(ending) = self.begin(limits) {
             return Outcome::Ended(ending);
         }
-        let result = self.call_guarded((function, entry), (keys, argv), call);
+        let function = match entry {
+            Entry::Script => &self.run,
+            Entry::Function(_) => &self.call_function,
+        };
+        let mut running = Running {
+            guard: &self.guard,
+            what: (function, chunk, entry),
+            arguments,
+            keys,
+            calls,
+        };
+        let result = self.gate.run(&mut running);
         // The hook looks while the next script is compiled, too.
+        let ending = self.guard.finish();
+        if result.is_err() {
+            self.is_spoilt |= self.forget.call::<()>(()).is_err();
+        }
+        match (ending, result) {
+            (Some(ending), _) => Outcome::Ended(ending),
+            (None, Ok(())) => Outcome::Returned(()),
+            (None, Err(text)) => {
+                let text = text.as_deref().unwrap_or("unknown error");
+                let text = String::from_utf8_lossy(until_zero(text.as_bytes()));
+                self.failed(format!("ERR {text}"))
+            }
+        }
+    }
+
+    /// Runs a library, which registers its functions: they are what it returns.
+    pub(crate) fn register(&mut self, chunk: &Chunk, limits: Limits) -> Outcome<Value> {
+        if let Some(ending) = self.begin(limits) {
+            return Outcome::Ended(ending);
+        }
+        let result = (self.lua.registry_value::<Function>(chunk))
+            .and_then(|function| self.register.call::<(bool, Value)>(function));
         if let Some(ending) = self.guard.finish() {
             return Outcome::Ended(ending);
         }
+        match result {
+            Ok((true, list)) => Outcome::Returned(list),
+            Ok((false, value)) => self.failed(raised(&value)),
+            Err(error) => self.failed(format!("ERR {}", text_of(&error))),
+        }
+    }
+
+    /// Returns how a run has ended with an error, which has `text` if the handler has not run:
+    /// that is when memory or stack is missing.
+    fn failed<T>(&self, text: String) -> Outcome<T> {
         let failure = self.guard.failure.take();
-        let (text, place) = match (result, failure) {
-            (Ok((true, value)), _) => return Outcome::Returned(value),
-            (Ok((false, _)), Some(failure)) => (failure.text, failure.place),
-            // The handler does not run when memory or stack is missing.
-            (Ok((false, value)), None) => (raised(&value), None),
-            (Err(error), _) => (format!("ERR {}", text_of(&error)), None),
-        };
+        let failure = failure.unwrap_or(Failure { text, place: None });
         // The handler takes some memory, too.
-        let has_no_memory = match &*text {
+        let has_no_memory = match &*failure.text {
             "ERR not enough memory" => true,
             "ERR error in error handling" => self.lua.used_memory() > self.memory_max / 2,
             _ => false,
         };
         match has_no_memory {
             true => Outcome::NoMemory,
-            false => Outcome::Failed(Failure { text, place }),
+            false => Outcome::Failed(failure),
         }
     }
 
-    fn call_guarded(
-        &self,
-        (function, entry): (&Function, Entry<'_>),
-        (keys, argv): (&[&[u8]], &[&[u8]]),
-        call: Call<'_>,
-    ) -> mlua::Result<(bool, Value)> {
-        let guard = &self.guard;
-        let bytes = keys
-            .iter()
-            .chain(argv)
-            .map(|string| string.len() + STRING_BYTES);
-        let unbounded = Unbounded::begin(&self.lua, bytes.sum());
-        self.lua.scope(|scope| {
-            let asked = |lua: &Lua, (only_checks, arguments): (bool, MultiValue)| {
-                let version = guard.version.get();
-                let asked = Asked {
-                    only_checks,
-                    version,
-                };
-                let answer = match guard.ending.get() {
-                    Some(_) => None,
-                    None => call(lua, asked, arguments)?,
-                };
-                Ok(answer.unwrap_or_else(|| {
-                    guard.end(Ending::Interrupted);
-                    MultiValue::from_vec(vec![Value::Nil])
-                }))
-            };
-            let asked = scope.create_function_mut(asked)?;
-            let (keys, argv) = (self.strings(keys)?, self.strings(argv)?);
-            drop(unbounded);
-            match entry {
-                Entry::Script => (self.run).call::<(bool, Value)>((asked, function, keys, argv)),
-                Entry::Function(name) => {
-                    let name = self.lua.create_string(name)?;
-                    let call = &self.call_function;
-                    call.call::<(bool, Value)>((asked, function, name, keys, argv))
-                }
-                Entry::Library => self.register.call::<(bool, Value)>(function),
-            }
-        })
-    }
-
-    /// Returns a table of strings; `None` for none, since Lua makes an empty one at less cost.
-    fn strings(&self, strings: &[&[u8]]) -> mlua::Result<Option<Table>> {
-        if strings.is_empty() {
-            return Ok(None);
-        }
-        let table = self.lua.create_table_with_capacity(strings.len(), 0)?;
-        for string in strings {
-            table.raw_push(self.lua.create_string(string)?)?;
-        }
-        Ok(Some(table))
-    }
-
-    /// Returns the version of the protocol that the last run has chosen.
-    pub(crate) fn version(&self) -> Version {
-        self.guard.version.get()
-    }
-
-    /// Tidies up after a run. Returns false if the state has become too large to be kept.
+    /// Tidies up after a run. Returns false if the state must not be kept: it has become too large,
+    /// or the next script would find what the last one has left.
     pub(crate) fn tidy(&mut self) -> bool {
+        if self.is_spoilt {
+            return false;
+        }
         if self.lua.used_memory() < self.memory_max / 4 {
             return true;
         }

@@ -1,9 +1,9 @@
 //! Lua, as scripts see it: a state with bounds, and the libraries that Redis has (decision 084).
 //!
-//! Nothing here knows of commands or data: what `redis.call` does is a function that the caller
-//! of a script hands in. Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a
-//! run of a script), `sandbox.lua` (what a script sees), [`native`] (how its native functions are
-//! called), [`unbounded`] (what is made without a bound), [`redis`], [`numbers`] and [`random`];
+//! Nothing here knows of commands or data: who runs a script hands in what answers its calls
+//! ([`Calls`]). Reading order: [`guard`] (what bounds a run), [`machine`] (a state, and a run of a
+//! script), [`running`] (what comes and goes in a run), `sandbox.lua` (what a script sees),
+//! [`native`] (how its native functions are called), [`redis`], [`numbers`] and [`random`];
 //! [`strings`] and [`pattern`] (searches that can be ended); [`json`], [`message_pack`] and
 //! [`structure`] (the libraries `cjson`, `cmsgpack` and `struct`).
 
@@ -26,15 +26,15 @@ mod numbers;
 mod pattern;
 mod random;
 mod redis;
+mod running;
 #[cfg(test)]
 mod search_tests;
 mod strings;
 mod structure;
 mod structure_format;
-mod unbounded;
 
 pub(crate) use guard::{Ending, Failure, Limits};
-pub(crate) use machine::{Asked, Entry, LibraryLimits, Machine, Outcome};
-pub(crate) use native::{Native, refused, returned, until_zero};
+pub(crate) use machine::{Buffers, Chunk, LibraryLimits, Machine, Outcome};
+pub(crate) use native::until_zero;
 pub(crate) use redis::{hex, sha1_of};
-pub(crate) use unbounded::Unbounded;
+pub(crate) use running::{Asked, Calls, Entry};

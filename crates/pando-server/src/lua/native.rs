@@ -2,8 +2,7 @@
 //!
 //! A native function returns `true` and its values; or `nil` and the text of an error; or `false`
 //! and the text of an error that is to say where it is. The sandbox raises these: an error that
-//! Rust raises would be an object that scripts cannot read. What runs a command also returns 1 and
-//! a status, of which the sandbox makes a table.
+//! Rust raises would be an object that scripts cannot read.
 
 use mlua::{IntoLua, Lua, MultiValue, Value};
 

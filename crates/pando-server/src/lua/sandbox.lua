@@ -1,9 +1,9 @@
 -- What a script sees, made once for each state of Lua, from the functions that `native` has.
 --
--- Nothing that a script changes is there for the next one: it runs in an environment of its own,
--- whose tables are new and empty, and refer to the ones here for what they show. Of these, a script
--- never holds one, only the functions and values in them. The tables of libraries are made when the
--- script names them, since most scripts name one or two.
+-- Nothing that a script does is there for the next one: it runs in an environment whose tables are empty
+-- and cannot be written to, and refer to the ones here for what they show. Of these, a script never holds
+-- one, only the functions and values in them. The tables of libraries are made when a script names them,
+-- since most scripts name one or two. An environment serves the next script, too.
 --
 -- A run that is to end (see machine.rs) must not be caught: whatever catches an error looks
 -- afterwards whether it is, and raises it again.
@@ -80,10 +80,13 @@ local function mistyped(place, name, expected, ...)
   return format("bad argument #%d to '%s' (%s expected, got %s)", place, name, expected, found)
 end
 
--- The environment of what runs, and the table that it looks names up in.
+-- The environment of what runs, and the table that it looks names up in. The next script finds them as
+-- they are, unless `current_names` is nil.
 local current, current_names
--- What runs a command for the run: another function for each.
-local call
+-- The script or library that runs, and whether its environment may serve the next one.
+local running, is_script
+-- What the library has registered that is being loaded, in order and by name.
+local registered
 
 local base = {
   _VERSION = 'Lua 5.1', assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs,
@@ -196,8 +199,12 @@ local libraries = {
   redis = guarded(native.redis),
   struct = guarded(native.struct),
 }
--- A place far below the table moves a place for each number in between.
+-- It writes raw, also into what is not to be changed; and a place far below the table moves a place for
+-- each number in between.
 function libraries.table.insert(list, ...)
+  if type(list) == 'table' and getmetatable(list) == false then
+    error({ err = 'ERR Attempt to modify a readonly table' }, 0)
+  end
   local count = select('#', ...)
   if count == 2 and (tonumber((...)) or 1) < -65536 then
     error("bad argument #2 to 'insert' (position out of bounds)", 2)
@@ -254,34 +261,9 @@ fixed('encode_keep_buffer', true)
 fixed('encode_invalid_numbers', false)
 fixed('decode_invalid_numbers', true)
 
--- The same of what runs a command: 1 comes before a status.
-local function replied(ok, ...)
-  if ok == 1 then
-    return { ok = (...) }
-  end
-  return finish(ok, ...)
-end
-
-function libraries.redis.call(...)
-  return replied(call(false, ...))
-end
-
-function libraries.redis.acl_check_cmd(...)
-  return finish(call(true, ...))
-end
-
-function libraries.redis.pcall(...)
-  local ok, value = call(false, ...)
-  if ok == 1 then
-    return { ok = value }
-  elseif ok then
-    return value
-  end
-  if is_ending() then
-    error(ENDING, 0)
-  end
-  return { err = value, ignore_error_stats_update = true }
-end
+-- These are functions of C (pando-lua): the way of a call is most of what a short script takes.
+libraries.redis.call, libraries.redis.pcall = native.call, native.pcall
+libraries.redis.acl_check_cmd = native.check
 
 function libraries.string.format(...)
   for place = 1, select('#', ...) do
@@ -665,6 +647,8 @@ local function first_use(names, name)
     value = current
   elseif shown[name] then
     value = setmetatable({}, shown[name])
+  elseif is_script and (name == 'KEYS' or name == 'ARGV') then
+    value = {}
   else
     return missing(names, name)
   end
@@ -691,18 +675,38 @@ end
 
 local nothing = {}
 
--- A script that is kept keeps nothing of its run.
-local function ended(f, ...)
-  current, current_names, call = nil, nil, nil
-  setfenv(f, nothing)
-  return ...
+-- Behind a run that has not returned: what runs next begins anew. Other scripts may refer to this
+-- environment until they run again, so what the run has had in it goes now.
+function native.forget()
+  if running then
+    setfenv(running, nothing)
+  end
+  if is_script and current_names then
+    current_names.KEYS, current_names.ARGV = nil, nil
+  end
+  current, current_names, running, registered, is_script = nil, nil, nil, nil, false
 end
 
-function native.run(calls, f, keys, argv)
-  call = calls
-  environment(keys or {}, argv or {})
+local forget = native.forget
+
+-- Behind a run that has returned. Nothing can be written into the environment, nor into the tables of
+-- libraries in it, so the next script finds what this one has found.
+function native.after()
+  if not is_script then
+    return forget()
+  end
+  current_names.KEYS, current_names.ARGV, running = nil, nil, nil
+end
+
+function native.run(f, keys, argv)
+  if current_names then
+    current_names.KEYS, current_names.ARGV = keys, argv
+  else
+    environment(keys, argv)
+  end
+  running, is_script = f, true
   setfenv(f, current)
-  return ended(f, xpcall(f, native.handle))
+  return f()
 end
 
 -- Libraries of functions. A library finds nothing but `redis` while it is loaded, and of that only
@@ -712,9 +716,6 @@ local FLAGS = {
   ['no-writes'] = 1, ['allow-oom'] = 2, ['allow-stale'] = 4, ['no-cluster'] = 8,
   ['allow-cross-slot-keys'] = 16,
 }
-
--- What the library has registered that is being loaded, in order and by name.
-local registered
 
 local function not_registered(text)
   error({ err = 'ERR ' .. text }, 0)
@@ -864,39 +865,39 @@ local at_call = while_loading(function(...)
   end
 end, remember)
 
--- Runs a library, so that it registers its functions. Returns, behind what xpcall returns, the
--- metatable of its environment.
-local function run_library(f, of_redis)
+-- Makes the environment of a library, in which it registers its functions. Returns its metatable.
+local function library_environment(f, of_redis)
   local names = setmetatable({ redis = setmetatable({}, of_redis) }, complete)
   local metatable = { __index = names, __newindex = refuse, __metatable = false }
-  current, registered = setmetatable({}, metatable), { by_name = {} }
+  current, current_names, registered = setmetatable({}, metatable), nil, { by_name = {} }
+  running, is_script = f, false
   setfenv(f, current)
-  local ok, problem = xpcall(f, native.handle)
-  return ok, problem, metatable
+  return metatable
 end
 
 function native.register(f)
-  local ok, problem = run_library(f, at_load)
+  library_environment(f, at_load)
+  local ok, problem = xpcall(f, native.handle)
   local list = registered
-  registered = nil
-  return ended(f, ok, ok and list or problem)
+  native.forget()
+  return ok, ok and list or problem
 end
 
 -- What a call changes in the variables of its library is gone with it: each begins with the library
 -- as it was loaded.
-function native.call_function(calls, f, name, keys, argv)
-  call = calls
-  local ok, problem, metatable = run_library(f, at_call)
-  local callback = ok and registered.by_name[name]
+function native.call_function(f, name, keys, argv)
+  local metatable = library_environment(f, at_call)
+  f()
+  local callback = registered.by_name[name]
   registered = nil
   if not callback then
-    return ended(f, ok, ok and { err = 'ERR Function not found' } or problem)
+    return { err = 'ERR Function not found' }
   end
   -- Its functions find what a script finds, in the environment that they were made in.
   local of_library = current
   metatable.__index = environment().__index
   current = of_library
-  return ended(f, xpcall(callback, native.handle, keys or {}, argv or {}))
+  return callback(keys or {}, argv or {})
 end
 
 for name in next, G do

@@ -94,12 +94,7 @@ fn comparison(lua: &Lua) -> impl Fn(&Table) -> Value {
     let load: Function = native.raw_get("load").unwrap();
     let script: Function = load.call((COMPARE, "@compare")).unwrap();
     let run: Function = native.raw_get("run").unwrap();
-    move |argv| {
-        let arguments = (Value::Nil, &script, &originals, argv);
-        let (is_ok, value) = run.call::<(bool, Value)>(arguments).unwrap();
-        assert!(is_ok, "{value:?}");
-        value
-    }
+    move |argv| run.call((&script, &originals, argv)).unwrap()
 }
 
 fn text_of(random: &mut Rng, pieces: &[&str], most: usize) -> String {

@@ -90,6 +90,8 @@ mod scan;
 #[cfg(all(test, feature = "scripts"))]
 mod script_bounds;
 #[cfg(all(test, feature = "scripts"))]
+mod script_environments;
+#[cfg(all(test, feature = "scripts"))]
 mod script_grammar;
 #[cfg(all(test, feature = "scripts"))]
 mod script_libraries;

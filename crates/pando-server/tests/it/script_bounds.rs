@@ -350,6 +350,8 @@ fn a_script_without_end_is_ended_and_has_written_nothing() {
 fn a_script_that_takes_all_memory_is_ended_and_has_written_nothing() {
     let server = Fixture::new();
     let mut client = server.client();
+    client.run(&format!("SET long {}", "x".repeat(5000)));
+    client.run(&format!("RPUSH list {}", "one two three ".repeat(100)));
     for script in [
         "redis.call('SET', 'a', 1) local t = {} for i = 1, 1e9 do t[i] = i .. 'x' end",
         "redis.call('SET', 'a', 1) return ('x'):rep(1e9)",
@@ -360,6 +362,13 @@ fn a_script_that_takes_all_memory_is_ended_and_has_written_nothing() {
              t[#t + 1] = cmsgpack.pack(#t, ('x'):rep(100)) end",
         "redis.call('SET', 'a', 1) local t = {} while true do \
              t[#t + 1] = cjson.decode(cjson.encode({#t, {#t}})) end",
+        // So do replies that a script keeps.
+        "redis.call('SET', 'a', 1) local t = {} for i = 1, 1e9 do \
+             t[i] = redis.call('INCRBY', 'b', 1e10) .. '' end",
+        "redis.call('SET', 'a', 1) local t = {} for i = 1, 1e9 do \
+             t[i] = redis.call('GETRANGE', 'long', i % 1000, -1) end",
+        "redis.call('SET', 'a', 1) local t = {} for i = 1, 1e9 do \
+             t[i] = redis.call('LRANGE', 'list', 0, -1) end",
     ] {
         let reply = eval(&mut client, script, &[], &[]);
         assert!(
@@ -369,6 +378,50 @@ fn a_script_that_takes_all_memory_is_ended_and_has_written_nothing() {
         assert_eq!(client.run("EXISTS a"), ":0", "{script}");
         assert_eq!(eval(&mut client, "return 1", &[], &[]), ":1");
     }
+}
+
+/// A command that has had its effect, and whose reply finds no memory: a script that catches the
+/// error does not go on as if nothing had happened.
+#[test]
+fn a_reply_without_memory_ends_the_script_though_it_catches_errors() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let text = "y".repeat(50_000);
+    for number in 0..30 {
+        // Lua has equal strings once.
+        client.call(&["RPUSH", "list", &format!("{text}{number}")]);
+    }
+    for catches in [
+        "pcall(redis.call, 'LPOP', 'list', 30)",
+        "pcall(redis.pcall, 'LPOP', 'list', 30)",
+    ] {
+        // Of 4 MiB.
+        let takes = "local t = {} for i = 1, 60 do t[i] = ('x'):rep(50000) .. i end";
+        let script = format!("{takes} {catches} t = nil redis.call('SET', 'a', 1) return 1");
+        let reply = eval(&mut client, &script, &[], &[]);
+        let begin = "-ERR not enough memory: the script";
+        assert!(reply.starts_with(begin), "{catches}: {reply}");
+        client.check(&[("LLEN list", ":30"), ("EXISTS a", ":0")]);
+    }
+}
+
+/// The clock is looked at behind calls, too: few instructions may be many of them.
+#[test]
+fn a_script_of_long_calls_is_ended_in_time() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.call(&["SET", "one", &"xy".repeat(1000)]);
+    client.call(&["SET", "other", &"yx".repeat(1000)]);
+    client.run("CONFIG SET lua-time-limit 100");
+    let began = now();
+    let script = "local c = redis.call for i = 1, 1e9 do c('LCS', 'one', 'other', 'LEN') end";
+    let reply = eval(&mut client, script, &[], &[]);
+    let time = began.elapsed();
+    assert!(
+        reply.starts_with("-ERR the script was ended after 100 ms"),
+        "{reply}"
+    );
+    assert!(time < Duration::from_millis(400), "it took {time:?}");
 }
 
 #[test]

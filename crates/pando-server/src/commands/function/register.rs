@@ -10,7 +10,7 @@ use pando_sync::time::Instant;
 use crate::commands::script::eval::{LIBRARY_CHUNK, library_key, with_machine};
 use crate::context::{Context, Interrupted};
 use crate::data::functions::{Registered, body_of};
-use crate::lua::{Entry, Limits, Machine, Outcome, sha1_of};
+use crate::lua::{Limits, Machine, Outcome, sha1_of};
 
 /// Returns a limit of time for code that nobody can kill.
 fn limits(until: Instant) -> Limits {
@@ -70,15 +70,7 @@ fn register(
             );
         }
     };
-    let outcome = machine.run(
-        (&chunk, Entry::Library),
-        (&[], &[]),
-        limits,
-        &mut |_, _, _| {
-            // A library cannot call commands while it is loaded.
-            Ok(None)
-        },
-    );
+    let outcome = machine.register(&chunk, limits);
     let problem = match outcome {
         Outcome::Returned(Value::Table(list)) => match read(&list, bytes_max) {
             Ok(Some(functions)) => return (Ok(functions), true),

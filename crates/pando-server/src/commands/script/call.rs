@@ -1,31 +1,42 @@
 //! `redis.call`: a command of a script, nested in it as the commands of EXEC are.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{Hash as _, Hasher as _};
 
-use mlua::{Lua, MultiValue, Value};
+use pando_lua::Stack;
 use pando_resp::{Arguments, Span, Version};
 use pando_stats::Ticker;
-use pando_sync::time::now;
+use pando_sync::time::{Duration, now};
 use pandodb::nonblocking::{BatchPlace, Pending};
+use rapidhash::quality::RapidHasher;
 
-use super::conversion::{Converted, append, converted};
+use super::conversion::{Reply, append, push_reply};
 use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, RunPlace};
 use crate::context::{Command, Context, Flags, Interrupted};
 use crate::figures::error_codes::code_of;
-use crate::lua::{Asked, Ending, Limits, Native, Unbounded, refused, returned};
+use crate::lua::{Asked, Buffers, Calls, Ending, Limits};
 use crate::times::nanoseconds;
 
 /// Length of a reply for which room is made in the state of Lua: its collector does not look at how
 /// much memory is left.
 const LONG_REPLY_BYTES: usize = 64 * 1024;
-/// Bytes that what a byte of a reply stands for takes in Lua, at most: an empty array, four bytes,
-/// is a table.
-const VALUE_BYTES: usize = 16;
-/// What comes before a status, of which the sandbox makes a table.
-const STATUS: i64 = 1;
+/// Time of a call behind which the script's limits are looked at. The hook looks after a thousand
+/// instructions, and two hundred calls may have no more.
+const LONG_CALL: Duration = Duration::from_micros(20);
 /// Number of calls of one run that the statistics of commands count.
 const CALLS_COUNTED: usize = 10_000;
+
+/// What a call is answered with.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Refused(&'static str),
+    /// The command may be called.
+    Allowed,
+    /// The clock of the run.
+    Time,
+    /// The command has replied, in this version, behind the beginning of the run's own reply.
+    Reply(Version),
+}
 
 /// What the calls of one run of a script share.
 pub(super) struct Caller<'c, 'a> {
@@ -36,13 +47,20 @@ pub(super) struct Caller<'c, 'a> {
     /// What the run may take.
     limits: Limits,
     /// Number of commands that the run has called.
-    pub(super) calls: u64,
+    calls: u64,
     /// Why the run has to end.
     pub(super) interrupted: Option<Interrupted>,
     /// [`pandodb::nonblocking::ValidatedBatch::reads_repeated`] when the run began.
     repeated_before: u64,
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
+    /// Where the reply of the script begins; until then, the reply of what it has called.
+    out_start: usize,
+    answer: Answer,
+    /// The reply of the script is too long.
+    pub(super) is_too_long: bool,
+    /// The last call took longer than [`LONG_CALL`].
+    was_long: bool,
+    /// The arguments of a call.
+    pub(super) buffers: Buffers,
 }
 
 impl<'c, 'a> Caller<'c, 'a> {
@@ -50,9 +68,11 @@ impl<'c, 'a> Caller<'c, 'a> {
         context: &'c mut Context<'a>,
         overlay: &'c mut Overlay,
         (read_only, limits): (bool, Limits),
+        buffers: Buffers,
     ) -> Self {
         let batch = context.data().batch.as_deref();
         let repeated_before = batch.map_or(0, |batch| batch.reads_repeated());
+        let out_start = context.out.len();
         Self {
             context,
             overlay,
@@ -61,65 +81,61 @@ impl<'c, 'a> Caller<'c, 'a> {
             repeated_before,
             calls: 0,
             interrupted: None,
-            bytes: Vec::new(),
-            spans: Vec::new(),
+            out_start,
+            answer: Answer::Allowed,
+            is_too_long: false,
+            was_long: false,
+            buffers,
         }
     }
 
-    /// Answers a script; `None`: its run has to end, and `interrupted` says why.
-    pub(super) fn answer(
-        &mut self,
-        lua: &Lua,
-        asked: Asked,
-        arguments: &MultiValue,
-    ) -> mlua::Result<Option<MultiValue>> {
-        let (bytes, spans) = (&mut self.bytes, &mut self.spans);
+    /// Answers a call; `None`: the run has to end, and `interrupted` says why.
+    fn answer(&mut self, asked: Asked, arguments: &Stack<'_>) -> Option<Answer> {
+        let (bytes, spans) = &mut self.buffers;
         bytes.clear();
         spans.clear();
         let most = self.context.engine().request_bytes_max;
-        for argument in arguments {
+        for place in 1..=arguments.top() {
             let start = bytes.len();
-            if let Err(text) = append(bytes, argument, most) {
-                return refused(lua, text).map(Some);
+            if let Err(text) = append(bytes, arguments.view(place), most) {
+                return Some(Answer::Refused(text));
             }
             spans.push(Span::new(start, bytes.len()));
         }
         if spans.is_empty() {
             let text = "ERR Please specify at least one argument for this redis lib call";
-            return refused(lua, text).map(Some);
+            return Some(Answer::Refused(text));
         }
         let (bytes, spans) = (std::mem::take(bytes), std::mem::take(spans));
-        let answer = self.command(lua, asked, Arguments::new(&bytes, &spans));
-        (self.bytes, self.spans) = (bytes, spans);
+        let answer = self.command(asked, Arguments::new(&bytes, &spans));
+        self.buffers = (bytes, spans);
         answer
     }
 
-    fn command(
-        &mut self,
-        lua: &Lua,
-        asked: Asked,
-        arguments: Arguments<'_>,
-    ) -> mlua::Result<Option<MultiValue>> {
+    fn command(&mut self, asked: Asked, arguments: Arguments<'_>) -> Option<Answer> {
         let found = self.context.commands.find(arguments.at(0));
         let resolved = found.map(|(index, _)| self.context.commands.resolve(index, arguments));
         if asked.only_checks {
-            let native = match resolved {
-                Some(Ok(_)) => returned(lua, true),
-                _ => refused(lua, "ERR Invalid command passed to redis.acl_check_cmd()"),
-            };
-            return native.map(Some);
+            return Some(match resolved {
+                Some(Ok(_)) => Answer::Allowed,
+                _ => Answer::Refused("ERR Invalid command passed to redis.acl_check_cmd()"),
+            });
         }
         let (id, command) = match resolved {
             Some(Ok(resolved)) => resolved,
             Some(Err((Some(_), _))) => {
                 let text = "ERR Wrong number of args calling Redis command from script";
-                return refused(lua, text).map(Some);
+                return Some(Answer::Refused(text));
             }
             // Neither the command nor the subcommand is known.
-            _ => return refused(lua, "ERR Unknown Redis command called from script").map(Some),
+            _ => {
+                return Some(Answer::Refused(
+                    "ERR Unknown Redis command called from script",
+                ));
+            }
         };
         if let Some(text) = self.refusal(command) {
-            return refused(lua, text).map(Some);
+            return Some(Answer::Refused(text));
         }
         self.calls += 1;
         if command.name == "time" {
@@ -128,9 +144,9 @@ impl<'c, 'a> Caller<'c, 'a> {
                 let mut nested = self.context.nested(command, arguments, &[], 0, overlay);
                 nested.show(true);
             }
-            return self.time(lua).map(Some);
+            return Some(Answer::Time);
         }
-        self.run(lua, asked.version, (id, command), arguments)
+        self.run(asked.version, (id, command), arguments)
     }
 
     /// Returns the error of a command that a script may not call.
@@ -162,19 +178,23 @@ impl<'c, 'a> Caller<'c, 'a> {
     }
 
     /// TIME is the same in all runs of a script.
-    fn time(&mut self, lua: &Lua) -> Native {
+    fn push_time(&mut self, stack: &mut Stack<'_>) {
         let scripts = self.context.progress.scripts.as_ref();
         let moment = scripts.and_then(|of| of.moment).unwrap_or_default();
-        let table = lua.create_table()?;
-        table.raw_push(moment.as_secs().to_string())?;
-        table.raw_push(moment.subsec_micros().to_string())?;
-        returned(lua, table)
+        stack.push_table(2, 0);
+        let table = stack.top();
+        let mut digits = itoa::Buffer::new();
+        stack.push_bytes(digits.format(moment.as_secs()).as_bytes());
+        stack.set_element(table, 1);
+        stack.push_bytes(digits.format(moment.subsec_micros()).as_bytes());
+        stack.set_element(table, 2);
     }
 
     /// Names the command in what it keeps between runs: its place, and what it is, since another
     /// run may call something else at this place.
     fn place(&self, arguments: Arguments<'_>) -> usize {
-        let mut hasher = DefaultHasher::new();
+        // Not seeded: it is the same on the thread that the command may go to.
+        let mut hasher = RapidHasher::default_const();
         (self.context.exec_index, self.calls).hash(&mut hasher);
         for argument in arguments.from(0) {
             argument.hash(&mut hasher);
@@ -230,11 +250,10 @@ impl<'c, 'a> Caller<'c, 'a> {
 
     fn run(
         &mut self,
-        lua: &Lua,
         version: Version,
         (id, command): (usize, &'static Command),
         arguments: Arguments<'_>,
-    ) -> mlua::Result<Option<MultiValue>> {
+    ) -> Option<Answer> {
         let place = self.place(arguments);
         let start = self.context.out.len();
         let own = std::mem::replace(&mut self.context.session.version, version);
@@ -259,37 +278,78 @@ impl<'c, 'a> Caller<'c, 'a> {
         self.context.progress.replies_in_memory = false;
         if let Err(interrupted) = run {
             self.interrupted = Some(interrupted);
-            return Ok(None);
+            return None;
         }
         if self.has_too_much() {
             let text = "ERR the script was ended, and has changed nothing: what it reads, writes \
                         and publishes takes more memory than a request may";
             self.interrupted = Some(Interrupted::Ended(text.to_owned()));
-            return Ok(None);
+            return None;
         }
         let reply = &self.context.out[start..];
         let error = (reply.first() == Some(&b'-')).then(|| code_of(reply).to_vec());
-        let bytes = reply.len();
-        let most = self.context.engine().script_bytes_max;
-        if bytes >= LONG_REPLY_BYTES && lua.used_memory() + bytes > most / 2 {
-            lua.gc_collect()?;
-        }
-        // Its values take some times what it has, of which a table takes most.
-        let _unbounded = Unbounded::begin(lua, bytes.saturating_mul(VALUE_BYTES));
-        let native = match converted(lua, reply, version)? {
-            Converted::Value(value) => returned(lua, value),
-            Converted::Status(text) => Ok(MultiValue::from_vec(vec![Value::Integer(STATUS), text])),
-            Converted::Error(text) => refused(lua, &text),
-            Converted::TooDeep => refused(lua, "ERR the reply is nested too deeply for a script"),
-        };
-        self.context.out.truncate(start);
-        let ns = nanoseconds(now().duration_since(clock));
+        let time = now().duration_since(clock);
+        self.was_long = time > LONG_CALL;
+        let ns = nanoseconds(time);
         if self.context.progress.calls.len() < CALLS_COUNTED {
             self.context
                 .progress
                 .calls
                 .push(InnerCall { id, ns, error });
         }
-        native.map(Some)
+        Some(Answer::Reply(version))
+    }
+}
+
+impl Calls for Caller<'_, '_> {
+    fn call(&mut self, asked: Asked, arguments: &Stack<'_>) -> bool {
+        // What an error of Lua has left of an earlier reply, for example.
+        self.context.out.truncate(self.out_start);
+        self.was_long = false;
+        match self.answer(asked, arguments) {
+            Some(answer) => self.answer = answer,
+            None => return false,
+        }
+        true
+    }
+
+    fn was_long(&self) -> bool {
+        self.was_long
+    }
+
+    fn reply(&mut self, stack: &mut Stack<'_>) -> bool {
+        match self.answer {
+            Answer::Refused(text) => {
+                stack.push_bytes(text.as_bytes());
+                return false;
+            }
+            Answer::Allowed => stack.push_boolean(true),
+            Answer::Time => self.push_time(stack),
+            Answer::Reply(version) => {
+                let most = self.context.engine().script_bytes_max;
+                let reply = &self.context.out[self.out_start..];
+                let bytes = reply.len();
+                if bytes >= LONG_REPLY_BYTES && stack.used_memory() + bytes > most / 2 {
+                    stack.collect();
+                }
+                let is_value = push_reply(stack, reply, version);
+                self.context.out.truncate(self.out_start);
+                return is_value;
+            }
+        }
+        true
+    }
+
+    fn returned(&mut self, chosen: Version, stack: &mut Stack<'_>) {
+        self.context.out.truncate(self.out_start);
+        let mut reply = Reply {
+            version: self.context.session.version,
+            chosen,
+            out_max: self.context.reply_start + self.context.engine().reply_bytes_max,
+            out: self.context.out,
+            elements: 0,
+        };
+        let written = reply.write(stack, 1, 0);
+        self.is_too_long = written.is_err() || reply.is_too_long();
     }
 }

@@ -1,7 +1,7 @@
 //! Between replies and values of Lua, as Redis converts them.
 
-use mlua::{Lua, Table, Value};
-use pando_resp::{Answer, Version, Writer};
+use pando_lua::{Stack, View};
+use pando_resp::{Answer, Version, Writer, parse_integer};
 
 use crate::commands::sorted_set::double;
 use crate::lua::until_zero;
@@ -13,7 +13,12 @@ const DEPTH_MAX: usize = 200;
 ///
 /// # Errors
 /// Why it cannot be an argument.
-pub(super) fn append(bytes: &mut Vec<u8>, value: &Value, most: usize) -> Result<(), &'static str> {
+#[inline]
+pub(super) fn append(
+    bytes: &mut Vec<u8>,
+    value: View<'_>,
+    most: usize,
+) -> Result<(), &'static str> {
     let mut append = |argument: &[u8]| match bytes.len() + argument.len() > most {
         true => Err("ERR the arguments of this call take more than a request may"),
         false => {
@@ -22,40 +27,64 @@ pub(super) fn append(bytes: &mut Vec<u8>, value: &Value, most: usize) -> Result<
         }
     };
     match value {
-        Value::String(text) => append(&text.as_bytes()),
-        Value::Integer(number) => append(number.to_string().as_bytes()),
-        Value::Number(number) => append(double::text(*number).as_bytes()),
+        View::Bytes(text) => append(text),
+        View::Number(number) => match exactly(number) {
+            Some(number) => append(itoa::Buffer::new().format(number).as_bytes()),
+            None => append(double::text(number).as_bytes()),
+        },
         _ => Err("ERR Lua redis lib command arguments must be strings or integers"),
     }
 }
 
-/// What Lua gets of a reply.
-pub(super) enum Converted {
-    Value(Value),
-    /// Lua makes a table with this as `ok`, at less cost than we do.
-    Status(Value),
-    /// The reply is an error with this text.
-    Error(String),
-    TooDeep,
+/// Returns the integer that a number is, bit for bit; so not that of -0.
+fn exactly(number: f64) -> Option<i64> {
+    let whole = integer(number);
+    let is_same = number_of(whole).to_bits() == number.to_bits();
+    (is_same && whole != i64::MAX).then_some(whole)
 }
 
-/// Returns a whole reply, in `version`, as Lua gets it.
-pub(super) fn converted(lua: &Lua, reply: &[u8], version: Version) -> mlua::Result<Converted> {
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of Lua are floats: Redis loses the same bits"
+)]
+fn number_of(integer: i64) -> f64 {
+    integer as f64
+}
+
+/// Pushes a whole reply, in `version`, as Lua gets it. Returns false if it is the text of an error.
+pub(super) fn push_reply(stack: &mut Stack<'_>, reply: &[u8], version: Version) -> bool {
     // Most replies are of one line or one string, and are converted where they lie.
     match reply {
-        [b'+', text @ .., b'\r', b'\n'] => return string(lua, text).map(Converted::Status),
+        [b'+', text @ .., b'\r', b'\n'] => {
+            push_one(stack, "ok", |stack| stack.push_bytes(text));
+            return true;
+        }
+        [b':', digits @ .., b'\r', b'\n'] => {
+            if let Some(number) = parse_integer(digits) {
+                stack.push_number(number_of(number));
+                return true;
+            }
+        }
         [b'$', text @ .., b'\r', b'\n'] => {
             if let Some(text) = only_string(text) {
-                return string(lua, text).map(Converted::Value);
+                stack.push_bytes(text);
+                return true;
             }
         }
         _ => {}
     }
-    Ok(match Answer::parse(reply) {
-        Ok(Some((Answer::Error(text), _))) => Converted::Error(text),
-        Ok(Some((answer, _))) => Converted::Value(value(lua, &answer, version)?),
-        Ok(None) | Err(_) => Converted::TooDeep,
-    })
+    match Answer::parse(reply) {
+        Ok(Some((Answer::Error(text), _))) => {
+            stack.push_bytes(text.as_bytes());
+            return false;
+        }
+        Ok(Some((answer, _))) => push(stack, &answer, version),
+        Ok(None) | Err(_) => {
+            stack.push_bytes(b"ERR the reply is nested too deeply for a script");
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns the string of a reply that is one, without its first and its last two bytes; `None` if
@@ -70,61 +99,67 @@ fn only_string(reply: &[u8]) -> Option<&[u8]> {
     (text.len() == length).then_some(text)
 }
 
-fn one(lua: &Lua, field: &str, value: Value) -> mlua::Result<Value> {
-    let table = lua.create_table_with_capacity(0, 1)?;
-    table.raw_set(field, value)?;
-    Ok(Value::Table(table))
+/// Pushes a table that has one value, which `push` pushes.
+fn push_one(stack: &mut Stack<'_>, field: &str, push: impl FnOnce(&mut Stack<'_>)) {
+    stack.push_table(0, 1);
+    set_field(stack, field, push);
 }
 
-fn string(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
-    Ok(Value::String(lua.create_string(bytes)?))
+/// Puts a value, which `push` pushes, into the table on top.
+fn set_field(stack: &mut Stack<'_>, field: &str, push: impl FnOnce(&mut Stack<'_>)) {
+    let table = stack.top();
+    stack.push_bytes(field.as_bytes());
+    push(stack);
+    stack.set_pair(table);
 }
 
-/// Returns a reply, in `version`, as a value of Lua.
-pub(super) fn value(lua: &Lua, reply: &Answer, version: Version) -> mlua::Result<Value> {
-    Ok(match reply {
-        Answer::Simple(text) => one(lua, "ok", string(lua, text.as_bytes())?)?,
-        Answer::Error(text) => one(lua, "err", string(lua, text.as_bytes())?)?,
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "numbers of Lua are floats: Redis loses the same bits"
-        )]
-        Answer::Integer(number) => Value::Number(*number as f64),
-        Answer::Bulk(bytes) => string(lua, bytes)?,
-        Answer::Null if version == Version::Resp2 => Value::Boolean(false),
-        Answer::Null => Value::Nil,
+/// Pushes a reply, in `version`, as a value of Lua.
+fn push(stack: &mut Stack<'_>, reply: &Answer, version: Version) {
+    match reply {
+        Answer::Simple(text) => push_one(stack, "ok", |stack| stack.push_bytes(text.as_bytes())),
+        Answer::Error(text) => push_one(stack, "err", |stack| stack.push_bytes(text.as_bytes())),
+        Answer::Integer(number) => stack.push_number(number_of(*number)),
+        Answer::Bulk(bytes) => stack.push_bytes(bytes),
+        Answer::Null if version == Version::Resp2 => stack.push_boolean(false),
         Answer::Array(elements) | Answer::Push(elements) => {
-            let table = lua.create_table_with_capacity(elements.len(), 0)?;
-            for (place, element) in elements.iter().enumerate() {
-                table.raw_set(place + 1, value(lua, element, version)?)?;
+            stack.push_table(elements.len(), 0);
+            let table = stack.top();
+            for (place, element) in (1..).zip(elements) {
+                push(stack, element, version);
+                stack.set_element(table, place);
             }
-            Value::Table(table)
         }
-        Answer::Map(pairs) => {
-            let table = lua.create_table_with_capacity(0, pairs.len())?;
+        Answer::Map(pairs) => push_one(stack, "map", |stack| {
+            stack.push_table(0, pairs.len());
+            let table = stack.top();
             for (key, of_key) in pairs {
-                table.raw_set(value(lua, key, version)?, value(lua, of_key, version)?)?;
+                push(stack, key, version);
+                push(stack, of_key, version);
+                stack.set_pair(table);
             }
-            one(lua, "map", Value::Table(table))?
-        }
-        Answer::Set(elements) => {
-            let table = lua.create_table_with_capacity(0, elements.len())?;
+        }),
+        Answer::Set(elements) => push_one(stack, "set", |stack| {
+            stack.push_table(0, elements.len());
+            let table = stack.top();
             for element in elements {
-                table.raw_set(value(lua, element, version)?, true)?;
+                push(stack, element, version);
+                stack.push_boolean(true);
+                stack.set_pair(table);
             }
-            one(lua, "set", Value::Table(table))?
+        }),
+        Answer::Double(number) => push_one(stack, "double", |stack| stack.push_number(*number)),
+        Answer::Boolean(yes) => stack.push_boolean(*yes),
+        Answer::BigNumber(digits) => {
+            push_one(stack, "big_number", |stack| {
+                stack.push_bytes(digits.as_bytes())
+            });
         }
-        Answer::Double(number) => one(lua, "double", Value::Number(*number))?,
-        Answer::Boolean(yes) => Value::Boolean(*yes),
-        Answer::BigNumber(digits) => one(lua, "big_number", string(lua, digits.as_bytes())?)?,
-        Answer::Verbatim(text) => {
-            let table = lua.create_table()?;
-            table.raw_set("string", text.as_str())?;
-            table.raw_set("format", "txt")?;
-            one(lua, "verbatim_string", Value::Table(table))?
-        }
-        _ => Value::Nil,
-    })
+        Answer::Verbatim(text) => push_one(stack, "verbatim_string", |stack| {
+            push_one(stack, "string", |stack| stack.push_bytes(text.as_bytes()));
+            set_field(stack, "format", |stack| stack.push_bytes(b"txt"));
+        }),
+        _ => stack.push_nil(),
+    }
 }
 
 /// Returns a number without its fraction, as C converts it on the machines that Redis runs on.
@@ -135,14 +170,23 @@ fn integer(number: f64) -> i64 {
     if is_inside { whole } else { i64::MIN }
 }
 
-/// Returns the number of pairs: Lua has not enough references to hold all of them.
-fn count(table: &Table) -> mlua::Result<usize> {
-    let mut pairs = table.pairs::<Value, Value>();
-    pairs.try_fold(0, |count, pair| pair.map(|_| count + 1))
+/// Returns the number of pairs of the table at `table`.
+fn count(stack: &mut Stack<'_>, table: i32) -> usize {
+    let (top, mut count) = (stack.top(), 0);
+    stack.push_nil();
+    while stack.next(table) {
+        stack.truncate(top + 1);
+        count += 1;
+    }
+    count
 }
 
 /// Bytes of the shortest element in a reply.
 const ELEMENT_BYTES_MIN: usize = 3;
+
+/// A reply is too long.
+#[derive(Debug)]
+pub(super) struct TooLong;
 
 /// Where the reply of a script goes.
 pub(super) struct Reply<'a> {
@@ -167,82 +211,128 @@ impl Reply<'_> {
         self.out.len() > self.out_max || self.elements * ELEMENT_BYTES_MIN > self.out_max
     }
 
-    fn check(&self) -> mlua::Result<()> {
+    fn check(&self) -> Result<(), TooLong> {
         match self.is_too_long() {
-            true => Err(mlua::Error::runtime("the reply is too long")),
+            true => Err(TooLong),
             false => Ok(()),
         }
     }
 
-    /// Writes what a script has returned. Stops with an error where it is too long.
-    pub(super) fn write(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+    /// Writes what a script has returned, the value at `place`. Stops where it is too long.
+    pub(super) fn write(
+        &mut self,
+        stack: &mut Stack<'_>,
+        place: i32,
+        depth: usize,
+    ) -> Result<(), TooLong> {
         self.check()?;
         if depth > DEPTH_MAX {
             self.writer().error("ERR reached lua stack limit");
             return Ok(());
         }
-        match value {
-            Value::String(text) => self.writer().bulk(&text.as_bytes()),
-            Value::Integer(number) => self.writer().integer(*number),
-            Value::Number(number) => self.writer().integer(integer(*number)),
-            Value::Boolean(yes) if self.chosen == Version::Resp3 => self.writer().boolean(*yes),
-            Value::Boolean(true) => self.writer().integer(1),
-            Value::Table(table) => self.table(table, depth)?,
+        match stack.view(place) {
+            View::Bytes(text) => self.writer().bulk(text),
+            View::Number(number) => self.writer().integer(integer(number)),
+            View::Boolean(yes) if self.chosen == Version::Resp3 => self.writer().boolean(yes),
+            View::Boolean(true) => self.writer().integer(1),
+            View::Table => {
+                let top = stack.top();
+                self.table(stack, place, depth)?;
+                stack.truncate(top);
+            }
             _ => self.writer().null(),
         }
         Ok(())
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
-        if let Value::String(text) = table.raw_get("err")? {
-            let text = text.as_bytes();
-            let text = until_zero(&text);
+    /// Writes the table at `table`, and may leave values on top.
+    fn table(&mut self, stack: &mut Stack<'_>, table: i32, depth: usize) -> Result<(), TooLong> {
+        let at = stack.top() + 1;
+        let has = |stack: &mut Stack<'_>, field: &str| {
+            stack.truncate(at - 1);
+            stack.push_field(table, field);
+        };
+        has(stack, "err");
+        if let View::Bytes(text) = stack.view(at) {
+            let text = until_zero(text);
             let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
             self.writer()
                 .error_bytes(&text[..end.map_or(0, |end| end + 1)]);
-        } else if let Value::String(text) = table.raw_get("ok")? {
-            self.writer().simple_bytes(until_zero(&text.as_bytes()));
-        } else if let Value::Number(number) = table.raw_get("double")? {
+            return Ok(());
+        }
+        has(stack, "ok");
+        if let View::Bytes(text) = stack.view(at) {
+            self.writer().simple_bytes(until_zero(text));
+            return Ok(());
+        }
+        has(stack, "double");
+        if let View::Number(number) = stack.view(at) {
             self.double(number);
-        } else if let Value::Integer(number) = table.raw_get("double")? {
-            #[expect(clippy::cast_precision_loss, reason = "numbers of Lua are floats")]
-            self.double(number as f64);
-        } else if let Value::Table(map) = table.raw_get("map")? {
-            let count = count(&map)?;
-            self.elements += count;
-            self.writer().map(count);
-            for pair in map.pairs::<Value, Value>() {
-                let (key, value) = pair?;
-                self.write(&key, depth + 1)?;
-                self.write(&value, depth + 1)?;
+            return Ok(());
+        }
+        has(stack, "map");
+        if stack.view(at) == View::Table {
+            return self.pairs(stack, at, (true, depth));
+        }
+        has(stack, "set");
+        if stack.view(at) == View::Table {
+            return self.pairs(stack, at, (false, depth));
+        }
+        has(stack, "big_number");
+        if let View::Bytes(digits) = stack.view(at) {
+            self.writer().big_number(&String::from_utf8_lossy(digits));
+            return Ok(());
+        }
+        has(stack, "verbatim_string");
+        if stack.view(at) == View::Table {
+            stack.push_field(at, "string");
+            stack.push_field(at, "format");
+            if let (View::Bytes(string), View::Bytes(format)) =
+                (stack.view(at + 1), stack.view(at + 2))
+            {
+                self.verbatim(string, format);
+                return Ok(());
             }
-        } else if let Value::Table(set) = table.raw_get("set")? {
-            let count = count(&set)?;
-            self.elements += count;
-            self.writer().set(count);
-            for pair in set.pairs::<Value, Value>() {
-                self.write(&pair?.0, depth + 1)?;
+        }
+        stack.truncate(at - 1);
+        self.array(stack, table, depth)
+    }
+
+    /// Writes the table at `table`, which is on top, as a map or as a set.
+    fn pairs(
+        &mut self,
+        stack: &mut Stack<'_>,
+        table: i32,
+        (is_map, depth): (bool, usize),
+    ) -> Result<(), TooLong> {
+        let count = count(stack, table);
+        self.elements += count;
+        match is_map {
+            true => self.writer().map(count),
+            false => self.writer().set(count),
+        }
+        let key = table + 1;
+        stack.push_nil();
+        while stack.next(table) {
+            self.write(stack, key, depth + 1)?;
+            if is_map {
+                self.write(stack, key + 1, depth + 1)?;
             }
-        } else if let Value::String(digits) = table.raw_get("big_number")? {
-            self.writer().big_number(&digits.to_string_lossy());
-        } else if let Value::Table(text) = table.raw_get("verbatim_string")?
-            && let (Value::String(string), Value::String(format)) =
-                (text.raw_get("string")?, text.raw_get("format")?)
-        {
-            // Three bytes, whatever they are: they must not end the reply's line.
-            let mut name = *b"   ";
-            for (to, from) in name.iter_mut().zip(format.as_bytes().iter()) {
-                *to = if b"\0\r\n".contains(from) {
-                    b' '
-                } else {
-                    *from
-                };
-            }
-            self.writer().verbatim_bytes(name, &string.as_bytes());
-        } else {
-            self.array(table, depth)?;
+            stack.truncate(key);
         }
         Ok(())
+    }
+
+    fn verbatim(&mut self, string: &[u8], format: &[u8]) {
+        // Three bytes, whatever they are: they must not end the reply's line.
+        let mut name = *b"   ";
+        for (to, from) in name.iter_mut().zip(format) {
+            *to = match b"\0\r\n".contains(from) {
+                true => b' ',
+                false => *from,
+            };
+        }
+        self.writer().verbatim_bytes(name, string);
     }
 
     fn double(&mut self, number: f64) {
@@ -253,18 +343,26 @@ impl Reply<'_> {
         }
     }
 
-    fn array(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+    fn array(&mut self, stack: &mut Stack<'_>, table: i32, depth: usize) -> Result<(), TooLong> {
+        let top = stack.top();
         // Up to the first element that is nil, which need not be where Lua's length ends.
         let mut length = 0;
-        while table.raw_get::<Value>(length + 1)? != Value::Nil {
+        loop {
+            stack.push_element(table, length + 1);
+            let is_there = stack.view(top + 1) != View::Nil;
+            stack.truncate(top);
+            if !is_there {
+                break;
+            }
             length += 1;
             self.elements += 1;
             self.check()?;
         }
-        self.writer().array(length);
+        self.writer().array(usize::try_from(length).unwrap_or(0));
         for place in 1..=length {
-            let element: Value = table.raw_get(place)?;
-            self.write(&element, depth + 1)?;
+            stack.push_element(table, place);
+            self.write(stack, top + 1, depth + 1)?;
+            stack.truncate(top);
         }
         Ok(())
     }

@@ -11,13 +11,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mlua::{Function, Value};
 use pando_resp::parse_integer;
 use pando_sync::Arc;
-use pando_sync::time::{Duration, SystemTime, now};
+use pando_sync::time::{Duration, Instant, SystemTime, now};
 
 use super::call::Caller;
-use super::conversion::Reply;
 use super::shebang;
 use crate::context::overlay::Overlay;
 use crate::context::patience::{Leaves, RUNS_MAX, STAY_MAX};
@@ -26,12 +24,14 @@ use crate::data::functions::{
     DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
 };
 use crate::figures::slow_log::kept;
-use crate::lua::{Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of};
+use crate::lua::{
+    Chunk, Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of,
+};
 use crate::script_cache::{Script, ScriptName};
 
 thread_local! {
     /// The state of Lua of this loop; `None` before its first script, and while one runs.
-    static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+    static MACHINE: RefCell<Option<Box<Machine>>> = const { RefCell::new(None) };
 }
 
 /// What errors call a script, and a library of functions.
@@ -160,8 +160,10 @@ pub(in crate::commands) fn with_machine<T>(
     let kept = MACHINE.take();
     let mut machine = match kept {
         Some(machine) => machine,
-        None => Machine::new(context.engine().script_bytes_max, OF_LIBRARIES)
-            .map_err(|text| format!("ERR scripts cannot run: {text}"))?,
+        None => {
+            let machine = Machine::new(context.engine().script_bytes_max, OF_LIBRARIES);
+            Box::new(machine.map_err(|text| format!("ERR scripts cannot run: {text}"))?)
+        }
     };
     let (result, may_stay) = user(context, &mut machine);
     if may_stay && machine.tidy() {
@@ -198,10 +200,11 @@ pub(super) fn compiled(context: &mut Context<'_>, source: &[u8]) -> Result<Arc<S
 
 /// Returns the name that `text` is: forty digits, in any case.
 pub(super) fn parsed(text: &[u8]) -> Option<ScriptName> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
     };
     let mut name = ScriptName::default();
     if text.len() != 2 * name.len() {
@@ -283,7 +286,8 @@ pub(in crate::commands) fn run(
         .map_or(0, |of| of.changes());
     let lent = with_machine(context, |context, machine| {
         let (began, waited) = (now(), Rc::default());
-        let run = run_in(context, machine, subject, (keys, read_only, &waited));
+        let bounds = (keys, read_only, &waited);
+        let run = run_in(context, machine, subject, bounds, began);
         if let Some(scripts) = &mut context.progress.scripts {
             let time = now().duration_since(began).saturating_sub(waited.get());
             scripts.spend(context.exec_index, time);
@@ -318,12 +322,12 @@ pub(in crate::commands) fn run(
     run
 }
 
-/// Returns the function that the chunk of `subject` is; else the result of [`run_in`].
+/// Returns the chunk of `subject`; else the result of [`run_in`].
 fn chunk_of(
     context: &mut Context<'_>,
     machine: &mut Machine,
     subject: Subject<'_>,
-) -> Result<Function, (Run, bool)> {
+) -> Result<Chunk, (Run, bool)> {
     let generation = context.shared.scripts.generation();
     let (compiled, what) = match subject {
         Subject::Script(script) => {
@@ -333,8 +337,8 @@ fn chunk_of(
         }
         Subject::Function { row, is_other, .. } => {
             let key = library_key(&row.code_name);
-            if let Some(function) = machine.compiled(&key, generation) {
-                return Ok(function);
+            if let Some(chunk) = machine.compiled(&key, generation) {
+                return Ok(chunk);
             }
             let library = match context.library(&row.library) {
                 Ok(library) => library.filter(|of| sha1_of(&of.code) == row.code_name),
@@ -362,33 +366,44 @@ fn run_in(
     machine: &mut Machine,
     subject: Subject<'_>,
     (keys, read_only, waited): (usize, bool, &Rc<Cell<Duration>>),
+    began: Instant,
 ) -> (Run, bool) {
-    let function = match chunk_of(context, machine, subject) {
-        Ok(function) => function,
+    let chunk = match chunk_of(context, machine, subject) {
+        Ok(chunk) => chunk,
         Err(result) => return result,
     };
-    let arguments: Vec<&[u8]> = context.arguments.from(3).collect();
+    let arguments = context.arguments;
     let limit_ms = context.shared.settings.script_ms();
     let limits = Limits {
         waited: Rc::clone(waited),
-        ..limits(context, subject, limit_ms)
+        ..limits(context, subject, limit_ms, began)
     };
     // What an EXEC around it has changed, and what the script changes.
     let mut of_exec = context.data().overlay.take();
     let mut own = Overlay::default();
     let overlay = of_exec.as_deref_mut().unwrap_or(&mut own);
-    let mut caller = Caller::new(context, overlay, (read_only, limits.clone()));
-    let outcome = machine.run(
-        (&function, subject.entry()),
-        arguments.split_at(keys),
-        limits,
-        &mut |lua, asked, of| caller.answer(lua, asked, &of),
+    let out_start = context.out.len();
+    let mut caller = Caller::new(
+        context,
+        overlay,
+        (read_only, limits.clone()),
+        machine.lend(),
     );
-    let interrupted = caller.interrupted.take();
-    drop(caller);
+    let outcome = machine.run(
+        (&chunk, subject.entry()),
+        (arguments, keys),
+        limits,
+        &mut caller,
+    );
+    let (interrupted, is_too_long) = (caller.interrupted.take(), caller.is_too_long);
+    machine.give_back(caller.buffers);
     context.data().overlay = of_exec;
+    if !matches!(outcome, Outcome::Returned(())) {
+        context.out.truncate(out_start);
+    }
     match outcome {
-        Outcome::Returned(value) => reply(context, machine, &value),
+        Outcome::Returned(()) if is_too_long => (Err(Interrupted::ReplyTooLong), true),
+        Outcome::Returned(()) => (context.check_reply(), true),
         Outcome::Failed(failure) => (context.fail(&described(&failure, subject)), true),
         Outcome::Ended(Ending::Interrupted) => {
             let interrupted = interrupted.unwrap_or(Interrupted::Yield);
@@ -407,7 +422,7 @@ fn run_in(
             );
             (Err(Interrupted::Ended(text)), true)
         }
-        Outcome::NoMemory => (no_memory(context), false),
+        Outcome::Ended(Ending::NoMemory) | Outcome::NoMemory => (no_memory(context), false),
     }
 }
 
@@ -425,8 +440,13 @@ fn perhaps_leaving(context: &mut Context<'_>, interrupted: Interrupted) -> Inter
     }
 }
 
-/// Returns what the next run of the script may take.
-fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Limits {
+/// Returns what the next run of the script, which begins now, may take.
+fn limits(
+    context: &mut Context<'_>,
+    subject: Subject<'_>,
+    limit_ms: u64,
+    begins: Instant,
+) -> Limits {
     let (shared, local, arguments) = (context.shared, context.local, context.arguments);
     let scripts = context.progress.scripts.get_or_insert_default();
     // Of another call of the same script, these bits of the clock are others.
@@ -450,7 +470,7 @@ fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Lim
         false => STAY_MAX.saturating_sub(scripts.spent_by_all()),
     };
     let data = context.data();
-    let leaves_at = (data.leaves != Leaves::Never).then(|| now() + may_stay);
+    let leaves_at = (data.leaves != Leaves::Never).then(|| begins + may_stay);
     let patience = data.patience.as_ref();
     Limits {
         waited: Rc::default(),
@@ -458,27 +478,9 @@ fn limits(context: &mut Context<'_>, subject: Subject<'_>, limit_ms: u64) -> Lim
         is_left: patience.map(|of| Arc::clone(&of.sleeper.is_left)),
         seed: moment.subsec_nanos() ^ u32::try_from(moment.as_secs() & 0xffff_ffff).unwrap_or(0),
         // 0, and what no clock reaches, is no limit.
-        until: (limit_ms > 0).then(|| now().checked_add(left)).flatten(),
+        until: (limit_ms > 0).then(|| begins.checked_add(left)).flatten(),
         kills,
         kills_before,
-    }
-}
-
-/// Replies with what the script has returned; the result is that of [`run_in`].
-fn reply(context: &mut Context<'_>, machine: &Machine, value: &Value) -> (Run, bool) {
-    let mut reply = Reply {
-        version: context.session.version,
-        chosen: machine.version(),
-        out_max: context.reply_start + context.engine().reply_bytes_max,
-        out: context.out,
-        elements: 0,
-    };
-    let written = reply.write(value, 0);
-    let is_too_long = reply.is_too_long();
-    match written {
-        _ if is_too_long => (Err(Interrupted::ReplyTooLong), true),
-        Ok(()) => (context.check_reply(), true),
-        Err(_) => (no_memory(context), false),
     }
 }
 
