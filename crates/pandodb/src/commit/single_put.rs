@@ -60,7 +60,10 @@ impl Engine {
         acknowledge: Acknowledge,
     ) -> Result<Option<Put>> {
         let is_short = value.len() <= self.store.pool.page_size().bytes() / 4;
-        let is_usual = is_short && self.check_key(key).is_ok() && self.check_writable().is_ok();
+        let is_usual = is_short
+            && !self.old_versions.snapshots.is_on()
+            && self.check_key(key).is_ok()
+            && self.check_writable().is_ok();
         let noted = state.note();
         let Some(tree) = noted.tree.filter(|_| is_usual) else {
             return Ok(None);
@@ -159,7 +162,6 @@ impl Engine {
     fn reserve_put(&self, bytes: usize) -> Option<Reserved<'_>> {
         let is_usual = self.underfull_leaves.has_room()
             && bytes <= self.log.max_batch_bytes()
-            && !self.old_versions.snapshots.is_on()
             && !self.store.space.is_awaited();
         if !is_usual {
             return None;
