@@ -9,7 +9,7 @@
 use pando_format::Lsn;
 use pando_format::log::RecordKind;
 use pando_pool::{ApplyToken, Marks};
-use pando_stats::{Measure, Sampled, Ticker};
+use pando_stats::Sampled;
 use pando_sync::Arc;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::{self, Instant};
@@ -117,10 +117,7 @@ impl Engine {
         drop(guard);
         drop(locked);
         steps.end(CommitStep::Apply);
-        let statistics = &self.store.statistics;
-        statistics.tick(Ticker::Commits, 1);
-        begun.map(|begun| statistics.record_since(Measure::CommitSampled, begun));
-        self.look_for_checkpoint();
+        self.count_commit(begun);
         Ok(Some(Put { lsn, begun }))
     }
 

@@ -25,9 +25,10 @@ use pando_format::log::RecordKind;
 use pando_format::{Lsn, PageId};
 use pando_pool::{ApplyToken, Marks, Restart, StepShare};
 use pando_stats::{Measure, Sampled, Ticker};
+use pando_sync::Arc;
 use pando_sync::gate::Closed;
 use pando_sync::held::{Kind, assert_none};
-use pando_sync::{Arc, time};
+use pando_sync::time::{self, Instant};
 use pando_tree::{LeafFill, Place, Run, Scratch};
 use pando_versions::{Registration, VersionScratch};
 use pando_wal::LogReservation;
@@ -208,11 +209,18 @@ impl Engine {
         drop(guard);
         drop(locked);
         steps.end(CommitStep::Apply);
+        self.count_commit(begun);
+        Ok(Outcome::Committed(Some(lsn)))
+    }
+
+    /// Counts a commit that began at `begun`, if it is timed, and looks whether the log has become
+    /// so long that a checkpoint is due.
+    #[inline]
+    pub(crate) fn count_commit(&self, begun: Option<Instant>) {
         let statistics = &self.store.statistics;
         statistics.tick(Ticker::Commits, 1);
         begun.map(|begun| statistics.record_since(Measure::CommitSampled, begun));
         self.look_for_checkpoint();
-        Ok(Outcome::Committed(Some(lsn)))
     }
 
     /// Enters the gate, if the reservations still suffice: with the stripes held, what the keys of
