@@ -20,6 +20,7 @@ use pandodb::{
 };
 
 const KEYS: u64 = 20_000;
+const NEW_MAX: u64 = 20_000;
 const VALUE_BYTES: usize = 100;
 const ROWS: u64 = 100;
 const GROUP: usize = 128;
@@ -32,6 +33,9 @@ struct Rig {
     db: Db,
     table: Table,
     keys: Vec<Key>,
+    /// Keys that it does not have, as many as are ever put: however many are, it takes the same to
+    /// make them.
+    new_keys: Vec<Key>,
     random: Random,
 }
 
@@ -46,18 +50,21 @@ impl Rig {
         let table = db.table_with("instructions", options)?;
         let writer = Keys::new(KeyKind::Random, 16, 1);
         let mut text = Vec::new();
-        let mut keys = Vec::new();
-        for number in 0..KEYS {
+        let mut key = |number| {
             writer.write(number, &mut text);
-            let key = Key::try_from(&text[..]).expect("16 bytes were asked for");
-            table.put_with(&key, &[key[0]; VALUE_BYTES], unsynced())?;
-            keys.push(key);
+            Key::try_from(&text[..]).expect("16 bytes were asked for")
+        };
+        let keys: Vec<_> = (0..KEYS).map(&mut key).collect();
+        for key in &keys {
+            table.put_with(key, &[key[0]; VALUE_BYTES], unsynced())?;
         }
+        let new_keys = (KEYS..KEYS + NEW_MAX).map(key).collect();
         let random = Random::new(2, 0);
         Ok(Self {
             db,
             table,
             keys,
+            new_keys,
             random,
         })
     }
@@ -89,12 +96,10 @@ impl Rig {
 
     /// Puts of keys that are not there.
     fn inserts(&mut self, count: u64) -> Result<()> {
-        let writer = Keys::new(KeyKind::Random, 16, 1);
-        let mut key = Vec::new();
-        for number in KEYS..KEYS + count {
-            writer.write(number, &mut key);
+        assert!(count <= NEW_MAX, "{count} new keys, not {NEW_MAX}");
+        for (number, key) in (0..count).zip(&self.new_keys) {
             self.table
-                .put_with(&key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
+                .put_with(key, &[number.to_le_bytes()[0]; VALUE_BYTES], unsynced())?;
         }
         Ok(())
     }
@@ -244,5 +249,8 @@ fn main() -> Result<()> {
         "get_many" => rig.groups(count),
         "scan" => rig.scans(count),
         other => panic!("unknown case '{other}'"),
-    }
+    }?;
+    // What it takes to close depends on how much there is, which is not what is counted here.
+    std::mem::forget(rig);
+    Ok(())
 }

@@ -231,7 +231,57 @@ impl Parser {
         }
     }
 
+    /// Parses a command of short arguments that has arrived as a whole, as nearly all are and have,
+    /// and returns its length. What is anything else, right or wrong, is for
+    /// [`Parser::parse_any`]. Tried once for each command, so the work stays linear.
+    #[inline]
+    fn parse_short(&mut self, buffer: &[u8], limits: &Limits) -> Option<usize> {
+        if self.remaining.is_some() || limits.unauthenticated {
+            return None;
+        }
+        let consumed = self.short_arguments(buffer, limits);
+        match consumed {
+            Some(consumed) => {
+                (self.position, self.searched) = (consumed, consumed);
+                self.remaining = Some(0);
+            }
+            None => self.spans.clear(),
+        }
+        consumed
+    }
+
+    #[inline]
+    fn short_arguments(&mut self, buffer: &[u8], limits: &Limits) -> Option<usize> {
+        let (count, mut at) = short_line(buffer)?;
+        let count = usize::try_from(count).ok()?;
+        if count == 0 || count > limits.arguments_max {
+            return None;
+        }
+        let longest = limits.whole_bytes_max.min(limits.bulk_bytes_max);
+        for _ in 0..count {
+            let rest = buffer.get(at..)?;
+            let (length, line) = short_line(rest)?;
+            let length = usize::try_from(length).ok()?;
+            let start = at + line;
+            let end = start + length + 2;
+            if rest[0] != b'$' || length > longest || end > buffer.len() {
+                return None;
+            }
+            self.spans.push(Span::new(start, start + length));
+            at = end;
+        }
+        (at <= limits.request_bytes_max.min(u32::MAX as usize)).then_some(at)
+    }
+
+    #[inline]
     fn parse_array(&mut self, buffer: &[u8], limits: &Limits) -> Parsed {
+        match self.parse_short(buffer, limits) {
+            Some(consumed) => Parsed::Command { consumed },
+            None => self.parse_any(buffer, limits),
+        }
+    }
+
+    fn parse_any(&mut self, buffer: &[u8], limits: &Limits) -> Parsed {
         let remaining = match self.remaining {
             Some(remaining) => remaining,
             None => match self.count(buffer, limits) {
