@@ -139,6 +139,14 @@ impl Tree {
 }
 
 impl Run {
+    /// Adds what another run has put.
+    #[inline]
+    pub fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.new += other.new;
+        self.bytes += other.bytes;
+    }
+
     /// Puts `record`, which has room at the spot, and of `entries`, whose keys are greater, as many
     /// as fit where `is_put` allows it.
     #[inline]

@@ -335,7 +335,8 @@ impl Tail {
             // A record has whole words; the payload may leave some bytes of the last one.
             *last = [0; 8];
         }
-        record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(payload_crc));
+        let begin = record.first_chunk_mut();
+        header.encode_to(begin.expect("a record has a header"), payload_crc);
         record[RECORD_HEADER_BYTES..][..payload.len()].copy_from_slice(payload);
         assert!(lsn > self.newest, "LSNs only grow");
         assert!(lsn.0 <= self.record_end, "a record lies in one file");

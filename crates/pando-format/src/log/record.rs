@@ -101,17 +101,23 @@ impl RecordHeader {
     #[inline]
     pub fn encode(&self, payload_crc: u32) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        put_u32(&mut bytes, 4, self.length);
+        self.encode_to(&mut bytes, payload_crc);
+        bytes
+    }
+
+    /// Writes the bytes of the header to `bytes`, given the checksum of the stored payload.
+    #[inline]
+    pub fn encode_to(&self, bytes: &mut [u8; RECORD_HEADER_BYTES], payload_crc: u32) {
+        put_u32(bytes, 4, self.length);
         bytes[8] = self.kind.encode();
         bytes[9] = self.flags;
         debug_assert!(self.signature >> SIGNATURE_BITS == 0, "a longer signature");
         bytes[10..16].copy_from_slice(&self.signature.to_le_bytes()[..6]);
-        put_u64(&mut bytes, 16, self.lsn.0);
-        put_u64(&mut bytes, 24, self.incarnation);
-        put_u64(&mut bytes, 32, self.durable.0);
+        put_u64(bytes, 16, self.lsn.0);
+        put_u64(bytes, 24, self.incarnation);
+        put_u64(bytes, 32, self.durable.0);
         let crc = crc32c_append_short(payload_crc, &mut bytes[4..]);
-        put_u32(&mut bytes, 0, crc);
-        bytes
+        put_u32(bytes, 0, crc);
     }
 
     /// Reads the header of the record at `position`, which begins with `bytes`, without checking

@@ -1,4 +1,5 @@
-//! Finds the leaves of a batch, and pins them until it is applied, unless it has only one write.
+//! Finds the leaves of a batch, and pins them until it is applied, unless it is a short one whose
+//! leaves are all in memory.
 //!
 //! Keys are processed in order. Where they lie apart, groups of them descend together, so that
 //! their cache misses overlap. Where they lie close together, the leaf of the previous key is first
@@ -6,7 +7,7 @@
 //! read before are where they were then, if their leaves have not changed since.
 
 use pando_format::PageId;
-use pando_pool::{Attempt, PagePin, Restart};
+use pando_pool::{Attempt, Optimistic, PagePin, Pool, Restart};
 use pando_tree::{Cover, Finger, GROUP_MAX, Place, Tree, Ways};
 
 use crate::engine::Engine;
@@ -44,8 +45,9 @@ impl<'a> LeafPins<'a> {
 
 /// The leaves found so far.
 struct FoundLeaves<'a, 'w> {
-    pins: LeafPins<'a>,
-    /// Leaf that was pinned last.
+    /// None if they are only found, and warm.
+    pins: Option<LeafPins<'a>>,
+    /// Leaf that was found last.
     last: Finger,
     /// Where each key was found, in order; [`Place::default`] for a key that is wherever its
     /// predecessor is.
@@ -57,22 +59,44 @@ struct FoundLeaves<'a, 'w> {
 }
 
 impl Engine {
-    /// Finds and pins the leaves of the first writes of `order`, at most `most` of them. `places`
-    /// says where they are, in the same order. If pages are missing, fails with a fault on the
-    /// first one, and `wanted` names further ones, so that all are read at the same time.
+    /// Finds the leaves of the writes of `order`, and pins them. `places` says where they are, in
+    /// the same order. If pages are missing, fails with a fault on the first one, and `wanted`
+    /// names further ones, so that all are read at the same time.
     pub(crate) fn pin_leaves(
         &self,
         set: &WriteSet,
         order: &[usize],
-        most: usize,
-        places: &mut Vec<Place>,
-        wanted: &mut Vec<PageId>,
+        (places, wanted): (&mut Vec<Place>, &mut Vec<PageId>),
     ) -> Step<LeafPins<'_>> {
+        let pins = Some(LeafPins::default());
+        let pins = self.look_for_leaves(set, order, pins, (places, wanted))?;
+        Ok(pins.expect("there were some"))
+    }
+
+    /// As [`Engine::pin_leaves`], but the leaves are not pinned, only warm (decision 104).
+    pub(crate) fn find_leaves(
+        &self,
+        set: &WriteSet,
+        order: &[usize],
+        (places, wanted): (&mut Vec<Place>, &mut Vec<PageId>),
+    ) -> Step<()> {
+        let none = self.look_for_leaves(set, order, None, (places, wanted))?;
+        assert!(none.is_none(), "a leaf is pinned");
+        Ok(())
+    }
+
+    fn look_for_leaves<'a>(
+        &'a self,
+        set: &WriteSet,
+        order: &[usize],
+        pins: Option<LeafPins<'a>>,
+        (places, wanted): (&mut Vec<Place>, &mut Vec<PageId>),
+    ) -> Step<Option<LeafPins<'a>>> {
         wanted.clear();
         places.clear();
-        let order = &order[..most.min(order.len())];
+        let pool = &self.store.pool;
         let mut found = FoundLeaves {
-            pins: LeafPins::default(),
+            pins,
             last: Finger::default(),
             places,
             missing: None,
@@ -90,14 +114,14 @@ impl Engine {
                 break;
             }
             if let Some(place) = seen.get(order[at])
-                && let Some(pin) = place.pin(tree, &self.store.pool)
+                && let Some(pin) = found.hold_seen(pool, tree, place)
             {
                 found.add(*place, pin);
                 (at, alone) = (at + 1, alone.saturating_add(1));
                 continue;
             }
             if alone < APART {
-                let covered = match found.last.cover(tree, &self.store.pool, key) {
+                let covered = match found.last.cover(tree, pool, key) {
                     Cover::Unknown => 0,
                     Cover::One => 1,
                     // All following keys of the table.
@@ -114,8 +138,8 @@ impl Engine {
             }
             if alone < APART || at + 1 == order.len() {
                 let state = &set.tables[table].state;
-                let pinned = tree.try_pin_place(&self.store.pool, key);
-                found.add_of(on_tree(state, tree, pinned))?;
+                let held = found.hold_alone(pool, tree, key);
+                found.add_of(on_tree(state, tree, held))?;
                 (at, alone) = (at + 1, alone.saturating_add(1));
                 continue;
             }
@@ -129,12 +153,13 @@ impl Engine {
                 .max(1);
             let group = &order[at..at + count];
             let ways = ways.get_or_insert_default();
-            let together = self.pin_group(set, tree, group, (&mut found, ways))?;
+            let together = self.hold_group(set, tree, group, (&mut found, ways))?;
             alone = if 2 * together > count { 0 } else { APART };
             at += count;
         }
         assert_eq!(found.places.len(), at, "each key has its place");
-        assert!(found.pins.len() <= at, "a leaf of no key is pinned");
+        let pinned = found.pins.as_ref().map_or(0, LeafPins::len);
+        assert!(pinned <= at, "a leaf of no key is pinned");
         match found.missing {
             None => Ok(found.pins),
             Some(page) => Err(Restart::Fault(page).into()),
@@ -179,9 +204,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Pins the leaves of the writes of `group`, which are writes to one table. Returns how many of
+    /// Holds the leaves of the writes of `group`, which are writes to one table. Returns how many of
     /// the keys are in the leaf of their predecessor.
-    fn pin_group<'a>(
+    fn hold_group<'a>(
         &'a self,
         set: &WriteSet,
         tree: Tree,
@@ -203,27 +228,64 @@ impl Engine {
                 together += 1;
                 continue;
             }
-            let pinned = match place.and_then(|(place, leaf)| Ok((place, leaf.pin()?))) {
-                // It has lost against a writer: `try_pin_place` falls back to shared latches, so it
-                // gets through.
-                Err(Restart::Conflict) => tree.try_pin_place(pool, key),
-                pinned => pinned,
+            let held = match place.and_then(|(place, leaf)| Ok((place, found.hold(leaf)?))) {
+                // It has lost against a writer: a search for one key falls back to shared latches,
+                // so it gets through.
+                Err(Restart::Conflict) => found.hold_alone(pool, tree, key),
+                held => held,
             };
-            together += usize::from(found.add_of(on_tree(state, tree, pinned))?);
+            together += usize::from(found.add_of(on_tree(state, tree, held))?);
         }
         Ok(together)
     }
 }
 
+/// A leaf that will be used: pinned, or only warm.
+type Hold<'a> = Option<PagePin<'a>>;
+
 impl<'a> FoundLeaves<'a, '_> {
+    /// Holds a leaf at the version at which it was seen.
+    #[inline]
+    fn hold(&self, leaf: Optimistic<'a>) -> Attempt<Hold<'a>> {
+        if self.pins.is_some() {
+            return leaf.pin().map(Some);
+        }
+        leaf.validate()?;
+        leaf.warm();
+        Ok(None)
+    }
+
+    /// Holds the leaf of a place that a read has told; None if it has changed since.
+    #[inline]
+    fn hold_seen(&self, pool: &'a Pool, tree: Tree, place: &Place) -> Option<Hold<'a>> {
+        match self.pins {
+            Some(_) => place.pin(tree, pool).map(Some),
+            None => place.is_current(tree, pool).then_some(None),
+        }
+    }
+
+    /// Finds the place of one key, and holds its leaf.
+    fn hold_alone(&self, pool: &'a Pool, tree: Tree, key: &[u8]) -> Attempt<(Place, Hold<'a>)> {
+        match self.pins {
+            Some(_) => {
+                let pinned = tree.try_pin_place(pool, key);
+                pinned.map(|(place, pin)| (place, Some(pin)))
+            }
+            None => tree.try_find_place(pool, key).map(|place| (place, None)),
+        }
+    }
+
     /// Notes the place of the next key. Returns whether it is in the leaf of its predecessor, which
-    /// is pinned already.
-    fn add(&mut self, place: Place, pin: PagePin<'a>) -> bool {
+    /// is held already.
+    #[inline]
+    fn add(&mut self, place: Place, hold: Hold<'a>) -> bool {
         let is_known = place.finger().page() == self.last.page();
         if is_known {
             self.places.push(self.last.into());
         } else {
-            self.pins.push(pin);
+            if let (Some(pins), Some(pin)) = (&mut self.pins, hold) {
+                pins.push(pin);
+            }
             self.last = place.finger();
             self.places.push(place);
         }
@@ -232,9 +294,10 @@ impl<'a> FoundLeaves<'a, '_> {
 
     /// Notes the place of the next key, if it was found. Returns whether it is in the leaf of its
     /// predecessor.
-    fn add_of(&mut self, pinned: Attempt<(Place, PagePin<'a>)>) -> Step<bool> {
-        match pinned {
-            Ok((place, pin)) => Ok(self.add(place, pin)),
+    #[inline]
+    fn add_of(&mut self, held: Attempt<(Place, Hold<'a>)>) -> Step<bool> {
+        match held {
+            Ok((place, hold)) => Ok(self.add(place, hold)),
             Err(Restart::Fault(page)) => {
                 self.miss(page);
                 self.places.push(Place::default());

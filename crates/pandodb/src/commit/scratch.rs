@@ -27,6 +27,8 @@ pub(crate) struct CommitScratch {
     pub(crate) tree: Scratch,
     /// Where the first writes belong, indexed like `order`.
     pub(crate) places: Vec<Place>,
+    /// Not all leaves were found at once: they are pinned from now on.
+    pub(crate) needs_pins: bool,
     /// How often the pin budget refused a share.
     pub(crate) refusals: u32,
     /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
@@ -50,6 +52,7 @@ impl CommitScratch {
     /// change was left unfinished: then it must not be kept.
     pub(crate) fn empty(&mut self, bytes_max: usize) -> bool {
         self.reset();
+        self.needs_pins = false;
         self.refusals = 0;
         self.stripe_refusals = 0;
         self.delete_wait = DeleteWait::default();
@@ -66,6 +69,7 @@ impl CommitScratch {
     /// Prepares it for another batch.
     pub(crate) fn begin_anew(&mut self) {
         self.reset();
+        self.needs_pins = false;
         self.delete_wait = DeleteWait::default();
         self.id_wait = IdWait::default();
         self.wanted.clear();

@@ -1,7 +1,7 @@
 //! Commit: reservations, stripe locks, gate, log, pages, stamps, in this order.
 //!
 //! 1. Reserve log bytes, blocks and room for dirty frames; find the leaves and pin them, unless
-//!    there is only one, and nothing blocks until it is used.
+//!    they are few, all in memory, and nothing blocks until they are used.
 //! 2. Take exclusive locks on the stripes of the written keys, and shared locks on the stripes of
 //!    the keys that were read.
 //! 3. Enter the gate; check that nobody has locked the keys (`key_locks`), and that the tables and
@@ -52,6 +52,10 @@ use crate::wait::reason::{Step, WaitReason};
 use crate::writes::set::{Value, WriteSet};
 use crate::writes::stripes::{Locked, NotTaken, Wanted};
 
+/// Leaves of at most as many writes are not pinned, if all are in memory: they are used within some
+/// hundred microseconds.
+const UNPINNED_MAX: usize = 256;
+
 /// Returns true if the write after the one at `at` may go into the same leaf.
 fn lie_together(places: &[Place], at: usize) -> bool {
     let page = |place: &Place| place.finger().page();
@@ -76,7 +80,7 @@ struct Reserved<'a> {
     ids: Option<IdReservation<'a>>,
     /// Room for the versions of what the batch replaces; None if nobody may need them.
     versions: Option<ReservedVersions<'a>>,
-    /// None if there is only one write, which does not block.
+    /// None if there are few writes, which do not block, and whose leaves are in memory.
     pins: Option<SharedPins<'a>>,
     /// None once the record is appended. Dropped last, since that wakes whoever waits for room in
     /// the log: if the blocks were still reserved then, those of hundreds of threads that are in
@@ -303,16 +307,21 @@ impl Engine {
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }
-        // It may wait for those inside the gate, or for the disk, until the leaf is used.
+        // It may wait for those inside the gate, or for the disk, until the leaves are used.
         let blocks = closes || reserved.ends_others() || set.has_large();
+        if blocks || scratch.needs_pins || set.len() > UNPINNED_MAX {
+            reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
+            return Ok(());
+        }
+        let CommitScratch { places, wanted, .. } = scratch;
         match scratch.order.positions() {
-            [at] if !blocks => {
-                let CommitScratch { places, wanted, .. } = scratch;
-                self.find_only_leaf(set, *at, places, wanted)
-            }
-            _ => {
-                reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
-                Ok(())
+            [at] => self.find_only_leaf(set, *at, places, wanted),
+            order => {
+                let found = self.find_leaves(set, order, (places, wanted));
+                // Without a share, those that wait for the pages of many leaves could take them
+                // from each other again and again.
+                scratch.needs_pins = found.is_err();
+                found
             }
         }
     }
@@ -341,7 +350,8 @@ impl Engine {
         } = scratch;
         let order = order.positions();
         let most = usize_of(share.frames());
-        let pins = self.pin_leaves(set, order, most, places, wanted)?;
+        let pinned = &order[..most.min(order.len())];
+        let pins = self.pin_leaves(set, pinned, (places, wanted))?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
         if order.len() > most {
             *checked = (*checked).max(most);
@@ -392,6 +402,11 @@ impl Engine {
         assert_eq!(order.len(), set.len(), "the order of another batch");
         assert!(places.len() <= order.len(), "places of another batch");
         let mut at = 0;
+        // What runs have put into the table of the last one, and is not counted yet.
+        let (mut put, mut of) = (Run::default(), 0);
+        let count = |table: usize, put: &mut Run| {
+            self.count_run(&set.tables[table].state, &std::mem::take(put));
+        };
         while at < order.len() {
             let place = places.get(at).unwrap_or(&Place::NONE);
             let (table, key, value) = set.write_at(order[at]);
@@ -401,22 +416,30 @@ impl Engine {
                     false => &[],
                 };
                 let run = (table, (key, value), rest);
-                let done = self.apply_run(token, set, (run, place), marks, scratch);
-                if done > 0 {
-                    at += done;
+                let run = self.apply_run(token, set, (run, place), marks, scratch);
+                if run.records > 0 {
+                    if table != of {
+                        count(of, &mut put);
+                        of = table;
+                    }
+                    put.add(&run);
+                    at += run.records;
                     continue;
                 }
             }
+            count(of, &mut put);
             let state = &set.tables[table].state;
             self.apply_one(token, state, marks, (key, place, value), ids, scratch)?;
             at += 1;
         }
+        count(of, &mut put);
         scratch.keep_old_pages(false);
         Ok(())
     }
 
     /// Applies a put to a table, which was found at `place`, and those of `rest` for as long as
-    /// they are puts that go into the same leaf without a split. Returns how many it applied.
+    /// they are puts that go into the same leaf without a split. Returns those that it applied,
+    /// which are not counted yet.
     fn apply_run(
         &self,
         token: &ApplyToken<'_>,
@@ -424,10 +447,9 @@ impl Engine {
         ((table, first, rest), place): (PutRun<'_>, &Place),
         marks: Marks,
         scratch: &mut Scratch,
-    ) -> usize {
-        let state = &set.tables[table].state;
-        let Some(tree) = state.tree() else {
-            return 0;
+    ) -> Run {
+        let Some(tree) = set.tables[table].state.tree() else {
+            return Run::default();
         };
         let others = rest.iter().map_while(|at| match set.write_at(*at) {
             (of, key, Some(Value::Bytes(value))) if of == table => Some((key, value)),
@@ -436,8 +458,7 @@ impl Engine {
         let entries = (place, first, others);
         let run = tree.put_run(&self.store.pool, token, marks, entries, scratch);
         assert!(run.records <= 1 + rest.len(), "more was put than there is");
-        self.count_run(state, &run);
-        run.records
+        run
     }
 
     /// Counts the records that were put into a table.
@@ -545,6 +566,7 @@ impl Engine {
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
     use super::*;
+    use crate::wait::reason::Unfinished;
     use crate::{Batch, Db};
 
     /// A commit of one write pins its leaf if it may block before that is used, and only then
@@ -594,5 +616,55 @@ mod tests {
         db.write(&mut chunks, crate::WriteOptions::default())
             .unwrap();
         assert_eq!(table.len(), 301);
+    }
+
+    /// A commit of few writes pins its leaves once one of them was not in memory, and only then
+    /// (decision 104).
+    #[test]
+    fn few_writes_pin_their_leaves_if_one_was_missing() {
+        let options = Db::builder().max_memory(16 << 20);
+        let db = options.open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        let key = |number: u32| number.to_be_bytes();
+        for number in 0..300 {
+            table.put(&key(number), &[7; 1000]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        let mut batch = Batch::new();
+        for number in [7, 100, 200] {
+            batch.put(&table, &key(number), b"new");
+        }
+        let engine = db.engine();
+        let pool = &engine.store.pool;
+        let mut scratch = CommitScratch::default();
+        scratch.prepare(engine, &batch.set).unwrap();
+        // The leaves that it pins, or None if a page is missing.
+        let pinned = |scratch: &mut CommitScratch| {
+            let mut reserved = Reserved::default();
+            let attempt =
+                engine.reserve_all(&batch.set, scratch, (None, false), None, &mut reserved);
+            match attempt {
+                Ok(()) => Some(engine.pin_budget.taken()),
+                Err(Unfinished::Wait(WaitReason::Restart(Restart::Fault(_)))) => None,
+                Err(other) => panic!("{other:?}"),
+            }
+        };
+        let read = || (0..300).for_each(|at| drop(table.get(&key(at)).unwrap().unwrap()));
+        read();
+        assert_eq!(pinned(&mut scratch), Some(0), "all are in memory");
+        assert_eq!(scratch.places.len(), 3);
+        for _ in 0..10 {
+            pool.sweep(pool.frames(), pool.frames(), &mut Vec::new());
+        }
+        assert_eq!(pinned(&mut scratch), None, "they left");
+        read();
+        assert_eq!(pinned(&mut scratch), Some(3));
+        scratch.begin_anew();
+        scratch.prepare(engine, &batch.set).unwrap();
+        assert_eq!(pinned(&mut scratch), Some(0), "the next batch");
+        assert_eq!(engine.pin_budget.taken(), 0, "all is given back");
+        db.write(&mut batch, crate::WriteOptions::default())
+            .unwrap();
+        assert_eq!(table.get(&key(200)).unwrap().unwrap(), b"new");
     }
 }

@@ -55,8 +55,11 @@ pub(super) struct KeyWrites {
     replaced_bytes: usize,
     /// Tables and keys came in ascending order so far, so writes are found by bisection.
     is_ascending: bool,
-    /// Positions of writes, hashed by table and key. Used for more than [`SCANNED_MAX`] writes,
-    /// unless `is_ascending`.
+    /// The hash of table and key of each write: two keys are compared only if these are equal.
+    /// Empty while `is_ascending`.
+    hashes: Vec<u64>,
+    /// Positions of writes by hash. Used for more than [`SCANNED_MAX`] writes, unless
+    /// `is_ascending`.
     index: HashTable<usize>,
     hasher: rapidhash::fast::RandomState,
     /// The writes in order, as of the last read of a range.
@@ -81,6 +84,7 @@ impl Default for KeyWrites {
             bytes: Vec::new(),
             replaced_bytes: 0,
             is_ascending: true,
+            hashes: Vec::new(),
             index: HashTable::new(),
             hasher: rapidhash::fast::RandomState::default(),
             order: KeyOrder::default(),
@@ -97,6 +101,7 @@ impl KeyWrites {
         self.bytes.clear();
         self.replaced_bytes = 0;
         self.is_ascending = true;
+        self.hashes.clear();
         self.index.clear();
         self.order.clear();
         self.journal.clear();
@@ -107,6 +112,7 @@ impl KeyWrites {
         self.bytes.capacity()
             + self.writes.capacity() * size_of::<Write>()
             + self.places.capacity() * size_of::<Place>()
+            + self.hashes.capacity() * size_of::<u64>()
             + self.index.capacity() * size_of::<usize>()
             + self.order.capacity()
             + self.journal.capacity()
@@ -114,7 +120,7 @@ impl KeyWrites {
 
     /// Bytes that the writes take, and what savepoints need to go back, about.
     pub(super) fn memory(&self) -> usize {
-        let places = size_of::<Write>() + 2 * size_of::<usize>();
+        let places = size_of::<Write>() + size_of::<u64>() + 2 * size_of::<usize>();
         let seen = self.places.len() * size_of::<Place>();
         self.bytes.len() + self.writes.len() * places + seen + self.journal.memory()
     }
@@ -193,10 +199,10 @@ impl KeyWrites {
         self.order.at(place)
     }
 
-    /// Returns the position of the write to a key, and the hash of the key if the index is in use.
+    /// Returns the position of the write to a key, and the hash of the key, if hashes are in use.
     fn look_up(&self, table: usize, key: &[u8]) -> (Option<usize>, Option<u64>) {
-        let compare = |write: &Write| self.compare(write, table, key);
         if self.is_ascending {
+            let compare = |write: &Write| self.compare(write, table, key);
             let found = match self.writes.last() {
                 None => None,
                 Some(last) if compare(last).is_lt() => None,
@@ -204,37 +210,63 @@ impl KeyWrites {
             };
             return (found, None);
         }
+        debug_assert_eq!(self.hashes.len(), self.writes.len(), "each has its hash");
+        let hash = self.hash(table, key);
+        let is_it = |at: usize| self.hashes[at] == hash && self.is_of(at, table, key);
         if self.writes.len() <= SCANNED_MAX {
-            let is_it = |write: &Write| compare(write).is_eq();
-            return (self.writes.iter().position(is_it), None);
+            return ((0..self.hashes.len()).find(|at| is_it(*at)), Some(hash));
         }
         debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
-        let hash = self.hasher.hash_one((table, key));
-        let is_it = |at: &usize| compare(&self.writes[*at]).is_eq();
-        (self.index.find(hash, is_it).copied(), Some(hash))
+        let found = self.index.find(hash, |at| is_it(*at));
+        (found.copied(), Some(hash))
     }
 
-    /// Adds the write at `position`, whose hash is `own`, to the index.
-    fn index_write(&mut self, position: usize, own: u64) {
-        let (writes, bytes, hasher) = (&self.writes, &self.bytes, &self.hasher);
-        let hash = |at: &usize| {
-            let write = &writes[*at];
-            hasher.hash_one((write.table, &bytes[write.key.clone()]))
-        };
-        self.index.insert_unique(own, position, hash);
+    fn hash(&self, table: usize, key: &[u8]) -> u64 {
+        self.hasher.hash_one((table, key))
     }
 
-    /// Rebuilds the index, if it is in use.
+    /// Returns whether the write at `position` is to this key.
+    fn is_of(&self, position: usize, table: usize, key: &[u8]) -> bool {
+        let write = &self.writes[position];
+        write.table == table && self.key(write) == key
+    }
+
+    /// Adds the last write, whose hash is `own`, to the hashes, and to the index if it is in use.
+    fn index_last(&mut self, own: u64) {
+        self.hashes.push(own);
+        let count = self.hashes.len();
+        debug_assert_eq!(count, self.writes.len(), "the others have theirs");
+        match count.cmp(&(SCANNED_MAX + 1)) {
+            Ordering::Less => {}
+            Ordering::Equal => self.index_all(),
+            Ordering::Greater => self.index_write(count - 1),
+        }
+    }
+
+    fn index_write(&mut self, position: usize) {
+        let hashes = &self.hashes;
+        let hash = |at: &usize| hashes[*at];
+        self.index.insert_unique(hashes[position], position, hash);
+    }
+
+    /// Makes the index again, if it is in use.
     fn index_all(&mut self) {
         self.index.clear();
-        if self.is_ascending || self.writes.len() <= SCANNED_MAX {
-            return;
+        if self.hashes.len() > SCANNED_MAX {
+            (0..self.hashes.len()).for_each(|position| self.index_write(position));
         }
-        for position in 0..self.writes.len() {
-            let write = &self.writes[position];
-            let own = self.hasher.hash_one((write.table, self.key(write)));
-            self.index_write(position, own);
+    }
+
+    /// Makes hashes and index again, if they are in use.
+    fn hash_all(&mut self) {
+        self.hashes.clear();
+        if !self.is_ascending {
+            for write in &self.writes {
+                let hash = self.hash(write.table, self.key(write));
+                self.hashes.push(hash);
+            }
         }
+        self.index_all();
     }
 
     /// Appends to `bytes`, and returns the range.
@@ -300,15 +332,12 @@ impl KeyWrites {
         let key = self.append(key);
         self.writes.push(Write { table, key, change });
         self.journal.added();
-        let position = self.writes.len() - 1;
-        if self.is_ascending || position < SCANNED_MAX {
-            return position;
-        }
         match hash {
-            Some(hash) => self.index_write(position, hash),
-            None => self.index_all(),
+            Some(hash) => self.index_last(hash),
+            None if self.is_ascending => {}
+            None => self.hash_all(),
         }
-        position
+        self.writes.len() - 1
     }
 
     /// Forgets the writes to a table, which is changed as a whole.
@@ -317,7 +346,7 @@ impl KeyWrites {
         self.writes.retain(|write| write.table != table);
         self.places.clear();
         self.order.clear();
-        self.index_all();
+        self.hash_all();
     }
 
     /// Returns the state of the writes, for [`KeyWrites::go_back`].
@@ -340,6 +369,7 @@ impl KeyWrites {
         self.bytes.truncate(mark.bytes);
         self.places.truncate(self.writes.len());
         self.order.truncate(self.writes.len());
+        self.hashes.truncate(self.writes.len());
         self.index_all();
     }
 }

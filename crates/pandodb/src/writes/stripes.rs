@@ -66,24 +66,32 @@ pub(crate) enum StripeUse {
     Read,
 }
 
-/// A stripe that a commit takes. Of two with the same stripe, a write sorts before a share.
+/// A stripe that a commit takes: its index, and in the lowest bit 0 for a write, 1 for a share. So
+/// of two with the same stripe, the write sorts before the share; and numbers are sorted fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wanted {
-    stripe: StripeIndex,
-    how: StripeUse,
-}
+pub(crate) struct Wanted(u32);
 
 impl Wanted {
     /// A stripe to be held exclusively.
+    #[inline]
     pub(crate) fn write(stripe: StripeIndex) -> Self {
-        let how = StripeUse::Write;
-        Self { stripe, how }
+        Self(stripe.0 << 1)
     }
 
     /// A stripe to be held shared.
+    #[inline]
     pub(crate) fn share(stripe: StripeIndex) -> Self {
-        let how = StripeUse::Share;
-        Self { stripe, how }
+        Self(stripe.0 << 1 | 1)
+    }
+
+    #[inline]
+    fn stripe(self) -> StripeIndex {
+        StripeIndex(self.0 >> 1)
+    }
+
+    #[inline]
+    fn is_write(self) -> bool {
+        self.0 & 1 == 0
     }
 
     /// Fills `wanted` with what a commit that only reads takes for a second look.
@@ -100,9 +108,9 @@ impl Wanted {
         }
         wanted.sort_unstable();
         // Of two entries of one stripe the first is the write, and it stays.
-        wanted.dedup_by_key(|wanted| wanted.stripe);
+        wanted.dedup_by_key(|wanted| wanted.stripe());
         debug_assert!(
-            wanted.is_sorted_by(|a, b| a.stripe < b.stripe),
+            wanted.is_sorted_by(|a, b| a.stripe() < b.stripe()),
             "ascending, each once"
         );
     }
@@ -217,11 +225,11 @@ impl Stripes {
     /// Takes one stripe. `gives_way`: a share gives way to a writer that waits. Returns whether it
     /// is to be written, and marked: somebody may have locked a key of it.
     fn try_take(&self, wanted: Wanted, gives_way: bool) -> Result<bool, NotTaken> {
-        let Wanted { stripe, how } = wanted;
+        let stripe = wanted.stripe();
         let lock = self.lock(stripe);
-        if how == StripeUse::Write {
+        if wanted.is_write() {
             let taken = lock.try_exclusive();
-            return taken.map_err(|_| NotTaken::Held(stripe, how));
+            return taken.map_err(|_| NotTaken::Held(stripe, StripeUse::Write));
         }
         match lock.try_shared(gives_way) {
             Ok(()) if gives_way => Ok(false),
@@ -230,23 +238,24 @@ impl Stripes {
                 self.waiters_of(stripe).notify_all();
                 Ok(false)
             }
-            Err(Refused::Held) => Err(NotTaken::Held(stripe, how)),
+            Err(Refused::Held) => Err(NotTaken::Held(stripe, StripeUse::Share)),
             Err(Refused::WriterWaits) => Err(NotTaken::WriterWaits),
         }
     }
 
     /// Gives one stripe back, and wakes those that wait for it.
     fn give_back(&self, taken: Wanted) {
-        let lock = self.lock(taken.stripe);
-        let somebody_waits = match taken.how {
-            StripeUse::Write => {
+        let stripe = taken.stripe();
+        let lock = self.lock(stripe);
+        let somebody_waits = match taken.is_write() {
+            true => {
                 lock.release_exclusive();
                 true
             }
-            StripeUse::Share | StripeUse::Read => lock.release_shared(),
+            false => lock.release_shared(),
         };
         if somebody_waits {
-            self.waiters_of(taken.stripe).notify_all();
+            self.waiters_of(stripe).notify_all();
         }
     }
 }
@@ -274,7 +283,7 @@ impl Stripes {
         wanted: &'a [Wanted],
         refusals: &mut u32,
     ) -> Result<Locked<'a>, NotTaken> {
-        let ascending = |a: &Wanted, b: &Wanted| a.stripe < b.stripe;
+        let ascending = |a: &Wanted, b: &Wanted| a.stripe() < b.stripe();
         debug_assert!(wanted.is_sorted_by(ascending), "ascending");
         let gives_way = *refusals < REFUSALS_MAX;
         let mut is_marked = false;
@@ -351,7 +360,7 @@ impl Locked<'_> {
     pub(crate) fn end_shares(&mut self) {
         assert!(!self.shares_ended, "shares end once");
         self.shares_ended = true;
-        for share in self.held.iter().filter(|one| one.how == StripeUse::Share) {
+        for share in self.held.iter().filter(|one| !one.is_write()) {
             self.stripes.give_back(*share);
         }
     }
@@ -373,16 +382,17 @@ impl Locked<'_> {
             self.shares_ended,
             "it has an LSN, but still holds its shares"
         );
-        for write in self.held.iter().filter(|one| one.how == StripeUse::Write) {
-            let before = self.stripes.stamp_held(write.stripe);
+        for write in self.held.iter().filter(|one| one.is_write()) {
+            let stripe = write.stripe();
+            let before = self.stripes.stamp_held(stripe);
             assert!(before.lsn() < lsn, "{lsn} is not after {}", before.lsn());
-            self.stripes.stamp_with(write.stripe, lsn);
+            self.stripes.stamp_with(stripe, lsn);
         }
     }
 
     /// Returns true if `stamp` may be compared: its stripe is held.
     pub(crate) fn holds(&self, stamp: Stamp) -> bool {
-        let place = |one: &Wanted| one.stripe.cmp(&stamp.stripe);
+        let place = |one: &Wanted| one.stripe().cmp(&stamp.stripe);
         !self.shares_ended && self.held.binary_search_by(place).is_ok()
     }
 }
@@ -390,7 +400,7 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         for one in self.held {
-            if one.how == StripeUse::Write || !self.shares_ended {
+            if one.is_write() || !self.shares_ended {
                 self.stripes.give_back(*one);
             }
         }
