@@ -204,6 +204,49 @@ fn encoded(command: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+/// What is parsed in one pass means what is parsed argument by argument, with any limits: whole
+/// commands, cut ones, and some in which a byte is another one.
+#[test]
+fn short_commands_mean_what_all_commands_mean() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let (mut short, mut refused) = (0, 0);
+    for _ in 0..100_000 {
+        let command: Vec<_> = (0..random.usize(1..4))
+            .map(|_| vec![b'x'; random.usize(..8)])
+            .collect();
+        let mut bytes = encoded(&command);
+        if random.bool() {
+            let at = random.usize(..bytes.len());
+            bytes[at] = b"$*09-\r\nx"[random.usize(..8)];
+        }
+        bytes.truncate(match random.bool() {
+            true => random.usize(1..=bytes.len()),
+            false => bytes.len(),
+        });
+        let some = |random: &mut fastrand::Rng, most: usize| match random.bool() {
+            true => random.usize(1..most),
+            false => 1 << 20,
+        };
+        let limits = Limits {
+            arguments_max: some(&mut random, 4),
+            bulk_bytes_max: some(&mut random, 8),
+            whole_bytes_max: some(&mut random, 8),
+            request_bytes_max: some(&mut random, 40),
+            unauthenticated: random.usize(..8) == 0,
+        };
+        if bytes[0] != b'*' {
+            continue;
+        }
+        let (mut one, mut other) = (Parser::new(), Parser::new());
+        short += usize::from(Parser::new().parse_short(&bytes, &limits).is_some());
+        let (parsed, expected) = (one.peek(&bytes, &limits), other.parse_any(&bytes, &limits));
+        assert_eq!(parsed, expected, "{bytes:?} {limits:?}");
+        assert_eq!(one.spans(), other.spans(), "{bytes:?} {limits:?}");
+        refused += usize::from(matches!(parsed, Parsed::Broken(_)));
+    }
+    assert!(short > 10_000 && refused > 10_000, "{short} {refused}");
+}
+
 #[test]
 fn short_lines_mean_what_all_lines_mean() {
     let bytes = b"09+- \r\n1a";
