@@ -95,7 +95,7 @@ impl Wait {
 #[non_exhaustive]
 #[repr(usize)]
 pub enum CommitStep {
-    /// Makes the record, takes reservations, finds the leaves and pins them.
+    /// Makes the record, takes reservations, finds the leaves.
     Prepare,
     /// Locks stripes, enters the gate.
     Lock,

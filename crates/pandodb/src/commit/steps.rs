@@ -55,6 +55,8 @@ use crate::writes::stripes::{Locked, NotTaken, Wanted};
 /// Leaves of at most as many writes are not pinned, if all are in memory: they are used within some
 /// hundred microseconds.
 const UNPINNED_MAX: usize = 256;
+/// Nor are those of more than one of so many frames: in a small pool the clock hand comes sooner.
+const UNPINNED_SHARE: usize = 64;
 
 /// Returns true if the write after the one at `at` may go into the same leaf.
 fn lie_together(places: &[Place], at: usize) -> bool {
@@ -309,7 +311,7 @@ impl Engine {
         }
         // It may wait for those inside the gate, or for the disk, until the leaves are used.
         let blocks = closes || reserved.ends_others() || set.has_large();
-        if blocks || scratch.needs_pins || set.len() > UNPINNED_MAX {
+        if blocks || scratch.needs_pins || self.are_pinned(set.len(), reserved) {
             reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
             return Ok(());
         }
@@ -318,12 +320,22 @@ impl Engine {
             [at] => self.find_only_leaf(set, *at, places, wanted),
             order => {
                 let found = self.find_leaves(set, order, (places, wanted));
-                // Without a share, those that wait for the pages of many leaves could take them
-                // from each other again and again.
+                // If one was missing: without a share, those that wait for the pages of many leaves
+                // could take them from each other again and again.
                 scratch.needs_pins = found.is_err();
                 found
             }
         }
+    }
+
+    /// Returns whether the leaves of `writes` writes are pinned though nothing blocks before they
+    /// are used. One leaf is used at once; others wait while those before them are changed, which
+    /// takes longer if snapshots need what is there, or if there is no room to write pages back.
+    #[inline]
+    fn are_pinned(&self, writes: usize, reserved: &Reserved<'_>) -> bool {
+        let frames = self.store.pool.frames_in_use_max();
+        let most = UNPINNED_MAX.min(frames / UNPINNED_SHARE);
+        writes > 1 && (writes > most || reserved.versions.is_some() || self.store.life.is_short())
     }
 
     /// Takes a share of the frames for the leaves of a batch, and finds and pins as many of them as

@@ -100,18 +100,31 @@ fn goes_on(device: &FaultyDevice, rows: u32, lost: impl Fn(u32) -> bool) {
     assert_eq!(db.table("other").unwrap().iter().count(), 2);
 }
 
+const ROWS: u32 = 6000;
+
 /// Pages that a batch may need besides those it holds are read before the batch is logged.
 #[test]
 fn a_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
-    const ROWS: u32 = 6000;
+    refuses(20, options());
+}
+
+/// The leaves of few writes are not pinned, but found before the batch is logged, too.
+#[test]
+fn a_short_batch_that_meets_a_damaged_page_is_refused_before_it_is_logged() {
+    // They are pinned if they are more than one of 64 frames.
+    refuses(2950, options().frames(256));
+}
+
+/// Writes each row whose number `step` divides in one batch, and so one that is lost.
+fn refuses(step: usize, options: Builder) {
     let device = filled(1, ROWS);
     let lost = key(ROWS - 100);
     rot(&device, PageKind::Leaf, &lost);
     {
-        let db = open(&device);
+        let db = open_on(&device, options);
         let table = db.table("t").unwrap();
         let mut batch = pandodb::Batch::new();
-        for number in (0..ROWS).step_by(20) {
+        for number in (0..ROWS).step_by(step) {
             batch.put(&table, &key(number), b"new");
         }
         let refused = db.write(&mut batch, WriteOptions::default()).unwrap_err();
