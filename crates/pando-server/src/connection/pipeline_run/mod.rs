@@ -1,5 +1,5 @@
 //! Pipeline runs: adjacent commands of a pipeline, run together: GETs, or commands that write
-//! (decisions 050 and 076).
+//! (decisions 050, 076 and 103).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  INCR f  DEL e  GET d  PING
