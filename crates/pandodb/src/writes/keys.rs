@@ -204,14 +204,16 @@ impl KeyWrites {
             };
             return (found, None);
         }
+        // Not by their order: keys of other lengths need no look at their bytes.
+        let is_it = |write: &Write| write.table == table && self.key(write) == key;
         if self.writes.len() <= SCANNED_MAX {
-            let is_it = |write: &Write| compare(write).is_eq();
-            return (self.writes.iter().position(is_it), None);
+            // What was written last is written again most often.
+            return (self.writes.iter().rposition(is_it), None);
         }
         debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
         let hash = self.hasher.hash_one((table, key));
-        let is_it = |at: &usize| compare(&self.writes[*at]).is_eq();
-        (self.index.find(hash, is_it).copied(), Some(hash))
+        let found = self.index.find(hash, |at| is_it(&self.writes[*at]));
+        (found.copied(), Some(hash))
     }
 
     /// Adds the write at `position`, whose hash is `own`, to the index.
