@@ -16,8 +16,8 @@ use rapidhash::fast::RandomState;
 
 /// Number of scripts of EVAL that are kept.
 const EVALUATED_MAX: usize = 500;
-/// Number of places at which it is remembered what a script does. Two that share one cost each other
-/// time, and nothing else.
+/// Number of places at which it is remembered what a script does. Two that share one cost each
+/// other time, and nothing else.
 const HABIT_PLACES: usize = 1024;
 /// Memory that a script takes beside its body, about.
 const SCRIPT_BYTES: usize = 256;

@@ -8,10 +8,10 @@
 //!
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
 //! that, it leaves the rest, and these commands begin alone, starting with the first one that is
-//! left. GETs descend the tree together ([`gets`]); commands that write values, and scripts, are one
-//! batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI only, and
-//! only commands of few arguments ([`run`]). A page that is not in memory ends a pipeline run, and
-//! the next runs are kept short ([`quota`]).
+//! left. GETs descend the tree together ([`gets`]); commands that write values, and scripts, are
+//! one batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI
+//! only, and only commands of few arguments ([`run`]). A page that is not in memory ends a
+//! pipeline run, and the next runs are kept short ([`quota`]).
 
 mod gets;
 mod quota;
