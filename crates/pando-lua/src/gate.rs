@@ -43,6 +43,15 @@ pub trait Run {
     fn end(&mut self, stack: &mut Stack<'_>);
 }
 
+/// How a run has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunError {
+    /// The text of the error, if it is one.
+    pub text: Option<String>,
+    /// Lua has raised it for lack of memory. A script may raise an error with the same text.
+    pub lacks_memory: bool,
+}
+
 /// A run under way.
 struct Running<'a> {
     run: &'a mut dyn Run,
@@ -119,17 +128,26 @@ impl Gate {
     /// Returns the gate of a state, and the functions by which its scripts call.
     ///
     /// # Errors
-    /// There is not enough memory.
+    /// There is not enough memory; or this is called in a coroutine, which may end before the gate
+    /// does.
     pub fn new(lua: &Lua) -> mlua::Result<(Self, Functions)> {
         let (of_state, of_shared) = (Cell::new(ptr::null_mut()), Cell::new(ptr::null()));
+        let is_main = Cell::new(false);
         let make = |state: *mut ffi::lua_State| {
             of_state.set(state);
+            // SAFETY: the state lives, and there is room.
+            is_main.set(unsafe { ffi::lua_pushthread(state) } == 1);
+            // SAFETY: the thread is on top.
+            unsafe { ffi::lua_settop(state, -2) };
             // SAFETY: `exec_raw` protects this, and has room for some values.
             of_shared.set(unsafe { push_functions(state) });
         };
         // SAFETY: what is called keeps the stack in order and has no destructors.
         let made = unsafe { lua.exec_raw::<(Function, Function, Function, Function)>((), make) };
         let (enter, call, protected_call, check) = made?;
+        if !is_main.get() {
+            return Err(mlua::Error::runtime("runs begin in the main thread of Lua"));
+        }
         let nothing = || lua.create_registry_value(mlua::Value::Nil);
         let gate = Self {
             lua: lua.clone(),
@@ -167,11 +185,11 @@ impl Gate {
     /// Runs what `run` begins with, to its end.
     ///
     /// # Errors
-    /// The text of the error that it has ended with, if that is known.
+    /// What it has ended with.
     ///
     /// # Panics
     /// A run is under way; or a call of this one has panicked.
-    pub fn run(&self, run: &mut dyn Run) -> Result<(), Option<String>> {
+    pub fn run(&self, run: &mut dyn Run) -> Result<(), RunError> {
         let shared = self.shared();
         assert!(!shared.is_active.replace(true), "a run is under way");
         let mut running = Running { run, panic: None };
@@ -187,13 +205,16 @@ impl Gate {
     }
 
     /// Calls `enter`, protected.
-    fn enter(&self) -> Result<(), Option<String>> {
+    fn enter(&self) -> Result<(), RunError> {
         let state = self.state;
         // SAFETY: the state lives, and is used by this thread alone, as `Lua` is.
         let base = unsafe { ffi::lua_gettop(state) };
         // SAFETY: as before. It raises nothing.
         if unsafe { ffi::lua_checkstack(state, 3) } == 0 {
-            return Err(Some("not enough memory".to_owned()));
+            return Err(RunError {
+                text: Some("not enough memory".to_owned()),
+                lacks_memory: true,
+            });
         }
         // SAFETY: there is room.
         unsafe { ffi::lua_rawgeti_(state, ffi::LUA_REGISTRYINDEX, self.handler.id()) };
@@ -206,9 +227,13 @@ impl Gate {
             _ => {
                 // SAFETY: nobody else has the stack, and it is only looked at.
                 let stack = unsafe { Stack::new(state) };
-                Err(match stack.view(base + 2) {
+                let text = match stack.view(base + 2) {
                     View::Bytes(text) => Some(String::from_utf8_lossy(text).into_owned()),
                     _ => None,
+                };
+                Err(RunError {
+                    text,
+                    lacks_memory: status == ffi::LUA_ERRMEM,
                 })
             }
         };

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mlua::{Function, Lua};
 
-use crate::{Gate, Kept, Run, Stack, View, Which};
+use crate::{Gate, Kept, Run, RunError, Stack, View, Which};
 
 /// A state whose global functions are those of the gate, and what `source` is there.
 fn state(source: &str) -> (Lua, Gate, Kept) {
@@ -29,6 +29,14 @@ fn state(source: &str) -> (Lua, Gate, Kept) {
     let function: Function = lua.load(source).into_function().unwrap();
     let kept = lua.create_registry_value(function).unwrap();
     (lua, gate, kept)
+}
+
+/// Returns how a run fails that has raised this.
+fn failed(text: Option<&str>) -> RunError {
+    RunError {
+        text: text.map(str::to_owned),
+        lacks_memory: false,
+    }
 }
 
 /// Sums what it is called with, and replies with the sum.
@@ -126,7 +134,11 @@ fn errors_of_calls_are_tables() {
          call('x')",
     );
     let mut sums = Sums::new(&function, &[]);
-    assert_eq!(gate.run(&mut sums), Err(None), "its value is a table");
+    assert_eq!(
+        gate.run(&mut sums),
+        Err(failed(None)),
+        "its value is a table"
+    );
     assert_eq!(sums.returned, None);
     let raised: mlua::Table = lua.globals().get("raised").unwrap();
     assert_eq!(raised.get::<String>("err").unwrap(), "no number");
@@ -137,7 +149,7 @@ fn errors_of_calls_are_tables() {
 fn a_run_that_has_to_end_raises_an_error() {
     let (_lua, gate, function) = state("call('end')");
     let mut sums = Sums::new(&function, &[]);
-    let ended = Err(Some("the script is ended".to_owned()));
+    let ended = Err(failed(Some("the script is ended")));
     assert_eq!(gate.run(&mut sums), ended);
 }
 
@@ -231,7 +243,10 @@ fn too_little_memory_ends_the_run_or_is_caught() {
     let (lua, gate, function) = state("return call()");
     lua.set_memory_limit(lua.used_memory() + (1 << 20)).unwrap();
     let dropped = std::cell::Cell::new(0);
-    let none = Err(Some("not enough memory".to_owned()));
+    let none = Err(RunError {
+        text: Some("not enough memory".to_owned()),
+        lacks_memory: true,
+    });
     for in_call in [false, true] {
         let mut fills = Fills {
             function: &function,
@@ -286,4 +301,21 @@ fn runs_do_not_nest() {
     };
     let panicked = catch_unwind(AssertUnwindSafe(|| gate.run(&mut nests)));
     assert!(panicked.is_err(), "the second one is refused");
+}
+
+#[test]
+fn an_error_that_says_so_is_no_lack_of_memory() {
+    let (_lua, gate, function) = state("error('not enough memory', 0)");
+    let error = gate.run(&mut Sums::new(&function, &[])).unwrap_err();
+    assert_eq!(error, failed(Some("not enough memory")));
+}
+
+#[test]
+fn a_gate_is_of_the_main_thread_of_its_state() {
+    let lua = Lua::new();
+    let make = |lua: &Lua, ()| Ok(Gate::new(lua).is_ok());
+    let make = lua.create_function(make).unwrap();
+    assert!(make.call::<bool>(()).unwrap());
+    let coroutine = lua.create_thread(make).unwrap();
+    assert!(!coroutine.resume::<bool>(()).unwrap());
 }

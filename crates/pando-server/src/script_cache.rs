@@ -4,20 +4,21 @@
 //! SCRIPT FLUSH. The lock is held for one look-up or change.
 //!
 //! It also remembers which scripts and functions have taken long, so that these leave their loops
-//! at once (decision 095): many that begin in one round would hold the loop together.
+//! at once (decision 095): many that begin in one round would hold the loop together. And which
+//! have called what may not share a commit, so that they do not begin in vain (decision 103).
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher as _;
 
-use pando_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use pando_sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use pando_sync::{Arc, Mutex, Rank};
 use rapidhash::fast::RandomState;
 
 /// Number of scripts of EVAL that are kept.
 const EVALUATED_MAX: usize = 500;
-/// Number of places at which it is remembered that a script takes long. Two that share one cost
-/// each other time, and nothing else.
-const LONG_PLACES: usize = 1024;
+/// Number of places at which it is remembered what a script does. Two that share one cost each
+/// other time, and nothing else.
+const HABIT_PLACES: usize = 1024;
 /// Memory that a script takes beside its body, about.
 const SCRIPT_BYTES: usize = 256;
 
@@ -41,6 +42,16 @@ impl Script {
     fn memory(&self) -> usize {
         self.body.len() + SCRIPT_BYTES
     }
+}
+
+/// What a script or function has done when it ran last.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Habit {
+    /// It took long.
+    Long = 1,
+    /// It called a command that may not share a commit.
+    Alone = 2,
 }
 
 #[derive(Debug)]
@@ -97,8 +108,8 @@ pub(crate) struct ScriptCache {
     running: Arc<AtomicUsize>,
     /// Grows when those that run are to be ended.
     kills: Arc<AtomicU64>,
-    /// Whether the scripts and functions whose names hash to a place have taken long.
-    long: Box<[AtomicBool]>,
+    /// The habits of the scripts and functions whose names hash to a place.
+    habits: Box<[AtomicU8]>,
     hasher: RandomState,
 }
 
@@ -109,7 +120,7 @@ impl Default for ScriptCache {
             generation: AtomicU64::new(0),
             running: Arc::new(AtomicUsize::new(0)),
             kills: Arc::new(AtomicU64::new(0)),
-            long: (0..LONG_PLACES).map(|_| AtomicBool::new(false)).collect(),
+            habits: (0..HABIT_PLACES).map(|_| AtomicU8::new(0)).collect(),
             hasher: RandomState::default(),
         }
     }
@@ -144,21 +155,25 @@ impl ScriptCache {
         Some(self.scripts.lock().used(name)?.script.clone())
     }
 
-    /// Returns true if the script or function called `name` has taken long.
-    pub(crate) fn is_long(&self, name: &[u8]) -> bool {
+    /// Returns true if the script or function called `name` has this habit.
+    pub(crate) fn has_habit(&self, name: &[u8], habit: Habit) -> bool {
         // Relaxed: a hint.
-        self.long[self.long_place(name)].load(Ordering::Relaxed)
+        self.habits(name).load(Ordering::Relaxed) & habit as u8 != 0
     }
 
-    /// Notes whether the script or function called `name` has taken long.
-    pub(crate) fn note_long(&self, name: &[u8], is_long: bool) {
+    /// Notes whether the script or function called `name` has this habit.
+    pub(crate) fn note_habit(&self, name: &[u8], habit: Habit, has_it: bool) {
+        let habits = self.habits(name);
         // Relaxed: a hint.
-        self.long[self.long_place(name)].store(is_long, Ordering::Relaxed);
+        match has_it {
+            true => habits.fetch_or(habit as u8, Ordering::Relaxed),
+            false => habits.fetch_and(!(habit as u8), Ordering::Relaxed),
+        };
     }
 
-    fn long_place(&self, name: &[u8]) -> usize {
-        let hash = self.hasher.hash_one(name) % LONG_PLACES as u64;
-        usize::try_from(hash).unwrap_or(0)
+    fn habits(&self, name: &[u8]) -> &AtomicU8 {
+        let hash = self.hasher.hash_one(name) % HABIT_PLACES as u64;
+        &self.habits[usize::try_from(hash).unwrap_or(0)]
     }
 
     /// Returns how often the cache was emptied.
@@ -270,6 +285,18 @@ mod tests {
         cache.clear();
         assert!(!has(1) && !has(3));
         assert!(cache.add(script(4, 100 + SCRIPT_BYTES), true, 100 + 2 * SCRIPT_BYTES));
+    }
+
+    #[test]
+    fn habits_are_noted_one_by_one() {
+        let cache = ScriptCache::default();
+        let has = |habit| cache.has_habit(b"one", habit);
+        cache.note_habit(b"one", Habit::Long, true);
+        assert!(has(Habit::Long) && !has(Habit::Alone));
+        cache.note_habit(b"one", Habit::Alone, true);
+        assert!(has(Habit::Long) && has(Habit::Alone));
+        cache.note_habit(b"one", Habit::Long, false);
+        assert!(!has(Habit::Long) && has(Habit::Alone));
     }
 
     #[test]

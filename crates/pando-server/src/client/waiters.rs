@@ -15,8 +15,8 @@
 //!
 //! **Streams are read by all**: what one client gets from a stream is there for the others, or is
 //! not for them at all, if another group or another ID is what they wait for. So whoever has
-//! written to a stream wakes all that wait for it, none of them waits for another one, and none
-//! passes a wake-up on.
+//! added to a stream wakes all that wait for it, none of them waits for another one, and none
+//! passes a wake-up on. Who has taken, acknowledged or removed entries wakes nobody.
 //!
 //! A client that comes while another one was woken for its key, and has not looked yet, waits
 //! behind it.

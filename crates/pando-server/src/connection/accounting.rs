@@ -18,22 +18,11 @@ impl Connection {
     pub(crate) fn count(&mut self, turn: &mut Turn<'_>, running: &Running) {
         let statistics = &turn.shared.statistics;
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-        let Progress {
-            hits,
-            misses,
-            calls,
-            ..
-        } = &mut buffers.progress;
-        let commands = 1 + calls.len() as u64;
+        let Progress { hits, misses, .. } = &mut buffers.progress;
         let found = (u64::from(*hits), u64::from(*misses));
+        let commands = 1 + self.count_calls(turn);
         turn.counts.ended(commands, found.0, found.1);
-        for call in calls.drain(..) {
-            statistics.commands.called(call.id, call.ns);
-            if let Some(code) = call.error {
-                statistics.commands.failed(call.id);
-                turn.count_error(&code);
-            }
-        }
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let ns = nanoseconds(turn.clock.duration_since(running.began));
         statistics.commands.called(running.id, ns);
         if buffers.output.running().first() == Some(&b'-') {
@@ -52,6 +41,22 @@ impl Connection {
         if self.session.profiles.is_some() {
             self.note_profile(turn, running, ns);
         }
+    }
+
+    /// Counts the commands inside an EXEC or scripts, and returns their number.
+    #[inline]
+    pub(crate) fn count_calls(&mut self, turn: &Turn<'_>) -> u64 {
+        let statistics = &turn.shared.statistics;
+        let calls = &mut self.progress().calls;
+        let count = calls.len() as u64;
+        for call in calls.drain(..) {
+            statistics.commands.called(call.id, call.ns);
+            if let Some(code) = call.error {
+                statistics.commands.failed(call.id);
+                turn.count_error(&code);
+            }
+        }
+        count
     }
 
     /// Adds where a command spent its time to the connection's profiles; PANDO PROFILE itself is

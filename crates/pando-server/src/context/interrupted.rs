@@ -43,6 +43,17 @@ pub(crate) enum Interrupted {
     TooManyLong,
 }
 
+impl Interrupted {
+    /// Returns the reply of a command that was ended in the middle.
+    pub(crate) fn ended(self) -> Option<String> {
+        match self {
+            #[cfg(feature = "scripts")]
+            Self::Ended(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl From<pandodb::Error> for Interrupted {
     fn from(error: pandodb::Error) -> Self {
         Self::Engine(error)

@@ -79,6 +79,9 @@ pub(crate) struct Scratch {
     pub(crate) head_row: Vec<u8>,
     /// Rows of the leaf that was scanned last.
     pub(crate) page: ScanPage,
+    /// What a script has changed; empty between two.
+    #[cfg(feature = "scripts")]
+    pub(crate) overlay: Overlay,
 }
 
 impl Scratch {

@@ -34,6 +34,16 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
+    /// Forgets all, and keeps some memory for what comes next.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn reset(&mut self) {
+        self.cleared = [false; DATABASES];
+        self.keys.clear();
+        self.recent.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(RECENT_BYTES_MAX);
+    }
+
     /// Records that the row at `stored`, of the user key `key`, was written.
     pub(crate) fn put(&mut self, database: usize, stored: &[u8], key: &[u8]) {
         self.bytes.extend_from_slice(stored);

@@ -1,7 +1,6 @@
 //! Where a command runs, as far as its scripts care (decision 095): on an event loop, which they
 //! leave if they take long, or on a script thread, where they may wait in the middle of a run.
 
-#[cfg(feature = "scripts")]
 use pando_sync::time::Duration;
 #[cfg(feature = "scripts")]
 use pandodb::nonblocking::Pending;
@@ -11,7 +10,6 @@ use crate::sleeper::Sleeper;
 
 /// Time of its runs after which a script leaves its loop. A run that is ended for that is repeated,
 /// so it costs a script that takes longer no more than this.
-#[cfg(feature = "scripts")]
 pub(crate) const STAY_MAX: Duration = Duration::from_millis(2);
 /// Number of runs, each of which waited for a page, after which a script leaves its loop, if a
 /// thread has nothing to do: each is as long as all before it together, and one page longer.

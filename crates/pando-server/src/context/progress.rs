@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::task::Waker;
 
-use pando_sync::time::Instant;
+use pando_sync::time::{Duration, Instant};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Lsn;
 use pandodb::nonblocking::ValueSource;
@@ -203,7 +203,8 @@ pub(crate) struct Progress {
     pub(crate) hits: u32,
     /// Number of look-ups of the current run that did not find their key.
     pub(crate) misses: u32,
-    /// Commands that the current run of an EXEC has called.
+    /// Commands that the current run of an EXEC or script has called, and those of the scripts
+    /// before it in a pipeline run.
     pub(crate) calls: Vec<InnerCall>,
     /// Values that are parts of the current run's reply, each with its offset in the reply.
     pub(crate) streams: Vec<(usize, ValueSource)>,
@@ -225,7 +226,7 @@ pub(crate) struct Progress {
     pub(crate) edits: Edits,
     /// Parts of strings in chunks that are being read.
     pub(crate) parts: Parts,
-    /// What the runs of its scripts share.
+    /// What the runs of its scripts share; kept for the scripts of later commands.
     #[cfg(feature = "scripts")]
     pub(crate) scripts: Option<Box<ScriptRuns>>,
     /// The command waits, or has waited, for elements of its keys.
@@ -248,8 +249,9 @@ pub(crate) struct Progress {
     pub(crate) is_tracking: bool,
 }
 
-/// Number of calls for which a connection keeps room between two commands: a short script's.
-const CALLS_KEPT: usize = 4;
+/// Number of calls for which a connection keeps room between two commands: those of some short
+/// scripts.
+const CALLS_KEPT: usize = 16;
 
 /// What a run of a script has reached before a command that it calls.
 #[cfg(feature = "scripts")]
@@ -258,6 +260,13 @@ pub(crate) struct RunPlace {
     parts: usize,
     found: (u32, u32),
     events: Mark,
+}
+
+/// What the commands of a pipeline run have left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunMark {
+    events: Mark,
+    calls: usize,
 }
 
 /// Clients that were killed.
@@ -368,11 +377,27 @@ impl Progress {
                 self.kept_bytes -= table.memory();
             }
         }
-        #[cfg(feature = "scripts")]
-        {
-            self.scripts = None;
-        }
+        self.forget_scripts();
         self.begin_again();
+    }
+
+    /// Returns the time that the runs of the command's scripts took so far.
+    #[inline]
+    pub(crate) fn time_of_scripts(&self) -> Duration {
+        #[cfg(feature = "scripts")]
+        if let Some(scripts) = &self.scripts {
+            return scripts.spent_by_all();
+        }
+        Duration::ZERO
+    }
+
+    /// The command that runs next has no scripts that have run.
+    #[inline]
+    pub(crate) fn forget_scripts(&mut self) {
+        #[cfg(feature = "scripts")]
+        if let Some(scripts) = &mut self.scripts {
+            scripts.reset();
+        }
     }
 
     /// Like [`Progress::clear`], but keeps the strings that were made of values that may be
@@ -406,6 +431,7 @@ impl Progress {
     #[inline]
     pub(crate) fn next_in_run(&mut self) {
         self.seed = None;
+        self.forget_scripts();
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();
@@ -444,13 +470,25 @@ impl Progress {
         }
     }
 
-    /// As [`Progress::take_back`], of the last command of a pipeline run alone: the events before
-    /// `mark` are those of the commands before it.
-    pub(crate) fn take_back_to(&mut self, mark: Mark) {
+    /// Returns what the commands of a pipeline run so far have left, for
+    /// [`Progress::take_back_to`].
+    pub(crate) fn mark(&self) -> RunMark {
+        RunMark {
+            events: self.events.mark(),
+            calls: self.calls.len(),
+        }
+    }
+
+    /// As [`Progress::take_back`], of the last command of a pipeline run alone: what lies before
+    /// `mark` is of the commands before it. Its scripts begin anew, at a new moment.
+    pub(crate) fn take_back_to(&mut self, mark: RunMark) {
         let mut events = std::mem::take(&mut self.events);
-        events.truncate(mark);
+        let mut calls = std::mem::take(&mut self.calls);
+        events.truncate(mark.events);
+        calls.truncate(mark.calls);
         self.take_back();
-        self.events = events;
+        self.forget_scripts();
+        (self.events, self.calls) = (events, calls);
     }
 
     /// Drops what the current run has counted and replied: it is repeated or has failed.

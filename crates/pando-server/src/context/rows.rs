@@ -247,11 +247,6 @@ impl Context<'_> {
         times: Times,
         former: Former,
     ) -> Run {
-        let expiry = self.replace_former(key, times, former)?;
-        self.event_of_new(key, former);
-        let scratch = &mut *self.data().scratch;
-        let mut encoded = std::mem::take(&mut scratch.encoded);
-        let whole_key = self.engine().folder.folds(key).then_some(key);
         let is_awaited = matches!(
             value_type,
             ValueType::List | ValueType::SortedSet | ValueType::Stream
@@ -260,6 +255,22 @@ impl Context<'_> {
             let queue = queue_of(self.session.database, value_type);
             self.progress.pushed.add(queue, key);
         }
+        self.put_unawaited(key, (value_type, payload), times, former)
+    }
+
+    /// As [`Context::put_row`], of a change for which nobody waits.
+    pub(super) fn put_unawaited(
+        &mut self,
+        key: &[u8],
+        (value_type, payload): (ValueType, &[u8]),
+        times: Times,
+        former: Former,
+    ) -> Run {
+        let expiry = self.replace_former(key, times, former)?;
+        self.event_of_new(key, former);
+        let scratch = &mut *self.data().scratch;
+        let mut encoded = std::mem::take(&mut scratch.encoded);
+        let whole_key = self.engine().folder.folds(key).then_some(key);
         encode(&mut encoded, value_type, whole_key, expiry, payload);
         let result = self.put_encoded(key, &encoded);
         self.data().scratch.encoded = encoded;

@@ -5,6 +5,9 @@ use pando_sync::time::Duration;
 use crate::function_runs::RunningFunction;
 use crate::script_cache::RunningScript;
 
+/// Number of scripts for whose times a connection keeps room between two commands.
+const SPENT_KEPT: usize = 4;
+
 /// The runs of the scripts of one command, which is EVAL or an EXEC around some.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptRuns {
@@ -75,6 +78,15 @@ impl ScriptRuns {
 
     fn find(&self, place: Option<usize>) -> Result<usize, usize> {
         self.spent.binary_search_by_key(&place, |(of, _)| *of)
+    }
+
+    /// Another command comes.
+    pub(crate) fn reset(&mut self) {
+        self.moment = None;
+        (self.running, self.function) = (None, None);
+        self.runs = 0;
+        self.spent.clear();
+        self.spent.shrink_to(SPENT_KEPT);
     }
 
     /// The transaction begins again, at a new moment. What was spent stays.

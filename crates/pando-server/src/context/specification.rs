@@ -357,6 +357,23 @@ impl Command {
             && !self.flags.has(Flags::NOSCRIPT)
     }
 
+    /// Returns true if it may share a commit with others of a pipeline: it writes values, or is a
+    /// script, which begins again by itself if it calls what may not ([`Command::is_of_keys`]).
+    #[inline]
+    pub(crate) fn shares_commits(&self) -> bool {
+        let has_keys = self.kind == Kind::Transaction && self.keys != Keys::NONE;
+        self.writes_values() || has_keys && self.is_script()
+    }
+
+    /// Returns true if it reads and writes its keys, and nothing else: neither whole databases,
+    /// which the commands before it in a pipeline have changed, nor what is changed beside a
+    /// transaction.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn is_of_keys(&self) -> bool {
+        self.keys != Keys::NONE
+            && matches!(self.kind, Kind::Read | Kind::ReadMany | Kind::Transaction)
+    }
+
     /// Returns true if it may change data, or publish. Scripts may; those of EVAL_RO may not.
     pub(crate) fn may_write(&self) -> bool {
         let may = ["publish", "spublish", "pfcount", "eval", "evalsha", "fcall"];

@@ -3,7 +3,6 @@
 //! Shared by the hook, the native functions and the state that they belong to, all of one thread.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use pando_resp::Version;
 use pando_sync::Arc;
@@ -40,8 +39,6 @@ pub(crate) struct Limits {
     pub(crate) seed: u32,
     /// When it is ended.
     pub(crate) until: Option<Instant>,
-    /// Time for which it has waited, which does not count. A copy shares it.
-    pub(crate) waited: Rc<Cell<Duration>>,
     /// When it leaves its thread.
     pub(crate) leaves_at: Option<Instant>,
     /// Set when nobody waits for it any more.
@@ -53,8 +50,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns why the run has to end, if it has to.
-    pub(crate) fn ending(&self) -> Option<Ending> {
+    /// Returns why the run has to end, if it has to; the time for which it has waited does not
+    /// count.
+    fn ending(&self, waited: Duration) -> Option<Ending> {
         // Relaxed, twice: nothing else is read that it would be in order with.
         if self.kills.load(Ordering::Relaxed) != self.kills_before {
             return Some(Ending::Killed);
@@ -68,7 +66,7 @@ impl Limits {
         }
         let at = now();
         let is_over = |time: Instant| at >= time;
-        let until = self.until.and_then(|of| of.checked_add(self.waited.get()));
+        let until = self.until.and_then(|of| of.checked_add(waited));
         if until.is_some_and(is_over) {
             return Some(Ending::TimeOver);
         }
@@ -85,12 +83,16 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// Chunk and line, if they are known.
     pub(crate) place: Option<(String, usize)>,
+    /// A native function has found too little memory.
+    pub(crate) lacks_memory: bool,
 }
 
 /// What the hook and the native functions look at.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     pub(super) ending: Cell<Option<Ending>>,
     pub(super) limits: RefCell<Option<Limits>>,
+    /// Time for which the run has waited.
+    pub(super) waited: Cell<Duration>,
     /// What `redis.setresp` has chosen.
     pub(super) version: Cell<Version>,
     /// Of `math.random`.
@@ -107,6 +109,7 @@ impl Guard {
         Self {
             ending: Cell::new(None),
             limits: RefCell::new(None),
+            waited: Cell::new(Duration::ZERO),
             version: Cell::new(Version::Resp2),
             random: Random::new(0),
             failure: RefCell::new(None),
@@ -121,6 +124,7 @@ impl Guard {
         self.version.set(Version::Resp2);
         self.random.seed(limits.seed);
         self.limits.replace(Some(limits));
+        self.waited.set(Duration::ZERO);
         self.stack.set(stack_address());
     }
 
@@ -135,9 +139,20 @@ impl Guard {
         self.stack.get().abs_diff(stack_address()) >= STACK_BYTES_MAX
     }
 
+    /// Returns which of its limits the run has reached.
+    pub(crate) fn reached(&self) -> Option<Ending> {
+        let limits = self.limits.borrow();
+        limits.as_ref()?.ending(self.waited.get())
+    }
+
+    /// Notes that the run has waited.
+    pub(crate) fn add_wait(&self, time: Duration) {
+        self.waited.set(self.waited.get() + time);
+    }
+
     /// Ends the run if it has reached its limits. Returns true if it is ended.
     pub(super) fn look(&self) -> bool {
-        if let Some(ending) = self.limits.borrow().as_ref().and_then(Limits::ending) {
+        if let Some(ending) = self.reached() {
             self.end(ending);
         }
         self.ending.get().is_some()

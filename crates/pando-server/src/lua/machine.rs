@@ -18,6 +18,7 @@ use std::rc::Rc;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
 use pando_lua::{Functions, Gate, Kept};
 use pando_resp::{Arguments, Span};
+use pando_sync::time::Duration;
 
 use super::guard::{Ending, Failure, Guard, Limits};
 use super::native::until_zero;
@@ -31,6 +32,9 @@ const INSTRUCTIONS_PER_LOOK: u32 = 1000;
 const COMPILED_MAX: usize = 500;
 /// Length of a buffer that is kept.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
+
+/// The error of a script that has found too little memory.
+const NO_MEMORY: &str = "ERR not enough memory";
 
 /// Bytes of the arguments of a call, and where each lies.
 pub(crate) type Buffers = (Vec<u8>, Vec<Span>);
@@ -88,6 +92,14 @@ fn text_of(error: &mlua::Error) -> String {
     }
 }
 
+/// Returns true if a native function has found too little memory.
+fn is_of_memory(error: &mlua::Error) -> bool {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => is_of_memory(cause),
+        other => matches!(other, mlua::Error::MemoryError(_)),
+    }
+}
+
 fn shown(text: &LuaString) -> String {
     String::from_utf8_lossy(until_zero(&text.as_bytes())).into_owned()
 }
@@ -110,6 +122,17 @@ fn raised(value: &Value) -> String {
         other => format!("({})", other.type_name()),
     };
     format!("ERR {text}")
+}
+
+impl Failure {
+    /// Returns that of an error with `value`.
+    fn of(value: &Value, place: Option<(String, usize)>) -> Self {
+        Self {
+            text: raised(value),
+            place,
+            lacks_memory: matches!(value, Value::Error(error) if is_of_memory(error)),
+        }
+    }
 }
 
 /// Returns the chunk and line of the script's innermost function that runs.
@@ -184,10 +207,7 @@ impl Machine {
         native.raw_set("check", check)?;
         let of_handler = guard.clone();
         let handle = lua.create_function(move |lua, value: Value| {
-            let failure = Failure {
-                text: raised(&value),
-                place: place(lua),
-            };
+            let failure = Failure::of(&value, place(lua));
             *of_handler.failure.borrow_mut() = Some(failure);
             Ok(())
         })?;
@@ -291,6 +311,16 @@ impl Machine {
         }
     }
 
+    /// Returns what bounds its runs.
+    pub(crate) fn guard(&self) -> Rc<Guard> {
+        Rc::clone(&self.guard)
+    }
+
+    /// Returns the time for which runs have waited since this was asked last.
+    pub(crate) fn take_wait(&self) -> Duration {
+        self.guard.waited.take()
+    }
+
     /// Lends buffers for the arguments of calls.
     pub(crate) fn lend(&mut self) -> Buffers {
         std::mem::take(&mut self.buffers)
@@ -336,10 +366,10 @@ impl Machine {
         match (ending, result) {
             (Some(ending), _) => Outcome::Ended(ending),
             (None, Ok(())) => Outcome::Returned(()),
-            (None, Err(text)) => {
-                let text = text.as_deref().unwrap_or("unknown error");
+            (None, Err(error)) => {
+                let text = error.text.as_deref().unwrap_or("unknown error");
                 let text = String::from_utf8_lossy(until_zero(text.as_bytes()));
-                self.failed(format!("ERR {text}"))
+                self.failed(format!("ERR {text}"), error.lacks_memory)
             }
         }
     }
@@ -356,23 +386,32 @@ impl Machine {
         }
         match result {
             Ok((true, list)) => Outcome::Returned(list),
-            Ok((false, value)) => self.failed(raised(&value)),
-            Err(error) => self.failed(format!("ERR {}", text_of(&error))),
+            Ok((false, value)) => {
+                let failure = Failure::of(&value, None);
+                // The sandbox has caught it, so the text alone says it.
+                let lacks_memory = failure.text == NO_MEMORY;
+                self.failed(failure.text, lacks_memory)
+            }
+            Err(error) => self.failed(format!("ERR {}", text_of(&error)), is_of_memory(&error)),
         }
     }
 
     /// Returns how a run has ended with an error, which has `text` if the handler has not run:
     /// that is when memory or stack is missing.
-    fn failed<T>(&self, text: String) -> Outcome<T> {
+    ///
+    /// A script may raise an error with the text of a lack of memory, and the state is sound then.
+    /// Coroutines pass on the text of an error alone: such a one counts if little memory is left.
+    fn failed<T>(&self, text: String, lacks_memory: bool) -> Outcome<T> {
         let failure = self.guard.failure.take();
-        let failure = failure.unwrap_or(Failure { text, place: None });
+        let failure = failure.unwrap_or(Failure {
+            text,
+            place: None,
+            lacks_memory,
+        });
         // The handler takes some memory, too.
-        let has_no_memory = match &*failure.text {
-            "ERR not enough memory" => true,
-            "ERR error in error handling" => self.lua.used_memory() > self.memory_max / 2,
-            _ => false,
-        };
-        match has_no_memory {
+        let may_lack = matches!(&*failure.text, NO_MEMORY | "ERR error in error handling");
+        let is_full = may_lack && self.lua.used_memory() > self.memory_max / 2;
+        match lacks_memory || failure.lacks_memory || is_full {
             true => Outcome::NoMemory,
             false => Outcome::Failed(failure),
         }

@@ -33,7 +33,7 @@ mod strings;
 mod structure;
 mod structure_format;
 
-pub(crate) use guard::{Ending, Failure, Limits};
+pub(crate) use guard::{Ending, Failure, Guard, Limits};
 pub(crate) use machine::{Buffers, Chunk, LibraryLimits, Machine, Outcome};
 pub(crate) use native::until_zero;
 pub(crate) use redis::{hex, sha1_of};

@@ -96,6 +96,8 @@ mod script_grammar;
 #[cfg(all(test, feature = "scripts"))]
 mod script_libraries;
 #[cfg(all(test, feature = "scripts"))]
+mod script_pipelines;
+#[cfg(all(test, feature = "scripts"))]
 mod script_threads;
 #[cfg(all(test, feature = "scripts"))]
 mod scripts;

@@ -625,3 +625,33 @@ fn what_has_no_memory_ends_the_script_alone() {
         assert_eq!(eval(&mut client, "return 2", &[], &[]), ":2");
     }
 }
+
+#[test]
+fn an_error_that_speaks_of_memory_is_one_of_the_script() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for problem in [
+        "error('not enough memory', 0)",
+        "local ok, text = pcall(string.rep, 'x', 1e9) assert(not ok) error(text, 0)",
+        "error({err = 'not enough memory'})",
+    ] {
+        let script = format!("redis.call('INCR', 'kept') {problem}");
+        let reply = eval(&mut client, &script, &[], &[]);
+        assert!(reply.starts_with("-"), "{reply}");
+        assert!(!reply.contains("was ended"), "{reply}");
+    }
+    client.check(&[("GET kept", "\"3\"")]);
+    // What Lua itself has found is none.
+    for lack in [
+        "local x = ('x'):rep(1e9)",
+        "local t = {} for i = 1, 1e9 do t[i] = {i} end",
+    ] {
+        let script = format!("redis.call('INCR', 'kept') {lack}");
+        let reply = eval(&mut client, &script, &[], &[]);
+        assert!(
+            reply.starts_with("-ERR not enough memory: the script was ended"),
+            "{reply}"
+        );
+    }
+    client.check(&[("GET kept", "\"3\"")]);
+}

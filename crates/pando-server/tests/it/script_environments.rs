@@ -137,6 +137,15 @@ fn calls_come_from_everywhere() {
                 "[+OK \"1.5\" +OK \"9007199254740992\" +OK nil +OK \"\"]",
             ),
             (
+                // As Redis 7.2 writes them.
+                "local zero = 0 local echo = function(number) return redis.call('ECHO', number) end \
+                 return {echo(-zero), echo(2^62), echo(-2^62), echo(2^62 + 1024), echo(2^63), \
+                 echo(1e17), echo(-1e19), echo(2^63 * 3), echo(1 / zero)}",
+                "[\"0\" \"4611686018427387904\" \"-4611686018427387904\" \
+                 \"4611686018427389000\" \"9223372036854776000\" \"100000000000000000\" \
+                 \"-1e+19\" \"27670116110564327000\" \"inf\"]",
+            ),
+            (
                 "redis.setresp(3) redis.call('HSET', 'h', 'f', 'v') redis.call('SADD', 's', 'm') \
                  local h, s = redis.call('HGETALL', 'h'), redis.call('SMEMBERS', 's') \
                  return {h.map.f, s.set.m, redis.call('GET', 'none') == nil}",

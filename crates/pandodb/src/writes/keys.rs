@@ -214,7 +214,8 @@ impl KeyWrites {
         let hash = self.hash(table, key);
         let is_it = |at: usize| self.hashes[at] == hash && self.is_of(at, table, key);
         if self.writes.len() <= SCANNED_MAX {
-            return ((0..self.hashes.len()).find(|at| is_it(*at)), Some(hash));
+            // What was written last is written again most often.
+            return ((0..self.hashes.len()).rfind(|at| is_it(*at)), Some(hash));
         }
         debug_assert_eq!(self.index.len(), self.writes.len(), "the index has all");
         let found = self.index.find(hash, |at| is_it(*at));

@@ -1,7 +1,5 @@
 //! Runs a library, to learn which functions it registers.
 
-use std::rc::Rc;
-
 use mlua::{LuaString, Table, Value};
 use pando_sync::Arc;
 use pando_sync::atomic::AtomicU64;
@@ -17,7 +15,6 @@ fn limits(until: Instant) -> Limits {
     Limits {
         seed: 0,
         until: Some(until),
-        waited: Rc::default(),
         leaves_at: None,
         is_left: None,
         kills: Arc::new(AtomicU64::new(0)),

@@ -1,6 +1,7 @@
 //! `redis.call`: a command of a script, nested in it as the commands of EXEC are.
 
 use std::hash::{Hash as _, Hasher as _};
+use std::rc::Rc;
 
 use pando_lua::Stack;
 use pando_resp::{Arguments, Span, Version};
@@ -14,7 +15,7 @@ use crate::context::overlay::Overlay;
 use crate::context::progress::{InnerCall, RunPlace};
 use crate::context::{Command, Context, Flags, Interrupted};
 use crate::figures::error_codes::code_of;
-use crate::lua::{Asked, Buffers, Calls, Ending, Limits};
+use crate::lua::{Asked, Buffers, Calls, Ending, Guard};
 use crate::times::nanoseconds;
 
 /// Length of a reply for which room is made in the state of Lua: its collector does not look at how
@@ -44,8 +45,8 @@ pub(super) struct Caller<'c, 'a> {
     /// The keys that an EXEC around it, or the script itself, has changed.
     pub(super) overlay: &'c mut Overlay,
     pub(super) read_only: bool,
-    /// What the run may take.
-    limits: Limits,
+    /// What bounds the run.
+    guard: Rc<Guard>,
     /// Number of commands that the run has called.
     calls: u64,
     /// Why the run has to end.
@@ -57,6 +58,8 @@ pub(super) struct Caller<'c, 'a> {
     answer: Answer,
     /// The reply of the script is too long.
     pub(super) is_too_long: bool,
+    /// It has called a command that may not share a commit.
+    pub(super) needs_own_commit: bool,
     /// The last call took longer than [`LONG_CALL`].
     was_long: bool,
     /// The arguments of a call.
@@ -67,7 +70,7 @@ impl<'c, 'a> Caller<'c, 'a> {
     pub(super) fn new(
         context: &'c mut Context<'a>,
         overlay: &'c mut Overlay,
-        (read_only, limits): (bool, Limits),
+        (read_only, guard): (bool, Rc<Guard>),
         buffers: Buffers,
     ) -> Self {
         let batch = context.data().batch.as_deref();
@@ -77,13 +80,14 @@ impl<'c, 'a> Caller<'c, 'a> {
             context,
             overlay,
             read_only,
-            limits,
+            guard,
             repeated_before,
             calls: 0,
             interrupted: None,
             out_start,
             answer: Answer::Allowed,
             is_too_long: false,
+            needs_own_commit: false,
             was_long: false,
             buffers,
         }
@@ -145,6 +149,15 @@ impl<'c, 'a> Caller<'c, 'a> {
                 nested.show(true);
             }
             return Some(Answer::Time);
+        }
+        // What changes whole databases, or something beside the transaction, has to see all that
+        // was before it, and must not be undone.
+        if !command.is_of_keys() {
+            self.needs_own_commit = true;
+            if self.context.is_together {
+                self.interrupted = Some(Interrupted::Yield);
+                return None;
+            }
         }
         self.run(asked.version, (id, command), arguments)
     }
@@ -234,12 +247,12 @@ impl<'c, 'a> Caller<'c, 'a> {
         };
         statistics.tick(Ticker::CommandsSuspended, 1);
         let began = now();
-        let limits = &self.limits;
+        let guard = &self.guard;
         // The time that passes here is none of the script's, so it is not over here either.
-        let gives_up = || limits.ending().is_some_and(|of| of != Ending::TimeOver);
+        let gives_up = || guard.reached().is_some_and(|of| of != Ending::TimeOver);
         let is_awake = patience.wait_for(pending, &gives_up);
         let time = now().duration_since(began);
-        limits.waited.set(limits.waited.get() + time);
+        guard.add_wait(time);
         self.context.progress.go_on_from(place);
         match is_awake? {
             true => Ok(()),
@@ -281,6 +294,11 @@ impl<'c, 'a> Caller<'c, 'a> {
             return None;
         }
         if self.has_too_much() {
+            // The commands before it have a part of that.
+            if self.context.is_together {
+                self.interrupted = Some(Interrupted::Yield);
+                return None;
+            }
             let text = "ERR the script was ended, and has changed nothing: what it reads, writes \
                         and publishes takes more memory than a request may";
             self.interrupted = Some(Interrupted::Ended(text.to_owned()));

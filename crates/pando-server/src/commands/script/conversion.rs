@@ -28,7 +28,7 @@ pub(super) fn append(
     };
     match value {
         View::Bytes(text) => append(text),
-        View::Number(number) => match exactly(number) {
+        View::Number(number) => match whole(number) {
             Some(number) => append(itoa::Buffer::new().format(number).as_bytes()),
             None => append(double::text(number).as_bytes()),
         },
@@ -36,11 +36,11 @@ pub(super) fn append(
     }
 }
 
-/// Returns the integer that a number is, bit for bit; so not that of -0.
-fn exactly(number: f64) -> Option<i64> {
-    let whole = integer(number);
-    let is_same = number_of(whole).to_bits() == number.to_bits();
-    (is_same && whole != i64::MAX).then_some(whole)
+/// Returns the integer that Redis 7.2 makes of a number (`double2ll` of `util.c`): 0 of -0, and
+/// `None` of those that are not whole, or lie beyond 2^62.
+fn whole(number: f64) -> Option<i64> {
+    const MOST: f64 = (1_u64 << 62) as f64;
+    (number.abs() <= MOST && number.trunc() == number).then(|| integer(number))
 }
 
 #[expect(

@@ -9,7 +9,6 @@
 //! KILL or since it took too long or too much memory, has written nothing.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use pando_resp::parse_integer;
 use pando_sync::Arc;
@@ -17,7 +16,6 @@ use pando_sync::time::{Duration, Instant, SystemTime, now};
 
 use super::call::Caller;
 use super::shebang;
-use crate::context::overlay::Overlay;
 use crate::context::patience::{Leaves, RUNS_MAX, STAY_MAX};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::functions::{
@@ -27,7 +25,7 @@ use crate::figures::slow_log::kept;
 use crate::lua::{
     Chunk, Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of,
 };
-use crate::script_cache::{Script, ScriptName};
+use crate::script_cache::{Habit, Script, ScriptName};
 
 thread_local! {
     /// The state of Lua of this loop; `None` before its first script, and while one runs.
@@ -266,6 +264,10 @@ pub(in crate::commands) fn run(
     if read_only && subject.claims_writes() {
         return context.fail("ERR Can not execute a script with write flag using *_ro command.");
     }
+    let known = &context.shared.scripts;
+    if context.is_together && known.has_habit(subject.name(), Habit::Alone) {
+        return Err(Interrupted::Yield);
+    }
     let scripts = context.progress.scripts.get_or_insert_default();
     let moment = *scripts.moment.get_or_insert_with(|| {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -285,19 +287,19 @@ pub(in crate::commands) fn run(
         .as_ref()
         .map_or(0, |of| of.changes());
     let lent = with_machine(context, |context, machine| {
-        let (began, waited) = (now(), Rc::default());
-        let bounds = (keys, read_only, &waited);
-        let run = run_in(context, machine, subject, bounds, began);
+        let began = now();
+        let run = run_in(context, machine, subject, (keys, read_only), began);
+        let waited = machine.take_wait();
         if let Some(scripts) = &mut context.progress.scripts {
-            let time = now().duration_since(began).saturating_sub(waited.get());
+            let time = now().duration_since(began).saturating_sub(waited);
             scripts.spend(context.exec_index, time);
             let (known, spent) = (&context.shared.scripts, scripts.spent_by_all());
             match &run.0 {
                 Err(Interrupted::Leaves) if spent >= STAY_MAX => {
-                    known.note_long(subject.name(), true);
+                    known.note_habit(subject.name(), Habit::Long, true);
                 }
-                Ok(()) if spent < STAY_MAX / 2 && known.is_long(subject.name()) => {
-                    known.note_long(subject.name(), false);
+                Ok(()) if spent < STAY_MAX / 2 && known.has_habit(subject.name(), Habit::Long) => {
+                    known.note_habit(subject.name(), Habit::Long, false);
                 }
                 _ => {}
             }
@@ -365,7 +367,7 @@ fn run_in(
     context: &mut Context<'_>,
     machine: &mut Machine,
     subject: Subject<'_>,
-    (keys, read_only, waited): (usize, bool, &Rc<Cell<Duration>>),
+    (keys, read_only): (usize, bool),
     began: Instant,
 ) -> (Run, bool) {
     let chunk = match chunk_of(context, machine, subject) {
@@ -374,19 +376,16 @@ fn run_in(
     };
     let arguments = context.arguments;
     let limit_ms = context.shared.settings.script_ms();
-    let limits = Limits {
-        waited: Rc::clone(waited),
-        ..limits(context, subject, limit_ms, began)
-    };
+    let limits = limits(context, subject, limit_ms, began);
     // What an EXEC around it has changed, and what the script changes.
     let mut of_exec = context.data().overlay.take();
-    let mut own = Overlay::default();
+    let mut own = std::mem::take(&mut context.data().scratch.overlay);
     let overlay = of_exec.as_deref_mut().unwrap_or(&mut own);
     let out_start = context.out.len();
     let mut caller = Caller::new(
         context,
         overlay,
-        (read_only, limits.clone()),
+        (read_only, machine.guard()),
         machine.lend(),
     );
     let outcome = machine.run(
@@ -396,8 +395,17 @@ fn run_in(
         &mut caller,
     );
     let (interrupted, is_too_long) = (caller.interrupted.take(), caller.is_too_long);
+    let needs_own_commit = caller.needs_own_commit;
     machine.give_back(caller.buffers);
-    context.data().overlay = of_exec;
+    own.reset();
+    let data = context.data();
+    (data.overlay, data.scratch.overlay) = (of_exec, own);
+    let known = &context.shared.scripts;
+    // One that ended early may have called it later.
+    let is_known = needs_own_commit || matches!(outcome, Outcome::Returned(()));
+    if is_known && needs_own_commit != known.has_habit(subject.name(), Habit::Alone) {
+        known.note_habit(subject.name(), Habit::Alone, needs_own_commit);
+    }
     if !matches!(outcome, Outcome::Returned(())) {
         context.out.truncate(out_start);
     }
@@ -465,7 +473,7 @@ fn limits(
     };
     scripts.begin_run();
     let left = Duration::from_millis(limit_ms).saturating_sub(scripts.spent(context.exec_index));
-    let may_stay = match shared.scripts.is_long(subject.name()) {
+    let may_stay = match shared.scripts.has_habit(subject.name(), Habit::Long) {
         true => Duration::ZERO,
         false => STAY_MAX.saturating_sub(scripts.spent_by_all()),
     };
@@ -473,7 +481,6 @@ fn limits(
     let leaves_at = (data.leaves != Leaves::Never).then(|| begins + may_stay);
     let patience = data.patience.as_ref();
     Limits {
-        waited: Rc::default(),
         leaves_at,
         is_left: patience.map(|of| Arc::clone(&of.sleeper.is_left)),
         seed: moment.subsec_nanos() ^ u32::try_from(moment.as_secs() & 0xffff_ffff).unwrap_or(0),

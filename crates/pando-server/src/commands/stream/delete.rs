@@ -44,7 +44,7 @@ fn delete(context: &mut Context<'_>) -> Run {
     // The transaction sees what it has deleted.
     let first = context.edge(&stream, stream.head.first, false)?;
     stream.head.first = first.unwrap_or(StreamId::ZERO);
-    context.put_stream(key, stream)?;
+    context.put_unawaited_stream(key, stream)?;
     context.event(Class::Stream, "xdel", key);
     context.integer(deleted)
 }

@@ -258,7 +258,7 @@ fn trim(context: &mut Context<'_>) -> Run {
     let count = trimmed.count();
     if count > 0 {
         trimmed.remove(context, &mut stream)?;
-        context.put_stream(key, stream)?;
+        context.put_unawaited_stream(key, stream)?;
         context.event(Class::Stream, "xtrim", key);
     }
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))

@@ -1,5 +1,5 @@
 //! Pipeline runs: adjacent commands of a pipeline, run together: GETs, or commands that write
-//! (decisions 050 and 076).
+//! (decisions 050, 076 and 103).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  INCR f  DEL e  GET d  PING
@@ -8,10 +8,10 @@
 //!
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
 //! that, it leaves the rest, and these commands begin alone, starting with the first one that is
-//! left. GETs descend the tree together ([`gets`]); commands that write values are one batch
-//! ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI only, and
-//! only commands of few arguments ([`run`]). A page that is not in memory ends a pipeline run, and
-//! the next runs are kept short ([`quota`]).
+//! left. GETs descend the tree together ([`gets`]); commands that write values, and scripts, are
+//! one batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI
+//! only, and only commands of few arguments ([`run`]). A page that is not in memory ends a
+//! pipeline run, and the next runs are kept short ([`quota`]).
 
 mod gets;
 mod quota;
@@ -149,6 +149,7 @@ impl Connection {
             buffers.output.take_back();
             buffers.output.release(None);
             buffers.progress.take_back();
+            buffers.progress.forget_scripts();
         }
         done.count
     }
@@ -159,7 +160,8 @@ impl Connection {
         let began = turn.clock;
         turn.read_clock();
         let (count, consumed) = (done.count as u64, pipeline_run.end(done.count));
-        turn.counts.ended(count, done.hits, done.misses);
+        let called = self.count_calls(turn);
+        turn.counts.ended(count + called, done.hits, done.misses);
         turn.counts.ended_together(count);
         // The time of one command is its share of the whole.
         let ns = nanoseconds(turn.clock.duration_since(began)) / count;

@@ -17,7 +17,7 @@ const ARGUMENTS_MAX: usize = 128;
 pub(super) enum RunKind {
     /// `GET key`.
     Gets,
-    /// Commands that write values.
+    /// Commands that write values, and scripts.
     Writes,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Known<'a> {
     /// Returns the command with this name.
     fn of(name: &'a [u8], index: &CommandIndex) -> Option<Self> {
         let (id, command) = index.find(name)?;
-        let kind = match command.writes_values() {
+        let kind = match command.shares_commits() {
             true => RunKind::Writes,
             false if command.name == "get" => RunKind::Gets,
             false => return None,

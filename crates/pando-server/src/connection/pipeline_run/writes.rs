@@ -1,12 +1,15 @@
-//! A pipeline run of commands that write values: each runs as it does alone, but all are in one
-//! batch.
+//! A pipeline run of commands that write values, and of scripts: each runs as it does alone, but
+//! all are in one batch.
 //!
 //! That takes one log record, one apply section, and one descent to each leaf. Others see what all
 //! of them have written, or nothing: this is one of the orders that single commands may have, as
 //! all that they have read is unchanged when their batch is committed. A command that has to wait,
-//! or that fails, is undone, and those before it are committed.
+//! or that fails, is undone, and those before it are committed. A script that was ended has its
+//! reply, since it is not to run again: whoever has killed it was told that it is gone.
 
+use pando_resp::Writer;
 use pando_stats::Ticker;
+use pando_sync::time::Duration;
 use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Polled, ValidatedBatch};
 
@@ -14,11 +17,16 @@ use super::Done;
 use super::run::PipelineRun;
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
-use crate::context::patience::Leaves;
-use crate::context::{Context, Run};
+use crate::context::patience::{Leaves, STAY_MAX};
+use crate::context::{Context, Interrupted};
 
 /// Bytes of writes after which no further command joins.
 const WRITTEN_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of what was read after which no further command joins.
+const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Time of scripts after which no further command joins. If the commit meets a conflict, that was
+/// in vain; and a script that takes longer is to leave the loop.
+const SCRIPTS_MAX: Duration = STAY_MAX;
 
 impl Connection {
     /// Runs commands and commits them together; does none of them if the commit would have to wait.
@@ -69,6 +77,10 @@ impl Connection {
     ) -> Done {
         let most = turn.shared.settings.output_bytes_max();
         let is_tracking = self.session.tracking.is_some();
+        // What one reads or calls is noted when it runs alone. Without threads it may take long.
+        let is_noted = is_tracking || turn.shared.channels.has_monitors();
+        let takes_scripts = !is_noted && turn.leaves != Leaves::Never;
+        let mut of_scripts = Duration::ZERO;
         let mut done = Done {
             cut: false,
             ..Done::NONE
@@ -76,25 +88,36 @@ impl Connection {
         while done.count < pipeline_run.len()
             && self.owed() < self.output_bytes_max(most)
             && batch.written_bytes() < WRITTEN_BYTES_MAX
+            && batch.read_bytes() < READ_BYTES_MAX
+            && of_scripts < SCRIPTS_MAX
         {
+            let command = pipeline_run.at(done.count).command;
             // What it reads is noted when it runs alone.
-            if is_tracking && pipeline_run.at(done.count).command.is_tracked() {
+            if is_tracking && command.is_tracked() || command.is_script() && !takes_scripts {
                 done.cut = true;
                 break;
             }
             let savepoint = batch.savepoint();
-            let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-            let events = buffers.progress.events.mark();
+            let mark = self.progress().mark();
             let ended = self.run_one(turn, pipeline_run, done.count, batch);
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let Buffers {
                 output, progress, ..
             } = &mut **buffers;
-            let Some(reply_start) = ended else {
-                batch.rollback_to(savepoint);
-                progress.take_back_to(events);
-                done.cut = true;
-                break;
+            of_scripts += progress.time_of_scripts();
+            let reply_start = output.bytes.len();
+            let reply_start = match ended {
+                Ok(reply_start) => reply_start,
+                Err(interrupted) => {
+                    batch.rollback_to(savepoint);
+                    progress.take_back_to(mark);
+                    let Some(text) = interrupted.ended() else {
+                        done.cut = true;
+                        break;
+                    };
+                    Writer::new(&mut output.bytes, self.session.version).error(&text);
+                    reply_start
+                }
             };
             if output.bytes[reply_start] == b'-' {
                 pipeline_run.errors.push((done.count, reply_start));
@@ -107,15 +130,17 @@ impl Connection {
         done
     }
 
-    /// Runs the command at `place` in `batch`. Returns where its reply begins; `None` if it has to
-    /// run alone, and what it has written must be undone.
+    /// Runs the command at `place` in `batch`. Returns where its reply begins.
+    ///
+    /// # Errors
+    /// It has to run alone, or was ended; what it has written must be undone.
     fn run_one(
         &mut self,
         turn: &mut Turn<'_>,
         pipeline_run: &PipelineRun,
         place: usize,
         batch: &mut ValidatedBatch,
-    ) -> Option<usize> {
+    ) -> Result<usize, Interrupted> {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let Buffers {
             input,
@@ -137,21 +162,19 @@ impl Connection {
             commands: turn.commands,
             local: turn.handle,
             record: &self.record,
-            // No script runs in it.
-            data: Some(data.lend(Some(batch), Leaves::Never)),
+            data: Some(data.lend(Some(batch), turn.leaves)),
             progress,
             waker: &self.waker,
             now_ms: turn.now_ms,
             exec_index: None,
             is_together: true,
         };
-        let run: Run = context.run();
-        if run.is_err() {
+        if let Err(interrupted) = context.run() {
             output.bytes.truncate(reply_start);
-            return None;
+            return Err(interrupted);
         }
         assert!(reply_start < output.bytes.len(), "each command replies");
-        Some(reply_start)
+        Ok(reply_start)
     }
 }
 

@@ -66,8 +66,10 @@ fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
 impl Context<'_> {
     /// Returns the transaction of the command.
     pub(super) fn batch(&mut self) -> Result<&mut ValidatedBatch, Interrupted> {
-        let batch = self.data().batch.as_deref_mut();
-        batch.ok_or(Interrupted::ReadsMany)
+        match self.data().batch.as_deref_mut() {
+            Some(batch) => Ok(batch),
+            None => Err(Interrupted::ReadsMany),
+        }
     }
 
     /// Loads a part of the collection with this head. Also returns the strings, and where an

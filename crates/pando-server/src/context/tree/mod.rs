@@ -35,8 +35,10 @@ use part::Part;
 impl<'a> Context<'a> {
     /// Returns the table of elements of a database that has large collections.
     fn members(&self) -> Result<&'a Table, Interrupted> {
-        let members = self.database().members.table();
-        members.ok_or(Interrupted::Row(RowError::Damaged))
+        match self.database().members.table() {
+            Some(members) => Ok(members),
+            None => Err(Interrupted::Row(RowError::Damaged)),
+        }
     }
 
     /// As [`Context::members`]; makes the table if there is none.

@@ -13,7 +13,7 @@ use super::edition::Edition;
 use super::part::{Goal, Load};
 use crate::context::{Context, Former, Found, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
-use crate::data::keyspace::{Row, RowError, ValueType};
+use crate::data::keyspace::{Row, RowError, Times, ValueType};
 use crate::data::stream_head::StreamHead;
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::{PendingFilter, entry_key, id_key};
@@ -160,8 +160,16 @@ impl Context<'_> {
         self.put_stream_row(stream, &key, &[])
     }
 
-    /// Writes the head of the stream, once for all changes of its rows.
-    pub(crate) fn put_stream(&mut self, key: &[u8], mut stream: Stream) -> Run {
+    /// Writes the head of the stream, once for all changes of its rows. Who waits for the stream
+    /// looks again.
+    pub(crate) fn put_stream(&mut self, key: &[u8], stream: Stream) -> Run {
+        self.wake_readers(key);
+        self.put_unawaited_stream(key, stream)
+    }
+
+    /// As [`Context::put_stream`], of a change for which nobody waits: no entry has come, and no
+    /// group has come, gone, or another ID.
+    pub(crate) fn put_unawaited_stream(&mut self, key: &[u8], mut stream: Stream) -> Run {
         stream.head.edition = self.edition_of(&mut stream).finish();
         let former = match stream.exists() {
             true => stream.found.former.but_tree(),
@@ -180,7 +188,8 @@ impl Context<'_> {
     ) -> Run {
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         head.encode(&mut payload);
-        let result = self.put_value(key, (ValueType::Stream, &payload), deadline, former);
+        let value = (ValueType::Stream, &payload[..]);
+        let result = self.put_unawaited(key, value, Times::of(deadline), former);
         self.data().scratch.value = payload;
         result
     }
@@ -363,6 +372,7 @@ impl Context<'_> {
                 self.batch()?.put(members, &key, rows.value(place))?;
             }
         }
+        self.wake_readers(key);
         self.put_stream_head(key, &head, deadline, former)
     }
 }

@@ -24,7 +24,9 @@ impl Context<'_> {
         let members = self.members()?;
         let (most, held) = (self.engine().reply_bytes_max, self.progress.held_bytes);
         let Data { batch, scratch, .. } = self.data();
-        let batch = batch.as_deref_mut().ok_or(Interrupted::ReadsMany)?;
+        let Some(batch) = batch.as_deref_mut() else {
+            return Err(Interrupted::ReadsMany);
+        };
         let row = &mut scratch.element_row;
         let found = match batch.get(members, key, row)? {
             Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
