@@ -392,13 +392,11 @@ mod tests {
                 files.flat_map(|file| names_of(file, &text(file))).collect()
             });
             let options = ["-p", "--test", "--features"];
+            let follows = |at: usize| at > 0 && options.contains(&words[at - 1]);
             let filter = (words.iter().enumerate())
                 .take_while(|(_, word)| **word != "--")
-                .filter(|(at, word)| {
-                    !word.starts_with('-') && !(*at > 0 && options.contains(&words[at - 1]))
-                })
-                .map(|(_, word)| *word)
-                .next();
+                .find(|(at, word)| !(word.starts_with('-') || follows(*at)))
+                .map(|(_, word)| *word);
             let is_there =
                 filter.is_none_or(|filter| names.iter().any(|name| name.contains(filter)));
             assert!(is_there, "{}: no test has this name", mutant.test);
