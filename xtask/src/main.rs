@@ -30,7 +30,7 @@ cargo xtask COMMAND
                              ablations of its reads on 1 to 64
   instructions [--only TEXT] [--engine PROGRAM] [--pando PROGRAM]
                              instructions of the operations that matter most, and their bounds
-  mutants [--only TEXT] [--part K/N] [--list]
+  mutants [--only TEXT] [--at 3,17-20] [--part K/N] [--list]
                              plants known bugs and checks that their tests fail
   mutants --in-diff BASE | --in-file FILE
                              plants the bugs that cargo-mutants thinks of, in what has changed

@@ -4,10 +4,12 @@
 //! Works on a copy of the tree, never on the tree itself. The tests run first without any bug,
 //! since a test that fails anyway proves nothing. A test that hangs counts as failing. Bugs for the
 //! same test come one after another, so that little is compiled twice, and the list can be divided
-//! into parts, for several machines or several sessions.
+//! into parts, for several machines or several sessions. Entries can be chosen by their positions
+//! in the list, as `--list` and the verdicts print them: the first is 0.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,18 +59,11 @@ struct Part {
 impl Part {
     /// Returns the other arguments, and the part that `arguments` ask for.
     fn taken_from(arguments: &[String]) -> Result<(Vec<String>, Self)> {
-        let mut rest = arguments.to_vec();
-        let Some(at) = rest.iter().position(|argument| argument == "--part") else {
-            return Ok((
-                rest,
-                Self {
-                    number: 1,
-                    parts: 1,
-                },
-            ));
+        let (rest, text) = taken(arguments, "--part");
+        let Some(text) = text else {
+            let (number, parts) = (1, 1);
+            return Ok((rest, Self { number, parts }));
         };
-        let words: Vec<String> = rest.drain(at..rest.len().min(at + 2)).collect();
-        let text = words.get(1).map_or("", String::as_str);
         let numbers = text
             .split_once('/')
             .map(|(number, parts)| (number.parse(), parts.parse()));
@@ -87,6 +82,44 @@ impl Part {
     }
 }
 
+/// `--at 3,17-20`: these positions of the list.
+#[derive(Debug, PartialEq, Eq)]
+struct Positions(Vec<RangeInclusive<usize>>);
+
+impl Positions {
+    /// Returns the other arguments, and the positions that `arguments` ask for, if they do.
+    fn taken_from(arguments: &[String]) -> Result<(Vec<String>, Option<Self>)> {
+        let (rest, text) = taken(arguments, "--at");
+        let Some(text) = text else {
+            return Ok((rest, None));
+        };
+        let ranges = text.split(',').map(|word| {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            let range = first.parse().ok()?..=last.parse().ok()?;
+            (!range.is_empty()).then_some(range)
+        });
+        match ranges.collect() {
+            Some(ranges) => Ok((rest, Some(Self(ranges)))),
+            None => Err(format!("--at {text}: positions like 3,17-20 are needed")),
+        }
+    }
+
+    fn contain(&self, position: usize) -> bool {
+        self.0.iter().any(|range| range.contains(&position))
+    }
+}
+
+/// Returns the arguments without `name` and the word behind it, and that word: empty if there is
+/// none, `None` without `name`.
+fn taken(arguments: &[String], name: &str) -> (Vec<String>, Option<String>) {
+    let mut rest = arguments.to_vec();
+    let Some(at) = rest.iter().position(|argument| argument == name) else {
+        return (rest, None);
+    };
+    let word = rest.drain(at..rest.len().min(at + 2)).nth(1);
+    (rest, Some(word.unwrap_or_default()))
+}
+
 fn read_list(root: &Path) -> Result<List> {
     let text = fs::read_to_string(root.join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
     toml::from_str(&text).map_err(|error| format!("{LIST}: {error}"))
@@ -95,27 +128,32 @@ fn read_list(root: &Path) -> Result<List> {
 /// Runs the command.
 pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     let (arguments, part) = Part::taken_from(arguments)?;
+    let (arguments, positions) = Positions::taken_from(&arguments)?;
     let only = option(&arguments, "--only", &["--list"])?.unwrap_or_default();
     let list = read_list(root)?;
-    let chosen = |mutant: &&Mutant| mutant.file.contains(&only) || mutant.test.contains(&only);
-    let mut mutants: Vec<&Mutant> = list.mutant.iter().filter(chosen).collect();
-    mutants.sort_by_key(|mutant| (&mutant.flags, &mutant.test, &mutant.file));
+    let chosen = |(position, mutant): &(usize, &Mutant)| {
+        (positions.as_ref()).is_none_or(|positions| positions.contain(*position))
+            && (mutant.file.contains(&only) || mutant.test.contains(&only))
+    };
+    let mut mutants: Vec<(usize, &Mutant)> =
+        (list.mutant.iter().enumerate()).filter(chosen).collect();
+    mutants.sort_by_key(|(_, mutant)| (&mutant.flags, &mutant.test, &mutant.file));
     let mutants = part.of(&mutants);
     if mutants.is_empty() {
         return Err(format!(
-            "no planted bug has `{only}` in its file or its test"
+            "no planted bug that was asked for has `{only}` in its file or its test"
         ));
     }
     if arguments.iter().any(|argument| argument == "--list") {
-        for mutant in mutants {
-            eprintln!("{}: {:?} -> {:?}", mutant.file, mutant.old, mutant.new);
+        for (position, Mutant { file, old, new, .. }) in mutants {
+            eprintln!("{position} {file}: {old:?} -> {new:?}");
         }
         return Ok(());
     }
     let tree = copied(root)?;
     let tests: BTreeSet<(&str, &str)> = mutants
         .iter()
-        .map(|mutant| (mutant.flags.as_str(), mutant.test.as_str()))
+        .map(|(_, mutant)| (mutant.flags.as_str(), mutant.test.as_str()))
         .collect();
     for (flags, test) in tests {
         // With its output: a failure here is not caused by an entry of the list.
@@ -124,14 +162,14 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
             .map_err(|error| format!("without any change: {error}"))?;
     }
     let mut wrong = 0;
-    for mutant in mutants {
+    for (position, mutant) in mutants {
         let (word, fine) = match plant(&tree, mutant)? {
             Verdict::Caught => ("caught", true),
             Verdict::Survived => ("SURVIVED", false),
             Verdict::Broken(why) => (why, false),
         };
         wrong += usize::from(!fine);
-        eprintln!("{word}: {}: {:?}", mutant.file, mutant.new);
+        eprintln!("{word}: {position} {}: {:?}", mutant.file, mutant.new);
     }
     match wrong {
         0 => Ok(()),
@@ -254,6 +292,8 @@ fn limited_test(tree: &Path, flags: &str, test: &str) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::run::project_root;
 
@@ -283,6 +323,28 @@ mod tests {
         assert_eq!(whole.of(&all), all);
     }
 
+    /// Entries of the list are chosen by their positions.
+    #[test]
+    fn positions_choose_entries() {
+        let words =
+            |words: &[&str]| -> Vec<String> { words.iter().copied().map(String::from).collect() };
+        let (rest, positions) =
+            Positions::taken_from(&words(&["--at", "3,17-20,0", "--list"])).unwrap();
+        assert_eq!(rest, ["--list"]);
+        let positions = positions.unwrap();
+        let chosen: Vec<usize> = (0..100).filter(|at| positions.contain(*at)).collect();
+        assert_eq!(chosen, [0, 3, 17, 18, 19, 20]);
+        for wrong in ["", "x", "3,", "20-17", "1-2-3", "-1"] {
+            assert!(
+                Positions::taken_from(&words(&["--at", wrong])).is_err(),
+                "{wrong}"
+            );
+        }
+        assert!(Positions::taken_from(&words(&["--at"])).is_err());
+        let (_, none) = Positions::taken_from(&words(&["--list"])).unwrap();
+        assert_eq!(none, None);
+    }
+
     /// Tells anyone who changes a line with a planted bug that its entry needs an update.
     #[test]
     fn each_bug_has_its_place() {
@@ -292,6 +354,52 @@ mod tests {
             let places = text.matches(&mutant.old).count();
             assert_eq!(places, 1, "{}: {}", mutant.file, mutant.old);
             assert_ne!(mutant.old, mutant.new, "{}", mutant.file);
+        }
+    }
+
+    /// Returns the names that the functions of a file of a crate may have as tests: with those of
+    /// their modules.
+    fn names_of(file: &str, text: &str) -> Vec<String> {
+        let modules = file.trim_end_matches(".rs").split('/').skip(3);
+        let modules: Vec<&str> = modules
+            .filter(|name| !["it", "main", "mod", "lib"].contains(name))
+            .collect();
+        let names = text.split("fn ").skip(1);
+        let names = names.filter_map(|text| text.split(['(', '<']).next());
+        names
+            .flat_map(|name| ["", "tests", "models"].map(|inner| (inner, name)))
+            .map(|(inner, name)| [&modules[..], &[inner, name]].concat())
+            .map(|path| path.into_iter().filter(|name| !name.is_empty()).collect())
+            .map(|path: Vec<&str>| path.join("::"))
+            .collect()
+    }
+
+    /// A test that is not there would not fail.
+    #[test]
+    fn each_bug_has_a_test() {
+        let root = project_root().unwrap();
+        let files = project_files(&root).unwrap();
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for mutant in read_list(&root).unwrap().mutant {
+            let words: Vec<&str> = mutant.test.split_whitespace().collect();
+            let at = |name| words.iter().position(|word| *word == name);
+            let of = words[at("-p").unwrap() + 1];
+            let folder = format!("crates/{of}/");
+            let names = names.entry(folder).or_insert_with_key(|folder| {
+                let files = files.iter().filter(|file| file.starts_with(folder));
+                let files = files.filter(|file| file.ends_with(".rs"));
+                let text = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+                files.flat_map(|file| names_of(file, &text(file))).collect()
+            });
+            let options = ["-p", "--test", "--features"];
+            let follows = |at: usize| at > 0 && options.contains(&words[at - 1]);
+            let filter = (words.iter().enumerate())
+                .take_while(|(_, word)| **word != "--")
+                .find(|(at, word)| !(word.starts_with('-') || follows(*at)))
+                .map(|(_, word)| *word);
+            let is_there =
+                filter.is_none_or(|filter| names.iter().any(|name| name.contains(filter)));
+            assert!(is_there, "{}: no test has this name", mutant.test);
         }
     }
 }

@@ -285,47 +285,115 @@ mod tests {
 
     use super::*;
 
+    /// A server whose insides a test reaches.
+    struct Served {
+        address: SocketAddr,
+        shared: Arc<Shared>,
+        handle: Handle,
+        serving: thread::JoinHandle<Result<(), Error>>,
+    }
+
+    impl Served {
+        /// Returns one with so many loops that is ready.
+        fn new(threads: usize) -> Self {
+            let server = Server::bind(ServerOptions {
+                listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+                threads,
+                ..ServerOptions::default()
+            });
+            let server = server.unwrap();
+            let (address, shared) = (server.addresses()[0], server.shared.clone());
+            let handle = server.handle();
+            let serving = thread::spawn(move || {
+                server.serve(|| Db::builder().max_memory(32 << 20).open_in_memory())
+            });
+            while !handle.is_serving() {
+                thread::yield_now();
+            }
+            Self {
+                address,
+                shared,
+                handle,
+                serving,
+            }
+        }
+
+        fn connect(&self) -> TcpStream {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            stream
+        }
+
+        fn end(self) {
+            self.handle.shutdown();
+            self.serving.join().unwrap().unwrap();
+        }
+    }
+
+    fn received(stream: &mut TcpStream) -> Vec<u8> {
+        let mut reply = [0; 64];
+        let len = stream.read(&mut reply).unwrap();
+        reply[..len].to_vec()
+    }
+
+    fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
+        stream.write_all(request).unwrap();
+        received(stream)
+    }
+
+    /// Commands of streams wait for a key that another command has reserved.
+    #[test]
+    fn who_writes_a_stream_waits_for_its_turn() {
+        let server = Served::new(1);
+        let (mut client, mut other) = (server.connect(), server.connect());
+        let contended = &server.shared.contended;
+        let key = contended.key(0, b"s");
+        let add: &[u8] = b"XADD s 1-1 f v\r\n";
+        for command in [
+            b"XGROUP CREATE s g 0 MKSTREAM\r\n",
+            add,
+            b"XREADGROUP GROUP g c STREAMS s >\r\n",
+            b"XACK s g 1-1\r\n",
+            b"XTRIM s MAXLEN 0\r\n",
+        ] {
+            let shown = command.escape_ascii();
+            let reserved = contended.reserve(key, now() + Duration::from_secs(1000));
+            let reserved = reserved.expect("it is free");
+            client.write_all(command).unwrap();
+            // The loop has come by the command when it has replied to what was sent after it.
+            for _ in 0..3 {
+                assert_eq!(ask(&mut other, b"PING\r\n"), b"+PONG\r\n");
+            }
+            client.set_nonblocking(true).unwrap();
+            let early = client.peek(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(early, Err(io::ErrorKind::WouldBlock), "{shown}");
+            client.set_nonblocking(false).unwrap();
+            contended.end_reservation(key, reserved, |of| server.shared.tell_turn(of));
+            let reply = received(&mut client);
+            assert!(!reply.starts_with(b"-"), "{shown}");
+        }
+        server.end();
+    }
+
     /// A client that waits for the turn of a key is not idle, however long it takes; one that
     /// sends nothing is.
     #[test]
     fn who_waits_for_a_turn_is_not_idle() {
         const WAITS: Duration = Duration::from_secs(3);
-        let server = Server::bind(ServerOptions {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            threads: 2,
-            ..ServerOptions::default()
-        });
-        let server = server.unwrap();
-        let (address, shared) = (server.addresses()[0], server.shared.clone());
-        let handle = server.handle();
-        let serving = thread::spawn(move || {
-            server.serve(|| Db::builder().max_memory(32 << 20).open_in_memory())
-        });
-        let connect = || {
-            let stream = TcpStream::connect(address).unwrap();
-            stream
-                .set_read_timeout(Some(Duration::from_secs(30)))
-                .unwrap();
-            stream
-        };
-        let ask = |stream: &mut TcpStream, request: &[u8]| {
-            stream.write_all(request).unwrap();
-            let mut reply = [0; 64];
-            let len = stream.read(&mut reply).unwrap();
-            reply[..len].to_vec()
-        };
+        let server = Served::new(2);
         // One or more of each loop.
-        let mut clients: Vec<_> = (0..4).map(|_| connect()).collect();
+        let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
         for client in &mut clients {
-            while ask(client, b"SET hot 0\r\n") != b"+OK\r\n" {
-                thread::yield_now();
-            }
+            assert_eq!(ask(client, b"SET hot 0\r\n"), b"+OK\r\n");
         }
-        let mut idle = connect();
+        let mut idle = server.connect();
         assert_eq!(ask(&mut idle, b"CONFIG SET timeout 1\r\n"), b"+OK\r\n");
         let begun = now();
-        let key = shared.contended.key(0, b"hot");
-        assert!(shared.contended.reserve(key, begun + WAITS).is_some());
+        let contended = &server.shared.contended;
+        let key = contended.key(0, b"hot");
+        assert!(contended.reserve(key, begun + WAITS).is_some());
         for client in &mut clients {
             client.write_all(b"INCR hot\r\n").unwrap();
         }
@@ -336,7 +404,6 @@ mod tests {
         }
         assert!(begun.elapsed() >= WAITS, "it was reserved for so long");
         assert_eq!(idle.read(&mut [0]).unwrap(), 0, "it is closed");
-        handle.shutdown();
-        serving.join().unwrap().unwrap();
+        server.end();
     }
 }

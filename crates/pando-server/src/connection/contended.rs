@@ -7,7 +7,7 @@
 //! would be of no use to a command that is repeated.
 
 use pando_resp::Arguments;
-use pando_sync::time::{Duration, now};
+use pando_sync::time::Duration;
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
@@ -78,9 +78,7 @@ impl Connection {
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let first = self.first_written(turn, (running.command, arguments));
         let key = first.map(|first| changed_key(turn, running).unwrap_or(first));
-        // The clock of the turn is that of its beginning: the runs that met these conflicts may
-        // have taken longer than a reservation lasts.
-        let reserved = key.and_then(|key| Reservation::begin(turn.shared, key, now()));
+        let reserved = key.and_then(|key| Reservation::begin(turn.shared, key));
         running.reservation = reserved.map(Box::new);
     }
 

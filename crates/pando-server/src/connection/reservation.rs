@@ -1,7 +1,7 @@
 //! A key that a command has to itself, since it has met many conflicts (decision 088).
 
 use pando_sync::Arc;
-use pando_sync::time::{Duration, Instant};
+use pando_sync::time::{Duration, Instant, now};
 
 use crate::client::contended_keys::{ContendedKey, Reserved};
 use crate::shared::Shared;
@@ -20,9 +20,11 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves a key at `now`; `None` if another command has it, or if its place is taken.
-    pub(super) fn begin(shared: &Arc<Shared>, key: ContendedKey, now: Instant) -> Option<Self> {
-        let until = now + RESERVED_MAX;
+    /// Reserves a key; `None` if another command has it, or if its place is taken.
+    pub(super) fn begin(shared: &Arc<Shared>, key: ContendedKey) -> Option<Self> {
+        // Not from the clock of a turn, which is that of its beginning: the runs that met the
+        // conflicts may have taken longer than a reservation lasts.
+        let until = now() + RESERVED_MAX;
         let reserved = shared.contended.reserve(key, until)?;
         Some(Self {
             shared: shared.clone(),

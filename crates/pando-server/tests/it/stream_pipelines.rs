@@ -4,16 +4,21 @@
 use crate::client::{Client, encode, words};
 use crate::fixture::Fixture;
 use crate::statistics::fields;
-use crate::streams::{begin, end, fill, wait_for_waiters};
+use crate::streams::{end, fill, wait_for_waiters};
 
 /// Sends commands at once, and returns their replies.
 fn together(client: &mut Client, commands: &[&str]) -> Vec<String> {
+    begin_together(client, commands);
+    commands.iter().map(|_| end(client)).collect()
+}
+
+/// Sends commands at once, whose replies come later.
+fn begin_together(client: &mut Client, commands: &[&str]) {
     let bytes: Vec<u8> = commands
         .iter()
         .flat_map(|command| encode(&words(command)))
         .collect();
     client.send(&bytes);
-    commands.iter().map(|_| end(client)).collect()
 }
 
 fn number(client: &mut Client, name: &str) -> u64 {
@@ -54,9 +59,9 @@ fn who_finds_nothing_in_a_pipeline_waits_and_those_before_it_are_done() {
     let read = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >";
     let one = "[[\"s\" [[\"1-0\" [\"a\" \"b\"]]]]]";
     let two = "[[\"s\" [[\"2-0\" [\"c\" \"d\"]]]]]";
-    for command in ["XADD s 1-0 a b", read, read, "XLEN s", "XACK s g 1-0 2-0"] {
-        begin(&mut client, command);
-    }
+    // In one piece: else they may not be one run of commands.
+    let commands = ["XADD s 1-0 a b", read, read, "XLEN s", "XACK s g 1-0 2-0"];
+    begin_together(&mut client, &commands);
     wait_for_waiters(&mut other, 1);
     // What was before it in the pipeline is seen while it waits.
     other.check(&[

@@ -6,7 +6,7 @@ use pando_sync::thread;
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 use crate::tracking::{told, tracking};
-use crate::trees::{client_of, fill};
+use crate::trees::{client_of, fill, many};
 
 /// Sends a command whose reply comes later.
 fn begin(client: &mut Client, command: &str) {
@@ -42,11 +42,26 @@ fn databases_change_places_with_all_that_they_have() {
         ("LINDEX l -1", "\"e199\""),
         ("SISMEMBER s m9", ":1"),
         ("XLEN x", ":1"),
-        ("XREADGROUP GROUP g c STREAMS x >", "[[\"x\" [[\"1-1\" [\"f\" \"v\"]]]]]"),
-        // What is made now gets an id that nothing has there.
-        ("RPUSH new a b c d e f g h i j", ":10"),
+        (
+            "XREADGROUP GROUP g c STREAMS x >",
+            "[[\"x\" [[\"1-1\" [\"f\" \"v\"]]]]]",
+        ),
+    ]);
+    // Large collections that are made now get ids that nothing has there.
+    for number in 0..8 {
+        let pairs = (0..200).flat_map(|n| [format!("g{n}"), "w".to_owned()]);
+        let name = format!("new{number}");
+        assert_eq!(many(&mut client, &["HSET", &name], pairs), ":200");
+    }
+    client.check(&[
         ("HGET h f77", "\"v77\""),
+        ("HLEN h", ":200"),
+        ("HGET h g77", "nil"),
+        ("SCARD s", ":200"),
+        ("ZCARD z", ":200"),
+        ("SISMEMBER s m9", ":1"),
         ("LLEN l", ":200"),
+        ("LRANGE l 0 1", "[\"e0\" \"e1\"]"),
         ("SELECT 0", "+OK"),
         ("DBSIZE", ":2"),
         ("GET own", "\"7\""),
@@ -54,11 +69,12 @@ fn databases_change_places_with_all_that_they_have() {
         ("HSET h a b c d e f g h i j k l m n o p", ":8"),
         ("SWAPDB 7 0", "+OK"),
         ("HLEN h", ":200"),
-        ("LLEN new", ":10"),
+        ("HLEN new7", ":200"),
         ("SWAPDB 0 7", "+OK"),
         ("HGETALL h", "[\"a\" \"b\" \"c\" \"d\" \"e\" \"f\" \"g\" \"h\" \"i\" \"j\" \"k\" \"l\" \"m\" \"n\" \"o\" \"p\"]"),
         ("SELECT 7", "+OK"),
-        ("LLEN new", ":10"),
+        ("HGET new0 f77", "nil"),
+        ("HLEN new0", ":200"),
     ]);
 }
 
