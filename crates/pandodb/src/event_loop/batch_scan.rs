@@ -129,4 +129,20 @@ impl ValidatedBatch {
         };
         self.set.writes_between(index, (from, to)).len() > 0
     }
+
+    /// Returns how many keys of `table` between these bounds it removes, whether they exist or not;
+    /// `None` if it puts one there.
+    pub fn removals_between(
+        &mut self,
+        table: &Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Option<usize> {
+        let Some(index) = self.set.index_of(&table.state) else {
+            return Some(0);
+        };
+        let mut own = self.set.writes_between(index, (from, to));
+        let count = own.len();
+        own.all(|(_, value)| value.is_none()).then_some(count)
+    }
 }

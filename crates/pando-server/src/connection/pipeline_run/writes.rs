@@ -93,6 +93,7 @@ impl Connection {
             let Some(reply_start) = ended else {
                 batch.rollback_to(savepoint);
                 progress.take_back_to(events);
+                progress.leave_run(self.position + pipeline_run.end(done.count) as u64);
                 done.cut = true;
                 break;
             };
@@ -124,6 +125,7 @@ impl Connection {
             progress,
             ..
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
+        progress.begin_at(self.position + pipeline_run.end(place) as u64);
         let reply_start = output.bytes.len();
         let command = pipeline_run.at(place).command;
         let mut context = Context {

@@ -20,7 +20,7 @@ const PLACES_PER_TURN: usize = 512;
 /// Number of names that are looked for behind one whose page is missing.
 const NAMES_AHEAD: usize = 128;
 /// Bytes that an element takes in memory besides its own, about.
-const ELEMENT_BYTES: usize = 32;
+pub(super) const ELEMENT_BYTES: usize = 32;
 
 /// Bytes of named elements, about, for which room is made at once.
 const NAMED_BYTES: usize = 96;
@@ -61,6 +61,15 @@ fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
 /// Returns a bound of a slice.
 fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &key[..])
+}
+
+/// Passes over a place at which there is no element.
+fn pass_removed(load: &mut Load) -> Run {
+    if !load.goal.passes_removed {
+        return Err(Interrupted::Torn);
+    }
+    load.left -= 1;
+    Ok(())
 }
 
 impl Context<'_> {
@@ -158,6 +167,14 @@ impl Context<'_> {
                 let goal = Goal { living, ..goal };
                 (0, self.load_places_of(members, goal, places)?)
             }
+            Part::Left(places, enough) => {
+                let goal = Goal {
+                    living: Some(*enough),
+                    passes_removed: true,
+                    ..goal
+                };
+                (0, self.load_places_of(members, goal, places)?)
+            }
             Part::Living => (0, self.load_living(members, goal)?),
             Part::Iterated(cursor, count) => {
                 (0, self.load_iterated(members, goal, (*cursor, *count))?)
@@ -170,7 +187,7 @@ impl Context<'_> {
         };
         let loaded = Loaded::of(value_type, (head, first), load);
         // More than there are: they are of a later moment than the head.
-        let may_repeat = matches!(part, Part::Each(_) | Part::Drawn(..));
+        let may_repeat = matches!(part, Part::Each(_) | Part::Drawn(..) | Part::Left(..));
         if loaded.count > head.len() && !may_repeat {
             return Err(Interrupted::Torn);
         }
@@ -199,6 +216,7 @@ impl Context<'_> {
             skipped: 0,
             count: 0,
             living: None,
+            passes_removed: false,
             pending: None,
         }
     }
@@ -363,6 +381,30 @@ impl Context<'_> {
         Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
     }
 
+    /// Returns how many elements of the large collection with this head the command's transaction
+    /// has removed at most; `None` if it may have added some, or does not see the present. Then, and
+    /// if they are 0, [`Part::Left`] is of no use.
+    pub(crate) fn removals(
+        &mut self,
+        value_type: ValueType,
+        head: &TreeHead,
+    ) -> Result<Option<usize>, Interrupted> {
+        let members = self.members()?;
+        let Some(batch) = self.data().batch.as_deref_mut() else {
+            return Ok(Some(0));
+        };
+        if batch.transaction().is_some() {
+            return Ok(None);
+        }
+        let kind = kind_of(value_type);
+        let (from, to) = (
+            elements::start(head.id, kind),
+            elements::behind(head.id, kind),
+        );
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        Ok(batch.removals_between(members, from, to))
+    }
+
     fn load_each(
         &mut self,
         members: &Table,
@@ -422,14 +464,18 @@ impl Context<'_> {
             match self.source().key_from(members, from, &mut key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
-                    return Err(Interrupted::Torn);
+                    pass_removed(load)?;
+                    continue;
                 }
                 Polled::Ready(_) => {}
             }
             let mut source = self.source();
             match source.get(members, &key, &mut row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-                Polled::Ready(false) => return Err(Interrupted::Torn),
+                Polled::Ready(false) => {
+                    pass_removed(load)?;
+                    continue;
+                }
                 Polled::Ready(true) => {}
             }
             let shown_from = source.shown_from;
