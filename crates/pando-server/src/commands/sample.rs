@@ -99,6 +99,13 @@ impl Context<'_> {
         Rng::with_seed(seed.wrapping_add(place))
     }
 
+    /// As [`Context::random`], other numbers, for draws that may be in vain: what is drawn after
+    /// these does not depend on them.
+    fn random_before(&mut self) -> Rng {
+        let of_draws = self.random().u64(..);
+        Rng::with_seed(!of_draws)
+    }
+
     /// Chooses among the elements of the collection that was read last, as [`places`], and reads
     /// the chosen ones. Returns the places that they have in what was read.
     pub(crate) fn choose(
@@ -146,11 +153,11 @@ impl Context<'_> {
             1 => -DRAWS_OF_ONE,
             _ => i64::try_from(wanted + removed).unwrap_or(i64::MAX),
         };
-        let drawn = places(head.len() + removed, draws, self.random());
+        let drawn = places(head.len() + removed, draws, self.random_before());
         let mut drawn: Vec<usize> = drawn.collect();
         if drawn.len() == head.len() + removed {
             // They may be all, in their order.
-            self.random().shuffle(&mut drawn);
+            self.random_before().shuffle(&mut drawn);
         }
         let row = Found {
             row: found.row,
@@ -189,11 +196,11 @@ impl Context<'_> {
         let has_spare = count < 0 || wanted < living;
         if has_spare && self.may_rank(&head)? {
             let draws = i64::try_from(wanted * 2 + DRAWS).unwrap_or(i64::MAX);
-            let drawn = places(head.len(), draws * count.signum(), self.random());
+            let drawn = places(head.len(), draws * count.signum(), self.random_before());
             let mut drawn: Vec<usize> = drawn.collect();
             if drawn.len() == head.len() {
                 // They may be all, in their order.
-                self.random().shuffle(&mut drawn);
+                self.random_before().shuffle(&mut drawn);
             }
             let row = Found {
                 row: found.row,
@@ -216,7 +223,7 @@ impl Context<'_> {
 const DRAWS: usize = 1024;
 
 /// Draws of one element if others were removed: each finds one unless most of them were.
-const DRAWS_OF_ONE: i64 = 16;
+const DRAWS_OF_ONE: i64 = 4;
 
 /// Returns the places of all elements of the collection that were loaded.
 fn in_order(collection: Collection) -> (Collection, Places) {

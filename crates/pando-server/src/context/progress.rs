@@ -495,3 +495,29 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands before the one that has drawn have their own numbers, and it has those that it had,
+    /// once.
+    #[test]
+    fn a_draw_belongs_to_its_place_in_the_input() {
+        let mut progress = Progress::default();
+        let seed = progress.seed();
+        progress.leave_run(70);
+        progress.clear();
+        for place in [30, 50] {
+            progress.begin_at(place);
+            assert_eq!(progress.seed, None);
+            assert_ne!(progress.seed(), seed);
+            progress.clear();
+        }
+        progress.begin_at(70);
+        assert_eq!(progress.seed, Some(seed));
+        progress.clear();
+        progress.begin_at(70);
+        assert_eq!(progress.seed, None);
+    }
+}

@@ -310,8 +310,7 @@ impl Context<'_> {
         let mut key = std::mem::take(&mut scratch.element_key);
         let mut row = std::mem::take(&mut scratch.element_row);
         let load = self.load_with(members, goal, names, (&mut key, &mut row));
-        let scratch = &mut self.data().scratch;
-        (scratch.element_key, scratch.element_row) = (key, row);
+        self.give_back((key, row));
         Ok(Arc::new(load?))
     }
 
@@ -324,7 +323,6 @@ impl Context<'_> {
     ) -> Result<Load, Interrupted> {
         let id = goal.head.id;
         let mut load = Load::new(goal);
-        load.strings.reserve(names.len() * 2, NAMED_BYTES);
         let (mut missing, mut ahead) = (None::<Pending>, 0);
         let mut seen = Seen::default();
         let keys = self.engine().element_keys;
@@ -352,6 +350,10 @@ impl Context<'_> {
                     continue;
                 }
                 Polled::Ready(false) => continue,
+                Polled::Ready(true) if load.strings.len() == 0 => {
+                    load.strings.reserve(names.len() * 2, NAMED_BYTES);
+                    load.add(key, row)?;
+                }
                 Polled::Ready(true) => load.add(key, row)?,
             }
             if elements::decode_name(key, row)?.name != *name {
@@ -443,6 +445,13 @@ impl Context<'_> {
     ) -> Result<Arc<Load>, Interrupted> {
         let count = places.len();
         let goal = Goal { count, ..goal };
+        if self.is_together {
+            // Who would have to wait here leaves the run: nothing is kept for a next one.
+            let mut load = Load::new(goal);
+            self.load_more_of_each(members, &mut load, places)?;
+            load.strings.seal();
+            return Ok(Arc::new(load));
+        }
         if let Some(done) = self.finished(&goal) {
             return Ok(done);
         }
@@ -453,15 +462,28 @@ impl Context<'_> {
     }
 
     fn load_more_of_each(&mut self, members: &Table, load: &mut Load, places: &[usize]) -> Run {
+        let scratch = &mut self.data().scratch;
+        let mut key = std::mem::take(&mut scratch.element_key);
+        let mut row = std::mem::take(&mut scratch.element_row);
+        let result = self.load_each_with(members, (load, places), (&mut key, &mut row));
+        self.give_back((key, row));
+        result
+    }
+
+    fn load_each_with(
+        &mut self,
+        members: &Table,
+        (load, places): (&mut Load, &[usize]),
+        (key, row): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Run {
         let (prefix, before) = (load.goal.prefix(), self.loaded_bytes());
-        let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..PLACES_PER_TURN {
             if load.is_complete() {
                 return Ok(());
             }
             let place = places[places.len() - load.left];
             let from = (&prefix[..], place);
-            match self.source().key_from(members, from, &mut key)? {
+            match self.source().key_from(members, from, key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
                     pass_removed(load)?;
@@ -470,7 +492,7 @@ impl Context<'_> {
                 Polled::Ready(_) => {}
             }
             let mut source = self.source();
-            match source.get(members, &key, &mut row)? {
+            match source.get(members, key, row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(false) => {
                     pass_removed(load)?;
@@ -479,7 +501,7 @@ impl Context<'_> {
                 Polled::Ready(true) => {}
             }
             let shown_from = source.shown_from;
-            load.add_living((&key, &row), self.now_ms)?;
+            load.add_living((&key[..], &row[..]), self.now_ms)?;
             self.progress.show_from(shown_from);
             self.check_load(before, load)?;
         }

@@ -19,6 +19,7 @@ mod load;
 pub(crate) mod part;
 mod position;
 mod scan;
+mod shown;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;

@@ -236,7 +236,11 @@ impl Context<'_> {
         let from = load.from.as_ref().map(Vec::as_slice);
         let goal = &load.goal;
         // An iteration sees by the next one that it has all of a place.
-        let most = load.skipped.saturating_add(load.left).saturating_add(1);
+        let behind = load.ahead.as_ref().map_or(1, |_| AHEAD_MAX);
+        let most = load
+            .skipped
+            .saturating_add(load.left)
+            .saturating_add(behind);
         let Data { batch, scratch, .. } = self.data();
         let mut source = Source::new(batch.as_deref_mut());
         let page = &mut scratch.page;
