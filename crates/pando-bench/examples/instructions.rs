@@ -251,6 +251,5 @@ fn main() -> Result<()> {
         other => panic!("unknown case '{other}'"),
     }?;
     // What it takes to close depends on how much there is, which is not what is counted here.
-    std::mem::forget(rig);
-    Ok(())
+    std::process::exit(0)
 }

@@ -99,6 +99,13 @@ impl Context<'_> {
         Rng::with_seed(seed.wrapping_add(place))
     }
 
+    /// As [`Context::random`], other numbers, for draws that may be in vain: what is drawn after
+    /// these does not depend on them.
+    fn random_before(&mut self) -> Rng {
+        let of_draws = self.random().u64(..);
+        Rng::with_seed(!of_draws)
+    }
+
     /// Chooses among the elements of the collection that was read last, as [`places`], and reads
     /// the chosen ones. Returns the places that they have in what was read.
     pub(crate) fn choose(
@@ -116,10 +123,49 @@ impl Context<'_> {
         if head.len() != elements {
             return self.choose_living(found, (head, elements), count);
         }
-        self.wanted(elements, count)?;
+        let wanted = self.wanted(elements, count)?;
+        let removed = self.removals(value_type, &head)?.unwrap_or(0);
+        if removed > 0
+            && count > 0
+            && wanted < elements
+            && let Some(left) = self.choose_left(&found, (value_type, &head), (wanted, removed))?
+        {
+            return Ok(left);
+        }
         let chosen: Vec<usize> = places(elements, count, self.random()).collect();
         let collection = self.decoded(found, value_type, &Part::Each(&chosen))?;
         Ok(in_order(collection))
+    }
+
+    /// As [`Context::choose`], of a large collection with this head of which the transaction has
+    /// removed elements, and added none: ranks are those of before. So places are drawn among all
+    /// that there were, or `removed` more than there are, which may be more than that, and those
+    /// without an element passed over. What is left of random places in random order is as random.
+    /// `None` if too few are left of the draws.
+    fn choose_left(
+        &mut self,
+        found: &Found,
+        (value_type, head): (ValueType, &TreeHead),
+        (wanted, removed): (usize, usize),
+    ) -> Result<Option<(Collection, Places)>, Interrupted> {
+        // Of different places, `removed` more than are wanted are always enough.
+        let draws = match wanted {
+            1 => -DRAWS_OF_ONE,
+            _ => i64::try_from(wanted + removed).unwrap_or(i64::MAX),
+        };
+        let drawn = places(head.len() + removed, draws, self.random_before());
+        let mut drawn: Vec<usize> = drawn.collect();
+        if drawn.len() == head.len() + removed {
+            // They may be all, in their order.
+            self.random_before().shuffle(&mut drawn);
+        }
+        let row = Found {
+            row: found.row,
+            former: found.former,
+            ..Found::default()
+        };
+        let some = self.decoded(row, value_type, &Part::Left(&drawn, wanted))?;
+        Ok((some.in_memory() == wanted).then(|| in_order(some)))
     }
 
     /// Returns how many of so many elements are to be chosen.
@@ -150,11 +196,11 @@ impl Context<'_> {
         let has_spare = count < 0 || wanted < living;
         if has_spare && self.may_rank(&head)? {
             let draws = i64::try_from(wanted * 2 + DRAWS).unwrap_or(i64::MAX);
-            let drawn = places(head.len(), draws * count.signum(), self.random());
+            let drawn = places(head.len(), draws * count.signum(), self.random_before());
             let mut drawn: Vec<usize> = drawn.collect();
             if drawn.len() == head.len() {
                 // They may be all, in their order.
-                self.random().shuffle(&mut drawn);
+                self.random_before().shuffle(&mut drawn);
             }
             let row = Found {
                 row: found.row,
@@ -175,6 +221,9 @@ impl Context<'_> {
 
 /// Places that are drawn besides twice as many as are wanted, if fields have expired.
 const DRAWS: usize = 1024;
+
+/// Draws of one element if others were removed: each finds one unless most of them were.
+const DRAWS_OF_ONE: i64 = 4;
 
 /// Returns the places of all elements of the collection that were loaded.
 fn in_order(collection: Collection) -> (Collection, Places) {

@@ -140,6 +140,8 @@ impl Connection {
             is_shown: false,
             lost_snapshot: false,
         });
+        let position = self.position;
+        self.progress().begin_at(position);
         self.resume(turn)
     }
 

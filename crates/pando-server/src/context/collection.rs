@@ -187,7 +187,7 @@ impl Context<'_> {
             value_type,
             limits,
         };
-        let is_chosen = matches!(part, Part::Each(_));
+        let is_chosen = matches!(part, Part::Each(_) | Part::Left(..));
         if collection.is_tree() && encoding == Encoding::Intset && !is_chosen {
             collection.sort_numbers();
         }
@@ -277,7 +277,7 @@ impl Context<'_> {
     /// Refuses the command if an element of the collection is too long for its row. To be asked for
     /// all collections of a command before it writes the first one.
     pub(crate) fn check_room(&mut self, collection: &Collection) -> Run {
-        let (engine, of_one) = (self.engine(), strings_of_one(collection.value_type));
+        let of_one = strings_of_one(collection.value_type);
         let packed = self.packed_bytes_max(collection.encoding);
         let is_large = collection.is_tree() || collection.payload_bytes() > packed;
         if !is_large {
@@ -287,13 +287,17 @@ impl Context<'_> {
             let bytes: usize = (place..place + of_one)
                 .map(|place| collection.strings.at(place).len())
                 .sum();
-            let most = engine.row_bytes_max.saturating_sub(ROW_BYTES);
-            if bytes > most {
-                let what = collection.value_type.name();
-                return Err(
-                    replies::too_long(&format!("an element of a {what}"), bytes, most).into(),
-                );
-            }
+            self.check_element(collection.value_type, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the command if an element of so many bytes is too long for a row of its own.
+    pub(super) fn check_element(&self, value_type: ValueType, bytes: usize) -> Run {
+        let most = self.engine().row_bytes_max.saturating_sub(ROW_BYTES);
+        if bytes > most {
+            let what = format!("an element of a {}", value_type.name());
+            return Err(replies::too_long(&what, bytes, most).into());
         }
         Ok(())
     }

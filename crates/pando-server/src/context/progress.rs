@@ -15,6 +15,7 @@ use super::pushed::Pushed;
 #[cfg(feature = "scripts")]
 use super::script_runs::ScriptRuns;
 use super::subsequence::Table;
+use super::tree::ahead::Ahead;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
@@ -180,9 +181,14 @@ pub(crate) struct Progress {
     pub(crate) turns: u32,
     /// Those that were loaded.
     pub(crate) loaded: Vec<Arc<Load>>,
+    /// Those that the next command of a pipeline run will need.
+    pub(crate) ahead: Option<Box<Ahead>>,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,
+    /// The seed of a command that had to leave a pipeline run, and where in its connection's input
+    /// it begins: commands that are run again before it have their own.
+    cut_draw: Option<(u64, u64)>,
     /// Tables of LCS, likewise.
     tables: Vec<(usize, Table)>,
     /// Memory that iterations and tables take.
@@ -305,6 +311,20 @@ impl Progress {
     /// Returns the seed of the command.
     pub(crate) fn seed(&mut self) -> u64 {
         *self.seed.get_or_insert_with(|| fastrand::u64(..))
+    }
+
+    /// Keeps the seed of the command at `position` of the input, which leaves a pipeline run: it may
+    /// do so since what it has drawn is not in memory, and a new draw would prefer what is.
+    pub(crate) fn leave_run(&mut self, position: u64) {
+        self.cut_draw = self.seed.take().map(|seed| (position, seed));
+    }
+
+    /// Gives the command at `position`, which begins, the seed that it has had in a pipeline run.
+    #[inline]
+    pub(crate) fn begin_at(&mut self, position: u64) {
+        if let Some((_, seed)) = self.cut_draw.take_if(|(of, _)| *of == position) {
+            self.seed = Some(seed);
+        }
     }
 
     /// Takes out the iteration of the command at `index`. Put it back with [`Progress::keep_walk`]
@@ -462,6 +482,7 @@ impl Progress {
     /// Drops the parts of large collections.
     #[inline]
     pub(crate) fn forget_loads(&mut self) {
+        self.ahead = None;
         if self.loads.capacity() > 0 {
             self.loads = Vec::new();
         }
@@ -510,5 +531,31 @@ impl Progress {
             self.streams = Vec::new();
             self.stream_bytes = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands before the one that has drawn have their own numbers, and it has those that it had,
+    /// once.
+    #[test]
+    fn a_draw_belongs_to_its_place_in_the_input() {
+        let mut progress = Progress::default();
+        let seed = progress.seed();
+        progress.leave_run(70);
+        progress.clear();
+        for place in [30, 50] {
+            progress.begin_at(place);
+            assert_eq!(progress.seed, None);
+            assert_ne!(progress.seed(), seed);
+            progress.clear();
+        }
+        progress.begin_at(70);
+        assert_eq!(progress.seed, Some(seed));
+        progress.clear();
+        progress.begin_at(70);
+        assert_eq!(progress.seed, None);
     }
 }

@@ -183,7 +183,10 @@ impl Strings {
     /// Ends what was loaded: strings that are added from now on differ from those before in their
     /// place in memory.
     pub(crate) fn seal(&mut self) {
-        self.bytes.push(0);
+        // Nothing is of those that have none.
+        if !self.spans.is_empty() {
+            self.bytes.push(0);
+        }
     }
 
     /// Returns true if the string at `place` was not added after `old` was copied from this, which

@@ -132,5 +132,7 @@ mod tracking_stress;
 #[cfg(test)]
 mod transactions;
 #[cfg(test)]
+mod tree_ends;
+#[cfg(test)]
 mod trees;
 mod unix_socket;

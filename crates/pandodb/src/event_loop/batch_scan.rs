@@ -1,6 +1,6 @@
 //! What a validated batch reads beside what it validates: scans, with its own writes, and ranks.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds as _};
 
 use pando_tree::{Direction, ScanBound};
 
@@ -10,6 +10,9 @@ use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::table::{Reads, ScanPage};
 use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::writes::set::Value;
+
+/// Number of writes up to which all are looked at for those of a range.
+const LOOKED_AT_MAX: usize = 64;
 
 impl ValidatedBatch {
     /// Copies the entries of one leaf of `table`, from the first bound of `range` on, into `page`,
@@ -128,5 +131,34 @@ impl ValidatedBatch {
             return false;
         };
         self.set.writes_between(index, (from, to)).len() > 0
+    }
+
+    /// Returns how many keys of `table` between these bounds it removes, whether they exist or not;
+    /// `None` if it puts one there.
+    pub fn removals_between(
+        &mut self,
+        table: &Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Option<usize> {
+        let Some(index) = self.set.index_of(&table.state) else {
+            return Some(0);
+        };
+        if self.set.len() > LOOKED_AT_MAX {
+            let mut own = self.set.writes_between(index, (from, to));
+            let count = own.len();
+            return own.all(|(_, value)| value.is_none()).then_some(count);
+        }
+        // To put few in order takes longer than to look at all of them.
+        let mut count = 0;
+        for (of, key, value) in self.set.writes() {
+            if of == index && (from, to).contains(key) {
+                if value.is_some() {
+                    return None;
+                }
+                count += 1;
+            }
+        }
+        Some(count)
     }
 }

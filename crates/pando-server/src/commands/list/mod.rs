@@ -11,7 +11,9 @@ pub(super) mod waiting;
 
 use std::ops::Range;
 
-use crate::context::{Collection, Command, Context, Flags, Group, Interrupted, Part, Run, replies};
+use crate::context::{
+    Collection, Command, Context, Flags, Found, Group, Interrupted, ListEnd, Part, Run, replies,
+};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::Strings;
 
@@ -87,6 +89,15 @@ impl End {
     }
 }
 
+impl From<End> for ListEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::Head => Self::Head,
+            End::Tail => Self::Tail,
+        }
+    }
+}
+
 /// A list of so many elements is read whole, and can be packed again when it gets small.
 const FEW: usize = 16;
 
@@ -97,11 +108,21 @@ fn part(
     key: &[u8],
     places: impl Fn(usize) -> Range<usize>,
 ) -> Result<(Collection, Range<usize>), Interrupted> {
+    let found = context.find(key)?;
+    part_of(context, found, places)
+}
+
+/// As [`part`], of the list that was read last.
+fn part_of(
+    context: &mut Context<'_>,
+    found: Found,
+    places: impl Fn(usize) -> Range<usize>,
+) -> Result<(Collection, Range<usize>), Interrupted> {
     let read = |length| match length {
         0..=FEW => 0..length,
         _ => places(length),
     };
-    let list = context.find_part(key, &Part::Places(&read))?;
+    let list = context.decoded(found, ValueType::List, &Part::Places(&read))?;
     let (places, first) = (places(list.len()), list.first());
     let places = places.start - first..places.end - first;
     Ok((list, places))

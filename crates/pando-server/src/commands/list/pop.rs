@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{End, part, remove, writing};
+use super::{End, FEW, part, part_of, remove, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
 use crate::notifications::classes::Class;
@@ -53,7 +53,15 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     };
     let key = context.argument(1);
     let taken = count.unwrap_or(1);
-    let (mut list, places) = part(context, key, |length| end.places(taken, length))?;
+    let found = context.find(key)?;
+    if count.is_none()
+        && let Some(head) = context.long_list(&found, FEW)?
+        && context.reply_end(&head, end.into())?
+    {
+        context.event(Class::List, end.popped(), key);
+        return context.remove_end((key, &found), (head, end.into()));
+    }
+    let (mut list, places) = part_of(context, found, |length| end.places(taken, length))?;
     if !list.exists() {
         match count {
             Some(_) => context.reply().null_array(),

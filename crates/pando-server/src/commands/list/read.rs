@@ -84,8 +84,11 @@ fn reply_places(
         }
         return Ok(());
     };
-    if context.tree_head(&found)?.is_none() {
+    let Some(head) = context.tree_head(&found)? else {
         return reply_row(context, row.payload, select, is_array);
+    };
+    if is_array && context.reply_elements(head, &select(head.len()))? {
+        return Ok(());
     }
     let list = context.decoded(found, ValueType::List, &Part::Places(&select))?;
     let mut reply = context.reply();

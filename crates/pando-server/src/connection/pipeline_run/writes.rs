@@ -112,6 +112,7 @@ impl Connection {
                     batch.rollback_to(savepoint);
                     progress.take_back_to(mark);
                     let Some(text) = interrupted.ended() else {
+                        progress.leave_run(self.position + pipeline_run.end(done.count) as u64);
                         done.cut = true;
                         break;
                     };
@@ -149,6 +150,7 @@ impl Connection {
             progress,
             ..
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
+        progress.begin_at(self.position + pipeline_run.end(place) as u64);
         let reply_start = output.bytes.len();
         let command = pipeline_run.at(place).command;
         let mut context = Context {

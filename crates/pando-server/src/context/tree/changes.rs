@@ -13,8 +13,8 @@ use crate::context::collection::Collection;
 use crate::context::{Context, Former, Interrupted, Run};
 use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
-use crate::data::keyspace::ValueType;
-use crate::data::packed::{Strings, strings_of_one};
+use crate::data::keyspace::{Times, ValueType};
+use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 
@@ -55,7 +55,6 @@ impl Context<'_> {
         collection: &Collection,
         (loaded, former): (&Loaded, Former),
     ) -> Run {
-        let (members, keys) = (self.members()?, self.engine().element_keys);
         let mut head = loaded.head;
         let is_packed = self.is_small(collection);
         let (none, untimed) = (Strings::default(), Deadlines::default());
@@ -63,17 +62,7 @@ impl Context<'_> {
             true => (&none, &untimed),
             false => (&collection.strings, &collection.deadlines),
         };
-        let seed = self.progress.seed();
-        let data = self.data();
-        let batch = data.batch.as_deref_mut();
-        let mut changes = Changes {
-            members,
-            keys,
-            batch: batch.expect("commands that write have a transaction"),
-            key: std::mem::take(&mut data.scratch.element_key),
-            row: std::mem::take(&mut data.scratch.element_row),
-            edition: Edition::behind(head.edition, seed),
-        };
+        let mut changes = self.changes(&head)?;
         match collection.value_type {
             ValueType::List => changes.list(&mut head, loaded, new)?,
             value_type => {
@@ -81,9 +70,11 @@ impl Context<'_> {
                 changes.named(value_type, &mut head, (old, (new, deadlines)))?;
             }
         }
-        head.edition = changes.edition.finish();
-        let Changes { key: k, row: r, .. } = changes;
-        (data.scratch.element_key, data.scratch.element_row) = (k, r);
+        let buffers = changes.finish(&mut head);
+        self.give_back(buffers);
+        if new.len() == 0 {
+            self.ahead_is_first(loaded, &head);
+        }
         if head.count == 0 && !is_packed {
             self.event(Class::Generic, "del", key);
             return self.remove_row(key, former);
@@ -101,12 +92,45 @@ impl Context<'_> {
             self.give_up(head.id)?;
             return self.remove_row(key, former);
         }
+        let what = (collection.value_type, collection.encoding);
+        self.put_tree_head(key, (what, &head), collection.times(fields), former)
+    }
+
+    /// Writes the row of the key of a large collection.
+    pub(super) fn put_tree_head(
+        &mut self,
+        key: &[u8],
+        ((value_type, encoding), head): ((ValueType, Encoding), &TreeHead),
+        times: Times,
+        former: Former,
+    ) -> Run {
         let mut payload = std::mem::take(&mut self.data().scratch.value);
-        head.encode(collection.encoding, &mut payload);
-        let value = (collection.value_type, payload.as_slice());
-        let result = self.put_row(key, value, collection.times(fields), former);
+        head.encode(encoding, &mut payload);
+        let result = self.put_row(key, (value_type, &payload), times, former);
         self.data().scratch.value = payload;
         result
+    }
+
+    /// Takes back the buffers that [`Context::changes`] has lent.
+    pub(super) fn give_back(&mut self, (key, row): (Vec<u8>, Vec<u8>)) {
+        let scratch = &mut self.data().scratch;
+        (scratch.element_key, scratch.element_row) = (key, row);
+    }
+
+    /// Begins to write rows of the collection with this head.
+    pub(super) fn changes(&mut self, head: &TreeHead) -> Result<Changes<'_>, Interrupted> {
+        let (members, keys) = (self.members()?, self.engine().element_keys);
+        let seed = self.progress.seed();
+        let data = self.data();
+        let batch = data.batch.as_deref_mut();
+        Ok(Changes {
+            members,
+            keys,
+            batch: batch.expect("commands that write have a transaction"),
+            key: std::mem::take(&mut data.scratch.element_key),
+            row: std::mem::take(&mut data.scratch.element_row),
+            edition: Edition::behind(head.edition, seed),
+        })
     }
 }
 
@@ -114,7 +138,7 @@ impl Context<'_> {
 type Hashed<'s> = (&'s Strings, &'s Deadlines);
 
 /// Writes rows of elements.
-struct Changes<'c> {
+pub(super) struct Changes<'c> {
     members: &'c Table,
     keys: ElementKeys,
     batch: &'c mut ValidatedBatch,
@@ -181,6 +205,12 @@ fn value_at(strings: &Strings, of_one: usize, place: usize) -> &[u8] {
 }
 
 impl Changes<'_> {
+    /// Gives `head` the edition of all that was written. Returns the buffers.
+    pub(super) fn finish(self, head: &mut TreeHead) -> (Vec<u8>, Vec<u8>) {
+        head.edition = self.edition.finish();
+        (self.key, self.row)
+    }
+
     /// Writes `self.row` at `self.key`.
     fn put(&mut self) -> pandodb::Result<()> {
         self.edition.add(&self.key, Some(&self.row));
@@ -277,18 +307,10 @@ impl Changes<'_> {
             let positions = gap.positions(head, loaded);
             gap.shorten(head, loaded);
             for position in deleted.clone().skip(added.len()) {
-                self.position(head.id, loaded.load.positions.at(position));
-                self.delete();
+                self.delete_element(head.id, loaded.load.positions.at(position));
             }
             for (place, position) in added.clone().zip(positions.iter()) {
-                self.position(head.id, position);
-                self.row.clear();
-                self.row.push(0);
-                self.row.extend_from_slice(new.at(place));
-                self.put().map_err(|error| match error {
-                    pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
-                    error => Interrupted::Engine(error),
-                })?;
+                self.put_element(head.id, position, new.at(place))?;
             }
             head.count += added.len() as u64;
             head.count = less(head.count, deleted.len() as u64)?;
@@ -296,8 +318,22 @@ impl Changes<'_> {
         Ok(())
     }
 
-    fn position(&mut self, id: u64, position: &[u8]) {
+    /// Writes an element of a list.
+    pub(super) fn put_element(&mut self, id: u64, position: &[u8], element: &[u8]) -> Run {
         elements::position_key(id, position, &mut self.key);
+        self.row.clear();
+        self.row.push(0);
+        self.row.extend_from_slice(element);
+        self.put().map_err(|error| match error {
+            pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
+            error => Interrupted::Engine(error),
+        })
+    }
+
+    /// Deletes an element of a list.
+    pub(super) fn delete_element(&mut self, id: u64, position: &[u8]) {
+        elements::position_key(id, position, &mut self.key);
+        self.delete();
     }
 }
 

@@ -20,7 +20,7 @@ const PLACES_PER_TURN: usize = 512;
 /// Number of names that are looked for behind one whose page is missing.
 const NAMES_AHEAD: usize = 128;
 /// Bytes that an element takes in memory besides its own, about.
-const ELEMENT_BYTES: usize = 32;
+pub(super) const ELEMENT_BYTES: usize = 32;
 
 /// Bytes of named elements, about, for which room is made at once.
 const NAMED_BYTES: usize = 96;
@@ -61,6 +61,15 @@ fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
 /// Returns a bound of a slice.
 fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &key[..])
+}
+
+/// Passes over a place at which there is no element.
+fn pass_removed(load: &mut Load) -> Run {
+    if !load.goal.passes_removed {
+        return Err(Interrupted::Torn);
+    }
+    load.left -= 1;
+    Ok(())
 }
 
 impl Context<'_> {
@@ -160,6 +169,14 @@ impl Context<'_> {
                 let goal = Goal { living, ..goal };
                 (0, self.load_places_of(members, goal, places)?)
             }
+            Part::Left(places, enough) => {
+                let goal = Goal {
+                    living: Some(*enough),
+                    passes_removed: true,
+                    ..goal
+                };
+                (0, self.load_places_of(members, goal, places)?)
+            }
             Part::Living => (0, self.load_living(members, goal)?),
             Part::Iterated(cursor, count) => {
                 (0, self.load_iterated(members, goal, (*cursor, *count))?)
@@ -172,7 +189,7 @@ impl Context<'_> {
         };
         let loaded = Loaded::of(value_type, (head, first), load);
         // More than there are: they are of a later moment than the head.
-        let may_repeat = matches!(part, Part::Each(_) | Part::Drawn(..));
+        let may_repeat = matches!(part, Part::Each(_) | Part::Drawn(..) | Part::Left(..));
         if loaded.count > head.len() && !may_repeat {
             return Err(Interrupted::Torn);
         }
@@ -201,6 +218,7 @@ impl Context<'_> {
             skipped: 0,
             count: 0,
             living: None,
+            passes_removed: false,
             pending: None,
         }
     }
@@ -294,8 +312,7 @@ impl Context<'_> {
         let mut key = std::mem::take(&mut scratch.element_key);
         let mut row = std::mem::take(&mut scratch.element_row);
         let load = self.load_with(members, goal, names, (&mut key, &mut row));
-        let scratch = &mut self.data().scratch;
-        (scratch.element_key, scratch.element_row) = (key, row);
+        self.give_back((key, row));
         Ok(Arc::new(load?))
     }
 
@@ -308,7 +325,6 @@ impl Context<'_> {
     ) -> Result<Load, Interrupted> {
         let id = goal.head.id;
         let mut load = Load::new(goal);
-        load.strings.reserve(names.len() * 2, NAMED_BYTES);
         let (mut missing, mut ahead) = (None::<Pending>, 0);
         let mut seen = Seen::default();
         let keys = self.engine().element_keys;
@@ -336,6 +352,10 @@ impl Context<'_> {
                     continue;
                 }
                 Polled::Ready(false) => continue,
+                Polled::Ready(true) if load.strings.len() == 0 => {
+                    load.strings.reserve(names.len() * 2, NAMED_BYTES);
+                    load.add(key, row)?;
+                }
                 Polled::Ready(true) => load.add(key, row)?,
             }
             if elements::decode_name(key, row)?.name != *name {
@@ -363,6 +383,30 @@ impl Context<'_> {
         let (from, to) = ends(head);
         let (from, to) = (slice(&from), slice(&to));
         Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
+    }
+
+    /// Returns how many elements of the large collection with this head the command's transaction
+    /// has removed at most; `None` if it may have added some, or does not see the present. Then, and
+    /// if they are 0, [`Part::Left`] is of no use.
+    pub(crate) fn removals(
+        &mut self,
+        value_type: ValueType,
+        head: &TreeHead,
+    ) -> Result<Option<usize>, Interrupted> {
+        let members = self.members()?;
+        let Some(batch) = self.data().batch.as_deref_mut() else {
+            return Ok(Some(0));
+        };
+        if batch.transaction().is_some() {
+            return Ok(None);
+        }
+        let kind = kind_of(value_type);
+        let (from, to) = (
+            elements::start(head.id, kind),
+            elements::behind(head.id, kind),
+        );
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        Ok(batch.removals_between(members, from, to))
     }
 
     fn load_each(
@@ -403,6 +447,13 @@ impl Context<'_> {
     ) -> Result<Arc<Load>, Interrupted> {
         let count = places.len();
         let goal = Goal { count, ..goal };
+        if self.is_together {
+            // Who would have to wait here leaves the run: nothing is kept for a next one.
+            let mut load = Load::new(goal);
+            self.load_more_of_each(members, &mut load, places)?;
+            load.strings.seal();
+            return Ok(Arc::new(load));
+        }
         if let Some(done) = self.finished(&goal) {
             return Ok(done);
         }
@@ -413,29 +464,46 @@ impl Context<'_> {
     }
 
     fn load_more_of_each(&mut self, members: &Table, load: &mut Load, places: &[usize]) -> Run {
+        let scratch = &mut self.data().scratch;
+        let mut key = std::mem::take(&mut scratch.element_key);
+        let mut row = std::mem::take(&mut scratch.element_row);
+        let result = self.load_each_with(members, (load, places), (&mut key, &mut row));
+        self.give_back((key, row));
+        result
+    }
+
+    fn load_each_with(
+        &mut self,
+        members: &Table,
+        (load, places): (&mut Load, &[usize]),
+        (key, row): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Run {
         let (prefix, before) = (load.goal.prefix(), self.loaded_bytes());
-        let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..PLACES_PER_TURN {
             if load.is_complete() {
                 return Ok(());
             }
             let place = places[places.len() - load.left];
             let from = (&prefix[..], place);
-            match self.source().key_from(members, from, &mut key)? {
+            match self.source().key_from(members, from, key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
                 Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
-                    return Err(Interrupted::Torn);
+                    pass_removed(load)?;
+                    continue;
                 }
                 Polled::Ready(_) => {}
             }
             let mut source = self.source();
-            match source.get(members, &key, &mut row)? {
+            match source.get(members, key, row)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-                Polled::Ready(false) => return Err(Interrupted::Torn),
+                Polled::Ready(false) => {
+                    pass_removed(load)?;
+                    continue;
+                }
                 Polled::Ready(true) => {}
             }
             let shown_from = source.shown_from;
-            load.add_living((&key, &row), self.now_ms)?;
+            load.add_living((&key[..], &row[..]), self.now_ms)?;
             self.progress.show_from(shown_from);
             self.check_load(before, load)?;
         }

@@ -10,13 +10,16 @@
 //! before that may contradict itself; it ends with an error then, which the client sees only if the
 //! head is unchanged, and which is damage in that case.
 
+pub(crate) mod ahead;
 mod changes;
 mod edition;
+pub(crate) mod ends;
 mod expired;
 mod load;
 pub(crate) mod part;
 mod position;
 mod scan;
+mod shown;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;

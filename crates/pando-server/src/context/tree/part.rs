@@ -58,6 +58,10 @@ pub(crate) enum Part<'p> {
     /// Of the fields at these places those that live, in this order, until they are so many. Only
     /// where places can be told (`may_rank`).
     Drawn(&'p [usize], usize),
+    /// Of the elements at these places, counted with those that the transaction has removed, those
+    /// that are left, in this order, until they are so many. Only where it has removed elements and
+    /// added none (`removals`).
+    Left(&'p [usize], usize),
     /// All fields that live: what has expired takes no memory.
     Living,
     /// From a place of an iteration on, about so many, by name.
@@ -92,6 +96,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) count: usize,
     /// If it is given, fields that have expired are left out, and so many others are enough.
     pub(in crate::context) living: Option<usize>,
+    /// Places may be those of elements that the transaction has removed, or behind the last one.
+    pub(in crate::context) passes_removed: bool,
     /// Which of the rows of pending entries are wanted, and counted.
     pub(in crate::context) pending: Option<PendingFilter>,
 }
@@ -126,6 +132,15 @@ pub(crate) struct Load {
     pub(in crate::context) positions: Strings,
     /// Where an iteration goes on; 0: it has reached the end.
     pub(in crate::context) cursor: u64,
+    /// Elements behind those that are wanted, if some are to be kept for the next command.
+    pub(in crate::context) ahead: Option<Box<Behind>>,
+}
+
+/// Elements that were read behind those that are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    pub(in crate::context) strings: Strings,
+    pub(in crate::context) positions: Strings,
 }
 
 impl Load {
@@ -138,7 +153,24 @@ impl Load {
             deadlines: Deadlines::default(),
             positions: Strings::default(),
             cursor: 0,
+            ahead: None,
             goal,
+        }
+    }
+
+    /// Puts elements that were read backwards, if they were, into the order of the collection.
+    pub(in crate::context) fn put_in_order(&mut self, is_backwards: bool) {
+        if is_backwards {
+            self.strings.reverse(self.goal.strings_of_one());
+            self.positions.reverse(1);
+        }
+    }
+
+    /// Changes to the elements behind those that are wanted, or back.
+    pub(in crate::context) fn turn_to_ahead(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            std::mem::swap(&mut self.strings, &mut ahead.strings);
+            std::mem::swap(&mut self.positions, &mut ahead.positions);
         }
     }
 
@@ -157,6 +189,7 @@ impl Load {
             skipped: 0,
             count: 0,
             living: None,
+            passes_removed: false,
             pending: None,
         })
     }

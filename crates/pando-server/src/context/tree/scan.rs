@@ -6,6 +6,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::{Polled, ScanPage};
 
+use super::ahead::AHEAD_MAX;
 use super::part::{Goal, Load};
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
@@ -59,9 +60,16 @@ impl Context<'_> {
             let mut key = Vec::new();
             elements::position_key(goal.head.id, &position, &mut key);
             goal.from = Bound::Included(key);
-            return self.scanned(members, goal, add_places);
+            return self.scanned(members, (goal, false), add_places);
         }
         let behind = goal.head.len().saturating_sub(places.end);
+        let is_end = places.start == 0 || behind == 0;
+        if is_end
+            && self.is_together
+            && let Some(load) = self.take_ahead(&goal, places.start > 0)
+        {
+            return Ok(load);
+        }
         if places.start > 0 {
             if behind > 0 && self.may_rank_in(members, &goal.head)? {
                 let mut key = Vec::new();
@@ -80,7 +88,7 @@ impl Context<'_> {
                 goal.skipped = places.start;
             }
         }
-        self.scanned(members, goal, add_places)
+        self.scanned(members, (goal, is_end), add_places)
     }
 
     /// Loads the element of a list at a position.
@@ -127,7 +135,7 @@ impl Context<'_> {
         };
         from.extend_from_slice(&hash.to_be_bytes());
         goal.from = Bound::Included(from);
-        self.scanned(members, goal, add_iterated)
+        self.scanned(members, (goal, false), add_iterated)
     }
 
     /// Loads all fields that live.
@@ -139,7 +147,7 @@ impl Context<'_> {
         goal.living = Some(usize::MAX);
         goal.count = goal.head.len();
         goal.from = Bound::Included(goal.prefix().to_vec());
-        self.scanned(members, goal, add_places)
+        self.scanned(members, (goal, false), add_places)
     }
 
     /// Returns the number of fields that have expired: looks at the rows of their deadlines, and at
@@ -152,7 +160,7 @@ impl Context<'_> {
         goal.kind = Kind::Time;
         goal.count = usize::try_from(goal.head.timed).unwrap_or(usize::MAX);
         goal.from = Bound::Included(goal.prefix().to_vec());
-        let load = self.scanned(members, goal, pass_expired)?;
+        let load = self.scanned(members, (goal, false), pass_expired)?;
         Ok(load.goal.count - load.left)
     }
 
@@ -162,20 +170,23 @@ impl Context<'_> {
         members: &Table,
         goal: Goal,
     ) -> Result<Arc<Load>, Interrupted> {
-        self.scanned(members, goal, add_rows)
+        self.scanned(members, (goal, false), add_rows)
     }
 
     /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
         members: &Table,
-        goal: Goal,
+        (goal, is_end): (Goal, bool),
         add_leaf: AddLeaf,
     ) -> Result<Arc<Load>, Interrupted> {
         if let Some(done) = self.finished(&goal) {
             return Ok(done);
         }
         let mut load = self.take_load(goal);
+        if is_end && self.is_together {
+            load.ahead = Some(Box::default());
+        }
         // Whoever has begun again since others wrote must get further in a turn than they do.
         let doublings = match self.exec_index.is_some() || self.progress.restarts > 0 {
             true => self.progress.turns.min(DOUBLINGS_MAX),
@@ -206,11 +217,13 @@ impl Context<'_> {
             Err(interrupted) => Err(interrupted),
         });
         let mut load = self.unless_interrupted(load, result)?;
-        if load.goal.is_backwards {
-            load.strings.reverse(load.goal.strings_of_one());
-            load.positions.reverse(1);
+        load.put_in_order(load.goal.is_backwards);
+        let ahead = load.ahead.take();
+        let load = self.finish(load);
+        if let Some(ahead) = ahead {
+            self.keep_ahead(&load, *ahead);
         }
-        Ok(self.finish(load))
+        Ok(load)
     }
 
     /// Reads one leaf, and adds its elements.
@@ -223,7 +236,11 @@ impl Context<'_> {
         let from = load.from.as_ref().map(Vec::as_slice);
         let goal = &load.goal;
         // An iteration sees by the next one that it has all of a place.
-        let most = load.skipped.saturating_add(load.left).saturating_add(1);
+        let behind = load.ahead.as_ref().map_or(1, |_| AHEAD_MAX);
+        let most = load
+            .skipped
+            .saturating_add(load.left)
+            .saturating_add(behind);
         let Data { batch, scratch, .. } = self.data();
         let mut source = Source::new(batch.as_deref_mut());
         let page = &mut scratch.page;
@@ -263,6 +280,9 @@ fn add_places(
         }
         add(scanned, source, load, (key, value))?;
         if load.left == 0 {
+            if load.ahead.is_some() {
+                add_ahead(scanned, load, (page, index + 1))?;
+            }
             return Ok(true);
         }
     }
@@ -272,6 +292,29 @@ fn add_places(
         Some(next) => load.from = Bound::Included(next),
     }
     Ok(false)
+}
+
+/// Adds elements of the same leaf, from the entry `from` on, to those that are kept for the next
+/// command.
+fn add_ahead(
+    scanned: &Scanned<'_>,
+    load: &mut Load,
+    (page, from): (&mut ScanPage, usize),
+) -> Result<(), RowError> {
+    load.turn_to_ahead();
+    let places = from..page.len().min(from + AHEAD_MAX);
+    let mut added = Ok(());
+    for index in places {
+        let (key, Some(value)) = page.entry(index) else {
+            break;
+        };
+        if !key.starts_with(&scanned.prefix) || added.is_err() {
+            break;
+        }
+        added = load.add(key, value);
+    }
+    load.turn_to_ahead();
+    added
 }
 
 /// Passes over fields by their deadlines until one has not expired.

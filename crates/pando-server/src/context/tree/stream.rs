@@ -248,6 +248,7 @@ impl Context<'_> {
             skipped: 0,
             count: wanted.count,
             living: None,
+            passes_removed: false,
             pending: wanted.pending,
         };
         // A key without a stream may be in a database that has no table of elements.
