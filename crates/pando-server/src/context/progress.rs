@@ -313,8 +313,8 @@ impl Progress {
         *self.seed.get_or_insert_with(|| fastrand::u64(..))
     }
 
-    /// Keeps the seed of the command at `position` of the input, which leaves a pipeline run: it may
-    /// do so since what it has drawn is not in memory, and a new draw would prefer what is.
+    /// Keeps the seed of the command at `position` of the input, which leaves a pipeline run: it
+    /// may do so since what it has drawn is not in memory, and a new draw would prefer what is.
     pub(crate) fn leave_run(&mut self, position: u64) {
         self.cut_draw = self.seed.take().map(|seed| (position, seed));
     }

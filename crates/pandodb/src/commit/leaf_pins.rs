@@ -204,8 +204,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Holds the leaves of the writes of `group`, which are writes to one table. Returns how many of
-    /// the keys are in the leaf of their predecessor.
+    /// Holds the leaves of the writes of `group`, which are writes to one table. Returns how many
+    /// of the keys are in the leaf of their predecessor.
     fn hold_group<'a>(
         &'a self,
         set: &WriteSet,

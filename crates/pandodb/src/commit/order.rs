@@ -49,8 +49,8 @@ impl Rank for u128 {
     }
 }
 
-/// Of a batch of one table whose positions have 16 bits. It has six bytes of the head, and is sorted
-/// in less than half the time.
+/// Of a batch of one table whose positions have 16 bits. It has six bytes of the head, and is
+/// sorted in less than half the time.
 impl Rank for u64 {
     const POSITION_BITS: u32 = 16;
 

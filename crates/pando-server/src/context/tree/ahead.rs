@@ -12,7 +12,6 @@ use pando_sync::Arc;
 use pandodb::Lsn;
 
 use super::part::{Behind, Goal, Load, Loaded};
-use crate::context::Context;
 use crate::data::elements::Kind;
 use crate::data::packed::Strings;
 use crate::data::tree_head::TreeHead;
@@ -56,6 +55,46 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
+    /// Keeps what was read behind the elements of `load`; `None` if nothing was.
+    pub(super) fn behind(load: &Arc<Load>, behind: Behind) -> Option<Self> {
+        (behind.strings.len() > 0).then(|| Self {
+            order: Order::of(&load.goal, load.goal.is_backwards),
+            head: load.goal.head,
+            before: Some(load.clone()),
+            strings: behind.strings,
+            positions: behind.positions,
+            next: 0,
+        })
+    }
+
+    /// Returns what `goal` asks for, elements at an end, if these are they.
+    pub(super) fn take(&mut self, goal: &Goal, is_backwards: bool) -> Option<Arc<Load>> {
+        let is_it = self.before.is_none()
+            && self.head == goal.head
+            && self.order == Order::of(goal, is_backwards)
+            && self.left(goal.strings_of_one()) >= goal.count;
+        if !is_it {
+            return None;
+        }
+        let mut load = Load::new(goal.clone());
+        self.fill(&mut load);
+        load.strings.seal();
+        let load = Arc::new(load);
+        self.before = Some(load.clone());
+        Some(load)
+    }
+
+    /// Notes that all elements of `loaded` were removed, none was added, and the collection has the
+    /// head `head` now.
+    pub(super) fn note_removed(&mut self, loaded: &Loaded, head: &TreeHead) {
+        if let Some(before) = &self.before
+            && Arc::ptr_eq(before, &loaded.load)
+        {
+            self.before = None;
+            self.head = *head;
+        }
+    }
+
     /// Returns the number of elements that are left.
     fn left(&self, of_one: usize) -> usize {
         self.strings.len() / of_one - self.next
@@ -76,52 +115,5 @@ impl Ahead {
         load.left = 0;
         load.put_in_order(self.order.is_backwards);
         self.next = places.end;
-    }
-}
-
-impl Context<'_> {
-    /// Returns what `goal` asks for, elements at an end, if they were read before.
-    pub(super) fn take_ahead(&mut self, goal: &Goal, is_backwards: bool) -> Option<Arc<Load>> {
-        let ahead = self.progress.ahead.as_mut()?;
-        let is_it = ahead.before.is_none()
-            && ahead.head == goal.head
-            && ahead.order == Order::of(goal, is_backwards)
-            && ahead.left(goal.strings_of_one()) >= goal.count;
-        if !is_it {
-            return None;
-        }
-        let mut load = Load::new(goal.clone());
-        ahead.fill(&mut load);
-        load.strings.seal();
-        let load = Arc::new(load);
-        ahead.before = Some(load.clone());
-        Some(load)
-    }
-
-    /// Keeps what was read behind the elements of `load`, for the next command.
-    pub(super) fn keep_ahead(&mut self, load: &Arc<Load>, behind: Behind) {
-        if behind.strings.len() == 0 {
-            return;
-        }
-        self.progress.ahead = Some(Box::new(Ahead {
-            order: Order::of(&load.goal, load.goal.is_backwards),
-            head: load.goal.head,
-            before: Some(load.clone()),
-            strings: behind.strings,
-            positions: behind.positions,
-            next: 0,
-        }));
-    }
-
-    /// Notes that all elements of `loaded` were removed, none was added, and the collection has the
-    /// head `head` now.
-    pub(super) fn ahead_is_first(&mut self, loaded: &Loaded, head: &TreeHead) {
-        if let Some(ahead) = &mut self.progress.ahead
-            && let Some(before) = &ahead.before
-            && Arc::ptr_eq(before, &loaded.load)
-        {
-            ahead.before = None;
-            ahead.head = *head;
-        }
     }
 }

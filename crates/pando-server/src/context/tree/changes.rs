@@ -72,8 +72,10 @@ impl Context<'_> {
         }
         let buffers = changes.finish(&mut head);
         self.give_back(buffers);
-        if new.len() == 0 {
-            self.ahead_is_first(loaded, &head);
+        if new.len() == 0
+            && let Some(ahead) = &mut self.progress.ahead
+        {
+            ahead.note_removed(loaded, &head);
         }
         if head.count == 0 && !is_packed {
             self.event(Class::Generic, "del", key);

@@ -1,8 +1,8 @@
 //! Ends of large lists: where an element is added, or is removed from, is known by the head, so
 //! nothing else is read, and no part of the list is made in memory (decision 102).
 //!
-//! These are ways that are shorter, and none of them is another form of the list: what they write is
-//! what `changes.rs` writes of a part that has been edited so. Lists of few elements do not come
+//! These are ways that are shorter, and none of them is another form of the list: what they write
+//! is what `changes.rs` writes of a part that has been edited so. Lists of few elements do not come
 //! here: they are read whole, and may become packed.
 
 use pando_resp::Writer;

@@ -385,9 +385,9 @@ impl Context<'_> {
         Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
     }
 
-    /// Returns how many elements of the large collection with this head the command's transaction
-    /// has removed at most; `None` if it may have added some, or does not see the present. Then, and
-    /// if they are 0, [`Part::Left`] is of no use.
+    /// Returns how many elements of the large collection with this head the command's
+    /// transaction has removed at most; `None` if it may have added some, or does not see the
+    /// present. Then, and if they are 0, [`Part::Left`] is of no use.
     pub(crate) fn removals(
         &mut self,
         value_type: ValueType,

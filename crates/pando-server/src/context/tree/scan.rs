@@ -6,7 +6,7 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::{Polled, ScanPage};
 
-use super::ahead::AHEAD_MAX;
+use super::ahead::{AHEAD_MAX, Ahead};
 use super::part::{Goal, Load};
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
@@ -66,7 +66,8 @@ impl Context<'_> {
         let is_end = places.start == 0 || behind == 0;
         if is_end
             && self.is_together
-            && let Some(load) = self.take_ahead(&goal, places.start > 0)
+            && let Some(ahead) = &mut self.progress.ahead
+            && let Some(load) = ahead.take(&goal, places.start > 0)
         {
             return Ok(load);
         }
@@ -220,8 +221,8 @@ impl Context<'_> {
         load.put_in_order(load.goal.is_backwards);
         let ahead = load.ahead.take();
         let load = self.finish(load);
-        if let Some(ahead) = ahead {
-            self.keep_ahead(&load, *ahead);
+        if let Some(ahead) = ahead.and_then(|behind| Ahead::behind(&load, *behind)) {
+            self.progress.ahead = Some(Box::new(ahead));
         }
         Ok(load)
     }

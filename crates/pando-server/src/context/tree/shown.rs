@@ -2,7 +2,8 @@
 //! copied three times on the way (decision 102).
 //!
 //! Only what a command without a transaction reads of a dense list, in a few leaves that are in
-//! memory. Whatever is in the way takes the reply back, and a run with a transaction loads the part.
+//! memory. Whatever is in the way takes the reply back, and a run with a transaction loads the
+//! part.
 
 use std::ops::{Bound, Range};
 
