@@ -140,6 +140,12 @@ impl RunningScript {
     pub(crate) fn kills(&self) -> (Arc<AtomicU64>, u64) {
         (self.kills.clone(), self.kills_before)
     }
+
+    /// Returns it as one that began when the count was `kills_before`.
+    pub(crate) fn since(mut self, kills_before: u64) -> Self {
+        self.kills_before = kills_before;
+        self
+    }
 }
 
 impl Drop for RunningScript {

@@ -128,6 +128,7 @@ impl Context<'_> {
         if removed > 0
             && count > 0
             && wanted < elements
+            && self.may_draw_left(&head)
             && let Some(left) = self.choose_left(&found, (value_type, &head), (wanted, removed))?
         {
             return Ok(left);
@@ -153,12 +154,9 @@ impl Context<'_> {
             1 => -DRAWS_OF_ONE,
             _ => i64::try_from(wanted + removed).unwrap_or(i64::MAX),
         };
+        // Fewer than all, so they are in random order.
         let drawn = places(head.len() + removed, draws, self.random_before());
-        let mut drawn: Vec<usize> = drawn.collect();
-        if drawn.len() == head.len() + removed {
-            // They may be all, in their order.
-            self.random_before().shuffle(&mut drawn);
-        }
+        let drawn: Vec<usize> = drawn.collect();
         let row = Found {
             row: found.row,
             former: found.former,
@@ -166,6 +164,14 @@ impl Context<'_> {
         };
         let some = self.decoded(row, value_type, &Part::Left(&drawn, wanted))?;
         Ok((some.in_memory() == wanted).then(|| in_order(some)))
+    }
+
+    /// Returns whether what is drawn beside removals of the same transaction may be what the
+    /// command gives. One that leaves a pipeline run since a page is missing draws anew when it
+    /// runs alone, and so would prefer what is in memory: members of a collection that takes a
+    /// good part of that are drawn alone.
+    fn may_draw_left(&self, head: &TreeHead) -> bool {
+        !self.is_together || head.len() <= self.engine().drawn_together_max
     }
 
     /// Returns how many of so many elements are to be chosen.
@@ -198,7 +204,7 @@ impl Context<'_> {
             let draws = i64::try_from(wanted * 2 + DRAWS).unwrap_or(i64::MAX);
             let drawn = places(head.len(), draws * count.signum(), self.random_before());
             let mut drawn: Vec<usize> = drawn.collect();
-            if drawn.len() == head.len() {
+            if count > 0 && drawn.len() == head.len() {
                 // They may be all, in their order.
                 self.random_before().shuffle(&mut drawn);
             }

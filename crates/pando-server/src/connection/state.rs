@@ -68,6 +68,7 @@ impl Buffers {
         self.parser.shrink_to(64);
         self.output.reset(kept);
         self.progress.clear();
+        self.progress.forget_cut();
         self.staging.clear();
     }
 }

@@ -189,6 +189,9 @@ pub(crate) struct Progress {
     /// The seed of a command that had to leave a pipeline run, and where in its connection's input
     /// it begins: commands that are run again before it have their own.
     cut_draw: Option<(u64, u64)>,
+    /// Of a script that left a pipeline run likewise: the count of kills with which it began.
+    #[cfg(feature = "scripts")]
+    cut_kills: Option<(u64, u64)>,
     /// Tables of LCS, likewise.
     tables: Vec<(usize, Table)>,
     /// Memory that iterations and tables take.
@@ -314,16 +317,36 @@ impl Progress {
     }
 
     /// Keeps the seed of the command at `position` of the input, which leaves a pipeline run: it
-    /// may do so since what it has drawn is not in memory, and a new draw would prefer what is.
+    /// may do so since what it has drawn is not in memory, and a new draw would prefer what is. If
+    /// it is a script, keeps with how many kills it began: it is killed by one that comes now.
     pub(crate) fn leave_run(&mut self, position: u64) {
         self.cut_draw = self.seed.take().map(|seed| (position, seed));
+        #[cfg(feature = "scripts")]
+        {
+            let kills = self.scripts.as_ref().and_then(|of| of.kills_before());
+            self.cut_kills = kills.map(|kills| (position, kills));
+        }
     }
 
-    /// Gives the command at `position`, which begins, the seed that it has had in a pipeline run.
+    /// Forgets what a command had in a pipeline run that it has left: its input is gone.
+    pub(crate) fn forget_cut(&mut self) {
+        self.cut_draw = None;
+        #[cfg(feature = "scripts")]
+        {
+            self.cut_kills = None;
+        }
+    }
+
+    /// Gives the command at `position`, which begins, what it has had in a pipeline run: its seed,
+    /// and the kills of before.
     #[inline]
     pub(crate) fn begin_at(&mut self, position: u64) {
         if let Some((_, seed)) = self.cut_draw.take_if(|(of, _)| *of == position) {
             self.seed = Some(seed);
+        }
+        #[cfg(feature = "scripts")]
+        if let Some((_, kills)) = self.cut_kills.take_if(|(of, _)| *of == position) {
+            self.scripts.get_or_insert_default().begin_at(kills);
         }
     }
 
@@ -557,5 +580,11 @@ mod tests {
         progress.clear();
         progress.begin_at(70);
         assert_eq!(progress.seed, None);
+        let _seed = progress.seed();
+        progress.leave_run(70);
+        progress.clear();
+        progress.forget_cut();
+        progress.begin_at(70);
+        assert_eq!(progress.seed, None, "another connection");
     }
 }

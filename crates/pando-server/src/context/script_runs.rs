@@ -17,6 +17,9 @@ pub(crate) struct ScriptRuns {
     running: Option<RunningScript>,
     /// FUNCTION KILL and FUNCTION STATS find a function likewise.
     function: Option<RunningFunction>,
+    /// If it has left a pipeline run, to begin by itself: the count of kills with which it began
+    /// there. Who killed it in between was told so.
+    kills_before: Option<u64>,
     /// Number of runs that have begun.
     runs: u32,
     /// Time that the runs of each script took, by its place in EXEC, in the order of places.
@@ -26,7 +29,11 @@ pub(crate) struct ScriptRuns {
 impl ScriptRuns {
     /// What SCRIPT KILL ends; `begin` counts a script that begins.
     pub(crate) fn running(&mut self, begin: impl FnOnce() -> RunningScript) -> &RunningScript {
-        self.running.get_or_insert_with(begin)
+        let before = self.kills_before.take();
+        self.running.get_or_insert_with(|| match before {
+            Some(before) => begin().since(before),
+            None => begin(),
+        })
     }
 
     /// What FUNCTION KILL ends; `begin` names a function that begins.
@@ -34,7 +41,23 @@ impl ScriptRuns {
         &mut self,
         begin: impl FnOnce() -> RunningFunction,
     ) -> &RunningFunction {
-        self.function.get_or_insert_with(begin)
+        let before = self.kills_before.take();
+        self.function.get_or_insert_with(|| match before {
+            Some(before) => begin().since(before),
+            None => begin(),
+        })
+    }
+
+    /// Returns the count of kills with which the script or function began that has not come to its
+    /// end, for [`ScriptRuns::begin_at`] when it begins by itself.
+    pub(crate) fn kills_before(&self) -> Option<u64> {
+        let of_script = self.running.as_ref().map(|of| of.kills().1);
+        of_script.or_else(|| self.function.as_ref().map(|of| of.kills().1))
+    }
+
+    /// A script begins that has begun before, when the count of kills was `kills_before`.
+    pub(crate) fn begin_at(&mut self, kills_before: u64) {
+        self.kills_before = Some(kills_before);
     }
 
     /// A run has come to the end of its script, or its function: KILL ends that no more.
@@ -84,6 +107,7 @@ impl ScriptRuns {
     pub(crate) fn reset(&mut self) {
         self.moment = None;
         (self.running, self.function) = (None, None);
+        self.kills_before = None;
         self.runs = 0;
         self.spent.clear();
         self.spent.shrink_to(SPENT_KEPT);
@@ -100,6 +124,37 @@ mod tests {
     use super::*;
     use crate::function_runs::FunctionRuns;
     use crate::script_cache::ScriptCache;
+    use pando_sync::atomic::Ordering;
+
+    /// A script that leaves a pipeline run is not found for a moment; but who has found it before
+    /// was told that it is killed.
+    #[test]
+    fn a_script_that_begins_by_itself_is_killed_if_it_was_before() {
+        let (functions, scripts) = (FunctionRuns::new(1), ScriptCache::default());
+        for is_killed in [false, true] {
+            let mut runs = ScriptRuns::default();
+            let was_killed = |runs: &mut ScriptRuns| {
+                let (kills, before) = runs.running(|| scripts.begin()).kills();
+                kills.load(Ordering::Relaxed) != before
+            };
+            assert!(!was_killed(&mut runs));
+            assert!(!is_killed || scripts.kill());
+            let before = runs.kills_before().unwrap();
+            runs.reset();
+            assert_eq!(runs.kills_before(), None);
+            runs.begin_at(before);
+            assert_eq!(was_killed(&mut runs), is_killed);
+            runs.reset();
+            assert!(!was_killed(&mut runs), "another script");
+        }
+        let mut runs = ScriptRuns::default();
+        let begin = || functions.begin(0, b"f", Vec::new());
+        let before = runs.running_function(begin).kills().1;
+        assert_eq!(runs.kills_before(), Some(before));
+        runs.reset();
+        runs.begin_at(before + 1);
+        assert_eq!(runs.running_function(begin).kills().1, before + 1);
+    }
 
     #[test]
     fn a_script_that_returns_leaves_the_function_that_waits() {

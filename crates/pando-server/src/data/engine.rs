@@ -100,6 +100,9 @@ pub(crate) struct Engine {
     pub(crate) request_bytes_max: usize,
     /// Longest reply, without its streamed values.
     pub(crate) reply_bytes_max: usize,
+    /// Most elements of a collection of which random ones are drawn in a pipeline run behind
+    /// removals: with 256 bytes each they take an eighth of all memory.
+    pub(crate) drawn_together_max: usize,
     /// Memory for the places of SCAN cursors.
     pub(crate) cursor_bytes_max: u64,
     /// Memory in which a transaction of PANDO BEGIN remembers what it has read.
@@ -148,6 +151,7 @@ impl Engine {
             whole_bytes_max,
             request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
             reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
+            drawn_together_max: usize::try_from(max_memory / (8 * 256)).unwrap_or(usize::MAX),
             // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
             read_set_bytes_max: usize::try_from(max_memory / 1024)

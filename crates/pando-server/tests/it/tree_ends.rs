@@ -158,6 +158,45 @@ fn members_that_a_pipeline_pops_are_as_likely_as_others() {
     }
 }
 
+/// What is drawn behind a removal in a transaction or script, of each type, with few left.
+#[test]
+fn what_is_drawn_behind_removals_is_as_likely_as_others() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let text = "x".repeat(600);
+    let names: Vec<String> = (0..4).map(|n| format!("{n}{text}")).collect();
+    for name in &names {
+        client.run(&format!("SADD s {name}"));
+        client.run(&format!("HSET h {name} 1"));
+        client.run(&format!("ZADD z -0 {name}"));
+    }
+    for (remove, draw, add) in [
+        ("SREM s NAME", "SRANDMEMBER s 1", "SADD s NAME"),
+        ("SREM s NAME", "SRANDMEMBER s 2", "SADD s NAME"),
+        ("HDEL h NAME", "HRANDFIELD h 1", "HSET h NAME 1"),
+        ("ZREM z NAME", "ZRANDMEMBER z 1", "ZADD z -0 NAME"),
+        ("ZREM z NAME", "ZRANDMEMBER z 2", "ZADD z -0 NAME"),
+    ] {
+        let count = if draw.ends_with('2') { 2 } else { 1 };
+        let mut seen = [0_u32; 3];
+        for _ in 0..600 {
+            let of_last = |command: &str| command.replace("NAME", &names[3]);
+            let commands = ["MULTI".into(), of_last(remove), draw.into(), "EXEC".into()];
+            let replies = run_all(&mut client, &commands);
+            for (seen, name) in seen.iter_mut().zip(&names) {
+                *seen += u32::from(replies[3].contains(name.as_str()));
+            }
+            client.check(&[(&of_last(add), ":1")]);
+        }
+        let expected = 200.0 * f64::from(count);
+        assert_eq!(seen.iter().sum::<u32>(), 600 * count, "{draw}: {seen:?}");
+        let square = |count: &u32| (f64::from(*count) - expected).powi(2) / expected;
+        let chi: f64 = seen.iter().map(square).sum();
+        // 2 degrees of freedom: once in a million runs.
+        assert!(chi < 28.0, "{draw}: {chi} {seen:?}");
+    }
+}
+
 /// Pairs that are popped together, behind others in the same pipeline.
 #[test]
 fn members_that_are_popped_together_are_as_likely_as_others() {

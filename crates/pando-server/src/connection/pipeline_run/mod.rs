@@ -125,7 +125,7 @@ impl Connection {
             return None;
         }
         let most = most.min(self.quota.most());
-        let known = (turn.commands, &engine.folder);
+        let known = (turn.commands, &engine.folder, self.takes_scripts(turn));
         pipeline_run.gather(rest, known, &self.limits(turn), most)
     }
 

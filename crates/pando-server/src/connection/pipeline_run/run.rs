@@ -51,12 +51,12 @@ pub(crate) struct PipelineRun {
 }
 
 impl PipelineRun {
-    /// Gathers commands of one kind from the beginning of `rest`, at most `most`. Returns `None` if
-    /// there are not at least two.
+    /// Gathers commands of one kind from the beginning of `rest`, at most `most`, scripts only if
+    /// they are taken. Returns `None` if there are not at least two.
     pub(super) fn gather(
         &mut self,
         rest: &[u8],
-        (index, folder): (&CommandIndex, &KeyFolder),
+        (index, folder, takes_scripts): (&CommandIndex, &KeyFolder, bool),
         limits: &Limits,
         most: usize,
     ) -> Option<RunKind> {
@@ -80,7 +80,10 @@ impl PipelineRun {
                 None => Known::of(name, index),
             };
             let arguments = self.parser.arguments(behind);
-            let Some(known) = known.filter(|known| known.takes(arguments, folder)) else {
+            let may_join = |known: &Known<'_>| {
+                known.takes(arguments, folder) && (takes_scripts || !known.command.is_script())
+            };
+            let Some(known) = known.filter(may_join) else {
                 break;
             };
             if kind.is_some_and(|kind| kind != known.kind) || at + consumed > BYTES_MAX {

@@ -77,9 +77,7 @@ impl Connection {
     ) -> Done {
         let most = turn.shared.settings.output_bytes_max();
         let is_tracking = self.session.tracking.is_some();
-        // What one reads or calls is noted when it runs alone. Without threads it may take long.
-        let is_noted = is_tracking || turn.shared.channels.has_monitors();
-        let takes_scripts = !is_noted && turn.leaves != Leaves::Never;
+        let takes_scripts = self.takes_scripts(turn);
         let mut of_scripts = Duration::ZERO;
         let mut done = Done {
             cut: false,
@@ -110,9 +108,12 @@ impl Connection {
                 Ok(reply_start) => reply_start,
                 Err(interrupted) => {
                     batch.rollback_to(savepoint);
-                    progress.take_back_to(mark);
-                    let Some(text) = interrupted.ended() else {
+                    let text = interrupted.ended();
+                    if text.is_none() {
                         progress.leave_run(self.position + pipeline_run.end(done.count) as u64);
+                    }
+                    progress.take_back_to(mark);
+                    let Some(text) = text else {
                         done.cut = true;
                         break;
                     };
@@ -129,6 +130,13 @@ impl Connection {
             progress.next_in_run();
         }
         done
+    }
+
+    /// Returns whether scripts run together with others. What one reads or calls is noted when it
+    /// runs alone; and without threads it may take long.
+    pub(super) fn takes_scripts(&self, turn: &Turn<'_>) -> bool {
+        let is_noted = self.session.tracking.is_some() || turn.shared.channels.has_monitors();
+        !is_noted && turn.leaves != Leaves::Never
     }
 
     /// Runs the command at `place` in `batch`. Returns where its reply begins.

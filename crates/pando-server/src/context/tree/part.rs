@@ -231,6 +231,8 @@ impl Load {
         now_ms: u64,
     ) -> Result<(), RowError> {
         if self.goal.living.is_some()
+            // Only fields expire, which are found by name.
+            && self.goal.kind == Kind::Name
             && let Some(deadline) = elements::decode_name(key, value)?.deadline
             && deadline <= now_ms
         {

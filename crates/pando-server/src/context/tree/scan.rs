@@ -282,7 +282,7 @@ fn add_places(
         add(scanned, source, load, (key, value))?;
         if load.left == 0 {
             if load.ahead.is_some() {
-                add_ahead(scanned, load, (page, index + 1))?;
+                add_ahead(scanned, load, (page, index + 1));
             }
             return Ok(true);
         }
@@ -297,25 +297,19 @@ fn add_places(
 
 /// Adds elements of the same leaf, from the entry `from` on, to those that are kept for the next
 /// command.
-fn add_ahead(
-    scanned: &Scanned<'_>,
-    load: &mut Load,
-    (page, from): (&mut ScanPage, usize),
-) -> Result<(), RowError> {
+fn add_ahead(scanned: &Scanned<'_>, load: &mut Load, (page, from): (&mut ScanPage, usize)) {
     load.turn_to_ahead();
     let places = from..page.len().min(from + AHEAD_MAX);
-    let mut added = Ok(());
     for index in places {
         let (key, Some(value)) = page.entry(index) else {
             break;
         };
-        if !key.starts_with(&scanned.prefix) || added.is_err() {
+        // A damaged one is for the command that needs it.
+        if !key.starts_with(&scanned.prefix) || load.add(key, value).is_err() {
             break;
         }
-        added = load.add(key, value);
     }
     load.turn_to_ahead();
-    added
 }
 
 /// Passes over fields by their deadlines until one has not expired.
