@@ -90,7 +90,8 @@ impl Connection {
             && of_scripts < SCRIPTS_MAX
         {
             let command = pipeline_run.at(done.count).command;
-            // What it reads is noted when it runs alone.
+            // What it reads is noted when it runs alone. A monitor may have come since scripts were
+            // gathered.
             if is_tracking && command.is_tracked() || command.is_script() && !takes_scripts {
                 done.cut = true;
                 break;
@@ -103,7 +104,6 @@ impl Connection {
                 output, progress, ..
             } = &mut **buffers;
             of_scripts += progress.time_of_scripts();
-            let reply_start = output.bytes.len();
             let reply_start = match ended {
                 Ok(reply_start) => reply_start,
                 Err(interrupted) => {
@@ -117,6 +117,7 @@ impl Connection {
                         done.cut = true;
                         break;
                     };
+                    let reply_start = output.bytes.len();
                     Writer::new(&mut output.bytes, self.session.version).error(&text);
                     reply_start
                 }
