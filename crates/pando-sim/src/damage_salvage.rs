@@ -1,7 +1,7 @@
 //! A damaged store is salvaged: the new store is sound, nothing in it is wrong, and everything that
 //! is missing is listed (decision 062).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pando_device::AnyDevice;
 use pando_device::faulty::FaultyDevice;
@@ -9,7 +9,7 @@ use pandodb::{Error, LostRange, SalvageReport};
 
 use crate::failure::{Failure, Result, fail};
 use crate::history::History;
-use crate::state::{Effect, Place, State};
+use crate::state::{Effect, Place, State, table_owner};
 use crate::store;
 
 /// What is known of the store before the damage.
@@ -90,20 +90,29 @@ fn check_bounded(
     Ok(())
 }
 
-/// Checks that every value was written to its key at some time.
+/// Checks that every value was written to its key at some time. Without the newest changes of the
+/// mapping, a table that was swapped since is found under its earlier name, so a value may be in
+/// any of the tables with which its table was swapped: those of its thread.
 fn check_written(before: &Before<'_>, found: &BTreeMap<Place, Vec<u8>>) -> Result<()> {
     let histories = before.older.iter().chain(before.histories);
     let steps = histories.flat_map(History::steps);
-    let mut written = std::collections::BTreeSet::new();
+    let mut written: BTreeSet<Writing<'_>> = before.first.entries().iter().map(writing).collect();
     for effect in steps.flat_map(|step| &step.effects) {
         if let Effect::Put(place, value) = effect {
-            written.insert((place, value));
+            written.insert(writing((place, value)));
         }
     }
     for (place, value) in found {
-        if before.first.get(place) != Some(value) && !written.contains(&(place, value)) {
+        if !written.contains(&writing((place, value))) {
             return fail(format!("salvaged: {place:?} has a value that nobody put"));
         }
     }
     Ok(())
+}
+
+/// The thread whose tables are swapped with one another, or else the table; key, and value.
+type Writing<'a> = (std::result::Result<usize, &'a str>, &'a [u8], &'a [u8]);
+
+fn writing<'a>(((table, key), value): (&'a Place, &'a Vec<u8>)) -> Writing<'a> {
+    (table_owner(table).ok_or(table.as_str()), key, value)
 }

@@ -48,6 +48,8 @@ pub struct SalvageReport {
     /// Keys that are lost, ordered by table and key.
     pub lost: Vec<LostRange>,
     /// Damage without known keys, which may have cost more than `lost` says.
+    /// Where the newest changes of the mapping are lost, pages are as they were before, and a table
+    /// that was swapped with another one since then may be found under the other one's name.
     pub unbounded: Vec<Damage>,
     /// Damage that cost nothing beyond what `lost` says.
     pub harmless: Vec<Damage>,
