@@ -304,6 +304,11 @@ class BesideRedis(ServerTest):
     def test_random_commands_of_strings_have_the_same_replies(self):
         self.compare(Generator.strings, dump)
 
+    def test_random_commands_of_strings_in_pieces_have_the_same_replies(self):
+        # A string of which a part is changed is cut into pieces of three bytes, from 24 bytes on.
+        self.ours.call("CONFIG", "SET", "packed-bytes-max", "3")
+        self.compare(Generator.strings, dump)
+
     def test_random_commands_of_collections_have_the_same_replies(self):
         self.compare(Generator.collections, whole)
 

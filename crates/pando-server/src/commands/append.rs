@@ -30,17 +30,40 @@ pub(crate) fn overwrite(
     piece: NewString<'_>,
 ) -> Result<u64, Interrupted> {
     let length = context.string_bytes(found).max(offset + piece.len());
-    match piece {
-        NewString::Bytes(piece) if found.large.is_none() && context.lies_in_pages(key, length) => {
+    match (piece, &found.pieces) {
+        (NewString::Bytes(piece), Some(head)) if context.fits_pieces(length, head.piece) => {
+            context.write_pieces(key, (found, head), (offset, piece))?;
+        }
+        (_, Some(_)) => {
+            // It becomes too long for pieces, or the argument is for memory.
+            let found = context.find(key)?;
+            overwrite_large(context, key, &found, (offset, piece))?;
+        }
+        (NewString::Bytes(piece), None)
+            if found.large.is_none() && context.wants_pieces(length, piece.len() as u64) =>
+        {
+            context.put_new_pieces(key, found, (offset, piece))?;
+        }
+        (NewString::Bytes(piece), None)
+            if found.large.is_none() && context.lies_in_pages(key, length) =>
+        {
             overwrite_plain(context, key, found, offset, piece)?;
         }
-        _ => {
-            let value = context.spliced(key, found, offset, piece)?;
-            let string = NewString::Large(&value);
-            context.put(key, string, found.deadline(), found.former)?;
-        }
+        _ => overwrite_large(context, key, found, (offset, piece))?,
     }
     Ok(length)
+}
+
+/// Makes a string in chunks of it.
+fn overwrite_large(
+    context: &mut Context<'_>,
+    key: &[u8],
+    found: &Found,
+    (offset, piece): (u64, NewString<'_>),
+) -> Run {
+    let value = context.spliced(key, found, offset, piece)?;
+    let string = NewString::Large(&value);
+    context.put(key, string, found.deadline(), found.former)
 }
 
 /// Edits the value in the buffer into which it was read, after its old head, and writes it with a
@@ -74,7 +97,7 @@ fn overwrite_plain(
 
 fn append(context: &mut Context<'_>) -> Run {
     let (key, piece) = (context.argument(1), context.string(2));
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     let length = context.string_bytes(&found);
     if !context.fits(length.saturating_add(piece.len())) {
         return context.fail(replies::STRING_TOO_LONG);
@@ -95,7 +118,7 @@ fn set_range(context: &mut Context<'_>) -> Run {
         Ok(Err(_)) => return context.fail(replies::OFFSET),
         Err(text) => return context.fail(text),
     };
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     if piece.len() == 0 {
         let length = context.string_bytes(&found);
         return context.integer(i64::try_from(length).unwrap_or(i64::MAX));

@@ -56,7 +56,7 @@ fn set_bit(context: &mut Context<'_>) -> Run {
         Ok(bit @ 0..=1) => bit == 1,
         _ => return context.fail("ERR bit is not an integer or out of range"),
     };
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     let (place, length) = (offset / 8, context.string_bytes(&found));
     let byte = context.part(key, &found, place..place + 1)?;
     let old = byte.first().copied().unwrap_or(0);
@@ -77,7 +77,7 @@ fn get_bit(context: &mut Context<'_>) -> Run {
         Ok(offset) => offset,
         Err(text) => return context.fail(text),
     };
-    let found = context.read(key)?;
+    let found = context.read_partly(key)?;
     let place = offset / 8;
     let byte = context.part(key, &found, place..place + 1)?;
     let byte = byte.first().copied().unwrap_or(0);

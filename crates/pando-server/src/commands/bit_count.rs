@@ -124,7 +124,7 @@ fn bit_count(context: &mut Context<'_>) -> Run {
         Ok(places) => places,
         Err(text) => return context.fail(text),
     };
-    let found = context.read(key)?;
+    let found = context.read_partly(key)?;
     let is_backward = places.start < 0 && places.end < 0 && places.start > places.end;
     let bits = match is_backward {
         true => 0..0,
@@ -164,7 +164,7 @@ fn bit_position(context: &mut Context<'_>) -> Run {
         Ok(places) => places,
         Err(text) => return context.fail(text),
     };
-    let found = context.read(key)?;
+    let found = context.read_partly(key)?;
     if found.row.is_none() {
         return context.integer(if wanted { -1 } else { 0 });
     }

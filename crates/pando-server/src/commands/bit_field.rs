@@ -234,8 +234,8 @@ fn run(context: &mut Context<'_>, steps: &[Step]) -> Run {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = match written_end {
-        Some(_) => context.find(key)?,
-        None => context.read(key)?,
+        Some(_) => context.find_partly(key)?,
+        None => context.read_partly(key)?,
     };
     let start = steps.iter().map(|step| step.bytes().start).min();
     let start = start.unwrap_or(0);

@@ -173,7 +173,7 @@ fn expire(context: &mut Context<'_>, unit: Expire) -> Run {
         return context.fail(&replies::invalid_expire(context.command.name));
     };
     let key = context.argument(1);
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     if found.row.is_none() || !conditions.allow(found.deadline(), deadline) {
         return context.integer(0);
     }
@@ -192,7 +192,7 @@ fn expire(context: &mut Context<'_>, unit: Expire) -> Run {
 
 fn persist(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     if found.deadline().is_none() {
         return context.integer(0);
     }

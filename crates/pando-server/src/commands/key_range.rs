@@ -8,11 +8,14 @@
 use std::ops::Bound;
 
 use pando_resp::Writer;
-use pandodb::nonblocking::{Opened, Polled};
+use pandodb::Table;
+use pandodb::nonblocking::{Opened, Polled, ValidatedBatch};
 
 use crate::context::progress::KeyRange;
 use crate::context::{Command, Context, Flags, Group, Interrupted, Kind, Run, replies};
-use crate::data::keyspace::{Row, ValueType};
+use crate::data::elements::piece_key;
+use crate::data::keyspace::{Row, RowError, ValueType};
+use crate::data::piece_head::PieceHead;
 
 /// Number of leaves that are read before the command yields.
 const LEAVES_PER_TURN: usize = 8;
@@ -133,7 +136,7 @@ impl<'a> Request<'a> {
 
     fn takes_type(&self, value_type: ValueType) -> bool {
         self.value_type
-            .is_none_or(|wanted| wanted == Some(value_type))
+            .is_none_or(|wanted| wanted == Some(value_type.shown()))
     }
 
     /// Returns true if none of the long keys that begin with `first`, or that come after those, can
@@ -348,8 +351,14 @@ fn take_entries(
             continue;
         }
         let mut shown = Vec::new();
-        let is_string = request.values && row.value_type == ValueType::String;
-        if is_string && !is_large {
+        let is_string = request.values && row.value_type.shown() == ValueType::String;
+        if is_string && row.value_type == ValueType::Pieces {
+            let head = PieceHead::decode(&value[row.payload..])?;
+            let members = database.members.table().ok_or(RowError::Damaged)?;
+            let batch = data.batch.as_deref_mut().expect("it reads all keys");
+            let string = read_pieces(batch, members, &head, (range, stored))?;
+            Writer::new(&mut shown, version).bulk(&string);
+        } else if is_string && !is_large {
             Writer::new(&mut shown, version).bulk(&value[row.payload..]);
         } else if request.values && !is_string {
             Writer::new(&mut shown, version).null();
@@ -367,6 +376,45 @@ fn take_entries(
         }
     }
     Ok(false)
+}
+
+/// Returns the string in pieces at `stored`; what was read of it before a page was missing is kept.
+fn read_pieces(
+    batch: &mut ValidatedBatch,
+    members: &Table,
+    head: &PieceHead,
+    (range, stored): (&mut KeyRange, &[u8]),
+) -> Result<Vec<u8>, Interrupted> {
+    let mut string = match range.string.take() {
+        Some((id, string)) if id == head.id => string,
+        _ => Vec::new(),
+    };
+    let mut piece = Vec::new();
+    while string.len() < head.length as usize {
+        let number = string.len() as u64 / u64::from(head.piece);
+        match batch.get(members, &piece_key(head.id, number), &mut piece)? {
+            Polled::Pending(pending) => {
+                range.string = Some((head.id, string));
+                range.position = Some(Bound::Included(stored.to_vec()));
+                return Err(Interrupted::Pending(pending));
+            }
+            Polled::Ready(true) if piece.len() > head.piece as usize => {
+                return Err(RowError::Damaged.into());
+            }
+            Polled::Ready(true) => {}
+            Polled::Ready(false) => piece.clear(),
+        }
+        // What no piece has is zeros.
+        piece.resize(
+            (head.piece as usize).min(head.length as usize - string.len()),
+            0,
+        );
+        string.extend_from_slice(&piece);
+    }
+    if let Some(transaction) = batch.transaction() {
+        range.shown_from = range.shown_from.max(transaction.shown_from());
+    }
+    Ok(string)
 }
 
 /// Keeps a key that was found, with its value, and whether that is too long to be shown here. Drops

@@ -49,10 +49,15 @@ fn get_range(context: &mut Context<'_>) -> Run {
         (Ok(start), Ok(end)) => (start, end),
         (Err(text), _) | (_, Err(text)) => return context.fail(text),
     };
-    let found = context.read(context.argument(1))?;
+    let found = context.read_partly(context.argument(1))?;
     let range = slice(context.string_bytes(&found), start, end);
     if let Some(stream) = &found.large {
         return context.reply_part(stream, range);
+    }
+    if let Some(head) = &found.pieces {
+        let bytes = context.bytes_in_pieces(head, &range)?;
+        context.reply().bulk(&bytes);
+        return context.check_reply();
     }
     let Some(row) = found.row else {
         context.reply().bulk(b"");

@@ -143,7 +143,7 @@ fn rename_unless(
     must_be_absent: bool,
 ) -> Result<Option<bool>, Interrupted> {
     let (key, new_key) = (context.argument(1), context.argument(2));
-    let found = context.find(key)?;
+    let found = context.find_partly(key)?;
     if found.row.is_none() {
         return Ok(None);
     }
@@ -166,8 +166,8 @@ fn rename_unless(
     Ok(Some(true))
 }
 
-/// As [`rename_unless`], of a large collection, which was read last: its elements stay where they
-/// are.
+/// As [`rename_unless`], of a large collection or a string in pieces, which was read last: its
+/// elements or pieces stay where they are.
 fn rename_tree(
     context: &mut Context<'_>,
     found: &Found,
@@ -180,7 +180,11 @@ fn rename_tree(
     if must_be_absent && there.row.is_some() {
         return Ok(Some(false));
     }
-    let value = (row.value_type, &head[..]);
+    let value_type = match found.pieces {
+        Some(_) => ValueType::Pieces,
+        None => row.value_type,
+    };
+    let value = (value_type, &head[..]);
     context.put_row(new_key, value, row.times(), there.former.removed())?;
     context.remove_row(key, found.former.but_tree())?;
     context.wake_readers(key);

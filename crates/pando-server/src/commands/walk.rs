@@ -103,7 +103,7 @@ impl Selection<'_> {
 
     fn takes_type(&self, value_type: ValueType) -> bool {
         self.value_type
-            .is_none_or(|wanted| wanted == Some(value_type))
+            .is_none_or(|wanted| wanted == Some(value_type.shown()))
     }
 }
 

@@ -40,10 +40,11 @@ impl<'a> Context<'a> {
     /// Returns the number of bytes of the string in the row that was read last; 0 if there is none.
     #[inline]
     pub(crate) fn string_bytes(&mut self, found: &Found) -> u64 {
-        match (&found.large, found.row) {
-            (Some(stream), _) => stream.len() - stream.head().len() as u64,
-            (None, Some(row)) => (self.payload(row).len() + found.cut) as u64,
-            (None, None) => 0,
+        match (&found.large, &found.pieces, found.row) {
+            (Some(stream), ..) => stream.len() - stream.head().len() as u64,
+            (None, Some(head), _) => head.length.into(),
+            (None, None, Some(row)) => (self.payload(row).len() + found.cut) as u64,
+            (None, None, None) => 0,
         }
     }
 
@@ -227,9 +228,14 @@ impl Context<'_> {
         range: Range<u64>,
         take: Take<'_>,
     ) -> Result<Gathered, Interrupted> {
-        assert_eq!(found.cut, 0, "the whole string can be read");
         let Some(stream) = &found.large else {
             let mut gathered = Gathered::default();
+            if let Some(head) = found.pieces.as_deref().filter(|_| found.cut > 0) {
+                let piece = self.bytes_in_pieces(head, &range)?;
+                take(&mut gathered, range.start, &piece);
+                return Ok(gathered);
+            }
+            assert_eq!(found.cut, 0, "the whole string can be read");
             if let Some(row) = found.row {
                 let within = |at: u64| usize::try_from(at).expect("it is in memory");
                 let piece = &self.payload(row)[within(range.start)..within(range.end)];

@@ -39,6 +39,17 @@ impl Context<'_> {
         Err(Interrupted::Yield)
     }
 
+    /// Checks that the value at `key`, which is to get rows of its own, is locked if it has to be:
+    /// two transactions that give it some would each leave those of the other behind.
+    pub(super) fn check_new(&mut self, key: &[u8]) -> Run {
+        if self.session.interactive.is_none() {
+            return Ok(());
+        }
+        let data = self.data();
+        data.engine.folder.store(key, &mut data.scratch.stored);
+        self.check_lock()
+    }
+
     /// Locks the collection that a run before this one has found, before anything is read.
     #[cold]
     pub(super) fn lock_large(&mut self) -> Run {

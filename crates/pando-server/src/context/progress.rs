@@ -16,6 +16,7 @@ use super::pushed::Pushed;
 use super::script_runs::ScriptRuns;
 use super::subsequence::Table;
 use super::tree::ahead::Ahead;
+use super::tree::kept_pieces::PieceReads;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
@@ -91,6 +92,8 @@ pub(crate) struct KeyRange {
     pub(crate) now_ms: Option<u64>,
     /// They may be shown once this LSN is durable.
     pub(crate) shown_from: Option<Lsn>,
+    /// A string in pieces that is being read: its id, and what was read of it.
+    pub(crate) string: Option<(u64, Vec<u8>)>,
 }
 
 /// A place between two stored keys.
@@ -181,6 +184,8 @@ pub(crate) struct Progress {
     pub(crate) turns: u32,
     /// Those that were loaded.
     pub(crate) loaded: Vec<Arc<Load>>,
+    /// Strings in pieces that are being read, or were.
+    pub(crate) strings: Option<Box<PieceReads>>,
     /// Those that the next command of a pipeline run will need.
     pub(crate) ahead: Option<Box<Ahead>>,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
@@ -478,6 +483,7 @@ impl Progress {
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();
+        self.strings = None;
     }
 
     /// Returns what the run has reached before a command that a script calls, for
@@ -506,6 +512,7 @@ impl Progress {
     #[inline]
     pub(crate) fn forget_loads(&mut self) {
         self.ahead = None;
+        self.strings = None;
         if self.loads.capacity() > 0 {
             self.loads = Vec::new();
         }

@@ -1,8 +1,8 @@
 //! Reading and writing rows: the only place where commands access the tables of keys.
 
 use pando_resp::Writer;
-use pandodb::Error;
 use pandodb::nonblocking::{Opened, Polled, Reads};
+use pandodb::{Error, ValueStream};
 
 use super::{Context, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
@@ -10,6 +10,7 @@ use crate::context::replies;
 use crate::context::strings::FormerState;
 use crate::data::keyspace::{Expiry, Row, RowError, Times, ValueType};
 use crate::data::keyspace::{encode, entry_key, telling_bytes};
+use crate::data::piece_head::PieceHead;
 use crate::data::tree_head::tree_of;
 
 impl Context<'_> {
@@ -18,7 +19,34 @@ impl Context<'_> {
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find_bytes(key, None)?;
         self.check_type(&found)?;
+        match found.pieces {
+            Some(_) => self.with_pieces(found),
+            None => Ok(found),
+        }
+    }
+
+    /// As [`Context::find`], but reads no bytes of a string in pieces.
+    pub(crate) fn find_partly(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let found = self.find_bytes(key, None)?;
+        self.check_type(&found)?;
         Ok(found)
+    }
+
+    /// Reads the string in pieces that was found last.
+    #[cold]
+    fn with_pieces(&mut self, found: Found) -> Result<Found, Interrupted> {
+        let (Some(row), Some(head)) = (found.row, &found.pieces) else {
+            return Ok(found);
+        };
+        let mut value = std::mem::take(&mut self.data().scratch.value);
+        let read = self.bytes_in_pieces(head, &(0..u64::from(head.length)));
+        value.truncate(row.payload);
+        if let Ok(bytes) = &read {
+            value.extend_from_slice(bytes.as_slice());
+        }
+        self.data().scratch.value = value;
+        read?;
+        Ok(Found { cut: 0, ..found })
     }
 
     /// As [`Context::find`], for a command that needs no more than the head of the row, whose value
@@ -50,7 +78,6 @@ impl Context<'_> {
     /// Reads the row of `key`; if it is long, no more than its first `head` bytes.
     #[inline]
     fn find_bytes(&mut self, key: &[u8], head: Option<usize>) -> Result<Found, Interrupted> {
-        let now_ms = self.now_ms;
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
@@ -90,8 +117,20 @@ impl Context<'_> {
             },
             Err(error) => return Err(Interrupted::Engine(error)),
         }
+        self.found(key, large, cut)
+    }
+
+    /// Describes the row of `key`, which is in the scratch.
+    #[inline]
+    fn found(
+        &mut self,
+        key: &[u8],
+        large: Option<Box<ValueStream>>,
+        mut cut: usize,
+    ) -> Result<Found, Interrupted> {
+        let now_ms = self.now_ms;
         let scratch = &*self.data().scratch;
-        let row = Row::decode(&scratch.stored, &scratch.value)?;
+        let mut row = Row::decode(&scratch.stored, &scratch.value)?;
         if large.is_some() && row.value_type != ValueType::String {
             return Err(Interrupted::Row(RowError::Damaged));
         }
@@ -108,6 +147,15 @@ impl Context<'_> {
                 false => FormerState::FieldsOver,
             },
         };
+        let mut pieces = None;
+        if row.value_type == ValueType::Pieces {
+            let head = PieceHead::decode(&scratch.value[row.payload..])?;
+            row.value_type = ValueType::String;
+            if lives {
+                cut = head.length as usize;
+                pieces = Some(Box::new(head));
+            }
+        }
         if former.tree.is_some() {
             self.note_tree()?;
         }
@@ -115,6 +163,7 @@ impl Context<'_> {
             row: lives.then_some(row),
             former,
             large: large.filter(|_| lives),
+            pieces,
             cut,
         })
     }
@@ -167,6 +216,13 @@ impl Context<'_> {
         Ok(found)
     }
 
+    /// Like [`Context::read`], for what [`Context::find_partly`] finds.
+    pub(crate) fn read_partly(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let found = self.find_partly(key)?;
+        self.count_look_up(key, &found);
+        Ok(found)
+    }
+
     /// Like [`Context::read`], for what [`Context::find_head`] finds.
     pub(crate) fn read_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
         let found = self.find_head(key)?;
@@ -186,7 +242,7 @@ impl Context<'_> {
     }
 
     /// Returns the string of the row that was read last, as far as it was read; empty if it lies in
-    /// chunks.
+    /// chunks. Of one in pieces that was not read it is the head.
     #[inline]
     pub(crate) fn payload(&mut self, row: Row) -> &[u8] {
         &self.data().scratch.value[row.payload..]
@@ -281,6 +337,9 @@ impl Context<'_> {
     pub(crate) fn put_deadline(&mut self, key: &[u8], found: &Found, deadline: Option<u64>) -> Run {
         if let Some(stream) = &found.large {
             return self.put_head(key, stream, deadline, found.former);
+        }
+        if let Some(head) = &found.pieces {
+            return self.put_piece_head(key, head, deadline, found.former.but_tree());
         }
         let row = found.row.expect("only a value that lives gets a deadline");
         assert_eq!(found.cut, 0, "the whole string is written again");

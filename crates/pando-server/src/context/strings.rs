@@ -4,13 +4,15 @@ use pandodb::nonblocking::NewBytes;
 use pandodb::{LargeValue, ValueStream};
 
 use crate::data::keyspace::Row;
+use crate::data::piece_head::PieceHead;
 
 /// What goes when a key gets another value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Former {
     /// The expiry entry of the row; also that of an expired one.
     pub(crate) entry: Option<u64>,
-    /// The id of the collection, if its elements have rows of their own; also of an expired one.
+    /// The id of the collection or string, if its elements or pieces have rows of their own; also
+    /// of an expired one.
     pub(crate) tree: Option<u64>,
     pub(crate) state: FormerState,
 }
@@ -59,6 +61,9 @@ pub(crate) struct Found {
     /// The string of the row, head included, if it lies in chunks: the payload is empty then.
     /// Boxed, since the usual row is moved often.
     pub(crate) large: Option<Box<ValueStream>>,
+    /// The head of the string, if it lies in pieces. The payload is the string all the same, unless
+    /// that was not read.
+    pub(crate) pieces: Option<Box<PieceHead>>,
     /// Bytes of the string that were not read: see [`super::Context::find_head`].
     pub(crate) cut: usize,
 }

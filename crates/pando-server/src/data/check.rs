@@ -1,5 +1,6 @@
-//! Checks that the rows of a store fit together: what heads of large collections and streams say,
-//! and what rows there are (`tree_head.rs`, `elements.rs`, `stream_head.rs`, `stream_rows.rs`).
+//! Checks that the rows of a store fit together: what heads of large collections, streams and
+//! strings in pieces say, and what rows there are (`tree_head.rs`, `elements.rs`, `stream_head.rs`,
+//! `stream_rows.rs`, `piece_head.rs`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,6 +8,7 @@ use pandodb::{Db, Snapshot, Table};
 
 use super::elements::{self, Kind, decode_element, decode_given_up, decode_name, decode_score};
 use super::keyspace::{DATABASES, Row, ValueType, shown_of};
+use super::piece_head::PieceHead;
 use super::stream_head::StreamHead;
 use super::stream_id::StreamId;
 use super::stream_rows::{ConsumerRow, GroupRow, PendingRow};
@@ -21,7 +23,7 @@ const PROBLEMS_MAX: usize = 100;
 pub struct RowsReport {
     /// Number of keys of all databases, expired ones included.
     pub keys: u64,
-    /// Number of collections and streams whose elements have rows of their own.
+    /// Number of collections, streams and strings whose elements or pieces have rows of their own.
     pub large: u64,
     /// Number of these rows.
     pub rows: u64,
@@ -42,8 +44,8 @@ impl RowsReport {
     }
 }
 
-/// Compares the heads of all large collections and streams with the rows of their elements, as of
-/// one moment. Reads all of the store, and keeps some 100 bytes for each large collection. Blocks;
+/// Compares the heads of all large collections, streams and strings in pieces with their rows, as
+/// of one moment. Reads all of the store, and keeps some 100 bytes for each of them. Blocks;
 /// others may read and write meanwhile.
 ///
 /// # Errors
@@ -66,7 +68,7 @@ pub fn check_rows(db: &Db) -> pandodb::Result<RowsReport> {
     Ok(report)
 }
 
-/// A large collection, as its head has it.
+/// A large collection, a stream or a string in pieces, as its head has it.
 #[derive(Debug)]
 struct Head {
     /// Database and key, for people.
@@ -79,6 +81,7 @@ struct Head {
 enum Is {
     Collection(TreeHead),
     Stream(StreamHead),
+    Pieces(PieceHead),
 }
 
 fn decoded(stored: &[u8], value: &[u8]) -> Result<Option<(ValueType, u64, Is)>, String> {
@@ -86,6 +89,10 @@ fn decoded(stored: &[u8], value: &[u8]) -> Result<Option<(ValueType, u64, Is)>, 
     let payload = &value[row.payload..];
     let (id, is) = match row.value_type {
         ValueType::String => return Ok(None),
+        ValueType::Pieces => {
+            let head = PieceHead::decode(payload).map_err(|error| format!("{error:?}"))?;
+            (head.id, Is::Pieces(head))
+        }
         ValueType::Stream => {
             let head = StreamHead::decode(payload).map_err(|error| format!("{error:?}"))?;
             (head.id, Is::Stream(head))
@@ -149,7 +156,7 @@ struct Found {
     consumer_pending: u64,
     /// Rows that cannot be decoded.
     damaged: u64,
-    /// Positions that the head says nothing is at.
+    /// Positions or pieces that the head says nothing is at.
     outside: u64,
 }
 
@@ -195,6 +202,12 @@ impl Found {
                 let number = u64::from_be_bytes(*rest.get(8..)?.first_chunk()?);
                 self.consumer_pending += ConsumerRow::decode(number, value).ok()?.pending;
             }
+            (b'B', Is::Pieces(of)) => {
+                let places = of.places(elements::piece_number(rest)?);
+                let end = places.start + value.len() as u64;
+                let is_outside = end > places.end || end > u64::from(of.length);
+                self.outside += u64::from(is_outside);
+            }
             (b'P', Is::Stream(_)) => drop(PendingRow::decode(value).ok()?),
             (b'T', Is::Collection(_)) | (b'I' | b'N' | b'Q', Is::Stream(_)) => {}
             _ => return None,
@@ -207,7 +220,7 @@ impl Found {
         let count = |kind| self.count(kind);
         let mut numbers = vec![
             ("damaged rows", 0, self.damaged),
-            ("elements at places that it does not have", 0, self.outside),
+            ("rows at places that it does not have", 0, self.outside),
         ];
         match &head.is {
             Is::Collection(of) => {
@@ -222,6 +235,9 @@ impl Found {
                     numbers.push(("members by score", of.count, count(Kind::Score)));
                     numbers.push(("the difference of members and scores", 0, self.pairs));
                 }
+            }
+            Is::Pieces(of) => {
+                numbers.push(("pieces", of.count.into(), count(Kind::Piece)));
             }
             Is::Stream(of) => {
                 let consumers = count(Kind::Consumer);

@@ -11,6 +11,7 @@
 //! | member, or its beginning and its hash    |                             |                     |
 //! | `54` ("T"), deadline of 8 bytes, hash of | key of its row of "E",      | hash: a field with  |
 //! | the field of 16 bytes                    | behind the "E"              | a deadline          |
+//! | `42` ("B"), number of the piece, 4 bytes | bytes of the string         | string in pieces    |
 //!
 //! The hash has 8 bytes, and is SipHash-2-4 with the key of the store; so neighbours of a hash or
 //! set are no neighbours by name, and a place in an iteration is a number. Flags: bit 0 = has the
@@ -53,6 +54,8 @@ pub(crate) enum Kind {
     Score = b'S',
     /// A field of a hash, by its deadline.
     Time = b'T',
+    /// A piece of a string, by its number (`data/piece_head.rs`).
+    Piece = b'B',
     /// Says that a stream has the id (`data/stream_rows.rs`).
     Id = b'I',
     /// An entry of a stream.
@@ -70,11 +73,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns true for rows of streams.
-    pub(crate) fn is_of_stream(self) -> bool {
+    /// Returns true for rows that are read as they are, of streams and strings.
+    pub(crate) fn is_plain(self) -> bool {
         match self {
             Self::Name | Self::Position | Self::Score | Self::Time => false,
-            Self::Id
+            Self::Piece
+            | Self::Id
             | Self::Entry
             | Self::Group
             | Self::Consumer
@@ -229,6 +233,21 @@ pub(crate) fn position_key(id: u64, position: &[u8], out: &mut Vec<u8>) {
 /// Returns the position in the key of an element of a list.
 pub(crate) fn position_of(key: &[u8]) -> &[u8] {
     key.get(START_BYTES..).unwrap_or_default()
+}
+
+/// Returns the key of piece `number` of a string.
+pub(crate) fn piece_key(id: u64, number: u64) -> [u8; START_BYTES + 4] {
+    let number = u32::try_from(number).expect("a string has fewer bytes");
+    let mut key = [0; START_BYTES + 4];
+    key[..START_BYTES].copy_from_slice(&start(id, Kind::Piece));
+    key[START_BYTES..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Returns the number of the piece whose key ends so, behind the id and the kind.
+pub(crate) fn piece_number(end: &[u8]) -> Option<u64> {
+    let number = end.try_into().ok().map(u32::from_be_bytes);
+    number.map(u64::from)
 }
 
 /// Returns the deadline in a key of [`Kind::Time`].

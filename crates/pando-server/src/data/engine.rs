@@ -9,6 +9,7 @@ use crate::data::elements::ElementKeys;
 use crate::data::function_table::FunctionTable;
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
 use crate::data::members::{Members, NextId};
+use crate::data::piece_head::STRING_BYTES_MAX;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -94,6 +95,8 @@ pub(crate) struct Engine {
     pub(crate) string_bytes_max: u64,
     /// Longest row that is stored in pages.
     pub(crate) row_bytes_max: usize,
+    /// Longest string that is kept in pieces, and so is read into memory whole.
+    pub(crate) piece_string_bytes_max: u64,
     /// Longest argument that is held in memory; longer ones are staged as they arrive.
     pub(crate) whole_bytes_max: usize,
     /// Longest request, without its staged arguments.
@@ -139,6 +142,7 @@ impl Engine {
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
         let row_bytes_max = db.plain_bytes_max();
         let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
+        let reply_bytes_max = share.max(whole_bytes_max.saturating_mul(2));
         #[cfg(feature = "scripts")]
         let script_bytes_max = usize::try_from(max_memory / 32)
             .unwrap_or(usize::MAX)
@@ -148,9 +152,10 @@ impl Engine {
             element_keys: ElementKeys::new(db.hash_key(), db.key_bytes_max()),
             string_bytes_max: db.value_bytes_max() as u64,
             row_bytes_max,
+            piece_string_bytes_max: piece_string_bytes_max(row_bytes_max, reply_bytes_max),
             whole_bytes_max,
             request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
-            reply_bytes_max: share.max(whole_bytes_max.saturating_mul(2)),
+            reply_bytes_max,
             drawn_together_max: usize::try_from(max_memory / (8 * 256)).unwrap_or(usize::MAX),
             // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
@@ -170,4 +175,13 @@ impl Engine {
             db,
         })
     }
+}
+
+/// Returns the length of the longest string in pieces: what one in pages may be, or a sixteenth of
+/// the longest reply, as it is read into memory whole.
+fn piece_string_bytes_max(row_bytes_max: usize, reply_bytes_max: usize) -> u64 {
+    let plain = plain_string_bytes_max(row_bytes_max) as u64;
+    (reply_bytes_max as u64 / 16)
+        .max(plain)
+        .min(STRING_BYTES_MAX)
 }

@@ -18,7 +18,7 @@
 //!
 //! | bytes   | what                                                                              |
 //! |---------|-----------------------------------------------------------------------------------|
-//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash, 6 stream                     |
+//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash, 6 stream, 7 string in pieces |
 //! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key, bit 2 = is a hash of     |
 //! |         | which fields have deadlines (decision 086); others are 0                           |
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
@@ -29,7 +29,7 @@
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string, or the packed collection (`data/packed.rs`), or the head of  |
 //! |         | one whose elements have rows of their own (`data/tree_head.rs`), or that of a     |
-//! |         | stream (`data/stream_head.rs`)                                                    |
+//! |         | stream (`data/stream_head.rs`), or of a string in pieces (`data/piece_head.rs`)   |
 //!
 //! A string that is too long for pages lies in chunks; this part of its row is then the head of the
 //! engine's large value, so a new deadline writes no chunk.
@@ -79,16 +79,19 @@ pub(crate) enum ValueType {
     SortedSet = 4,
     Hash = 5,
     Stream = 6,
+    /// A string whose bytes lie in rows of their own: commands find it as a string.
+    Pieces = 7,
 }
 
 impl ValueType {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::String,
         Self::List,
         Self::Set,
         Self::SortedSet,
         Self::Hash,
         Self::Stream,
+        Self::Pieces,
     ];
 
     #[inline]
@@ -99,12 +102,20 @@ impl ValueType {
     /// Returns its name, as TYPE shows it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::String => "string",
+            Self::String | Self::Pieces => "string",
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "zset",
             Self::Hash => "hash",
             Self::Stream => "stream",
+        }
+    }
+
+    /// Returns the type that clients know it as.
+    pub(crate) fn shown(self) -> Self {
+        match self {
+            Self::Pieces => Self::String,
+            other => other,
         }
     }
 
@@ -473,7 +484,7 @@ mod tests {
         let damaged = [
             &b""[..],
             b"\x01",
-            b"\x07\x00",
+            b"\x08\x00",
             b"\x00\x00",
             b"\x01\x08",
             b"\x01\x0412345678123456781234567812345678",

@@ -22,6 +22,7 @@
 
 use super::keyspace::{Row, RowError, TIMED_HEAD_BYTES, TREE_HEAD_BYTES, ValueType};
 use super::packed::Encoding;
+use super::piece_head::PieceHead;
 use super::stream_head::StreamHead;
 
 /// Form of a collection whose elements have rows of their own.
@@ -50,18 +51,18 @@ pub(crate) struct TreeHead {
     pub(crate) timed: u64,
 }
 
-/// Returns the id of the collection in the row with this head, if its elements have rows of their
-/// own; `value` is that of the row.
+/// Returns the id of the collection or string in the row with this head, if its elements or pieces
+/// have rows of their own; `value` is that of the row.
 #[inline]
 pub(crate) fn tree_of(row: &Row, value: &[u8]) -> Result<Option<u64>, RowError> {
     let payload = &value[row.payload..];
-    if row.value_type == ValueType::Stream {
-        return StreamHead::decode(payload).map(|head| Some(head.id));
+    match row.value_type {
+        ValueType::String => Ok(None),
+        ValueType::Pieces => PieceHead::decode(payload).map(|head| Some(head.id)),
+        ValueType::Stream => StreamHead::decode(payload).map(|head| Some(head.id)),
+        _ if !TreeHead::is_of(payload) => Ok(None),
+        _ => TreeHead::decode(payload).map(|head| Some(head.id)),
     }
-    if row.value_type == ValueType::String || !TreeHead::is_of(payload) {
-        return Ok(None);
-    }
-    TreeHead::decode(payload).map(|head| Some(head.id))
 }
 
 impl TreeHead {

@@ -72,6 +72,7 @@ mod monitor;
 #[cfg(test)]
 mod notifications;
 #[cfg(test)]
+mod pieces;
 mod pipeline;
 #[cfg(test)]
 mod pipeline_runs;

@@ -47,7 +47,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 /// Returns the list, set or sorted set to be sorted; an empty list if the key has none.
 fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
-    let found = context.read(context.argument(1))?;
+    let found = context.read_partly(context.argument(1))?;
     let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
     match value_type {
         ValueType::String | ValueType::Hash | ValueType::Stream => Err(replies::WRONG_TYPE.into()),

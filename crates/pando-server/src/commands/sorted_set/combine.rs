@@ -325,7 +325,7 @@ impl Request {
 
 /// Reads an input: a sorted set or a set.
 fn read(context: &mut Context<'_>, key: &[u8]) -> Result<Source, Interrupted> {
-    let found = context.read(key)?;
+    let found = context.read_partly(key)?;
     match found.row.map(|row| row.value_type) {
         None => {
             let empty = context.replacement(&Found::default(), ValueType::SortedSet);

@@ -13,6 +13,7 @@ use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::packed::{Encoding, Form, Strings, encode, strings_of_one};
+use crate::data::piece_head::PieceHead;
 use crate::data::tree_head::TreeHead;
 
 /// Number of single elements that are read before others get a turn.
@@ -61,6 +62,18 @@ fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
 /// Returns a bound of a slice.
 fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &key[..])
+}
+
+/// Returns the head in the value of a row, if it is that of a large collection or of a string in
+/// pieces.
+fn head_of(row: &Row, value: &[u8]) -> Result<Option<TreeHead>, RowError> {
+    let payload = &value[row.payload..];
+    match row.value_type {
+        ValueType::Pieces => PieceHead::decode(payload).map(|head| Some(head.as_tree())),
+        ValueType::String => Ok(None),
+        _ if !TreeHead::is_of(payload) => Ok(None),
+        _ => TreeHead::decode(payload).map(Some),
+    }
 }
 
 /// Passes over a place at which there is no element.
@@ -136,9 +149,7 @@ impl Context<'_> {
         if !matches!(found, Polled::Ready(true)) {
             return Err(Interrupted::ReadsMany);
         }
-        let payload = Row::decode(stored, row)?.payload;
-        if !TreeHead::is_of(&row[payload..])
-            || TreeHead::decode(&row[payload..])? != head
+        if head_of(&Row::decode(stored, row)?, row)? != Some(head)
             || first != head
             || swapped_before != Some(self.last_swap())
         {

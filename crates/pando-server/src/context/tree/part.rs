@@ -255,7 +255,8 @@ impl Load {
                 self.strings.push(member);
                 self.strings.push(&score.to_le_bytes());
             }
-            Kind::Entry
+            Kind::Piece
+            | Kind::Entry
             | Kind::Group
             | Kind::Consumer
             | Kind::ConsumerName

@@ -410,7 +410,7 @@ fn add(
     load: &mut Load,
     (key, value): (&[u8], Option<&[u8]>),
 ) -> Run {
-    if load.goal.kind.is_of_stream() && !load.goal.has_values {
+    if load.goal.kind.is_plain() && !load.goal.has_values {
         return Ok(load.add(key, &[])?);
     }
     if let Some(value) = value {

@@ -54,7 +54,7 @@ impl Stream {
     }
 }
 
-/// Neighbouring rows of a stream, in ascending order.
+/// Neighbouring rows of a stream or of a string in pieces, in ascending order.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows(Arc<Load>);
 
@@ -94,6 +94,15 @@ impl Rows {
     /// Returns the IDs of all of them.
     pub(crate) fn ids(&self) -> Result<Vec<StreamId>, RowError> {
         (0..self.len()).map(|place| self.id(place)).collect()
+    }
+}
+
+/// Returns the head of a stream as that of a collection, for what reads rows.
+fn as_tree(head: &StreamHead) -> TreeHead {
+    TreeHead {
+        edition: head.edition,
+        count: head.length,
+        ..TreeHead::new(head.id)
     }
 }
 
@@ -221,10 +230,11 @@ impl Context<'_> {
         stream: &Stream,
         wanted: Wanted,
     ) -> Result<Rows, Interrupted> {
-        self.rows_of(&stream.head, wanted)
+        self.rows_of(as_tree(&stream.head), wanted)
     }
 
-    fn rows_of(&mut self, head: &StreamHead, wanted: Wanted) -> Result<Rows, Interrupted> {
+    /// Reads neighbouring rows of the stream or string with this head.
+    pub(super) fn rows_of(&mut self, head: TreeHead, wanted: Wanted) -> Result<Rows, Interrupted> {
         // What is not validated by itself belongs to the head, which the transaction has read.
         self.batch()?;
         let (from, until) = match wanted.is_backwards {
@@ -235,11 +245,7 @@ impl Context<'_> {
             exec_index: self.exec_index,
             database: self.session.database,
             last_swap: self.last_swap(),
-            head: TreeHead {
-                edition: head.edition,
-                count: head.length,
-                ..TreeHead::new(head.id)
-            },
+            head,
             kind: wanted.kind,
             has_values: wanted.has_values,
             from: Bound::Included(from),
@@ -348,7 +354,7 @@ impl Context<'_> {
                 elements::behind(head.id, kind),
             );
             let wanted = Wanted::all(kind, from.to_vec(), to.to_vec());
-            rows.push((kind, self.rows_of(&head, wanted)?));
+            rows.push((kind, self.rows_of(as_tree(&head), wanted)?));
         }
         Ok(StreamCopy { head, rows })
     }
