@@ -9,6 +9,7 @@ mod client;
 #[cfg(test)]
 mod cold;
 #[cfg(test)]
+mod collection_histories;
 mod commands;
 #[cfg(test)]
 mod compact;
