@@ -54,7 +54,21 @@ fn behind_prefix<'k, W: Word>(node: &Node<'_, W>, key: &'k [u8]) -> Result<&'k [
     {
         return Ok(suffix);
     }
+    // So does one within two words, as rows of one collection have it.
+    if let Some((first, _)) = key.split_first_chunk::<16>()
+        && let Some(suffix) = key.get(bytes..)
+        && let 9..=16 = bytes
+        && (two_words(node.words(), at) ^ u128::from_le_bytes(*first)) << (128 - 8 * bytes) == 0
+    {
+        return Ok(suffix);
+    }
     compare_prefix(node.words(), (at, bytes), key)
+}
+
+/// Returns the words from `at` on as one number.
+#[inline]
+fn two_words<W: Word>(words: &[W], at: usize) -> u128 {
+    u128::from(load(words, at)) | u128::from(load(words, at + 1)) << 64
 }
 
 /// Does the same for a prefix of any length, of `bytes` bytes from word `at` on.
