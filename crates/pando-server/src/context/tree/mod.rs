@@ -16,6 +16,7 @@ mod edition;
 pub(crate) mod ends;
 mod expired;
 mod load;
+mod named;
 pub(crate) mod part;
 mod position;
 mod scan;
