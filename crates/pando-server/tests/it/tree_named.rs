@@ -152,7 +152,7 @@ fn one_element_that_is_put_is_told() {
         ("ZADD z 1 new", ":0"),
         ("ZADD z CH 2 new", ":1"),
         ("ZINCRBY z -2 new", "\"0\""),
-        ("ZADD z XX INCR 1 nobody", "_"),
+        ("ZADD z XX INCR 1 nobody", "nil"),
         ("SCARD s", ":601"),
         ("HLEN h", ":601"),
         ("ZCARD z", ":601"),
