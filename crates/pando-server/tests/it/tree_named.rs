@@ -5,6 +5,8 @@ use std::path::Path;
 
 use fastrand::Rng;
 use pando_server::check_rows;
+use pando_sync::thread;
+use pando_sync::time::Duration;
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_on_disk, options};
@@ -80,7 +82,7 @@ fn run_all(client: &mut Client, commands: &[String], in_transaction: bool) -> Ve
 fn sorted(client: &mut Client, command: &str) -> Vec<String> {
     let all = client.run(command);
     let all = all.trim_matches(['[', ']']);
-    let mut all: Vec<_> = all.split(", ").map(str::to_owned).collect();
+    let mut all: Vec<_> = all.split(' ').map(str::to_owned).collect();
     if command.starts_with('H') {
         all = all.chunks(2).map(|pair| pair.join("=")).collect();
     }
@@ -190,5 +192,27 @@ fn one_element_that_is_put_is_told() {
             "ZINCRBY z inf inf",
             "-ERR resulting score is not a number (NaN)",
         ),
+    ]);
+}
+
+/// A field that comes alone leaves the deadlines of others what they are.
+#[test]
+fn one_field_that_is_put_keeps_the_deadlines_of_others() {
+    let server = Fixture::new();
+    let mut client = crate::trees::client_of(&server);
+    crate::trees::fill(&mut client, 600);
+    client.check(&[
+        ("HPEXPIRE h 60 FIELDS 1 f1", "[:1]"),
+        ("HEXPIRE h 1000 FIELDS 1 f2", "[:1]"),
+        ("HSET h f2 again", ":0"),
+        ("HEXPIRE h 1000 FIELDS 1 f3", "[:1]"),
+        ("HSET h new 1", ":1"),
+        ("HTTL h FIELDS 2 f2 new", "[:-1 :-1]"),
+    ]);
+    thread::sleep(Duration::from_millis(100));
+    client.check(&[
+        ("HLEN h", ":600"),
+        ("HGET h f1", "nil"),
+        ("HGET h f2", "\"again\""),
     ]);
 }
