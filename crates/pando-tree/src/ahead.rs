@@ -6,6 +6,7 @@ use pando_format::PageId;
 use pando_pool::{Attempt, Pool, Restart};
 
 use crate::access::OptimisticAccess;
+use crate::descent::Path;
 use crate::leaf_copy::{Direction, ScanBound};
 use crate::node::view::Node;
 use crate::scan::{bound_behind, child_towards};
@@ -98,7 +99,8 @@ impl Tree {
         } = ahead;
         let mut next = None;
         let access = &mut OptimisticAccess;
-        let (path, parent) = self.descend_with_path_to(pool, access, 1, |node| {
+        let mut path = Path::new();
+        let parent = self.descend_with_path_to(pool, access, (1, &mut path), |node| {
             let index = child_towards(node, from, direction);
             next = bound_behind(node, index, direction).or(next);
             index

@@ -3,21 +3,26 @@
 //! each. (Knuth, The Art of Computer Programming, volume 3, 6.2.3, has this for binary trees.)
 //!
 //! A change that adds or removes a record takes the latches of all nodes from the root to the leaf,
-//! at the versions at which it has seen them, and changes their counts before it releases any.
-//! Latches are only ever tried, so no order of them can deadlock. Changes of the structure move
-//! records between neighbours and add none: they write what they know of both sides to the parent,
-//! and leave the nodes above alone.
+//! at the versions at which it has seen them, changes the leaf, and goes back up: each node is
+//! counted and then released, so no latch is released before that of the node below it. Latches
+//! are only ever tried, so no order of them can deadlock. Several records of one leaf are one
+//! change (`run`, `remove_run`). Changes of the structure move records between neighbours and add
+//! none: they write what they know of both sides to the parent, and leave the nodes above alone.
 //!
 //! **Why a descent without latches counts right.** It takes the version of a child while the parent
-//! is unchanged since its own version was taken: that is checked afterwards. Consider a change that
-//! passes through both. It holds both latches at once, so it lies wholly before both versions, or
-//! after both: a change that was over when the child's version was taken, and was not when the
-//! parent's was, would have changed the parent in between. So down from the root, each node shows
-//! those changes through it that the root shows, and a change that does not pass through a node
-//! counts in the entries of nodes above it only. The result is that of the moment at which the
-//! root's version was taken.
+//! is not latched, and unchanged since its own version was taken: that is checked afterwards.
+//! Consider a change that passes through both. It holds the parent's latch from before it takes the
+//! child's until it has released that. So it lies wholly before both versions, or after both: one
+//! that had released the child when the child's version was taken had released the parent, too,
+//! which was not latched; had it not when the parent's version was taken, the parent would have
+//! changed in between. So down from the root, each node shows those changes through it that the
+//! root shows, and a change that does not pass through a node counts in the entries of nodes above
+//! it only. The result is that of the moment at which the root's version was taken.
+//!
+//! For the same reason what the parent's entry tells is what all entries of the child make up
+//! together, and a reader may add up the entries behind its place instead of those before it.
 
-use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, PageMut, Pool};
+use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, retry_then_latch};
 use crate::descent::{Path, Start, Step};
@@ -26,7 +31,7 @@ use crate::leaf::Leaf;
 use crate::node::edit::Fit;
 use crate::node::list::Record;
 use crate::node::search::Spot;
-use crate::node::view::{self, LEVEL_MAX, Node};
+use crate::node::view::{self, Node};
 use crate::place::Place;
 use crate::remove::Removed;
 use crate::scratch::{OldValue, Scratch, Work};
@@ -42,6 +47,9 @@ pub enum Ranked<'k> {
     /// All.
     All,
 }
+
+/// A leaf, a spot in it, and whether no leaf lies to its right.
+type CountedSeat<'p> = (Leaf<'p>, Spot, bool);
 
 impl Tree {
     /// Returns the number of records of `ranked`.
@@ -118,9 +126,15 @@ impl Tree {
         let (Ranked::Below(key) | Ranked::UpTo(key)) = ranked else {
             return Ok(0);
         };
+        let mut all = None;
         let (leaf, node) = self.descend_from(pool, access, start, 0, |_, node| {
             let index = node.child_for(key);
-            smaller = smaller.wrapping_add(node.records_before(index));
+            let before = match all {
+                Some(all) => node.records_before_of(index, all),
+                None => node.records_before(index),
+            };
+            smaller = smaller.wrapping_add(before);
+            all = Some(node.records_below(index));
             index
         })?;
         let spot = node.find_in_leaf(key);
@@ -203,11 +217,14 @@ impl Tree {
             node: root,
             level: None,
         };
+        let mut all = None;
         let (leaf, node) = self.descend_from(pool, access, start, 0, |_, node| {
-            let (index, rest) = child_of(node, behind);
+            let (index, rest) = child_of(node, behind, all);
             is_behind_all |= index == node.count();
             behind = rest;
-            index.min(node.count() - 1)
+            let index = index.min(node.count() - 1);
+            all = Some(node.records_below(index));
+            index
         })?;
         let index = usize::try_from(behind).unwrap_or(usize::MAX);
         if is_behind_all || index >= node.count() {
@@ -233,22 +250,16 @@ impl Tree {
         old: &mut OldValue,
     ) -> Attempt<Round> {
         let near = place.reach(*self, pool, record.key);
-        if let Some((leaf, spot)) = near.filter(|(_, spot)| spot.exact)
+        let near = near.map(|(leaf, spot)| (leaf, spot, place.finger().is_rightmost()));
+        if let Some(seat @ (leaf, spot, _)) = near.filter(|(_, spot, _)| spot.exact)
             && leaf.room_here(spot, record).is_some()
         {
             old.clear();
-            let is_rightmost = place.finger().is_rightmost();
-            let seat = (leaf, spot, is_rightmost);
             return self.put_in_leaf(pool, token, marks, seat, (Fit::InPlace, record), work);
         }
-        let mut is_rightmost = true;
-        let (path, leaf) = self.descend_with_path(pool, &mut OptimisticAccess, |node| {
-            let index = node.child_for(record.key);
-            is_rightmost &= index + 1 == node.count();
-            index
-        })?;
-        let leaf = Leaf::at(leaf);
-        let spot = leaf.find(record.key);
+        let mut path = Path::new();
+        let seat = self.counted_seat(pool, record.key, near, &mut path)?;
+        let (leaf, spot, is_rightmost) = seat;
         let seat = (leaf, spot, is_rightmost);
         old.clear();
         if spot.exact {
@@ -285,19 +296,19 @@ impl Tree {
         Ok(end)
     }
 
-    /// Removes the record of `key` from a counted tree.
+    /// Removes the record of `key`, which was found at `place`, from a counted tree.
     pub(crate) fn remove_counted(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
-        key: &[u8],
+        (key, place): (&[u8], &Place),
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
-        let (path, leaf) =
-            self.descend_with_path(pool, &mut OptimisticAccess, |node| node.child_for(key))?;
-        let leaf = Leaf::at(leaf);
-        let spot = leaf.find(key);
+        let near = place.reach(*self, pool, key);
+        let near = near.map(|(leaf, spot)| (leaf, spot, false));
+        let mut path = Path::new();
+        let (leaf, spot, _) = self.counted_seat(pool, key, near, &mut path)?;
         if !spot.exact {
             return self.remove_at(pool, token, marks, (leaf, spot, key), scratch);
         }
@@ -309,11 +320,51 @@ impl Tree {
         })?;
         Ok(removed.expect("removed, or an error"))
     }
+
+    /// Finds the leaf of `key` in a counted tree, the spot of the key there, and whether no leaf
+    /// lies to its right, and fills `path` with the nodes above it. If the leaf is known as `near`,
+    /// it is not searched: it covers the key for as long as its version is the same, and the path
+    /// is that to it if the lowest node of the path names it.
+    #[inline]
+    pub(crate) fn counted_seat<'p>(
+        &self,
+        pool: &'p Pool,
+        key: &[u8],
+        near: Option<CountedSeat<'p>>,
+        path: &mut Path<'p>,
+    ) -> Attempt<CountedSeat<'p>> {
+        if let Some(seat) = near {
+            let (leaf, ..) = seat;
+            if self.path_above(pool, path, (key, leaf.here.page()))? {
+                return Ok(seat);
+            }
+        }
+        let mut is_rightmost = true;
+        let leaf = self.descend_with_path(pool, &mut OptimisticAccess, path, |node| {
+            let index = node.child_for(key);
+            is_rightmost &= index + 1 == node.count();
+            index
+        })?;
+        let leaf = Leaf::at(leaf);
+        Ok((leaf, leaf.find(key), is_rightmost))
+    }
 }
 
 /// Returns the child of `node` that has the record of `number` below `node`, and the record's
-/// number below that child; the number of entries if there is none.
-fn child_of(node: &FrameNode<'_>, number: u64) -> (usize, u64) {
+/// number below that child; the number of entries if there is none. `all` is the number of all
+/// records below `node`, if it is known: the search begins at the nearer end then.
+fn child_of(node: &FrameNode<'_>, number: u64, all: Option<u64>) -> (usize, u64) {
+    if let Some(all) = all.filter(|all| number < *all && number >= *all / 2) {
+        let mut behind = all - number;
+        for index in (0..node.count()).rev() {
+            let records = node.records_below(index);
+            if behind <= records {
+                return (index, records - behind);
+            }
+            behind -= records;
+        }
+        // The node has changed since its parent was read, which will be found out.
+    }
     let mut rest = number;
     for index in 0..node.count() {
         let records = node.records_below(index);
@@ -337,23 +388,26 @@ impl Path<'_> {
         token: &ApplyToken<'_>,
         change: impl FnOnce() -> Attempt<i64>,
     ) -> Attempt<()> {
-        let mut latches: [Option<(Exclusive<'_>, usize)>; LEVEL_MAX as usize + 1] =
-            std::array::from_fn(|_| None);
         let above = self.len().saturating_sub(lowest);
-        for (place, Step { node, index, .. }) in latches.iter_mut().zip(self.steps().take(above)) {
-            *place = Some((node.upgrade()?, index));
-        }
-        let mut pages: [Option<(PageMut<'_>, usize)>; LEVEL_MAX as usize + 1] =
-            std::array::from_fn(|_| None);
-        for (page, latch) in pages.iter_mut().zip(latches.iter_mut().flatten()) {
-            let (latch, index) = latch;
-            *page = Some((latch.modify(token)?, *index));
-        }
-        let records = change()?;
-        for (page, index) in pages.iter_mut().flatten() {
-            let before = Node::open(page.words().slice()).records_below(*index);
-            view::set_records_below(page, *index, before.wrapping_add_signed(records));
-        }
-        Ok(())
+        count_through(self.first(above), token, change).map(drop)
     }
+}
+
+/// Latches the nodes of `steps` from the first one on, makes `change`, and counts it from the last
+/// one up. Returns the number that it has added.
+fn count_through(
+    steps: &[Option<Step<'_>>],
+    token: &ApplyToken<'_>,
+    change: impl FnOnce() -> Attempt<i64>,
+) -> Attempt<i64> {
+    let Some((Some(Step { node, index, .. }), below)) = steps.split_first() else {
+        return change();
+    };
+    let mut latch = node.upgrade()?;
+    // Before anything changes below: it may have to wait for an image of the page.
+    let mut page = latch.modify(token)?;
+    let records = count_through(below, token, change)?;
+    let before = Node::open(page.words().slice()).records_below(*index);
+    view::set_records_below(&mut page, *index, before.wrapping_add_signed(records));
+    Ok(records)
 }

@@ -10,10 +10,11 @@
 //! reader that finds the versions unchanged has read one state of the tree. An attempt that fails
 //! holds nothing.
 
+use pando_format::PageId;
 use pando_pool::{Attempt, HintedFrame, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess};
-use crate::node::view::{ChildWord, LEVEL_MAX};
+use crate::node::view::{ChildWord, LEVEL_MAX, Node};
 use crate::tree::{FrameNode, Tree};
 
 /// Number of lines that are prefetched as soon as a leaf's frame is known: its header and most of
@@ -42,7 +43,8 @@ pub(crate) struct Step<'p> {
     pub(crate) count: usize,
 }
 
-/// All inner nodes on the path, the root first.
+/// All inner nodes on the path, the root first. It is filled where it stays: it is too large to be
+/// handed from one to the next.
 #[derive(Debug)]
 pub(crate) struct Path<'p> {
     steps: [Option<Step<'p>>; LEVEL_MAX as usize + 1],
@@ -50,7 +52,7 @@ pub(crate) struct Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             steps: [None; LEVEL_MAX as usize + 1],
             len: 0,
@@ -68,6 +70,11 @@ impl<'p> Path<'p> {
     /// Returns the number of inner nodes.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns the first `count` inner nodes, the root first.
+    pub(crate) fn first(&self, count: usize) -> &[Option<Step<'p>>] {
+        &self.steps[..count.min(self.len)]
     }
 
     /// Returns the inner nodes from the root down.
@@ -150,26 +157,29 @@ impl Tree {
         }
     }
 
-    /// Descends to the leaf that `choose` leads to, and returns all nodes above it, too.
+    /// Descends to the leaf that `choose` leads to, and fills `path` with all nodes above it.
+    #[inline]
     pub(crate) fn descend_with_path<'p>(
         &self,
         pool: &'p Pool,
         access: &mut impl Access<'p>,
+        path: &mut Path<'p>,
         choose: impl FnMut(&FrameNode<'p>) -> usize,
-    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
-        self.descend_with_path_to(pool, access, 0, choose)
+    ) -> Attempt<Optimistic<'p>> {
+        self.descend_with_path_to(pool, access, (0, path), choose)
     }
 
     /// Like [`Tree::descend_with_path`], to the node of level `stop`.
+    #[inline]
     pub(crate) fn descend_with_path_to<'p>(
         &self,
         pool: &'p Pool,
         access: &mut impl Access<'p>,
-        stop: u8,
+        (stop, path): (u8, &mut Path<'p>),
         mut choose: impl FnMut(&FrameNode<'p>) -> usize,
-    ) -> Attempt<(Path<'p>, Optimistic<'p>)> {
-        let mut path = Path::new();
-        let leaf = self.descend(pool, access, stop, |here, node| {
+    ) -> Attempt<Optimistic<'p>> {
+        path.len = 0;
+        self.descend(pool, access, stop, |here, node| {
             let index = choose(node);
             path.push(Step {
                 node: here,
@@ -177,8 +187,39 @@ impl Tree {
                 count: node.count(),
             });
             index
+        })
+    }
+}
+
+impl Tree {
+    /// Descends from the root to the parent of the leaf `page`, which covers `key`, and fills
+    /// `path` with all nodes above the leaf. Returns false if the key leads to another leaf.
+    #[inline]
+    pub(crate) fn path_above<'p>(
+        &self,
+        pool: &'p Pool,
+        path: &mut Path<'p>,
+        (key, page): (&[u8], PageId),
+    ) -> Attempt<bool> {
+        let to_parent = (1, &mut *path);
+        let lowest = self.descend_with_path_to(pool, &mut OptimisticAccess, to_parent, |node| {
+            node.child_for(key)
         })?;
-        Ok((path, leaf))
+        let node = Node::open(lowest.words().slice());
+        if !node.is_inner() {
+            // The root is the only leaf.
+            return Ok(lowest.page() == page);
+        }
+        let index = node.child_for(key);
+        if node.child(index).page() != page {
+            return Ok(false);
+        }
+        path.push(Step {
+            node: lowest,
+            index,
+            count: node.count(),
+        });
+        Ok(true)
     }
 }
 

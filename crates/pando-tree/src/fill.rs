@@ -11,6 +11,7 @@ use pando_format::{PageId, PageSize, TreeId};
 use pando_pool::{ApplyToken, Attempt, Pool, Restart};
 
 use crate::access::OptimisticAccess;
+use crate::descent::Path;
 use crate::node::course::Course;
 use crate::node::cut::is_inline;
 use crate::node::edit::{self, Fit};
@@ -207,9 +208,13 @@ impl Tree {
     ) -> Attempt<()> {
         let child = ChildWord::new(page, 0);
         let count = Count::of(self.id, records);
+        let mut path = Path::new();
         for _ in 0..ROUNDS_MAX {
-            let (path, parent) =
-                self.descend_with_path_to(pool, &mut OptimisticAccess, 1, |node| node.count() - 1)?;
+            let to_parent = (1, &mut path);
+            let parent =
+                self.descend_with_path_to(pool, &mut OptimisticAccess, to_parent, |node| {
+                    node.count() - 1
+                })?;
             let node = Node::open(parent.words().slice());
             if node.is_leaf() {
                 if node.count() > 0 {

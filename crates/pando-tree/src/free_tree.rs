@@ -50,7 +50,8 @@ impl Tree {
         token: &ApplyToken<'_>,
         scratch: &mut Scratch,
     ) -> Attempt<FreedStep> {
-        let (path, leaf) = self.descend_with_path(pool, &mut OptimisticAccess, |_| 0)?;
+        let mut path = Path::new();
+        let leaf = self.descend_with_path(pool, &mut OptimisticAccess, &mut path, |_| 0)?;
         let seen = Leaf::at(leaf);
         scratch.old.clear();
         let mut slots = 0..seen.count();
@@ -152,8 +153,9 @@ impl Tree {
     ) -> Attempt<Option<(Path<'p>, Optimistic<'p>)>> {
         let levels = self.try_height(pool)?;
         for level in (1..levels).rev() {
-            let (path, node) =
-                self.descend_with_path_to(pool, &mut OptimisticAccess, level, |_| 0)?;
+            let mut path = Path::new();
+            let to_level = (level, &mut path);
+            let node = self.descend_with_path_to(pool, &mut OptimisticAccess, to_level, |_| 0)?;
             let first = Node::open(node.words().slice()).child(0).page();
             node.validate()?;
             if first == lost {

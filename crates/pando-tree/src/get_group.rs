@@ -10,7 +10,7 @@
 use pando_pool::{Attempt, Optimistic, Pool, Restart};
 
 use crate::access::{Access, OptimisticAccess, ask_for_record};
-use crate::descent::{Down, acquire_child};
+use crate::descent::{Down, acquire_child, step_down};
 use crate::finger::Finger;
 use crate::leaf::{Leaf, Lookup};
 use crate::node::search::Candidate;
@@ -111,6 +111,39 @@ impl Tree {
         })
     }
 
+    /// Finds out whether the first of `keys`, which ascend, belong into one leaf. Returns how many
+    /// of them do, where the first one is, and the leaf, as it was seen. None if the second one
+    /// belongs elsewhere, or if anything is in the way: then little was spent on it.
+    pub fn locate_neighbours<'p>(
+        &self,
+        pool: &'p Pool,
+        keys: &[&[u8]],
+    ) -> Option<(usize, Place, Optimistic<'p>)> {
+        let (first, mut together) = (keys.first()?, keys.len());
+        let mut is_rightmost = true;
+        let mut here = self.root(pool, &mut OptimisticAccess).ok()?;
+        let mut node = self.node_at(here, None).ok()?;
+        for level in (0..node.level()).rev() {
+            here.touch_inner();
+            let index = node.child_for(first);
+            let is_last = index + 1 == node.count();
+            if !is_last {
+                together = below_child(&node, index, &keys[..together]);
+            }
+            if together < 2 {
+                return None;
+            }
+            is_rightmost &= is_last;
+            // Proves that all of this was so when it took the child's version.
+            here = step_down(pool, &mut OptimisticAccess, here, &node, index).ok()?;
+            node = self.node_at(here, Some(level)).ok()?;
+        }
+        here.touch();
+        let finger = Finger::at(*self, here, is_rightmost);
+        let place = Place::at(finger, node.find_in_leaf(first));
+        (together > 1).then_some((together, place, here))
+    }
+
     /// Descends to the leaf of each key.
     fn descend_group<'p>(
         &self,
@@ -179,6 +212,17 @@ impl Tree {
             way.node = not_of_tree(here);
         }
         node.map(|node| (here, node))
+    }
+}
+
+/// Returns how many of the first of `keys`, which ascend, are below child `index` of `node`, which
+/// is that of the first key.
+fn below_child(node: &FrameNode<'_>, index: usize, keys: &[&[u8]]) -> usize {
+    let is_below = |key: &&[u8]| node.child_for(key) == index;
+    match keys {
+        [_, second, ..] if !is_below(second) => 1,
+        [.., last] if is_below(last) => keys.len(),
+        _ => keys.partition_point(is_below),
     }
 }
 

@@ -279,6 +279,14 @@ impl<'l> LeafChange<'l> {
         room_here(&node, next, record).map(|room| (next, room))
     }
 
+    /// Returns where `key` is, if it is in the leaf and its value, too.
+    #[inline]
+    pub(crate) fn plain_spot(&self, key: &[u8]) -> Option<Spot> {
+        let node = Node::open_leaf(Store::words(&self.page));
+        let spot = node.find_in_leaf(key);
+        (spot.exact && node.slot(spot.index).is_plain()).then_some(spot)
+    }
+
     /// Removes the record at `spot`, which is exact.
     #[inline]
     pub(crate) fn remove(&mut self, spot: Spot) {

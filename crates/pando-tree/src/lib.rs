@@ -8,8 +8,8 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
-//! [`remove`], [`remove_empty`], [`merge`], [`counted`], [`leaf_copy`], [`scan`], [`ahead`],
-//! [`seek`], [`sample`], [`fill`], [`free_tree`], [`summary`].
+//! [`remove`], [`remove_empty`], [`merge`], [`counted`], [`remove_run`], [`leaf_copy`], [`scan`],
+//! [`ahead`], [`seek`], [`sample`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -40,6 +40,7 @@ pub mod place;
 mod postcondition;
 pub mod remove;
 pub mod remove_empty;
+pub mod remove_run;
 pub mod run;
 pub mod sample;
 pub mod scan;
@@ -68,6 +69,7 @@ pub use overflow::VALUE_BYTES_MAX;
 pub use pack::Packed;
 pub use place::Place;
 pub use remove::{LeafFill, Removed};
+pub use remove_run::RemovedRun;
 pub use run::Run;
 pub use scratch::Scratch;
 pub use seek::Sought;

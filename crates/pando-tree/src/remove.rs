@@ -74,7 +74,7 @@ impl Tree {
         scratch: &mut Scratch,
     ) -> Attempt<Removed> {
         if self.id.is_counted() {
-            return self.remove_counted(pool, token, marks, key, scratch);
+            return self.remove_counted(pool, token, marks, (key, place), scratch);
         }
         let (leaf, spot) = match place.reach(*self, pool, key) {
             Some(found) => found,
@@ -117,17 +117,22 @@ impl Tree {
             let left = Leaf::at(leaf.here);
             debug_assert_eq!(left.count() + 1, leaf.count(), "a removal takes one record");
             debug_assert!(!left.find(key).exact, "a key that was removed is there");
-            if left.node.is_underfull() && leaf.here.page() != self.root {
-                fill_below(&leaf.node, &left.node)
-            } else {
-                LeafFill::Enough
-            }
+            self.fill_left(&leaf, &left)
         };
         scratch.free_old(pool, token);
         Ok(Removed {
             existed: true,
             leaf_fill,
         })
+    }
+
+    /// Returns what to report of a leaf that removals found as `before` and have left as `left`.
+    pub(crate) fn fill_left(&self, before: &Leaf<'_>, left: &Leaf<'_>) -> LeafFill {
+        if left.node.is_underfull() && left.here.page() != self.root {
+            fill_below(&before.node, &left.node)
+        } else {
+            LeafFill::Enough
+        }
     }
 }
 

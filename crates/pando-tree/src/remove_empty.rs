@@ -80,8 +80,10 @@ impl Tree {
         marks: Marks,
         key: &[u8],
     ) -> Attempt<bool> {
-        let (path, leaf) =
-            self.descend_with_path(pool, &mut OptimisticAccess, |node| node.child_for(key))?;
+        let mut path = Path::new();
+        let leaf = self.descend_with_path(pool, &mut OptimisticAccess, &mut path, |node| {
+            node.child_for(key)
+        })?;
         let node = Node::open(leaf.words().slice());
         let empty = node.count() == 0;
         leaf.validate()?;

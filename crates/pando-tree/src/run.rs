@@ -7,10 +7,10 @@
 
 use pando_pool::{ApplyToken, Marks, Pool};
 
-use crate::access::OptimisticAccess;
+use crate::descent::Path;
 use crate::finger::Finger;
 use crate::insert::Seat;
-use crate::leaf::{Leaf, LeafChange};
+use crate::leaf::LeafChange;
 use crate::node::cut::is_inline;
 use crate::node::edit::Room;
 use crate::node::list::Record;
@@ -69,7 +69,8 @@ impl Tree {
         let seat = self.seat_near(pool, (key, place), &mut work.nearby);
         let is_replaced = |seat: &Seat<'_>| seat.spot.exact;
         if self.id.is_counted() && !seat.as_ref().is_some_and(is_replaced) {
-            return self.put_counted_run(pool, token, marks, (&mut record, entries), work);
+            let records = (&mut record, entries);
+            return self.put_counted_run(pool, token, marks, seat, records, work);
         }
         let Some(seat) = seat else {
             return run;
@@ -96,26 +97,22 @@ impl Tree {
     }
 
     /// As [`Tree::put_run`] in a counted tree, whose first record is new: the path to its leaf is
-    /// latched once for all.
+    /// latched once for all. `near` is where the record belongs, if that is known.
     fn put_counted_run<'e>(
         &self,
         pool: &Pool,
         token: &ApplyToken<'_>,
         marks: Marks,
+        near: Option<Seat<'_>>,
         (record, entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
         work: &mut Work,
     ) -> Run {
-        let mut is_rightmost = true;
-        let found = self.descend_with_path(pool, &mut OptimisticAccess, |node| {
-            let index = node.child_for(record.key);
-            is_rightmost &= index + 1 == node.count();
-            index
-        });
-        let Ok((path, leaf)) = found else {
+        let near = near.map(|seat| (seat.leaf, seat.spot, seat.is_rightmost));
+        let mut path = Path::new();
+        let Ok(seat) = self.counted_seat(pool, record.key, near, &mut path) else {
             return Run::default();
         };
-        let leaf = Leaf::at(leaf);
-        let spot = leaf.find(record.key);
+        let (leaf, spot, is_rightmost) = seat;
         let Some(room) = &leaf.room_here(spot, record) else {
             return Run::default();
         };

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use pando_pool::{Attempt, Pool};
 
 use crate::access::{Access, OptimisticAccess, retry_then_latch};
+use crate::descent::Path;
 use crate::leaf_copy::{Direction, LeafCopy, ScanBound};
 use crate::node::view::Node;
 use crate::tree::{FrameNode, Tree, damaged};
@@ -43,7 +44,8 @@ impl Tree {
     ) -> Attempt<()> {
         page.clear();
         let mut next = None;
-        let (path, leaf) = self.descend_with_path(pool, access, |node| {
+        let mut path = Path::new();
+        let leaf = self.descend_with_path(pool, access, &mut path, |node| {
             let index = child_towards(node, bound, direction);
             next = bound_behind(node, index, direction).or(next);
             index

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use pando_pool::{Attempt, Pool};
 
 use crate::access::{Access, OptimisticAccess, retry_then_latch};
+use crate::descent::Path;
 use crate::leaf_copy::{Direction, ScanBound, edge_in_leaf};
 use crate::node::view::Node;
 use crate::scan::child_towards;
@@ -80,7 +81,8 @@ impl Tree {
         sought: &mut Sought,
     ) -> Attempt<Ended> {
         let mut has_neighbour = false;
-        let (path, leaf) = self.descend_with_path(pool, access, |node| {
+        let mut path = Path::new();
+        let leaf = self.descend_with_path(pool, access, &mut path, |node| {
             let index = child_towards(node, bound, direction);
             let separator = match direction {
                 Direction::Forward => Some(index + 1).filter(|next| *next < node.count()),

@@ -94,7 +94,7 @@ impl Collection {
 
 impl Context<'_> {
     /// Returns the type of the collections of the command.
-    fn value_type(&self) -> ValueType {
+    pub(crate) fn value_type(&self) -> ValueType {
         let value_type = self.command.value_type;
         value_type.expect("a command of collections has a type")
     }

@@ -135,6 +135,7 @@ mod tracking_stress;
 mod transactions;
 #[cfg(test)]
 mod tree_ends;
+mod tree_named;
 #[cfg(test)]
 mod trees;
 mod unix_socket;

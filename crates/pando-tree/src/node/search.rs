@@ -54,7 +54,21 @@ fn behind_prefix<'k, W: Word>(node: &Node<'_, W>, key: &'k [u8]) -> Result<&'k [
     {
         return Ok(suffix);
     }
+    // So does one within two words, as rows of one collection have it.
+    if let Some((first, _)) = key.split_first_chunk::<16>()
+        && let Some(suffix) = key.get(bytes..)
+        && let 9..=16 = bytes
+        && (two_words(node.words(), at) ^ u128::from_le_bytes(*first)) << (128 - 8 * bytes) == 0
+    {
+        return Ok(suffix);
+    }
     compare_prefix(node.words(), (at, bytes), key)
+}
+
+/// Returns the words from `at` on as one number.
+#[inline]
+fn two_words<W: Word>(words: &[W], at: usize) -> u128 {
+    u128::from(load(words, at)) | u128::from(load(words, at + 1)) << 64
 }
 
 /// Does the same for a prefix of any length, of `bytes` bytes from word `at` on.
@@ -65,11 +79,41 @@ fn compare_prefix<'k, W: Word>(
     key: &'k [u8],
 ) -> Result<&'k [u8], Ordering> {
     let (shared, suffix) = key.split_at(key.len().min(bytes));
+    // Nearly always the key begins with it: whole words are compared, without their order.
+    let stored = words.get(at..).unwrap_or(&[]);
+    if shared.len() == bytes && are_equal(stored, shared, shared.last_chunk()) {
+        return Ok(suffix);
+    }
     match text::compare(words, at * 8, shared) {
         Ordering::Equal if shared.len() == bytes => Ok(suffix),
         Ordering::Less => Err(Ordering::Less),
         _ => Err(Ordering::Greater),
     }
+}
+
+/// Returns true if `words` begin with `text`, whose last eight bytes, or those that end with it,
+/// are `last`. False if there are not that many words, and without `last` for what is no whole
+/// number of words.
+#[inline]
+fn are_equal<W: Word>(words: &[W], text: &[u8], last: Option<&[u8; 8]>) -> bool {
+    let (whole, tail) = text.as_chunks::<8>();
+    let Some((same, rest)) = words.split_at_checked(whole.len()) else {
+        return false;
+    };
+    for (chunk, word) in whole.iter().zip(same) {
+        if word.get() != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+    }
+    if tail.is_empty() {
+        return true;
+    }
+    let Some(last) = last else {
+        return false;
+    };
+    // The tail is the end of `last`, and the beginning of the next word.
+    let others = 64 - 8 * tail.len();
+    load(rest, 0) << others == u64::from_le_bytes(*last) >> others << others
 }
 
 /// What prefix and heads say of the spot of a key; no record has been read.
@@ -178,18 +222,7 @@ fn is_equal<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> bool {
     if (word.get() ^ u64::from_le_bytes(*first)) >> (8 * LENGTH_BYTES) != 0 {
         return false;
     }
-    let (whole, tail) = text.as_chunks::<8>();
-    for (chunk, word) in whole.iter().zip(words) {
-        if word.get() != u64::from_le_bytes(*chunk) {
-            return false;
-        }
-    }
-    let (1.., Some(last)) = (tail.len(), suffix.last_chunk::<8>()) else {
-        return true;
-    };
-    // The tail is the end of `last`, and the beginning of the record's last word.
-    let others = 64 - 8 * tail.len();
-    load(words, whole.len()) << others == u64::from_le_bytes(*last) >> others << others
+    are_equal(words, text, suffix.last_chunk())
 }
 
 /// Searches among the entries from `low` on whose heads equal that of `suffix`. `low` is the first

@@ -257,9 +257,29 @@ impl<'a, W: Word> Node<'a, W> {
     /// counted tree.
     pub fn records_before(&self, entries: usize) -> u64 {
         match self.is_inner() {
-            true => (0..entries.min(self.count))
-                .fold(0, |sum, index| sum.wrapping_add(self.records_below(index))),
+            true => self.records_within(0, entries),
             false => entries as u64,
+        }
+    }
+
+    /// Returns the number of records below the entries `from .. to` of an inner node of a counted
+    /// tree.
+    pub fn records_within(&self, from: usize, to: usize) -> u64 {
+        debug_assert_eq!(self.stride_shift, 1, "a leaf");
+        let entries = self.words.get(HEADER_WORDS..).unwrap_or(&[]);
+        let (pairs, _) = entries.as_chunks::<2>();
+        let pairs = pairs.get(from..to.min(self.count)).unwrap_or(&[]);
+        pairs.iter().fold(0, |sum: u64, [slot, _]| {
+            sum.wrapping_add(load(self.words, Slot(slot.get()).value_start()))
+        })
+    }
+
+    /// Returns what [`Node::records_before`] does, given the number of all records below the inner
+    /// node: the shorter part is added up.
+    pub fn records_before_of(&self, entries: usize, all: u64) -> u64 {
+        match 2 * entries > self.count {
+            true => all.wrapping_sub(self.records_within(entries, self.count)),
+            false => self.records_within(0, entries),
         }
     }
 

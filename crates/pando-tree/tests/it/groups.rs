@@ -94,3 +94,38 @@ fn a_group_leads_to_the_places_that_single_descents_lead_to() {
         }
     }
 }
+
+#[test]
+fn neighbours_are_those_of_one_leaf() {
+    let mut counts = [0; GROUP_MAX + 1];
+    for rig in [Rig::new(4096, 4096), Rig::counted(4096, 4096)] {
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(5));
+        for round in 0..300 {
+            let from = random.u32(..100_000);
+            let step = [1, 1, 3, 40, 4000][random.usize(..5)];
+            let keys: Vec<_> = (0..1 + random.u32(..16))
+                .map(|at| (from + at * step).to_be_bytes())
+                .collect();
+            let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
+            let located = |key: &&[u8]| retry(|| rig.tree.try_locate(&rig.pool, key));
+            let first = located(&keys[0]);
+            let expected = keys
+                .iter()
+                .take_while(|key| located(key).leaf == first.leaf);
+            let expected = Some(expected.count()).filter(|count| *count > 1);
+            let found = rig.tree.locate_neighbours(&rig.pool, &keys);
+            assert_eq!(found.map(|(count, ..)| count), expected);
+            if let Some((count, place, leaf)) = found {
+                assert_eq!((place, leaf.page()), (first.place, first.leaf));
+                counts[count] += 1;
+            }
+            for _ in 0..round / 2 {
+                let key = [&random.u32(..100_000).to_be_bytes()[..], &[7; 300]].concat();
+                rig.insert(&mut session, &key, &[1; 200]);
+            }
+        }
+        assert!(retry(|| rig.tree.try_height(&rig.pool)) > 2);
+    }
+    let parts = counts[2..GROUP_MAX].iter().sum::<i32>();
+    assert!(parts > 50 && counts[GROUP_MAX] > 5, "{counts:?}");
+}

@@ -164,7 +164,7 @@ impl Rig {
                 &self.pool,
                 &self.pool.apply_token(&enter(&self.pool)),
                 marks,
-                (&Place::NONE, entries[at], rest),
+                (&self.place_of(entries[at].0, at), entries[at], rest),
                 scratch,
             );
             if run.records == 0 {
@@ -176,6 +176,58 @@ impl Rig {
             new += run.new;
         }
         (in_runs, new)
+    }
+
+    /// Removes keys in ascending order from a counted tree, in runs as far as possible. Returns how
+    /// many were removed in runs of several, and how many in all.
+    pub(crate) fn remove_all(&self, session: &mut Session, keys: &[&[u8]]) -> (usize, usize) {
+        let (mut at, mut in_runs, mut removed) = (0, 0, 0);
+        while at < keys.len() {
+            let place = self.place_of(keys[at], at);
+            session.lsn += 1;
+            let marks = Marks {
+                lsn: Lsn(session.lsn),
+                multi_lsn: Lsn(0),
+            };
+            let run = {
+                let guard = enter(&self.pool);
+                let (token, rest) = (
+                    self.pool.apply_token(&guard),
+                    keys[at + 1..].iter().copied(),
+                );
+                let run = (&place, keys[at], rest);
+                self.tree.remove_run(&self.pool, &token, marks, run)
+            };
+            let gone = &keys[at..at + run.records];
+            assert_eq!(run.bytes, gone.iter().map(|key| key.len()).sum::<usize>());
+            if let (true, Some(key)) = (run.leaf_fill != LeafFill::Enough, gone.first()) {
+                self.tidy_up(session, marks, key);
+            }
+            if run.records > 1 {
+                in_runs += run.records;
+            }
+            removed += run.records;
+            if run.records == 0 {
+                removed += usize::from(self.remove_at(session, (keys[at], &place)));
+            }
+            at += run.records.max(1);
+        }
+        (in_runs, removed)
+    }
+
+    /// Returns the place of `key`, or, for two of three numbers, one that is not known.
+    fn place_of(&self, key: &[u8], number: usize) -> Place {
+        match number % 3 {
+            0 => retry(|| self.tree.try_find_place(&self.pool, key)),
+            _ => Place::NONE,
+        }
+    }
+
+    /// Does what a removal of `key` asks for whose leaf is not full enough.
+    fn tidy_up(&self, session: &mut Session, marks: Marks, key: &[u8]) {
+        self.change(|token| self.tree.try_remove_empty(&self.pool, token, marks, key));
+        let scratch = &mut session.scratch;
+        self.change(|token| self.tree.try_merge(&self.pool, token, marks, key, scratch));
     }
 
     pub(crate) fn remove(&self, session: &mut Session, key: &[u8]) -> bool {
@@ -196,9 +248,7 @@ impl Rig {
         });
         self.change(|token| session.scratch.try_finish(&self.pool, token));
         if removed.leaf_fill != LeafFill::Enough {
-            self.change(|token| self.tree.try_remove_empty(&self.pool, token, marks, key));
-            let scratch = &mut session.scratch;
-            self.change(|token| self.tree.try_merge(&self.pool, token, marks, key, scratch));
+            self.tidy_up(session, marks, key);
         }
         removed.existed
     }

@@ -30,6 +30,7 @@ fn runs_agree_with_a_map(seed: u64, rig: Rig) {
     let mut sessions = [Session::default(), Session::default()];
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let (mut all, mut in_runs) = (0, 0);
+    let (mut gone, mut gone_in_runs) = (0, 0);
     for round in 0..1500 {
         let session = &mut sessions[random.usize(..2)];
         // One run in three begins after all existing keys.
@@ -45,7 +46,14 @@ fn runs_agree_with_a_map(seed: u64, rig: Rig) {
         let entries: Vec<_> = numbers
             .map(|number| (key(number), value(&mut random, page_bytes)))
             .collect();
-        if round % 5 == 4 {
+        if round % 5 == 4 && rig.tree.id.is_counted() {
+            let keys: Vec<_> = entries.iter().map(|(key, _)| &key[..]).collect();
+            let before = model.len();
+            let (run, removed) = rig.remove_all(session, &keys);
+            model.retain(|key, _| keys.binary_search(&&key[..]).is_err());
+            assert_eq!(removed, before - model.len());
+            (gone, gone_in_runs) = (gone + removed, gone_in_runs + run);
+        } else if round % 5 == 4 {
             for (key, _) in &entries {
                 let existed = rig.remove(session, key);
                 assert_eq!(existed, model.remove(key).is_some());
@@ -58,11 +66,12 @@ fn runs_agree_with_a_map(seed: u64, rig: Rig) {
             assert_eq!(new, model.len() - before);
             (all, in_runs) = (all + entries.len(), in_runs + run);
         }
-        if round % 100 == 99 {
+        if round % 50 == 49 {
             assert_eq!(check_tree(&rig).records, model.len());
         }
     }
     assert!(in_runs * 2 > all, "{in_runs} of {all}");
+    assert!(gone_in_runs * 2 >= gone, "{gone_in_runs} of {gone}");
     let [session, _] = &mut sessions;
     for (key, value) in &model {
         assert_eq!(rig.get(session, key), Some(&value[..]));
@@ -129,4 +138,33 @@ fn leaves_behind_an_ascending_load_are_full() {
     assert_eq!(facts.records, 20_000);
     let fill = facts.leaf_bytes as f64 / (facts.leaves * 4096) as f64;
     assert!(fill > 0.95, "{fill}");
+}
+
+/// Each thread removes what it has put, from leaves in which others put and remove.
+#[test]
+fn runs_of_removals_by_threads_lose_no_count() {
+    const THREADS: usize = 4;
+    const RUNS: usize = 300;
+    let rig = &Rig::counted(4096, 8192);
+    thread::scope(|scope| {
+        for who in 0..THREADS {
+            scope.spawn(move || {
+                let mut session = Session::default();
+                for run in 0..RUNS {
+                    let numbers = (0..20).map(|at| (run % 10 * 20 + at) * THREADS + who);
+                    let keys: Vec<_> = numbers.map(key).collect();
+                    let entries: Vec<_> = keys.iter().map(|key| (&key[..], &[7; 60][..])).collect();
+                    assert_eq!(rig.insert_all(&mut session, &entries).1, entries.len());
+                    // One stays for the next round, and is removed alone.
+                    let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+                    let (last, others) = keys.split_last().unwrap();
+                    assert_eq!(rig.remove_all(&mut session, others).1, others.len());
+                    assert!(rig.remove(&mut session, last));
+                }
+                let rest = [&b"9999999"[..], &[who as u8]].concat();
+                rig.insert(&mut session, &rest, b"stays");
+            });
+        }
+    });
+    assert_eq!(check_tree(rig).records, THREADS);
 }

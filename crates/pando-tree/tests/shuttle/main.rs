@@ -323,6 +323,81 @@ fn a_range_is_counted_at_one_moment() {
     });
 }
 
+/// Returns the key `at` of a group: so long that a few of them make a tree of three levels.
+fn long_key(group: char, at: &str) -> Vec<u8> {
+    format!("{group}{}{at}", "-".repeat(700)).into_bytes()
+}
+
+/// Puts or removes two neighbours as one run, from where the first one belongs.
+fn change_two(rig: &Rig, keys: [&[u8]; 2], puts: bool) {
+    let [first, second] = keys;
+    loop {
+        let place = retry(|| rig.tree.try_find_place(&rig.pool, first));
+        let guard = enter(&rig.pool);
+        let (pool, token) = (&rig.pool, &rig.pool.apply_token(&guard));
+        let records = if puts {
+            let rest = std::iter::once((second, &b"short"[..]));
+            let run = (&place, (first, &b"short"[..]), rest);
+            let scratch = &mut Scratch::new();
+            rig.tree.put_run(pool, token, MARKS, run, scratch).records
+        } else {
+            let run = (&place, first, std::iter::once(second));
+            rig.tree.remove_run(pool, token, MARKS, run).records
+        };
+        match records {
+            0 => thread::yield_now(),
+            2 => return,
+            _ => panic!("one of two neighbours"),
+        }
+    }
+}
+
+/// Two neighbours come on the left, and two on the right, and go again. So who counts a side
+/// counts none or two of them, and never one, however many levels of the tree are counted.
+#[test]
+fn a_run_is_counted_at_once_on_all_levels() {
+    check(|| {
+        let rig = Rig::of_tree(TreeId(7).counted());
+        for group in "abcdef".chars() {
+            for at in ["1", "5", "7", "9"] {
+                rig.insert(&long_key(group, at), &VALUE);
+            }
+        }
+        let height = retry(|| rig.tree.try_height(&rig.pool));
+        assert!(height > 2, "a tree of {height} levels");
+        let (writer, other, reader) = (rig.clone(), rig.clone(), rig);
+        vec![
+            Box::new(move || {
+                let of = |group| [long_key(group, "2"), long_key(group, "3")];
+                for (group, puts) in [('a', true), ('f', true), ('f', false), ('a', false)] {
+                    let [one, two] = of(group);
+                    change_two(&writer, [&one, &two], puts);
+                }
+            }),
+            Box::new(move || {
+                other.insert(&long_key('b', "6"), b"one more");
+                other.insert(&long_key('b', "1"), b"short");
+                other.remove(&long_key('b', "6"));
+            }),
+            Box::new(move || {
+                let count = |ranked| retry(|| reader.tree.try_rank(&reader.pool, ranked));
+                for _ in 0..2 {
+                    let left = count(Ranked::Below(b"b"));
+                    assert!(left == 4 || left == 6, "{left}");
+                    let end = (Some(Ranked::Below(b"c")), Ranked::UpTo(b"g"));
+                    let right = retry(|| reader.tree.try_count(&reader.pool, end.0, end.1));
+                    assert!(right == 16 || right == 18, "{right}");
+                    let all = count(Ranked::UpTo(b"g"));
+                    assert!((24..=29).contains(&all), "{all}");
+                    let mut key = Vec::new();
+                    assert!(retry(|| reader.tree.try_select(&reader.pool, 23, &mut key)));
+                    assert!(key > long_key('d', "9"), "{:?}", key.first());
+                }
+            }),
+        ]
+    });
+}
+
 #[test]
 fn a_scan_sees_each_key_once_while_a_leaf_is_taken_out_and_its_range_used_again() {
     check(|| {

@@ -153,9 +153,9 @@ impl Engine {
                 .max(1);
             let group = &order[at..at + count];
             let ways = ways.get_or_insert_default();
-            let together = self.hold_group(set, tree, group, (&mut found, ways))?;
+            let (held, together) = self.hold_group(set, tree, group, (&mut found, ways))?;
             alone = if 2 * together > count { 0 } else { APART };
-            at += count;
+            at += held;
         }
         assert_eq!(found.places.len(), at, "each key has its place");
         let pinned = found.pins.as_ref().map_or(0, LeafPins::len);
@@ -204,15 +204,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Holds the leaves of the writes of `group`, which are writes to one table. Returns how many
-    /// of the keys are in the leaf of their predecessor.
+    /// Holds the leaves of the writes of `group`, which are writes to one table, or of the first
+    /// of them. Returns of how many, and how many of the keys were found to be in the leaf of
+    /// their predecessor.
     fn hold_group<'a>(
         &'a self,
         set: &WriteSet,
         tree: Tree,
         group: &[usize],
         (found, ways): (&mut FoundLeaves<'a, '_>, &mut Ways<'a>),
-    ) -> Step<usize> {
+    ) -> Step<(usize, usize)> {
         let (table, ..) = set.write_at(group[0]);
         let state = &set.tables[table].state;
         let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
@@ -222,6 +223,17 @@ impl Engine {
         let keys = &keys[..group.len()];
         let mut together = 0;
         let pool = &self.store.pool;
+        // Elements of large collections are often neighbours: those that are pushed at an end of a
+        // list, or popped. One descent finds the leaf of all of them.
+        if tree.id.is_counted()
+            && let Some((count, place, leaf)) = tree.locate_neighbours(pool, keys)
+            && let Ok(hold) = found.hold(leaf)
+        {
+            found.add(place, hold);
+            let behind = found.places.len() + count - 1;
+            found.places.resize(behind, found.last.into());
+            return Ok((count, 0));
+        }
         for (key, place) in keys.iter().zip(tree.locate_group(pool, keys, ways)) {
             if place.is_ok_and(|(place, _)| place.finger().page() == found.last.page()) {
                 found.places.push(found.last.into());
@@ -236,7 +248,7 @@ impl Engine {
             };
             together += usize::from(found.add_of(on_tree(state, tree, held))?);
         }
-        Ok(together)
+        Ok((keys.len(), together))
     }
 }
 

@@ -29,7 +29,7 @@ use pando_sync::Arc;
 use pando_sync::gate::Closed;
 use pando_sync::held::{Kind, assert_none};
 use pando_sync::time::{self, Instant};
-use pando_tree::{LeafFill, Place, Run, Scratch};
+use pando_tree::{LeafFill, Place, Run, Scratch, Tree};
 use pando_versions::{Registration, VersionScratch};
 use pando_wal::LogReservation;
 
@@ -441,6 +441,17 @@ impl Engine {
             }
             count(of, &mut put);
             let state = &set.tables[table].state;
+            if value.is_none() {
+                let rest = match lie_together(places, at) {
+                    true => &order[at + 1..],
+                    false => &[],
+                };
+                let removed = self.remove_run(token, set, (table, (key, place), rest), marks);
+                if removed > 0 {
+                    at += removed;
+                    continue;
+                }
+            }
             self.apply_one(token, state, marks, (key, place, value), ids, scratch)?;
             at += 1;
         }
@@ -471,6 +482,47 @@ impl Engine {
         let run = tree.put_run(&self.store.pool, token, marks, entries, scratch);
         assert!(run.records <= 1 + rest.len(), "more was put than there is");
         run
+    }
+
+    /// Deletes `key`, which was found at a place, from a counted table, and those of `rest` for as
+    /// long as they are deletes of records of the same leaf. Returns the number of records, which
+    /// are counted; 0 if nothing was deleted.
+    fn remove_run(
+        &self,
+        token: &ApplyToken<'_>,
+        set: &WriteSet,
+        (table, (key, place), rest): (usize, (&[u8], &Place), &[usize]),
+        marks: Marks,
+    ) -> usize {
+        let state = &set.tables[table].state;
+        let Some(tree) = state.tree().filter(|tree| tree.id.is_counted()) else {
+            return 0;
+        };
+        let others = rest.iter().map_while(|at| match set.write_at(*at) {
+            (of, key, None) if of == table => Some(key),
+            _ => None,
+        });
+        let run = tree.remove_run(&self.store.pool, token, marks, (place, key, others));
+        assert!(
+            run.records <= 1 + rest.len(),
+            "more was removed than there is"
+        );
+        if run.records > 0 {
+            let statistics = &self.store.statistics;
+            statistics.tick(Ticker::Deletes, run.records as u64);
+            statistics.tick(Ticker::WriteBytes, run.bytes as u64);
+            self.store.tables.add(state, -i64_of_len(run.records));
+            self.note_fill(tree, key, run.leaf_fill);
+        }
+        run.records
+    }
+
+    /// Notes how full a removal of `key` has left its leaf.
+    #[inline]
+    fn note_fill(&self, tree: Tree, key: &[u8], fill: LeafFill) {
+        if fill != LeafFill::Enough && self.underfull_leaves.push(tree, key, fill) {
+            self.store.space.growth.notify_all();
+        }
     }
 
     /// Counts the records that were put into a table.
@@ -526,9 +578,7 @@ impl Engine {
         if entries != 0 {
             self.store.tables.add(state, entries);
         }
-        if fill != LeafFill::Enough && self.underfull_leaves.push(tree, key, fill) {
-            self.store.space.growth.notify_all();
-        }
+        self.note_fill(tree, key, fill);
         Ok(())
     }
 

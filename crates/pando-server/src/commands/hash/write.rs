@@ -64,8 +64,16 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
         return Err(replies::wrong_arity(context.command.name).into());
     }
     let key = context.argument(1);
+    let found = context.find(key)?;
+    if context.count() == 4 {
+        let pair = (context.argument(2), context.argument(3));
+        if let Some(is_new) = context.put_named((key, &found), pair)? {
+            context.event(Class::Hash, "hset", key);
+            return Ok(i64::from(is_new));
+        }
+    }
     let fields: Vec<&[u8]> = context.arguments.from(2).step_by(2).collect();
-    let mut hash = context.find_part(key, &Part::Named(&fields))?;
+    let mut hash = context.decoded(found, context.value_type(), &Part::Named(&fields))?;
     let before = hash.len();
     let mut named = hash.named(&fields);
     for at in (2..context.count()).step_by(2) {

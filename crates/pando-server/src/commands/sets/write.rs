@@ -43,8 +43,17 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn add(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
+    let found = context.find(key)?;
+    if context.count() == 3
+        && let Some(is_new) = context.put_named((key, &found), (context.argument(2), b""))?
+    {
+        if is_new {
+            context.event(Class::Set, "sadd", key);
+        }
+        return context.integer(i64::from(is_new));
+    }
     let members: Vec<&[u8]> = context.arguments.from(2).collect();
-    let set = context.find_part(key, &Part::Named(&members))?;
+    let set = context.decoded(found, context.value_type(), &Part::Named(&members))?;
     let mut set = Members::new(set, members.len());
     let mut added = 0;
     for member in context.arguments.from(2) {

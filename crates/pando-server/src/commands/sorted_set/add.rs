@@ -200,8 +200,16 @@ pub(super) fn add_pairs(
     options: Options,
 ) -> Run {
     let key = context.argument(1);
+    let found = context.find(key)?;
+    if let [(score, member)] = *pairs {
+        let mut outcome = Outcome::default();
+        let decide = |old| Ok(outcome.count(&options.decide(old, score)?));
+        if context.put_member((key, &found), member, decide)? {
+            return reply(context, options, &outcome);
+        }
+    }
     let members: Vec<&[u8]> = pairs.iter().map(|(_, member)| *member).collect();
-    let mut set = SortedSet::find_part(context, key, &Part::Named(&members))?;
+    let mut set = SortedSet::found_part(context, found, &Part::Named(&members))?;
     // Even if some of them are the same, and the set stays small.
     if pairs.len() > set.listpack_elements_max() {
         set.enlarge();
@@ -216,8 +224,15 @@ pub(super) fn add_pairs(
     };
     if outcome.added + outcome.updated > 0 {
         set.put(context, key)?;
+    }
+    reply(context, options, &outcome)
+}
+
+/// Ends a command that has written what has changed.
+fn reply(context: &mut Context<'_>, options: Options, outcome: &Outcome) -> Run {
+    if outcome.added + outcome.updated > 0 {
         let event = if options.increment { "zincr" } else { "zadd" };
-        context.event(Class::SortedSet, event, key);
+        context.event(Class::SortedSet, event, context.argument(1));
     }
     if !options.increment {
         let updated = if options.changed { outcome.updated } else { 0 };

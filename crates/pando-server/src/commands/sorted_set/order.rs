@@ -35,6 +35,15 @@ impl SortedSet {
         Self::checked(context.find_part(key, part)?)
     }
 
+    /// As [`SortedSet::find_part`], of the row that was read last.
+    pub(super) fn found_part(
+        context: &mut Context<'_>,
+        found: Found,
+        part: &Part<'_>,
+    ) -> Result<Self, Interrupted> {
+        Self::checked(context.decoded(found, ValueType::SortedSet, part)?)
+    }
+
     /// Reads the one at `key`, for a reply.
     pub(in crate::commands) fn read(
         context: &mut Context<'_>,

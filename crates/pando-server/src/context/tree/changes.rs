@@ -253,10 +253,7 @@ impl Changes<'_> {
                 if let Some(was) = was {
                     self.delete_score(head.id, name, was);
                 }
-                let score = score_of(new_value);
-                self.keys.score(head.id, score, name, &mut self.key);
-                self.keys.score_value(score, name, &mut self.row);
-                self.put()?;
+                self.put_score(head.id, name, score_of(new_value))?;
             }
         }
         for place in olds.left() {
@@ -297,9 +294,23 @@ impl Changes<'_> {
         Ok(())
     }
 
-    fn delete_score(&mut self, id: u64, member: &[u8], score: &[u8]) {
+    /// Writes the row of the score of a member.
+    pub(super) fn put_score(&mut self, id: u64, member: &[u8], score: f64) -> pandodb::Result<()> {
+        self.keys.score(id, score, member, &mut self.key);
+        self.keys.score_value(score, member, &mut self.row);
+        self.put()
+    }
+
+    /// Deletes the row of the score that a member has had.
+    pub(super) fn delete_score(&mut self, id: u64, member: &[u8], score: &[u8]) {
         self.keys.score(id, score_of(score), member, &mut self.key);
         self.delete();
+    }
+
+    /// Writes the element `name` without a deadline, whose key is the one that was made last.
+    pub(super) fn put_found(&mut self, name: &[u8], value: &[u8]) -> pandodb::Result<()> {
+        self.keys.value(name, (value, None), &mut self.row);
+        self.put()
     }
 
     /// Writes the elements of a list that were added, and deletes those that are not there any

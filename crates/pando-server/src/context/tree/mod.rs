@@ -17,6 +17,7 @@ pub(crate) mod ends;
 mod expired;
 pub(crate) mod kept_pieces;
 mod load;
+mod named;
 pub(crate) mod part;
 mod piece_reads;
 mod pieces;
