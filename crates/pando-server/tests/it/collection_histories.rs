@@ -19,8 +19,8 @@ const CLIENTS: u64 = 4;
 const TURNS: u32 = 120;
 /// Elements, or places of the string, that are read and written.
 const REGISTERS: Key = 4;
-/// Elements of the list between two of these, or bytes of the string, of which the first ones are the
-/// number.
+/// Elements of the list between two of these, or bytes of the string, of which the first ones are
+/// the number.
 const APART: u32 = 90;
 const DIGITS: usize = 8;
 
