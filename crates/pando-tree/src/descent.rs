@@ -7,8 +7,9 @@
 //! ```
 //! A descent takes no latches. A change latches the nodes that it changes, at the versions that its
 //! descent saw, parent before child, and releases no latch before all of them are changed. So a
-//! reader that finds the versions unchanged has read one state of the tree. An attempt that fails
-//! holds nothing.
+//! reader that finds the versions unchanged has read one state of the tree. (A change that is
+//! counted releases each node before those above it, as `counted.rs` argues: who reads sums begins
+//! at the root, and no reader goes from a node to its parent.) An attempt that fails holds nothing.
 
 use pando_format::PageId;
 use pando_pool::{Attempt, HintedFrame, Optimistic, Pool};

@@ -226,6 +226,7 @@ impl Engine {
         // Elements of large collections are often neighbours: those that are pushed at an end of a
         // list, or popped. One descent finds the leaf of all of them.
         if tree.id.is_counted()
+            && keys.len() > 1
             && let Some((count, place, leaf)) = tree.locate_neighbours(pool, keys)
             && let Ok(hold) = found.hold(leaf)
         {
