@@ -2,7 +2,7 @@
 //!
 //! What was read is kept for the next run of the command, by the head, as what is loaded of
 //! collections; but strings that a command has already read are no longer kept once they have 16
-//! MiB together, and then are read again by each run, as long values in rows are.
+//! MiB together, and then are read again by each run.
 
 use std::ops::{Bound, Range};
 
