@@ -1,6 +1,12 @@
 //! Commands of places on the earth.
 
-use crate::fixture::Fixture;
+use std::fmt::Write as _;
+
+use pando_resp::Answer;
+
+use crate::client::{Client, show};
+use crate::fixture::{Fixture, open_small, options};
+use crate::statistics::fields;
 
 const SICILY: &str = "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania";
 
@@ -137,4 +143,106 @@ fn of_several_members_the_last_one_is_the_center() {
             "-ERR syntax error",
         ),
     ]);
+}
+
+/// Radius of the earth in meters, as Redis has it.
+const EARTH: f64 = 6_372_797.560_856;
+
+/// Returns the distance in meters.
+fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
+    let half_chord = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
+    let across = half_chord(a.0, b.0) * a.1.to_radians().cos() * b.1.to_radians().cos();
+    2.0 * EARTH * (half_chord(a.1, b.1) + across).sqrt().asin()
+}
+
+/// Returns the places of all members of `g`.
+fn places_of(client: &mut Client, count: usize) -> Vec<(f64, f64)> {
+    let names: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
+    let number = |answer: &Answer| -> f64 { show(answer).trim_matches('"').parse().unwrap() };
+    let mut places = Vec::new();
+    for names in names.chunks(1000) {
+        let Answer::Array(found) = client.run_raw(&format!("GEOPOS g {}", names.join(" "))) else {
+            panic!("no places");
+        };
+        places.extend(found.iter().map(|place| match place {
+            Answer::Array(parts) => (number(&parts[0]), number(&parts[1])),
+            other => panic!("{other:?}"),
+        }));
+    }
+    places
+}
+
+/// Returns the names that a search finds, in order.
+fn found(client: &mut Client, command: &str) -> Vec<String> {
+    let Answer::Array(found) = client.run_raw(command) else {
+        panic!("{command}: no array");
+    };
+    let mut names: Vec<String> = found.iter().map(show).collect();
+    names.sort();
+    names
+}
+
+/// Returns the number of pages that were read from the device.
+fn pages_read(client: &mut Client) -> u64 {
+    let text = &fields(client, "pando")["page_reads_total"];
+    text.parse().expect("a number")
+}
+
+/// A twentieth of it is in memory; a search that read all of it would read a thousand pages.
+#[test]
+fn a_search_of_a_large_set_reads_what_is_near() {
+    const COUNT: usize = 40_000;
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut number = 0;
+    for _ in 0..COUNT / 200 {
+        let mut command = String::from("GEOADD g");
+        for _ in 0..200 {
+            // A third of them in one country, and some at the ends of the earth.
+            let (longitude, latitude) = match random.u8(..9) {
+                0..3 => (random.f64() * 8.0 + 6.0, random.f64() * 8.0 + 47.0),
+                3 => (180.0 - random.f64() * 0.01, random.f64() * 170.0 - 85.0),
+                4 => (random.f64() * 0.01 - 180.0, random.f64() * 170.0 - 85.0),
+                5 => (random.f64() * 360.0 - 180.0, 85.05 - random.f64()),
+                _ => (random.f64() * 360.0 - 180.0, random.f64() * 170.0 - 85.0),
+            };
+            write!(command, " {longitude} {latitude} m{number}").unwrap();
+            number += 1;
+        }
+        assert_eq!(client.run(&command), ":200");
+    }
+    let places = places_of(&mut client, COUNT);
+    for _ in 0..300 {
+        let at = random.usize(..COUNT);
+        let center = places[at];
+        let radius = 10.0_f64.powf(random.f64() * 4.0 + 2.0).round();
+        let expected = |is_inside: &dyn Fn((f64, f64)) -> bool| {
+            let inside = (0..COUNT).filter(|of| is_inside(places[*of]));
+            let mut names: Vec<String> = inside.map(|of| format!("\"m{of}\"")).collect();
+            names.sort();
+            names
+        };
+        let command = format!("GEOSEARCH g FROMMEMBER m{at} BYRADIUS {radius} m");
+        let circle = expected(&|place| distance(center, place) <= radius);
+        assert_eq!(found(&mut client, &command), circle, "{command}");
+        let command = format!("GEOSEARCH g FROMMEMBER m{at} BYBOX {radius} {radius} m");
+        let rectangle = expected(&|place| {
+            let is_near = (place.1 - center.1).to_radians().abs() * EARTH <= radius / 2.0;
+            is_near && distance((center.0, place.1), place) <= radius / 2.0
+        });
+        assert_eq!(found(&mut client, &command), rectangle, "{command}");
+        let nearest = format!("GEORADIUSBYMEMBER g m{at} {radius} m COUNT 3 ASC");
+        let count = found(&mut client, &nearest).len();
+        assert_eq!(count, circle.len().min(3), "{nearest}");
+    }
+    let before = pages_read(&mut client);
+    for at in 0..20 {
+        // In the country that has most of them, some ten.
+        let longitude = 6.5 + f64::from(at) / 3.0;
+        let command = format!("GEOSEARCH g FROMLONLAT {longitude} 51 BYRADIUS 10 km");
+        assert!(found(&mut client, &command).len() < 100);
+    }
+    let pages = pages_read(&mut client) - before;
+    assert!(pages < 20 * 100, "{pages} pages for 20 searches");
 }

@@ -44,15 +44,7 @@ impl SortedSet {
         Self::checked(context.decoded(found, ValueType::SortedSet, part)?)
     }
 
-    /// Reads the one at `key`, for a reply.
-    pub(in crate::commands) fn read(
-        context: &mut Context<'_>,
-        key: &[u8],
-    ) -> Result<Self, Interrupted> {
-        Self::checked(context.read_collection(key)?)
-    }
-
-    /// As [`SortedSet::read`], no more than a part of a large one.
+    /// Reads the one at `key`, for a reply, and no more than a part of a large one.
     pub(in crate::commands) fn read_part(
         context: &mut Context<'_>,
         key: &[u8],

@@ -5,10 +5,10 @@
 use std::ops::RangeInclusive;
 
 /// Bits of each coordinate.
-const BITS: u32 = 26;
-const RADIUS_METERS: f64 = 6_372_797.560_856;
-const LONGITUDES: RangeInclusive<f64> = -180.0..=180.0;
-const LATITUDES: RangeInclusive<f64> = -85.051_128_78..=85.051_128_78;
+pub(super) const BITS: u32 = 26;
+pub(super) const RADIUS_METERS: f64 = 6_372_797.560_856;
+pub(super) const LONGITUDES: RangeInclusive<f64> = -180.0..=180.0;
+pub(super) const LATITUDES: RangeInclusive<f64> = -85.051_128_78..=85.051_128_78;
 /// Latitudes of the geohashes that other programs use.
 const ALL_LATITUDES: RangeInclusive<f64> = -90.0..=90.0;
 
@@ -104,7 +104,7 @@ pub(super) fn whole(value: f64) -> u64 {
 }
 
 /// Puts each of the lower 32 bits at twice its place.
-fn spread(bits: u64) -> u64 {
+pub(super) fn spread(bits: u64) -> u64 {
     let bit = |place: u32| (bits >> place & 1) << (2 * place);
     (0..32).map(bit).sum()
 }

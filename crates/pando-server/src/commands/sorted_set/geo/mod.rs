@@ -1,6 +1,7 @@
 //! Places on the earth: sorted sets whose scores are geohashes of 52 bits.
 
 pub(in crate::commands) mod add;
+mod cells;
 mod describe;
 mod earth;
 pub(in crate::commands) mod look;

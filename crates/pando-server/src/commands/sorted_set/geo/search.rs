@@ -1,15 +1,18 @@
 //! GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and GEORADIUSBYMEMBER.
 //!
-//! All members are compared with the shape: a sorted set in a row is short. Without ASC, DESC or
-//! COUNT they come in the order of their geohashes, where Redis promises none.
+//! Of a large sorted set, the members in some ranges of scores are compared with the shape
+//! (`cells.rs`), of one in a row all. Without ASC, DESC or COUNT they come in the order of their
+//! geohashes, where Redis promises none.
 
-use super::super::order::{Element, SortedSet, store};
+use super::super::bounds::Bounds;
+use super::super::order::{SortedSet, store};
+use super::cells::covering;
 use super::describe::{reading, writing};
 use super::earth::{Place, whole};
 use super::look::place_of;
 use super::reply;
 use super::shape::{self, Shape};
-use crate::context::{Command, Context, Interrupted, Keys, Run, replies};
+use crate::context::{Command, Context, Interrupted, Keys, Part, Run, replies};
 
 const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of \
      the circular area delimited by center and radius and M is the number of items inside the \
@@ -112,14 +115,19 @@ struct Request<'a> {
 }
 
 /// A member that was found.
-struct Match<'a> {
+struct Match {
     distance: f64,
-    element: Element<'a>,
+    score: f64,
+    member: Vec<u8>,
     place: Place,
 }
 
+/// Bytes that a match takes besides those of its member.
+const MATCH_BYTES: usize = size_of::<Match>();
+
 impl<'a> Request<'a> {
-    /// Reads what comes before the options. Also returns where these begin.
+    /// Reads what comes before the options; `set` has the member that this names. Also returns
+    /// where the options begin.
     fn begin(
         context: &Context<'a>,
         form: Form,
@@ -158,11 +166,17 @@ impl<'a> Request<'a> {
         self.unit = unit;
     }
 
-    fn parse(context: &Context<'a>, form: Form, set: &SortedSet) -> Result<Self, Interrupted> {
-        let (mut request, at) = Self::begin(context, form, set)?;
+    /// Reads what is asked for of the sorted set of `key`, and where its center is.
+    fn parse(context: &mut Context<'a>, form: Form, key: &[u8]) -> Result<Self, Interrupted> {
+        let named = match form {
+            Form::RadiusByMember => vec![context.argument(2)],
+            _ => Vec::new(),
+        };
+        let set = SortedSet::read_part(context, key, &Part::Named(&named))?;
+        let (mut request, at) = Self::begin(context, form, &set)?;
         let options = request.options(context, form, at);
         // A member that is missing was found missing before an option behind it.
-        request.find_members(set)?;
+        request.find_members(context, key)?;
         options?;
         request.check(context, form)?;
         Ok(request)
@@ -181,7 +195,14 @@ impl<'a> Request<'a> {
 
     /// Finds the members of FROMMEMBER, which may be given again and again: the last one counts,
     /// and all must be there if there is a set.
-    fn find_members(&mut self, set: &SortedSet) -> Run {
+    fn find_members(&mut self, context: &mut Context<'_>, key: &[u8]) -> Run {
+        if self.members.is_empty() {
+            return Ok(());
+        }
+        let mut names = self.members.clone();
+        names.sort_unstable();
+        names.dedup();
+        let set = SortedSet::read_part(context, key, &Part::Named(&names))?;
         if !set.exists() {
             return Ok(());
         }
@@ -284,23 +305,40 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the members that were asked for.
-    fn matches<'s>(&self, set: &'s SortedSet) -> Vec<Match<'s>> {
+    fn matches(&self, context: &mut Context<'_>, key: &[u8]) -> Result<Vec<Match>, Interrupted> {
         let (Some(center), Some(shape)) = (self.center, self.shape) else {
-            return Vec::new();
-        };
-        let matching = |element: Element<'s>| {
-            let place = Place::of_score(element.0);
-            let distance = shape.distance(center, place)?;
-            Some(Match {
-                distance: distance / self.unit,
-                element,
-                place,
-            })
+            return Ok(Vec::new());
         };
         let most = self.count.unwrap_or(usize::MAX);
         let first = if self.any { most } else { usize::MAX };
-        let found = set.elements().filter_map(matching).take(first);
-        let mut found: Vec<Match<'s>> = found.collect();
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        for bounds in ranges(context, key, (center, shape))? {
+            let row = context.read(key)?;
+            let (set, places) = bounds.select(context, row, false, |ranks| ranks)?;
+            for (score, member) in places.map(|place| set.element(place)) {
+                let place = Place::of_score(score);
+                let Some(distance) = shape.distance(center, place) else {
+                    continue;
+                };
+                if found.len() == first {
+                    break;
+                }
+                bytes += MATCH_BYTES + member.len();
+                if bytes > context.engine().reply_bytes_max {
+                    return Err(replies::TOO_MANY_LONG.into());
+                }
+                found.push(Match {
+                    distance: distance / self.unit,
+                    score,
+                    member: member.to_vec(),
+                    place,
+                });
+            }
+            if found.len() == first {
+                break;
+            }
+        }
         let by_default = (self.count.is_some() && !self.any).then_some(Order::Nearest);
         match self.order.or(by_default) {
             Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
@@ -308,21 +346,21 @@ impl<'a> Request<'a> {
             None => {}
         }
         found.truncate(most);
-        found
+        Ok(found)
     }
 
-    fn put(&self, context: &mut Context<'_>, found: &Match<'_>) {
+    fn put(&self, context: &mut Context<'_>, found: &Match) {
         let options = [self.with_distance, self.with_hash, self.with_coordinates];
         let options = options.into_iter().filter(|option| *option).count();
         if options > 0 {
             context.reply().array(options + 1);
         }
-        context.reply().bulk(found.element.1);
+        context.reply().bulk(&found.member);
         if self.with_distance {
             reply::distance(context, found.distance);
         }
         if self.with_hash {
-            let hash = i64::try_from(whole(found.element.0));
+            let hash = i64::try_from(whole(found.score));
             context.reply().integer(hash.unwrap_or(i64::MAX));
         }
         if self.with_coordinates {
@@ -331,17 +369,34 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Returns the ranges of scores that have what lies in a shape; of a small sorted set, which is
+/// read as a whole, one.
+fn ranges(
+    context: &mut Context<'_>,
+    key: &[u8],
+    (center, shape): (Place, Shape),
+) -> Result<Vec<Bounds<'static>>, Interrupted> {
+    let row = context.read(key)?;
+    if context.tree_head(&row)?.is_none() {
+        return Ok(vec![Bounds::all_scores()]);
+    }
+    let ranges = covering(center, shape).into_iter();
+    Ok(ranges.map(Bounds::of_whole_scores).collect())
+}
+
 fn search(context: &mut Context<'_>, form: Form) -> Run {
     let source = if form == Form::SearchStore { 2 } else { 1 };
-    let set = SortedSet::read(context, context.argument(source))?;
-    let request = Request::parse(context, form, &set)?;
-    let found = request.matches(&set);
+    let key = context.argument(source);
+    let request = Request::parse(context, form, key)?;
+    let found = request.matches(context, key)?;
     if let Some(key) = request.destination {
-        let element = |found: &Match<'_>| match request.stores_distances {
+        let element = |found: &Match| match request.stores_distances {
             true => found.distance,
-            false => found.element.0,
+            false => found.score,
         };
-        let elements = found.iter().map(|found| (element(found), found.element.1));
+        let elements = found
+            .iter()
+            .map(|found| (element(found), &found.member[..]));
         let elements = elements.collect();
         return store(context, key, elements);
     }
