@@ -1,5 +1,5 @@
-//! Up to which sizes OBJECT ENCODING shows the compact encodings of Redis. CONFIG has them; they
-//! say nothing about how a collection lies here.
+//! Up to which sizes OBJECT ENCODING shows the compact encodings of Redis, and how many entries of
+//! a stream go together. CONFIG has them; they say nothing about how a collection lies here.
 
 use pando_sync::atomic::{AtomicI64, Ordering};
 
@@ -24,14 +24,16 @@ pub(crate) enum Limit {
     SortedSetElements,
     /// `zset-max-listpack-value`: bytes of a member.
     SortedSetBytes,
+    /// `stream-node-max-entries`: entries of a stream that are trimmed together with `~`.
+    StreamEntries,
 }
 
 /// The values that Redis begins with, in the order of [`Limit`].
-const FIRST: [i64; 8] = [512, 64, -2, 512, 128, 64, 128, 64];
+const FIRST: [i64; 9] = [512, 64, -2, 512, 128, 64, 128, 64, 100];
 
 /// The limits of all types. All accesses are Relaxed: no limit depends on another one.
 #[derive(Debug)]
-pub(crate) struct EncodingLimits([AtomicI64; 8]);
+pub(crate) struct EncodingLimits([AtomicI64; 9]);
 
 impl Default for EncodingLimits {
     fn default() -> Self {

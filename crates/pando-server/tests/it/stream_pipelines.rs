@@ -175,10 +175,17 @@ fn trimmed_streams_know_their_first_entry() {
             }
             2 => {
                 let limit = random.usize(1..5);
-                let most = random.usize(..20);
-                let gone = kept.len().saturating_sub(most).min(limit);
+                let (most, together) = (random.usize(..20), random.usize(1..4));
+                let excess = kept.len().saturating_sub(most);
+                let gone = match excess.min(limit) {
+                    all if most == 0 && all == excess => all,
+                    some => some - some % together,
+                };
                 kept.drain(..gone);
-                vec![format!("XTRIM s MAXLEN ~ {most} LIMIT {limit}")]
+                vec![
+                    format!("CONFIG SET stream-node-max-entries {together}"),
+                    format!("XTRIM s MAXLEN ~ {most} LIMIT {limit}"),
+                ]
             }
             3 => {
                 let gone = number.saturating_sub(random.u64(1..30));

@@ -225,6 +225,10 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
         ),
     ),
     (
+        "stream-node-max-entries",
+        Value::Limit(Limit::StreamEntries),
+    ),
+    (
         "timeout",
         number(
             (0, SECONDS_MAX),

@@ -110,5 +110,4 @@ pub(super) const REMEMBERED: &[(&str, Value)] = &[
     ),
     ("stop-writes-on-bgsave-error", kept(Form::Switch, "yes")),
     ("stream-node-max-bytes", kept(BYTES, "4096")),
-    ("stream-node-max-entries", kept(NUMBER, "100")),
 ];

@@ -1,16 +1,23 @@
 //! XTRIM, and the trimming of XADD: which entries go, the oldest ones first.
 //!
-//! `~` allows to keep more than what is asked for: no more than LIMIT entries go at once then.
+//! `~` allows to keep more than what is asked for. Redis frees whole nodes of its tree then, of
+//! `stream-node-max-entries` entries each; here so many go together. So most XADDs with MAXLEN ~
+//! remove nothing, and none removes more than LIMIT entries.
 
 use super::arguments::id;
 use super::writing;
 use crate::context::{Command, Context, Interrupted, Rows, Run, Stream, replies};
+use crate::data::limits::Limit;
 use crate::data::stream_id::StreamId;
 use crate::data::stream_rows::entry_key;
 use crate::notifications::classes::Class;
 
-/// Most entries that are removed at once with `~`, unless LIMIT says something else.
-const LIMIT: usize = 10_000;
+/// Entries that go together if `stream-node-max-entries` says nothing of them.
+const TOGETHER: usize = 100;
+/// Most entries that are removed at once with `~`, unless LIMIT says something else: so many times
+/// those that go together, and no more than that.
+const LIMIT_GROUPS: usize = 100;
+const LIMIT_MAX: usize = 1_000_000;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     complexity: "O(N), with N being the number of evicted entries. Constant times are very small \
@@ -35,6 +42,8 @@ pub(super) struct Trim {
     kept: Kept,
     /// Most entries that go.
     limit: usize,
+    /// So many go together, unless all go; 1: each goes alone.
+    together: usize,
 }
 
 /// The options of XADD and XTRIM.
@@ -88,7 +97,7 @@ impl Reading {
         Ok(value)
     }
 
-    fn finish(self, is_trim: bool) -> Result<Option<Trim>, &'static str> {
+    fn finish(self, context: &Context<'_>, is_trim: bool) -> Result<Option<Trim>, &'static str> {
         let has_limit = self.limit.is_some_and(|limit| limit != 0);
         let Some(kept) = self.kept else {
             return match (has_limit, is_trim) {
@@ -102,13 +111,27 @@ impl Reading {
                 (false, false) => Ok(None),
             };
         };
+        let together = if self.is_rough { together(context) } else { 1 };
         let limit = match (self.limit, self.is_rough) {
             (Some(_), false) => return Err(LIMIT_WITHOUT),
             (Some(limit), true) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX),
-            (None, true) => LIMIT,
+            (None, true) => together.saturating_mul(LIMIT_GROUPS).min(LIMIT_MAX),
             _ => usize::MAX,
         };
-        Ok(Some(Trim { kept, limit }))
+        Ok(Some(Trim {
+            kept,
+            limit,
+            together,
+        }))
+    }
+}
+
+/// Returns the number of entries that go together with `~`.
+fn together(context: &Context<'_>) -> usize {
+    let limits = &context.shared.settings.encoding_limits;
+    match usize::try_from(limits.get(Limit::StreamEntries)) {
+        Ok(entries) if entries > 0 => entries,
+        _ => TOGETHER,
     }
 }
 
@@ -148,7 +171,7 @@ impl Options {
             at += 1;
         }
         options.end = at;
-        options.trim = reading.finish(is_id.is_none())?;
+        options.trim = reading.finish(context, is_id.is_none())?;
         Ok(options)
     }
 }
@@ -166,6 +189,15 @@ pub(super) struct Trimmed {
 }
 
 impl Trim {
+    /// Returns how many of `count` entries that might go do go; `is_all`: these are all there are.
+    fn whole(&self, count: usize, is_all: bool) -> usize {
+        let limited = count.min(self.limit);
+        match is_all && limited == count {
+            true => count,
+            false => limited - limited % self.together,
+        }
+    }
+
     /// Finds what goes of the stream, to which `new` is to be added.
     pub(super) fn find(
         self,
@@ -181,7 +213,7 @@ impl Trim {
             Kept::Length(length) => {
                 let excess = (stream.head.length + added).saturating_sub(length);
                 let excess = usize::try_from(excess).unwrap_or(usize::MAX);
-                let most = excess.min(self.limit);
+                let most = self.whole(excess, length == 0);
                 let wanted = if most == 0 { 0 } else { most.saturating_add(1) };
                 let range = (first, StreamId::MAX);
                 let rows = context.entry_ids(stream, range, wanted, false)?;
@@ -196,10 +228,13 @@ impl Trim {
                     Some(to) => (to, self.limit),
                     None => (StreamId::ZERO, 0),
                 };
-                (
-                    context.entry_ids(stream, (first, to), most, false)?,
-                    self.limit,
-                )
+                let rows = context.entry_ids(stream, (first, to), most, false)?;
+                let length = usize::try_from(stream.head.length).unwrap_or(usize::MAX);
+                let is_new_older = rows.len() == length && new.is_some_and(|new| new < kept);
+                let count = rows.len() + usize::from(is_new_older);
+                let is_all = rows.len() == length && (new.is_none() || is_new_older);
+                let most = self.whole(count, is_all);
+                (rows, most)
             }
         };
         let count = rows.len().min(most);
