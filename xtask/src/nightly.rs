@@ -91,6 +91,7 @@ pub(crate) fn run_command(root: &Path, arguments: &[String]) -> Result<()> {
     tally.step("restarts, then power cuts", || restarts(root, minutes));
     tally.step("kill -9", || kills(root, minutes));
     full_disk(root, &mut tally);
+    tests_of_redis(root, &mut tally);
     tally.step("loom models", || loom_models(root));
     tally.step("shuttle models", || shuttle_models(root));
     sanitizers(root, &mut tally);
@@ -211,6 +212,25 @@ fn full_disk(root: &Path, tally: &mut Tally) {
         true => tally.step("full quota", || script(&["--quota"])),
         false => tally.left_out("full quota", "there is no mkfs.btrfs"),
     }
+}
+
+/// The tests that Redis itself comes with, whose source is fetched.
+fn tests_of_redis(root: &Path, tally: &mut Tally) {
+    for tool in [
+        "redis-cli",
+        "redis-benchmark",
+        "tclsh",
+        "apt-get",
+        "python3",
+    ] {
+        if !succeeds(command("which", root).arg(tool)) {
+            return tally.left_out("tests of Redis", &format!("there is no {tool}"));
+        }
+    }
+    tally.step("tests of Redis", || {
+        let server = build_server(root)?;
+        run(command("tests/foreign/run", root).arg(server))
+    });
 }
 
 /// Loom, with one preemption more than CI allows.

@@ -161,6 +161,12 @@ impl ScriptCache {
         Some(self.scripts.lock().used(name)?.script.clone())
     }
 
+    /// Returns the number of scripts that are known, and the bytes that they take.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        let scripts = self.scripts.lock();
+        (scripts.all.len(), scripts.bytes)
+    }
+
     /// Returns true if the script or function called `name` has this habit.
     pub(crate) fn has_habit(&self, name: &[u8], habit: Habit) -> bool {
         // Relaxed: a hint.

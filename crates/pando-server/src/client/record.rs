@@ -78,7 +78,7 @@ pub(crate) struct ClientRecord {
     pub(crate) mail_bytes: AtomicU64,
     /// When its transaction of PANDO BEGIN began, in milliseconds since 1970; 0 without one.
     pub(crate) transaction_ms: AtomicU64,
-    /// True while a command waits for something that may never come.
+    /// True while a command waits for something that may never come, or for the end of a pause.
     pub(crate) waiting: AtomicBool,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: AtomicBool,

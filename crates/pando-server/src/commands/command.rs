@@ -131,7 +131,7 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
 fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
     reply.array(10);
     match container {
-        Some(container) => reply.bulk(format!("{container}|{}", command.name).as_bytes()),
+        Some(container) => reply.bulk(full_name(container, command.name).as_bytes()),
         None => reply.bulk(command.name.as_bytes()),
     }
     reply.integer(command.arity.into());
@@ -216,7 +216,7 @@ fn docs(context: &mut Context<'_>) -> Run {
 
 fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
     match container {
-        Some(container) => reply.bulk(format!("{container}|{}", command.name).as_bytes()),
+        Some(container) => reply.bulk(full_name(container, command.name).as_bytes()),
         None => reply.bulk(command.name.as_bytes()),
     }
     let has_subcommands = !command.subcommands.is_empty();
@@ -261,8 +261,10 @@ fn keys_in<'a>(context: &Context<'a>) -> Result<Vec<FlaggedKey<'a>>, &'static st
     if !command.takes(arguments.len()) {
         return Err("ERR Invalid number of arguments specified for command");
     }
-    let keys = keys_of(command.name, &specifications, &arguments);
-    keys.ok_or("ERR Invalid arguments specified for command")
+    match keys_of(command.name, &specifications, &arguments) {
+        None if command.flags.has(Flags::NO_MANDATORY_KEYS) => Ok(Vec::new()),
+        keys => keys.ok_or("ERR Invalid arguments specified for command"),
+    }
 }
 
 fn keys(context: &mut Context<'_>) -> Run {
@@ -291,22 +293,37 @@ fn keys_and_flags(context: &mut Context<'_>) -> Run {
     Ok(())
 }
 
-/// Decides which commands COMMAND LIST names.
-type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
+/// Decides which commands COMMAND LIST names, by their names there.
+type Filter<'a> = Box<dyn Fn(&str, &Command) -> bool + 'a>;
+
+/// Calls `visit` with all commands, and behind containers their subcommands.
+fn for_each_named(context: &Context<'_>, mut visit: impl FnMut(&str, &Command)) {
+    for command in context.commands.all() {
+        visit(command.name, command);
+        for subcommand in command.subcommands {
+            visit(&full_name(command.name, subcommand.name), subcommand);
+        }
+    }
+}
+
+/// Returns the name of a subcommand.
+fn full_name(container: &str, name: &str) -> String {
+    format!("{container}|{name}")
+}
 
 fn list(context: &mut Context<'_>) -> Run {
     let filter: Option<Filter<'_>> = match context.count() {
-        2 => Some(Box::new(|_| true)),
+        2 => Some(Box::new(|_, _| true)),
         5 if context.is(2, "filterby") => {
             let wanted = context.argument(4);
             if context.is(3, "module") {
-                Some(Box::new(|_| false))
+                Some(Box::new(|_, _| false))
             } else if context.is(3, "pattern") {
-                Some(Box::new(move |command| {
-                    glob::matches_ignoring_case(wanted, command.name.as_bytes())
+                Some(Box::new(move |name, _| {
+                    glob::matches_ignoring_case(wanted, name.as_bytes())
                 }))
             } else if context.is(3, "aclcat") {
-                Some(Box::new(move |command| {
+                Some(Box::new(move |_, command| {
                     let mut of = categories(command).into_iter();
                     of.any(|name| name.as_bytes()[1..].eq_ignore_ascii_case(wanted))
                 }))
@@ -319,11 +336,15 @@ fn list(context: &mut Context<'_>) -> Run {
     let Some(filter) = filter else {
         return context.fail(replies::SYNTAX);
     };
-    let commands = context.commands.all();
-    let names: Vec<_> = commands.iter().filter(|command| filter(command)).collect();
+    let mut names = Vec::new();
+    for_each_named(context, |name, command| {
+        if filter(name, command) {
+            names.push(name.to_owned());
+        }
+    });
     context.reply().array(names.len());
-    for command in names {
-        context.reply().bulk(command.name.as_bytes());
+    for name in names {
+        context.reply().bulk(name.as_bytes());
     }
     Ok(())
 }

@@ -165,12 +165,15 @@ fn memory(shared: &Shared, text: &mut String) {
     both("used_memory_rss", resident);
     both("used_memory_peak", peak);
     both("maxmemory", memory.max);
+    let (scripts, script_bytes) = shared.scripts.usage();
     for (name, value) in [
         ("used_memory_overhead", used - data),
         ("used_memory_startup", memory.at_start()),
         ("used_memory_dataset", data),
         ("used_memory_lua", 0),
-        ("used_memory_scripts", 0),
+        ("used_memory_scripts", script_bytes as u64),
+        ("used_memory_scripts_eval", script_bytes as u64),
+        ("number_of_cached_scripts", scripts as u64),
         ("mem_clients_normal", memory.connections),
         ("mem_clients_slaves", 0),
         ("mem_aof_buffer", memory.log_buffers.used_bytes),

@@ -24,6 +24,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         large: Keys::THIRD,
         summary: "Sets the string value and expiration time of a key.",
         value_type: None,
+        flags: Flags::WRITE.and(Flags::DENYOOM),
         ..Command::write("setex", 4, set_with_seconds)
     },
     Command {
@@ -31,6 +32,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         large: Keys::THIRD,
         summary: "Sets both string value and expiration time in milliseconds of a key.",
         value_type: None,
+        flags: Flags::WRITE.and(Flags::DENYOOM),
         ..Command::write("psetex", 4, set_with_milliseconds)
     },
 ];

@@ -389,11 +389,9 @@ impl Connection {
         self.record
             .mail_bytes
             .store(self.mail_bytes() as u64, Ordering::Relaxed);
-        let waiting = self
-            .buffers
-            .as_ref()
-            .is_some_and(|buffers| buffers.progress.waiting);
-        self.record.waiting.store(waiting, Ordering::Relaxed);
+        self.record
+            .waiting
+            .store(self.may_wait_for_ever(), Ordering::Relaxed);
         *self.record.command.lock() = self.last_command;
         self.session.publish(&self.record);
     }

@@ -40,6 +40,8 @@ impl Flags {
     pub(crate) const PUBSUB: Self = Self(4096);
     /// Allowed to a subscriber with RESP2.
     pub(crate) const BESIDE_MESSAGES: Self = Self(8192);
+    /// Its arguments need not have a key, though they may.
+    pub(crate) const NO_MANDATORY_KEYS: Self = Self(16_384);
 
     /// Returns the flags of both.
     pub(crate) const fn and(self, other: Self) -> Self {
@@ -53,7 +55,7 @@ impl Flags {
 
     /// Returns the names that COMMAND shows.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 11] = [
+        const NAMES: [(Flags, &str); 12] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
@@ -65,6 +67,7 @@ impl Flags {
             (Flags::FAST, "fast"),
             (Flags::NO_AUTH, "no_auth"),
             (Flags::NO_MULTI, "no_multi"),
+            (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
         ];
         NAMES
             .into_iter()

@@ -99,9 +99,10 @@ pub(crate) fn library_key(name: &[u8]) -> Vec<u8> {
     [b"l", name].concat()
 }
 
-/// Returns the key of a copy of the row of a function.
+/// Returns the key of a copy of the row of a function. Functions are called by their names in any
+/// case, so that a name is in lower case here.
 pub(crate) fn function_key(copy: u8, name: &[u8]) -> Vec<u8> {
-    [&[b'f', copy], name].concat()
+    [&[b'f', copy], &name.to_ascii_lowercase()[..]].concat()
 }
 
 /// Takes fields from the front of a value.

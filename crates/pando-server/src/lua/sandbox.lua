@@ -845,7 +845,7 @@ local function remember(name, callback)
       end
     end
   end
-  registered.by_name[tostring(name)] = callback
+  registered.by_name[lower(tostring(name))] = callback
 end
 
 -- The metatable of what a library holds as `redis`.
@@ -885,7 +885,7 @@ end
 
 -- What a call changes in the variables of its library is gone with it: each begins with the library
 -- as it was loaded.
-function native.call_function(f, name, keys, argv)
+function native.call_function(f, name, keys, argv) -- the name in lower case
   local metatable = library_environment(f, at_call)
   f()
   local callback = registered.by_name[name]

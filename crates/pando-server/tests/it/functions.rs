@@ -522,6 +522,40 @@ fn payloads_bring_libraries_back_and_hostile_ones_bring_errors() {
 }
 
 #[test]
+fn functions_are_called_by_their_names_in_any_case() {
+    let directory = tempfile::tempdir().unwrap();
+    let body = "redis.register_function('Sum', function(keys) return #keys end)";
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        assert_eq!(load(&mut client, "Lib", body), "\"Lib\"");
+        let again = "redis.register_function('SUM', function() return 1 end)";
+        let taken = "-ERR Function SUM already exists";
+        assert_eq!(load(&mut client, "other", again), taken);
+        // Redis has a library with both, of which one cannot be called.
+        let both = "redis.register_function('f', function() return 1 end) \
+                    redis.register_function('F', function() return 2 end)";
+        let twice = load(&mut client, "other", both);
+        assert!(twice.ends_with("already exists"), "{twice}");
+        // Names of libraries are not folded.
+        assert_eq!(
+            load(&mut client, "lib", &body.replace("Sum", "other")),
+            "\"lib\""
+        );
+    }
+    let server = on_disk(directory.path());
+    let mut client = server.client();
+    client.check(&[
+        ("FCALL Sum 2 a b", ":2"),
+        ("FCALL sum 1 a", ":1"),
+        ("FCALL SUM 0", ":0"),
+        ("FCALL OTHER 0", ":0"),
+    ]);
+    assert!(client.run("FUNCTION LIST").contains("\"Sum\""));
+    client.check(&[("FUNCTION DELETE Lib", "+OK"), ("FCALL sum 0", NOT_FOUND)]);
+}
+
+#[test]
 fn functions_that_may_write_wait_for_the_end_of_a_pause() {
     let server = Fixture::new();
     let (mut client, mut other) = (server.client(), server.client());

@@ -35,6 +35,14 @@ fn the_table_describes_its_commands() {
             "-ERR The command has no key arguments",
         ),
         ("COMMAND GETKEYS NOSUCH", "-ERR Invalid command specified"),
+        // Scripts need no keys, and none are found if their number is wrong.
+        ("COMMAND GETKEYS EVAL x 1 k", "[\"k\"]"),
+        ("COMMAND GETKEYS EVAL x 0", "[]"),
+        ("COMMAND GETKEYS FCALL_RO f 2 k", "[]"),
+        (
+            "COMMAND GETKEYS ZUNION 0 k",
+            "-ERR Invalid arguments specified for command",
+        ),
         (
             "COMMAND GETKEYS GET",
             "-ERR Invalid number of arguments specified for command",
@@ -43,12 +51,21 @@ fn the_table_describes_its_commands() {
             "COMMAND LIST FILTERBY PATTERN mse*",
             "[\"mset\" \"msetnx\"]",
         ),
+        (
+            "COMMAND LIST FILTERBY PATTERN script*",
+            "[\"script\" \"script|debug\" \"script|exists\" \"script|flush\" \"script|help\" \
+             \"script|kill\" \"script|load\"]",
+        ),
         ("COMMAND LIST FILTERBY MODULE x", "[]"),
         (
             "COMMAND WHAT",
             "-ERR unknown subcommand 'WHAT'. Try COMMAND HELP.",
         ),
     ]);
+    let listed = client.run("COMMAND LIST FILTERBY ACLCAT scripting");
+    assert!(listed.contains("\"script|kill\""), "{listed}");
+    let listed = client.run("COMMAND LIST");
+    assert!(listed.contains("\"client|list\""), "{listed}");
     client.run("HELLO 3");
     let docs = client.run("COMMAND DOCS get client|id");
     assert!(docs.starts_with("{\"get\"={\"summary\"=\"Returns the string value of a key.\""));

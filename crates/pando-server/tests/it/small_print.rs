@@ -9,6 +9,7 @@ use pando_sync::thread;
 
 use crate::client::{encode, show};
 use crate::fixture::{Fixture, open, options};
+use crate::statistics::fields;
 
 #[test]
 fn odd_arguments_are_answered_as_redis_does() {
@@ -229,6 +230,8 @@ fn commands_wait_for_the_end_of_a_pause() {
     third.check(&[("MULTI", "+OK"), ("INCR n", "+QUEUED")]);
     third.send(b"EXEC\r\n");
     thread::sleep(Duration::from_millis(50));
+    // They count as blocked.
+    assert_eq!(fields(&mut client, "clients")["blocked_clients"], "2");
     client.check(&[("EXISTS a n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
     (0..64).for_each(|_| assert_eq!(show(&other.answer()), "+OK"));
     assert_eq!(show(&third.answer()), "[:1]");

@@ -147,6 +147,16 @@ fn sets_sorted_sets_and_fields_of_hashes_are_sorted() {
         ("LRANGE l 0 -1", "[\"100\" \"30\" \"4\"]"),
         ("SORT s BY nosort DESC LIMIT 1 1 STORE l", ":1"),
         ("LRANGE l 0 -1", "[\"30\"]"),
+        (
+            "EVAL return(redis.call('sort',KEYS[1],'by','nosort')) 1 s",
+            "[\"100\" \"30\" \"4\"]",
+        ),
+        ("SADD s2 b c a", ":3"),
+        ("SORT s2 BY nosort", "[\"b\" \"c\" \"a\"]"),
+        (
+            "EVAL return(redis.call('sort',KEYS[1],'by','nosort')) 1 s2",
+            "[\"a\" \"b\" \"c\"]",
+        ),
         ("ZADD z 1 b 2 c 3 a", ":3"),
         ("SORT z ALPHA", "[\"a\" \"b\" \"c\"]"),
         ("SORT z BY nosort", "[\"b\" \"c\" \"a\"]"),

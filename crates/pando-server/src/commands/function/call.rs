@@ -5,13 +5,15 @@ use std::cell::Cell;
 use crate::commands::script::eval::{Subject, keys_of, run};
 use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
 
+const FLAGS: Flags = Flags::NOSCRIPT.and(Flags::NO_MANDATORY_KEYS);
+
 const fn calling(
     name: &'static str,
     run: fn(&mut Context<'_>) -> Run,
     summary: &'static str,
 ) -> Command {
     Command {
-        flags: Flags::NOSCRIPT,
+        flags: FLAGS,
         keys: Keys::NONE.and_counted(2),
         group: Group::Scripting,
         kind: Kind::Transaction,
@@ -29,7 +31,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Invokes a function.",
     ),
     Command {
-        flags: Flags::NOSCRIPT.and(Flags::READONLY),
+        flags: FLAGS.and(Flags::READONLY),
         ..calling(
             "fcall_ro",
             |context| call(context, true),
@@ -39,7 +41,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn call(context: &mut Context<'_>, read_only: bool) -> Run {
-    let name = context.argument(1);
+    // In any case, as in Redis; names of other commands and of libraries are taken as they are.
+    let name = &context.argument(1).to_ascii_lowercase()[..];
     let Some(mut row) = context.function(name)? else {
         return context.fail("ERR Function not found");
     };

@@ -117,7 +117,7 @@ pub(super) fn store(
                 Old::Some(_) => (context.function(&function.name)?)
                     .is_some_and(|row| libraries.0.contains_key(&row.library)),
             };
-            if is_taken || !names.insert(&function.name) {
+            if is_taken || !names.insert(function.name.to_ascii_lowercase()) {
                 return Err(exists("Function", &function.name));
             }
         }

@@ -7,10 +7,7 @@ use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
 use crate::notifications::classes::Class;
 
-const FLAGS: Flags = Flags::WRITE
-    .and(Flags::BLOCKING)
-    .and(Flags::NOSCRIPT)
-    .and(Flags::FAST);
+const FLAGS: Flags = Flags::WRITE.and(Flags::BLOCKING).and(Flags::NOSCRIPT);
 const OF_MANY: &str = "O(N) where N is the number of provided keys.";
 
 pub(crate) const COMMANDS: &[Command] = &[

@@ -99,6 +99,8 @@ pub(in crate::commands) fn library_key(code_name: &ScriptName) -> Vec<u8> {
     [b"library ", &code_name[..]].concat()
 }
 
+const FLAGS: Flags = Flags::NOSCRIPT.and(Flags::NO_MANDATORY_KEYS);
+
 const fn evaluating(
     name: &'static str,
     since: &'static str,
@@ -106,7 +108,7 @@ const fn evaluating(
     summary: &'static str,
 ) -> Command {
     Command {
-        flags: Flags::NOSCRIPT,
+        flags: FLAGS,
         keys: Keys::NONE.and_counted(2),
         group: Group::Scripting,
         kind: Kind::Transaction,
@@ -125,7 +127,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Executes a server-side Lua script.",
     ),
     Command {
-        flags: Flags::NOSCRIPT.and(Flags::READONLY),
+        flags: FLAGS.and(Flags::READONLY),
         ..evaluating(
             "eval_ro",
             "7.0.0",
@@ -140,7 +142,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Executes a server-side Lua script by SHA1 digest.",
     ),
     Command {
-        flags: Flags::NOSCRIPT.and(Flags::READONLY),
+        flags: FLAGS.and(Flags::READONLY),
         ..evaluating(
             "evalsha_ro",
             "7.0.0",

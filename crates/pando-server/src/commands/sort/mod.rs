@@ -58,7 +58,7 @@ fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
 fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
     let options = Options::parse(context, may_store)?;
     let source = elements(context)?;
-    let order = options.order(source.value_type);
+    let order = options.order(source.value_type, context.progress.replies_in_memory);
     let mut look_ups = LookUps::default();
     let mut places: Vec<usize> = (0..source.strings.len())
         .step_by(strings_of_one(source.value_type))

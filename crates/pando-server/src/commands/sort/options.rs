@@ -63,16 +63,17 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Returns how a value of this type is ordered.
-    pub(super) fn order(&self, value_type: ValueType) -> Order<'a> {
+    /// Returns how a value of this type is ordered, for a script or for a client.
+    pub(super) fn order(&self, value_type: ValueType, is_in_script: bool) -> Order<'a> {
         let is_set = value_type == ValueType::Set;
         if !self.is_unsorted {
             Order::Sorted {
                 by: self.by,
                 is_alpha: self.is_alpha,
             }
-        } else if is_set && self.store.is_some() {
-            // So that what is stored does not depend on the order that the set has.
+        } else if is_set && (is_in_script || self.store.is_some()) {
+            // So that what is stored, or what a script does, does not depend on the order that the
+            // set has.
             Order::Sorted {
                 by: None,
                 is_alpha: true,
