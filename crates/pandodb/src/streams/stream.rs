@@ -1,6 +1,7 @@
 //! Readers of values in chunks, with one chunk in memory at a time.
 
 use std::io;
+use std::ops::Range;
 use std::task::Waker;
 
 use pando_device::IoBuf;
@@ -180,6 +181,19 @@ impl ValueStream {
     /// Returns true if the value is in chunks.
     pub fn is_chunked(&self) -> bool {
         self.chunks.is_some()
+    }
+
+    /// Returns the places of the bytes of the chunk that has the byte at `place`, both without the
+    /// head. Without chunks all bytes are one.
+    pub fn chunk_at(&self, place: u64) -> Range<u64> {
+        match &self.chunks {
+            None => 0..self.len(),
+            Some(chunks) => {
+                let shape = chunks.source.shape();
+                let start = place - place % u64::from(shape.chunk_bytes);
+                start..(start + u64::from(shape.chunk_bytes)).min(shape.bytes)
+            }
+        }
     }
 
     /// Returns the engine of the store that the value belongs to.
