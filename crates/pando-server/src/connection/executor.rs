@@ -236,7 +236,10 @@ impl Connection {
                     self.track_before_run(turn, &running);
                 }
                 match self.run_once(turn, &mut running) {
-                    Ok(()) => running.committing = true,
+                    Ok(()) => {
+                        self.progress().parts.end_run();
+                        running.committing = true;
+                    }
                     Err(Interrupted::ReadsMany) => {
                         assert!(running.batch.is_none(), "it had a transaction");
                         running.reads_many = true;

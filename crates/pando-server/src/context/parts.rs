@@ -34,9 +34,9 @@ pub(crate) struct Parts {
     list: Vec<Part>,
     /// Index of the next part that this run requests.
     next: usize,
-    /// The string that was read last, with a chunk in memory: commands that change a few bytes
-    /// read those, and then what lies around them. One alone, since whoever waits for the room of a
-    /// chunk must not keep that of another one.
+    /// The string that the current run has read last, with a chunk in memory: commands that change
+    /// a few bytes read those, and then what lies around them. One alone, and no longer than the
+    /// run: who waits, be it for the room of a chunk, must not keep that of another one.
     last: Option<(Fingerprint, ValueStream)>,
 }
 
@@ -67,6 +67,12 @@ impl Parts {
     #[inline]
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
+        self.last = None;
+    }
+
+    /// Gives back what only the run that ends needs: its commit may wait for others.
+    pub(crate) fn end_run(&mut self) {
+        self.last = None;
     }
 
     /// Returns the place of the next part, for [`Parts::rewind_to`].
@@ -79,6 +85,7 @@ impl Parts {
     #[cfg(feature = "scripts")]
     pub(crate) fn rewind_to(&mut self, place: usize) {
         self.next = place;
+        self.last = None;
     }
 
     /// Bytes that the parts which this run has requested hold.

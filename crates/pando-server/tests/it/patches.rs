@@ -1,6 +1,7 @@
 //! Strings in chunks of which a few bytes are changed: those lie over the chunks.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use pando_resp::Answer;
@@ -268,9 +269,10 @@ fn deadlines_leave_the_patches_where_they_are() {
     client.check(&[("EXISTS k", ":0")]);
 }
 
-/// What a change writes does not depend on the length of a chunk.
+/// What a change writes does not depend on the length of a chunk; nor does what it reads, once the
+/// chunk was read.
 #[test]
-fn a_change_writes_little() {
+fn a_change_writes_and_reads_little() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
     let open = move |_: &Path| Db::builder().max_memory(64 << 20).open(&path);
@@ -279,18 +281,74 @@ fn a_change_writes_little() {
     set(&mut client, "k", &random(3, 24 << 20));
     let written = |client: &mut Client| {
         let fields = fields(client, "everything");
-        ["log_bytes_total", "chunk_write_bytes_total"].map(|of| fields[of].parse::<u64>().unwrap())
+        let of = [
+            "log_bytes_total",
+            "chunk_write_bytes_total",
+            "chunk_read_bytes_total",
+        ];
+        of.map(|of| fields[of].parse::<u64>().unwrap())
     };
+    let bits = 4 << 23;
+    for bit in (0..bits).step_by(16 << 13) {
+        client.run(&format!("GETBIT k {bit}"));
+    }
     let before = written(&mut client);
     let mut random = fastrand::Rng::with_seed(3);
     for _ in 0..200 {
-        let bit = random.usize(..24 << 23);
+        let bit = random.usize(..bits);
         client.run(&format!("SETBIT k {bit} {}", random.u8(..2)));
     }
     let after = written(&mut client);
     let logged = (after[0] - before[0]) / 200;
     assert!(logged < 600, "{logged} bytes of the log for each change");
     assert_eq!(after[1], before[1]);
+    let read = (after[2] - before[2]) / 200;
+    assert!(read <= 4096, "{read} bytes of chunks for each change");
+}
+
+/// Blocks of a chunk that was read before are checked by themselves.
+#[test]
+fn damage_of_a_block_is_found_wherever_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let open = move |_: &Path| {
+        let builder = Db::builder().max_memory(32 << 20).chunk_size(256 << 10);
+        builder.chunk_values_over(6000).open(&path)
+    };
+    let mut server = Fixture::opened_by(quick(), open);
+    let mut client = server.client();
+    let string = random(10, 500_000);
+    set(&mut client, "k", &string);
+    let part = |client: &mut Client, from: usize| {
+        client.call(&["GETRANGE", "k", &from.to_string(), &(from + 99).to_string()])
+    };
+    let good = |from: usize| Answer::Bulk(string[from..from + 100].to_vec());
+    for from in [200_000, 100_000, 4050, 300_000, 499_900] {
+        assert!(part(&mut client, from) == good(from), "{from}");
+    }
+    let mut damaged = 0;
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let path = file.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap_or_default();
+        let wanted = &string[100_010..100_042];
+        let found = bytes.windows(32).position(|window| window == wanted);
+        if let Some(place) = found {
+            bytes[place] ^= 1;
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&bytes[place..=place], place as u64)
+                .unwrap();
+            file.sync_all().unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 1, "it lies in one place");
+    server.is_damaged();
+    let reply = show(&part(&mut client, 100_000));
+    assert!(
+        reply.starts_with("-ERR") && reply.contains("checksum"),
+        "{reply}"
+    );
+    assert!(part(&mut client, 200_000) == good(200_000), "another block");
 }
 
 /// A chunk with many patches is written, and so is any when there are very many.
@@ -314,9 +372,9 @@ fn patches_are_folded_into_their_chunks() {
             }
             // Long ones never make more of them than there may be.
             for _ in 0..20 {
-                let offset = random.usize(..bytes - 8000);
-                let new = self::random(offset as u64, 8000);
-                string[offset..offset + 8000].copy_from_slice(&new);
+                let offset = random.usize(..bytes - 2000);
+                let new = self::random(offset as u64, 2000);
+                string[offset..offset + 2000].copy_from_slice(&new);
                 assert_eq!(
                     set_range(&mut client, "k", offset, &new),
                     format!(":{bytes}")

@@ -376,8 +376,9 @@ impl ValueSource {
             && let SourceState::Idle(mut stream) =
                 std::mem::replace(&mut self.state, SourceState::Ended)
         {
+            let most = self.range.end - offset;
             let answer = self.engine.streams.ask(move |_| {
-                stream.piece_at(offset)?;
+                stream.piece_of(offset, most)?;
                 Ok(stream)
             });
             self.state = SourceState::Loading(answer);

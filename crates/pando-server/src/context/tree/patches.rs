@@ -23,11 +23,13 @@ use crate::data::piece_head::{PATCH_BYTES, PieceHead};
 
 /// Most bytes that one command writes to patches; more are better written to the chunk.
 const WRITTEN_MAX: u64 = 64 * PATCH_BYTES as u64;
+/// The part of a chunk of which more is better written to it.
+const WRITTEN_OF_CHUNK: u64 = 8;
 /// What a patch takes in the memory of who reads the string whole, with all that belongs to it.
 const PATCH_MEMORY: u64 = 2 * PATCH_BYTES as u64;
 /// The part of a chunk of which more is not covered by patches.
 const COVERED_MOST: u64 = 4;
-/// The patches of a chunk are counted at one of so many changes.
+/// The patches of a chunk are counted each time that it has got so many more, by chance.
 const COUNTED_AT: u64 = 16;
 
 /// A chunk that is written with its patches in it.
@@ -63,7 +65,11 @@ impl Context<'_> {
     /// Returns true if so many bytes at `offset` of a string in chunks are better written to
     /// patches.
     pub(crate) fn wants_patches(&self, chunked: &Chunked, offset: u64, written: u64) -> bool {
-        (1..=WRITTEN_MAX).contains(&written) && offset + written <= chunked.len()
+        if written == 0 || offset + written > chunked.len() {
+            return false;
+        }
+        let places = chunked.stream.chunk_at(offset);
+        written <= WRITTEN_MAX.min((places.end - places.start) / WRITTEN_OF_CHUNK)
     }
 
     /// Returns how many patches a string may have.
@@ -89,7 +95,7 @@ impl Context<'_> {
         let there = there.unwrap_or_default();
         let more = numbers.end - numbers.start - there.len() as u64;
         let is_full = u64::from(head.count) + more > self.patches_max();
-        let fold = self.chunk_to_fold(chunked, &head, (&written, is_full))?;
+        let fold = self.chunk_to_fold(chunked, &head, (&written, more, is_full))?;
         let fewer = fold.as_ref().map_or(0, |fold| fold.patches.len() as u64);
         if is_full && fewer < more {
             return self.write_chunks(key, found, (new.0, NewString::Bytes(new.1)));
@@ -172,14 +178,14 @@ impl Context<'_> {
         &mut self,
         chunked: &Chunked,
         head: &PieceHead,
-        (written, is_full): (&Range<u64>, bool),
+        (written, more, is_full): (&Range<u64>, u64, bool),
     ) -> Result<Option<Fold>, Interrupted> {
         let place = if is_full {
             // Where chance leads to there are as many patches as elsewhere, or more.
             let count = u64::from(head.length.div_ceil(head.piece));
             let number = self.patch_behind(head, head.edition % count)?;
             head.places(number).start
-        } else if head.count > 0 && head.edition.is_multiple_of(COUNTED_AT) {
+        } else if head.count > 0 && head.edition % COUNTED_AT < more {
             written.start
         } else {
             return Ok(None);
