@@ -1,9 +1,9 @@
-//! Checksums of the blocks of chunks that were read before: a chunk has one checksum on disk, so who
-//! wants a few bytes of it has to read it whole, but only once.
+//! Checksums of the blocks of chunks that were read before: a chunk has one checksum on disk, so
+//! who wants a few bytes of it has to read it whole, but only once.
 //!
-//! They are kept by page id and checksum of the chunk. A page id may come to belong to another chunk
-//! with the same checksum; then no block fits, and the chunk is read whole again. So nothing has to
-//! be forgotten when a chunk is freed, and a move changes nothing.
+//! They are kept by page id and checksum of the chunk. A page id may come to belong to another
+//! chunk with the same checksum; then its blocks do not fit, and the chunk is read whole again. So
+//! nothing has to be forgotten when a chunk is freed, and a move changes nothing.
 
 use std::collections::HashMap;
 

@@ -194,7 +194,7 @@ impl ValidatedBatch {
             let opened = Opened::of(&self.engine, found, out);
             let read = self.last_read();
             match opened {
-                _ if !is_new => self.log.pass(),
+                _ if !is_new => self.pass_long(),
                 Opened::Large(_) => self.log.note_long(read, index, key),
                 Opened::Value => self.log.note(read, index, key, Some((out, out.len()))),
                 Opened::Absent => self.log.note(read, index, key, None),

@@ -75,9 +75,9 @@ impl Store {
         }
     }
 
-    /// Reads the bytes at `part` of `chunk`, which is chunk `index` of a value of `shape`, with whole
-    /// blocks around them, and checks them by `sums`. Returns which bytes `buffer` has then; `None`
-    /// if they cannot be told to be those of the chunk, which is to be read whole. Blocks.
+    /// Reads the bytes at `part` of `chunk`, which is chunk `index` of a value of `shape`, with
+    /// whole blocks around them, and checks them by `sums`. Returns which bytes `buffer` has then;
+    /// `None` if they cannot be told to be those of the chunk, which is to be read whole. Blocks.
     pub(crate) fn read_blocks(
         &self,
         (shape, index): (ChunkShape, usize),

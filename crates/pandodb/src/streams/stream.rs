@@ -338,8 +338,8 @@ impl ValueStream {
         self.piece_of(offset, u64::MAX)
     }
 
-    /// As [`ValueStream::piece_at`], for a reader that wants no more than `most` bytes: there may be
-    /// fewer up to the end of the chunk.
+    /// As [`ValueStream::piece_at`], for a reader that wants no more than `most` bytes: there may
+    /// be fewer up to the end of the chunk.
     pub(crate) fn piece_of(&mut self, offset: u64, most: u64) -> Result<&[u8]> {
         let head_bytes = self.head.len() as u64;
         let Some(offset) = offset.checked_sub(head_bytes) else {

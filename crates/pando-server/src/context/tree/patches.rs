@@ -1,10 +1,10 @@
-//! Patches of strings in chunks (`data/piece_head.rs`, decision 107): a change of a few bytes writes
-//! those around them to a row that lies over the chunk, and not the chunk.
+//! Patches of strings in chunks (`data/piece_head.rs`, decision 107): a change of a few bytes
+//! writes those around them to a row that lies over the chunk, and not the chunk.
 //!
 //! As with strings in pieces ([`super::pieces`]) whoever changes a patch writes the head, so what a
 //! command has read is one state if the head is unchanged at its commit. A chunk that has many
-//! patches is *folded*: it is written with them in it, and they go. So it is with any chunk when the
-//! string has as many patches as whoever reads it whole can keep in memory.
+//! patches is *folded*: it is written with them in it, and they go. So it is with any chunk when
+//! the string has as many patches as whoever reads it whole can keep in memory.
 
 use std::ops::{Bound, Range};
 
@@ -43,8 +43,8 @@ fn within(place: u64) -> usize {
     usize::try_from(place).expect("it is in memory")
 }
 
-/// Copies `new`, which begins at `offset` of the string, into `bytes`, which have `places` of it, as
-/// far as it lies there.
+/// Copies `new`, which begins at `offset` of the string, into `bytes`, which have `places` of it,
+/// as far as it lies there.
 fn lay_over(bytes: &mut [u8], places: &Range<u64>, (offset, new): (u64, &[u8])) {
     super::kept_pieces::place_piece(bytes, places, offset, new);
 }
@@ -171,9 +171,9 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the chunk that is to be folded by a command that writes `written`, if one is: any one
-    /// if the string has as many patches as it may have. Another run of the command finds the same
-    /// one, as the head says which.
+    /// Returns the chunk that is to be folded by a command that writes `written`, if one is: any
+    /// one if the string has as many patches as it may have. Another run of the command finds the
+    /// same one, as the head says which.
     fn chunk_to_fold(
         &mut self,
         chunked: &Chunked,
@@ -274,8 +274,8 @@ impl Context<'_> {
         self.put_with_head(key, head.if_any(), times, |head| value.with_head(head))
     }
 
-    /// Writes `new` at `offset` of the string in chunks that `found` describes, which was read last,
-    /// to its chunks. It may become longer by that; a gap is zeros.
+    /// Writes `new` at `offset` of the string in chunks that `found` describes, which was read
+    /// last, to its chunks. It may become longer by that; a gap is zeros.
     pub(crate) fn write_chunks(
         &mut self,
         key: &[u8],
