@@ -271,8 +271,11 @@ impl Context<'_> {
         let patches = self.patches_at(chunked, &range)?;
         let of = (self.session.database, key, self.exec_index);
         let parts = &mut self.progress.parts;
-        let gathered = parts.gather(of, (chunked, patches, range), self.waker, take)?;
-        Ok(gathered.clone())
+        let gathered = parts.gather(of, (chunked, patches, range), self.waker, take);
+        let gathered = gathered.cloned();
+        // A reader beside writers goes on at a snapshot, as one of a large collection.
+        self.progress.restarts += self.progress.parts.take_restarts();
+        gathered
     }
 
     /// Returns the bytes at `range` of the string that `found` describes, which was read last, as

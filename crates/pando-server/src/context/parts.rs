@@ -38,6 +38,8 @@ pub(crate) struct Parts {
     /// a few bytes read those, and then what lies around them. One alone, and no longer than the
     /// run: who waits, be it for the room of a chunk, must not keep that of another one.
     last: Option<(Fingerprint, ValueStream)>,
+    /// Number of parts that began again since their strings had changed, until it is taken.
+    restarts: u32,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,11 @@ impl Parts {
         parts.map(|part| part.gathered.bytes.len() as u64).sum()
     }
 
+    /// Takes the number of parts that began again.
+    pub(crate) fn take_restarts(&mut self) -> u32 {
+        std::mem::take(&mut self.restarts)
+    }
+
     /// Returns what `take` gathers of the bytes of `chunked` at `range`, over which `patches` lie,
     /// once it has them; until then the command waits.
     pub(crate) fn gather(
@@ -114,6 +121,8 @@ impl Parts {
                 && part.patches == over
         };
         if !self.list.get(place).is_some_and(is_same) {
+            let is_of_it = |part: &Part| part.key == key && part.range == range;
+            self.restarts += u32::from(self.list.get(place).is_some_and(is_of_it));
             self.list.truncate(place);
             let last = self.last.take();
             let last = last.filter(|(last, _)| string.as_ref() == Some(last));

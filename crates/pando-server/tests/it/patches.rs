@@ -435,6 +435,37 @@ fn readers_see_one_state() {
     });
 }
 
+/// What was read of a string that has changed is read again, and after some times as of one
+/// moment.
+#[test]
+fn a_long_read_ends_beside_writers() {
+    let server = server();
+    let mut client = server.client();
+    set(&mut client, "k", &vec![0; 4_000_000]);
+    assert_eq!(set_range(&mut client, "k", 9, b"abc"), ":4000000");
+    let (over, began) = (AtomicBool::new(false), now());
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (server, over) = (&server, &over);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let mut random = fastrand::Rng::with_seed(writer);
+                while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(90) {
+                    let from = random.usize(1..15_999) * 250;
+                    set_range(&mut client, "k", from, &[random.u8(..); 20]);
+                }
+            });
+        }
+        for _ in 0..3 {
+            let reply = show(&client.call(&["BITCOUNT", "k"]));
+            assert!(reply.starts_with(':'), "{reply}");
+            let reply = client.call(&["GET", "k"]);
+            assert!(matches!(reply, Answer::Bulk(whole) if whole[9..12] == *b"abc"));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 /// A reader that takes its time gets what was there when its command ran.
 #[test]
 fn a_slow_reader_sees_one_state() {

@@ -101,7 +101,10 @@ impl Context<'_> {
         if let Some((_, read)) = reads.done.iter().find(|(of, _)| *of == wanted) {
             return Ok(read.clone());
         }
-        let mut partial = match reads.partial.take() {
+        let partial = reads.partial.take();
+        let is_other = |of: &Partial| of.wanted.head.id == head.id && of.wanted.head != *head;
+        self.progress.restarts += u32::from(partial.as_ref().is_some_and(is_other));
+        let mut partial = match partial {
             Some(partial) if partial.wanted == wanted => partial,
             _ => Partial {
                 wanted,
