@@ -10,6 +10,7 @@ use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
 use pando_wal::Log;
 
+use crate::blobs::block_sums::BlockSums;
 use crate::blobs::room::ChunkRoom;
 use crate::error::{Error, Result};
 use crate::kept::cuts::KeptCuts;
@@ -73,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) incoming: Arc<ChunkRoom>,
     /// Buffers of chunks that are read.
     pub(crate) outgoing: Arc<ChunkRoom>,
+    /// Checksums of blocks of chunks.
+    pub(crate) block_sums: BlockSums,
     /// Spare buffers for keys of pending operations.
     pub(crate) key_buffers: KeyBuffers,
     /// Trees that are filled beside the log (decision 051).
@@ -154,6 +157,7 @@ impl Engine {
             max_memory: AtomicU64::new(options.max_memory),
             incoming: ChunkRoom::new(options.max_memory),
             outgoing: ChunkRoom::new(options.max_memory),
+            block_sums: BlockSums::new(options.max_memory),
             key_buffers: KeyBuffers::default(),
             loads: Loads::new(store.next_tree.load(Ordering::Relaxed)),
             store,

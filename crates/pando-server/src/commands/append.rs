@@ -37,7 +37,7 @@ pub(crate) fn overwrite(
         (_, Some(_)) => {
             // It becomes too long for pieces, or the argument is for memory.
             let found = context.find(key)?;
-            overwrite_large(context, key, &found, (offset, piece))?;
+            context.write_chunks(key, &found, (offset, piece))?;
         }
         (NewString::Bytes(piece), None)
             if found.large.is_none() && context.wants_pieces(length, piece.len() as u64) =>
@@ -49,21 +49,26 @@ pub(crate) fn overwrite(
         {
             overwrite_plain(context, key, found, offset, piece)?;
         }
-        _ => overwrite_large(context, key, found, (offset, piece))?,
+        (piece, None) => overwrite_chunked(context, key, found, (offset, piece))?,
     }
     Ok(length)
 }
 
-/// Makes a string in chunks of it.
-fn overwrite_large(
+/// Changes a string in chunks, or makes one of it.
+fn overwrite_chunked(
     context: &mut Context<'_>,
     key: &[u8],
     found: &Found,
     (offset, piece): (u64, NewString<'_>),
 ) -> Run {
-    let value = context.spliced(key, found, offset, piece)?;
-    let string = NewString::Large(&value);
-    context.put(key, string, found.deadline(), found.former)
+    match (found.large.as_deref(), piece) {
+        (Some(chunked), NewString::Bytes(bytes))
+            if context.wants_patches(chunked, offset, bytes.len() as u64) =>
+        {
+            context.write_patches(key, (found, chunked), (offset, bytes))
+        }
+        _ => context.write_chunks(key, found, (offset, piece)),
+    }
 }
 
 /// Edits the value in the buffer into which it was read, after its old head, and writes it with a

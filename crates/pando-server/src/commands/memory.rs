@@ -70,7 +70,7 @@ fn usage(context: &mut Context<'_>) -> Run {
     }
     let scratch = &context.data().scratch;
     let row = match &found.large {
-        Some(stream) => stream.len(),
+        Some(chunked) => chunked.stream.len(),
         None => (scratch.value.len() + found.cut) as u64,
     };
     let bytes = row + (scratch.stored.len() + ENTRY_BYTES) as u64;

@@ -51,8 +51,8 @@ fn get_range(context: &mut Context<'_>) -> Run {
     };
     let found = context.read_partly(context.argument(1))?;
     let range = slice(context.string_bytes(&found), start, end);
-    if let Some(stream) = &found.large {
-        return context.reply_part(stream, range);
+    if let Some(chunked) = &found.large {
+        return context.reply_part(chunked, range);
     }
     if let Some(head) = &found.pieces {
         let bytes = context.bytes_in_pieces(head, &range)?;

@@ -4,9 +4,12 @@
 //! elements of a large collection stay where they are when it gets another name, and are copied to
 //! another database.
 
+use pando_sync::Arc;
+
 use crate::context::{Collection, Command, Context, Flags, Former, Found, Group, Interrupted};
 use crate::context::{Keys, NewString, Part, Run, StreamCopy, replies};
 use crate::data::keyspace::{DATABASES, ValueType};
+use crate::data::patches::Patches;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -50,6 +53,8 @@ struct Carried {
     found: Found,
     /// The string, unless it lies in chunks.
     bytes: Vec<u8>,
+    /// What lies over its chunks, if anything does.
+    patches: Option<Arc<Patches>>,
     /// The collection with all of its elements, if it is one.
     collection: Option<Collection>,
     /// All of the stream, if it is one.
@@ -62,6 +67,7 @@ impl Carried {
         let mut carried = Self {
             found,
             bytes: Vec::new(),
+            patches: None,
             collection: None,
             stream: None,
         };
@@ -78,10 +84,13 @@ impl Carried {
                 let all = context.decoded(found, row.value_type, &Part::All)?;
                 carried.collection = Some(all);
             }
-            Some(row) if carried.found.large.is_none() => {
-                carried.bytes = context.payload(row).to_vec();
-            }
-            _ => {}
+            Some(row) => match &carried.found.large {
+                Some(chunked) => {
+                    carried.patches = context.patches_at(chunked, &(0..chunked.len()))?;
+                }
+                None => carried.bytes = context.payload(row).to_vec(),
+            },
+            None => {}
         }
         Ok(carried)
     }
@@ -98,8 +107,11 @@ impl Carried {
     fn put(&self, context: &mut Context<'_>, key: &[u8], former: Former) -> Run {
         let deadline = self.found.deadline();
         let row = self.found.row.expect("only a value that lives is carried");
-        if let Some(stream) = &self.found.large {
-            let value = context.copied(key, stream)?;
+        if let Some(chunked) = &self.found.large {
+            if let Some(patches) = &self.patches {
+                return context.put_patched_copy(key, (chunked, patches), (deadline, former));
+            }
+            let value = context.copied(key, &chunked.stream)?;
             return context.put(key, NewString::Large(&value), deadline, former);
         }
         if row.value_type == ValueType::String {
@@ -150,7 +162,7 @@ fn rename_unless(
     if key == new_key {
         return Ok(Some(!must_be_absent));
     }
-    if found.former.tree.is_some() {
+    if found.former.tree.is_some() && found.large.is_none() {
         return rename_tree(context, &found, must_be_absent);
     }
     let carried = Carried::new(context, found)?;

@@ -236,7 +236,7 @@ impl Connection {
                     self.track_before_run(turn, &running);
                 }
                 match self.run_once(turn, &mut running) {
-                    Ok(()) => running.committing = true,
+                    Ok(()) => self.begin_commit(&mut running),
                     Err(Interrupted::ReadsMany) => {
                         assert!(running.batch.is_none(), "it had a transaction");
                         running.reads_many = true;
@@ -354,6 +354,13 @@ impl Connection {
             profiles.add_run(&profile);
         }
         run
+    }
+
+    /// The command has run to its end: gives back what only a run needs, since the commit may wait
+    /// for others.
+    fn begin_commit(&mut self, running: &mut Running) {
+        self.progress().parts.end_run();
+        running.committing = true;
     }
 
     /// Handles an interrupted run: parks the command, or ends it with an error.

@@ -13,7 +13,8 @@
 use std::collections::VecDeque;
 
 use pandodb::Lsn;
-use pandodb::nonblocking::ValueSource;
+
+use crate::context::string_source::StringSource;
 
 /// A reply that waits for the log.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,7 @@ struct Gate {
 #[derive(Debug)]
 struct Stream {
     position: u64,
-    source: ValueSource,
+    source: StringSource,
 }
 
 /// The replies of one connection.
@@ -87,7 +88,7 @@ impl Output {
 
     /// Adds a value to the reply of the running command, `offset` bytes after its beginning. The
     /// values of one reply are added in their order, before [`Output::release`].
-    pub(crate) fn push_stream(&mut self, offset: usize, source: ValueSource) {
+    pub(crate) fn push_stream(&mut self, offset: usize, source: StringSource) {
         let hold = self.hold.expect("a command is running");
         assert!(offset > 0, "its length comes before it");
         let position = hold + offset as u64;
@@ -155,7 +156,7 @@ impl Output {
     }
 
     /// Returns the value that is to be sent next, if everything before it was sent.
-    pub(crate) fn stream(&mut self) -> Option<&mut ValueSource> {
+    pub(crate) fn stream(&mut self) -> Option<&mut StringSource> {
         // Its reply begins before it: as that was sent up to here, it is neither gated nor held.
         let at = self.base + self.sent as u64;
         let stream = self.streams.front_mut()?;

@@ -4,13 +4,15 @@
 use std::ops::Range;
 
 use pando_resp::Writer;
-use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes, ValueSource};
+use pandodb::nonblocking::{EditOld, Fingerprint, NewBytes};
 use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
 use super::parts::{Gathered, Take};
-use super::{Context, Former, Found, Interrupted, NewString, Run};
-use crate::data::keyspace::{Times, ValueType, encode_head, head_bytes};
+use super::string_source::StringSource;
+use super::{Chunked, Context, Former, Found, Interrupted, NewString, Run};
+use crate::data::keyspace::{Times, ValueType, encode, encode_head, head_bytes};
+use crate::data::piece_head::PieceHead;
 
 impl<'a> Context<'a> {
     /// Returns argument `index` as a string to be stored, whatever its length.
@@ -41,7 +43,7 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn string_bytes(&mut self, found: &Found) -> u64 {
         match (&found.large, &found.pieces, found.row) {
-            (Some(stream), ..) => stream.len() - stream.head().len() as u64,
+            (Some(chunked), ..) => chunked.len(),
             (None, Some(head), _) => head.length.into(),
             (None, None, Some(row)) => (self.payload(row).len() + found.cut) as u64,
             (None, None, None) => 0,
@@ -50,19 +52,21 @@ impl<'a> Context<'a> {
 
     /// Replies with the bytes at `range` of a string in chunks; `range` must be within it. They are
     /// read once everything before them has been sent.
-    pub(crate) fn reply_part(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
+    pub(crate) fn reply_part(&mut self, chunked: &Chunked, range: Range<u64>) -> Run {
         if self.progress.replies_in_memory {
-            return self.reply_gathered(stream, range);
+            return self.reply_gathered(chunked, range);
         }
+        let patches = self.patches_at(chunked, &range)?;
         let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
         self.reply().bulk_header(length);
         if length > 0 {
-            let head = stream.head().len() as u64;
-            let source = ValueSource::new(stream.reopen(), head + range.start..head + range.end);
+            let stream = &chunked.stream;
+            let memory = patches.as_ref().map_or(0, |patches| patches.memory());
+            let source = StringSource::new(stream.reopen(), &range, patches);
             assert_eq!(source.left(), length as u64, "what is announced comes");
             let offset = self.out.len() - self.reply_start;
             self.progress.streams.push((offset, source));
-            self.progress.stream_bytes += stream.idle_bytes();
+            self.progress.stream_bytes += stream.idle_bytes() + memory;
         }
         self.reply().raw(b"\r\n");
         self.check_reply()
@@ -71,11 +75,12 @@ impl<'a> Context<'a> {
     /// Replies with these bytes once all of them are in memory, since a script wants to see them.
     /// The command fails if all that its script reads so is too much for the memory.
     #[cold]
-    fn reply_gathered(&mut self, stream: &ValueStream, range: Range<u64>) -> Run {
+    fn reply_gathered(&mut self, chunked: &Chunked, range: Range<u64>) -> Run {
         let most = self.engine().reply_bytes_max as u64 / 2;
         if self.progress.parts.held() + (range.end - range.start) > most {
             return Err(Interrupted::TooManyLong);
         }
+        let patches = self.patches_at(chunked, &range)?;
         let stored = self.data().scratch.stored.clone();
         let of = (self.session.database, &stored[..], self.exec_index);
         let mut add = |gathered: &mut Gathered, _, piece: &[u8]| {
@@ -83,7 +88,7 @@ impl<'a> Context<'a> {
             false
         };
         let parts = &mut self.progress.parts;
-        let gathered = parts.gather(of, (stream, range), self.waker, &mut add)?;
+        let gathered = parts.gather(of, (chunked, patches, range), self.waker, &mut add)?;
         Writer::new(self.out, self.session.version).bulk(&gathered.bytes);
         self.check_reply()
     }
@@ -105,7 +110,7 @@ impl<'a> Context<'a> {
         }
         assert_eq!(found.cut, 0, "the whole string is edited");
         let old = match (&found.large, found.row) {
-            (Some(stream), _) => EditOld::Large(stream.reopen()),
+            (Some(chunked), _) => EditOld::Large(chunked.stream.reopen()),
             (None, Some(row)) => EditOld::Value(self.payload(row).to_vec()),
             (None, None) => EditOld::Value(Vec::new()),
         };
@@ -135,7 +140,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn made(
+    pub(super) fn made(
         &mut self,
         key: &[u8],
         old: EditOld,
@@ -174,7 +179,7 @@ impl<'a> Context<'a> {
                 self.made(key, EditOld::Value(Vec::new()), new, None)?
             }
         };
-        self.put_with_head(key, deadline, former, |head| value.with_head(head))
+        self.put_with_head(key, None, (deadline, former), |head| value.with_head(head))
     }
 
     /// Changes the deadline of a string in chunks; writes no chunk.
@@ -182,25 +187,34 @@ impl<'a> Context<'a> {
     pub(super) fn put_head(
         &mut self,
         key: &[u8],
-        stream: &ValueStream,
+        Chunked { stream, patches }: &Chunked,
         deadline: Option<u64>,
         former: Former,
     ) -> Run {
-        self.put_with_head(key, deadline, former, |head| stream.with_head(head))
+        let times = (deadline, former);
+        self.put_with_head(key, patches.as_ref(), times, |head| stream.with_head(head))
     }
 
-    fn put_with_head(
+    /// Writes a string in chunks, with the head of what lies over them if anything does.
+    pub(super) fn put_with_head(
         &mut self,
         key: &[u8],
-        deadline: Option<u64>,
-        former: Former,
+        patches: Option<&PieceHead>,
+        (deadline, former): (Option<u64>, Former),
         value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
     ) -> Run {
         let expiry = self.replace_former(key, Times::of(deadline), former)?;
         self.event_of_new(key, former);
         let whole_key = self.engine().folder.folds(key).then_some(key);
         let mut head = Vec::new();
-        encode_head(&mut head, ValueType::String, whole_key, expiry);
+        match patches {
+            None => encode_head(&mut head, ValueType::String, whole_key, expiry),
+            Some(patches) => {
+                let mut payload = Vec::new();
+                patches.encode(&mut payload);
+                encode(&mut head, ValueType::Patched, whole_key, expiry, &payload);
+            }
+        }
         let value = value(head)?;
         self.note_written(key);
         let number = self.session.database;
@@ -228,7 +242,7 @@ impl Context<'_> {
         range: Range<u64>,
         take: Take<'_>,
     ) -> Result<Gathered, Interrupted> {
-        let Some(stream) = &found.large else {
+        let Some(chunked) = &found.large else {
             let mut gathered = Gathered::default();
             if let Some(head) = found.pieces.as_deref().filter(|_| found.cut > 0) {
                 let piece = self.bytes_in_pieces(head, &range)?;
@@ -243,10 +257,25 @@ impl Context<'_> {
             }
             return Ok(gathered);
         };
+        self.gather_chunked(key, chunked, range, take)
+    }
+
+    /// As [`Context::gather`], of a string in chunks.
+    pub(super) fn gather_chunked(
+        &mut self,
+        key: &[u8],
+        chunked: &Chunked,
+        range: Range<u64>,
+        take: Take<'_>,
+    ) -> Result<Gathered, Interrupted> {
+        let patches = self.patches_at(chunked, &range)?;
         let of = (self.session.database, key, self.exec_index);
         let parts = &mut self.progress.parts;
-        let gathered = parts.gather(of, (stream, range), self.waker, take)?;
-        Ok(gathered.clone())
+        let gathered = parts.gather(of, (chunked, patches, range), self.waker, take);
+        let gathered = gathered.cloned();
+        // A reader beside writers goes on at a snapshot, as one of a large collection.
+        self.progress.restarts += self.progress.parts.take_restarts();
+        gathered
     }
 
     /// Returns the bytes at `range` of the string that `found` describes, which was read last, as

@@ -29,6 +29,7 @@ mod rows;
 #[cfg(feature = "scripts")]
 pub(crate) mod script_runs;
 mod specification;
+pub(crate) mod string_source;
 mod strings;
 pub(crate) mod subsequence;
 mod table;
@@ -54,7 +55,7 @@ pub(crate) use collection::Collection;
 pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
-pub(crate) use strings::{Former, Found, NewString};
+pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::ends::ListEnd;
 pub(crate) use tree::part::Part;
 pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};

@@ -8,10 +8,13 @@
 use std::ops::Range;
 use std::task::Waker;
 
+use pando_sync::Arc;
 use pandodb::ValueStream;
-use pandodb::nonblocking::{Fingerprint, ValueSource};
+use pandodb::nonblocking::Fingerprint;
 
-use super::Interrupted;
+use super::string_source::StringSource;
+use super::{Chunked, Interrupted};
+use crate::data::patches::Patches;
 
 /// What a command has made of the pieces of a part.
 #[derive(Debug, Default, Clone)]
@@ -31,6 +34,12 @@ pub(crate) struct Parts {
     list: Vec<Part>,
     /// Index of the next part that this run requests.
     next: usize,
+    /// The string that the current run has read last, with a chunk in memory: commands that change
+    /// a few bytes read those, and then what lies around them. One alone, and no longer than the
+    /// run: who waits, be it for the room of a chunk, must not keep that of another one.
+    last: Option<(Fingerprint, ValueStream)>,
+    /// Number of parts that began again since their strings had changed, until it is taken.
+    restarts: u32,
 }
 
 #[derive(Debug)]
@@ -42,9 +51,11 @@ struct Part {
     place: Option<usize>,
     /// Identifies the string, to detect that it has changed.
     string: Option<Fingerprint>,
+    /// The same for what lies over it: id and edition.
+    patches: Option<(u64, u64)>,
     range: Range<u64>,
     /// `None` once it needs no more.
-    source: Option<ValueSource>,
+    source: Option<StringSource>,
     gathered: Gathered,
 }
 
@@ -58,6 +69,12 @@ impl Parts {
     #[inline]
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
+        self.last = None;
+    }
+
+    /// Gives back what only the run that ends needs: its commit may wait for others.
+    pub(crate) fn end_run(&mut self) {
+        self.last = None;
     }
 
     /// Returns the place of the next part, for [`Parts::rewind_to`].
@@ -70,6 +87,7 @@ impl Parts {
     #[cfg(feature = "scripts")]
     pub(crate) fn rewind_to(&mut self, place: usize) {
         self.next = place;
+        self.last = None;
     }
 
     /// Bytes that the parts which this run has requested hold.
@@ -78,34 +96,45 @@ impl Parts {
         parts.map(|part| part.gathered.bytes.len() as u64).sum()
     }
 
-    /// Returns what `take` gathers of the bytes of `stream` at `range`, once it has them; until
-    /// then the command waits.
+    /// Takes the number of parts that began again.
+    pub(crate) fn take_restarts(&mut self) -> u32 {
+        std::mem::take(&mut self.restarts)
+    }
+
+    /// Returns what `take` gathers of the bytes of `chunked` at `range`, over which `patches` lie,
+    /// once it has them; until then the command waits.
     pub(crate) fn gather(
         &mut self,
         (database, key, in_exec): (usize, &[u8], Option<usize>),
-        (stream, range): (&ValueStream, Range<u64>),
+        (chunked, patches, range): (&Chunked, Option<Arc<Patches>>, Range<u64>),
         waker: &Waker,
         take: Take<'_>,
     ) -> Result<&Gathered, Interrupted> {
         let place = self.next;
         self.next += 1;
-        let string = stream.fingerprint();
+        let string = chunked.stream.fingerprint();
+        let over = chunked.patches.map(|head| (head.id, head.edition));
         let is_same = |part: &Part| {
             (part.database, part.key.as_slice(), part.place) == (database, key, in_exec)
                 && part.range == range
                 && part.string == string
+                && part.patches == over
         };
         if !self.list.get(place).is_some_and(is_same) {
+            let is_of_it = |part: &Part| part.key == key && part.range == range;
+            self.restarts += u32::from(self.list.get(place).is_some_and(is_of_it));
             self.list.truncate(place);
-            let head = stream.head().len() as u64;
-            let of_value = head + range.start..head + range.end;
+            let last = self.last.take();
+            let last = last.filter(|(last, _)| string.as_ref() == Some(last));
+            let stream = last.map_or_else(|| chunked.stream.reopen(), |(_, stream)| stream);
             self.list.push(Part {
                 database,
                 key: key.to_vec(),
                 place: in_exec,
                 string,
+                patches: over,
+                source: Some(StringSource::new(stream, &range, patches)),
                 range,
-                source: Some(ValueSource::new(stream.reopen(), of_value)),
                 gathered: Gathered::default(),
             });
         }
@@ -123,7 +152,10 @@ impl Parts {
                 break;
             }
         }
-        part.source = None;
+        let stream = part.source.take().and_then(StringSource::into_stream);
+        if let (Some(string), Some(stream)) = (&part.string, stream) {
+            self.last = Some((string.clone(), stream));
+        }
         Ok(&part.gathered)
     }
 }

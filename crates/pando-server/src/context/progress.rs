@@ -7,13 +7,13 @@ use std::task::Waker;
 use pando_sync::time::{Duration, Instant};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Lsn;
-use pandodb::nonblocking::ValueSource;
 
 use super::edits::Edits;
 use super::parts::Parts;
 use super::pushed::Pushed;
 #[cfg(feature = "scripts")]
 use super::script_runs::ScriptRuns;
+use super::string_source::StringSource;
 use super::subsequence::Table;
 use super::tree::ahead::Ahead;
 use super::tree::kept_pieces::PieceReads;
@@ -221,7 +221,7 @@ pub(crate) struct Progress {
     /// before it in a pipeline run.
     pub(crate) calls: Vec<InnerCall>,
     /// Values that are parts of the current run's reply, each with its offset in the reply.
-    pub(crate) streams: Vec<(usize, ValueSource)>,
+    pub(crate) streams: Vec<(usize, StringSource)>,
     /// The running command was called by a script: its reply has strings in chunks as they are.
     pub(crate) replies_in_memory: bool,
     /// Memory that `streams` take.

@@ -4,7 +4,7 @@ use pando_resp::Writer;
 use pandodb::nonblocking::{Opened, Polled, Reads};
 use pandodb::{Error, ValueStream};
 
-use super::{Context, Former, Found, Interrupted, NewString, Run};
+use super::{Chunked, Context, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
 use crate::context::replies;
 use crate::context::strings::FormerState;
@@ -113,7 +113,7 @@ impl Context<'_> {
             Err(Error::InChunks) => match self.open()? {
                 Opened::Absent => return Ok(Found::default()),
                 Opened::Value => {}
-                Opened::Large(stream) => large = Some(Box::new(stream)),
+                Opened::Large(stream) => large = Some(stream),
             },
             Err(error) => return Err(Interrupted::Engine(error)),
         }
@@ -125,15 +125,27 @@ impl Context<'_> {
     fn found(
         &mut self,
         key: &[u8],
-        large: Option<Box<ValueStream>>,
+        large: Option<ValueStream>,
         mut cut: usize,
     ) -> Result<Found, Interrupted> {
         let now_ms = self.now_ms;
         let scratch = &*self.data().scratch;
         let mut row = Row::decode(&scratch.stored, &scratch.value)?;
-        if large.is_some() && row.value_type != ValueType::String {
-            return Err(Interrupted::Row(RowError::Damaged));
-        }
+        let patches = match (&large, row.value_type) {
+            (Some(stream), ValueType::Patched) => {
+                let head = PieceHead::decode_patched(&scratch.value[row.payload..])?;
+                let length = stream.len() - stream.head().len() as u64;
+                if u64::from(head.length) != length {
+                    return Err(Interrupted::Row(RowError::Damaged));
+                }
+                Some(head)
+            }
+            (Some(_), ValueType::String) => None,
+            (Some(_), _) | (None, ValueType::Patched) => {
+                return Err(Interrupted::Row(RowError::Damaged));
+            }
+            (None, _) => None,
+        };
         if row.user_key(&scratch.stored, &scratch.value) != key {
             return Err(Interrupted::Row(RowError::OtherKey));
         }
@@ -156,13 +168,20 @@ impl Context<'_> {
                 pieces = Some(Box::new(head));
             }
         }
+        if patches.is_some() {
+            // As of any string in chunks: its bytes are not in the row.
+            row.value_type = ValueType::String;
+            row.payload = scratch.value.len();
+        }
+        let large = large.filter(|_| lives);
+        let large = large.map(|stream| Box::new(Chunked { stream, patches }));
         if former.tree.is_some() {
             self.note_tree()?;
         }
         Ok(Found {
             row: lives.then_some(row),
             former,
-            large: large.filter(|_| lives),
+            large,
             pieces,
             cut,
         })
@@ -252,9 +271,8 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn reply_found(&mut self, found: &Found) -> Run {
         assert_eq!(found.cut, 0, "a reply has the whole string");
-        if let Some(stream) = &found.large {
-            let length = self.string_bytes(found);
-            return self.reply_part(stream, 0..length);
+        if let Some(chunked) = &found.large {
+            return self.reply_part(chunked, 0..chunked.len());
         }
         let version = self.session.version;
         let data = self.data.as_ref();
@@ -335,8 +353,8 @@ impl Context<'_> {
 
     /// Changes the deadline of the value that was read last.
     pub(crate) fn put_deadline(&mut self, key: &[u8], found: &Found, deadline: Option<u64>) -> Run {
-        if let Some(stream) = &found.large {
-            return self.put_head(key, stream, deadline, found.former);
+        if let Some(chunked) = &found.large {
+            return self.put_head(key, chunked, deadline, found.former.but_tree());
         }
         if let Some(head) = &found.pieces {
             return self.put_piece_head(key, head, deadline, found.former.but_tree());

@@ -58,9 +58,9 @@ pub(crate) struct Found {
     pub(crate) row: Option<Row>,
     /// What has to go if it gets another value.
     pub(crate) former: Former,
-    /// The string of the row, head included, if it lies in chunks: the payload is empty then.
-    /// Boxed, since the usual row is moved often.
-    pub(crate) large: Option<Box<ValueStream>>,
+    /// The string of the row, if it lies in chunks: the payload is empty then. Boxed, since the
+    /// usual row is moved often.
+    pub(crate) large: Option<Box<Chunked>>,
     /// The head of the string, if it lies in pieces. The payload is the string all the same, unless
     /// that was not read.
     pub(crate) pieces: Option<Box<PieceHead>>,
@@ -77,6 +77,22 @@ impl Found {
     /// Returns the time at which the value expires.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.row.and_then(|row| row.times().deadline)
+    }
+}
+
+/// A string in chunks.
+#[derive(Debug)]
+pub(crate) struct Chunked {
+    /// Its chunks, and the head of its row before them.
+    pub(crate) stream: ValueStream,
+    /// The head of what lies over the chunks, if anything does.
+    pub(crate) patches: Option<PieceHead>,
+}
+
+impl Chunked {
+    /// Returns the number of bytes of the string.
+    pub(crate) fn len(&self) -> u64 {
+        self.stream.len() - self.stream.head().len() as u64
     }
 }
 

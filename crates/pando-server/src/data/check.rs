@@ -8,7 +8,7 @@ use pandodb::{Db, Snapshot, Table};
 
 use super::elements::{self, Kind, decode_element, decode_given_up, decode_name, decode_score};
 use super::keyspace::{DATABASES, Row, ValueType, shown_of};
-use super::piece_head::PieceHead;
+use super::piece_head::{HEAD_BYTES, PieceHead};
 use super::stream_head::StreamHead;
 use super::stream_id::StreamId;
 use super::stream_rows::{ConsumerRow, GroupRow, PendingRow};
@@ -91,6 +91,19 @@ fn decoded(stored: &[u8], value: &[u8]) -> Result<Option<(ValueType, u64, Is)>, 
         ValueType::String => return Ok(None),
         ValueType::Pieces => {
             let head = PieceHead::decode(payload).map_err(|error| format!("{error:?}"))?;
+            (head.id, Is::Pieces(head))
+        }
+        ValueType::Patched => {
+            // The bytes of the chunks are behind it.
+            let (payload, chunks) = payload.split_at_checked(HEAD_BYTES).unwrap_or_default();
+            let head = PieceHead::decode_patched(payload).map_err(|error| format!("{error:?}"))?;
+            if u64::from(head.length) != chunks.len() as u64 {
+                return Err(format!(
+                    "{} bytes, and {} by its head",
+                    chunks.len(),
+                    head.length
+                ));
+            }
             (head.id, Is::Pieces(head))
         }
         ValueType::Stream => {

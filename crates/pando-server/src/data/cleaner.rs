@@ -27,7 +27,7 @@ use pandodb::{Lsn, Table, ValueStream};
 use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
 use crate::data::field_cleaner::remove_expired;
-use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, encode_head, entry_key};
+use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
 use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
 use crate::notifications::classes::Class;
@@ -286,7 +286,8 @@ impl Renewed<'_> {
         }
         if let Some(stream) = large {
             let mut head = Vec::new();
-            encode_head(&mut head, row.value_type, self.whole_key, expiry);
+            // That of the patches, if it has some.
+            encode(&mut head, row.value_type, self.whole_key, expiry, payload);
             let value = stream.with_head(head)?;
             batch.put_large(&database.keys, stored, value)?;
             return Ok(Polled::Ready(Processed::Renewed));

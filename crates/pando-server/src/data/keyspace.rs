@@ -18,7 +18,8 @@
 //!
 //! | bytes   | what                                                                              |
 //! |---------|-----------------------------------------------------------------------------------|
-//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash, 6 stream, 7 string in pieces |
+//! | 1       | type: 1 string, 2 list, 3 set, 4 sorted set, 5 hash, 6 stream, 7 string in pieces, |
+//! |         | 8 string in chunks with patches                                                    |
 //! | 1       | flags: bit 0 = has a deadline, bit 1 = has the whole key, bit 2 = is a hash of     |
 //! |         | which fields have deadlines (decision 086); others are 0                           |
 //! | 8       | with bit 0: the deadline, milliseconds since 1970                                 |
@@ -29,7 +30,8 @@
 //! | 4 and n | with bit 1: length of the whole key and its bytes                                 |
 //! | rest    | payload: the string, or the packed collection (`data/packed.rs`), or the head of  |
 //! |         | one whose elements have rows of their own (`data/tree_head.rs`), or that of a     |
-//! |         | stream (`data/stream_head.rs`), or of a string in pieces (`data/piece_head.rs`)   |
+//! |         | stream (`data/stream_head.rs`), or of a string in pieces or one with patches      |
+//! |         | (`data/piece_head.rs`)                                                            |
 //!
 //! A string that is too long for pages lies in chunks; this part of its row is then the head of the
 //! engine's large value, so a new deadline writes no chunk.
@@ -81,10 +83,12 @@ pub(crate) enum ValueType {
     Stream = 6,
     /// A string whose bytes lie in rows of their own: commands find it as a string.
     Pieces = 7,
+    /// A string in chunks over which others of its bytes lie: commands find it as a string.
+    Patched = 8,
 }
 
 impl ValueType {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::String,
         Self::List,
         Self::Set,
@@ -92,6 +96,7 @@ impl ValueType {
         Self::Hash,
         Self::Stream,
         Self::Pieces,
+        Self::Patched,
     ];
 
     #[inline]
@@ -102,7 +107,7 @@ impl ValueType {
     /// Returns its name, as TYPE shows it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::String | Self::Pieces => "string",
+            Self::String | Self::Pieces | Self::Patched => "string",
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "zset",
@@ -114,7 +119,7 @@ impl ValueType {
     /// Returns the type that clients know it as.
     pub(crate) fn shown(self) -> Self {
         match self {
-            Self::Pieces => Self::String,
+            Self::Pieces | Self::Patched => Self::String,
             other => other,
         }
     }
@@ -484,7 +489,7 @@ mod tests {
         let damaged = [
             &b""[..],
             b"\x01",
-            b"\x08\x00",
+            b"\x09\x00",
             b"\x00\x00",
             b"\x01\x08",
             b"\x01\x0412345678123456781234567812345678",

@@ -16,6 +16,7 @@ pub(crate) mod keyspace;
 pub(crate) mod limits;
 pub(crate) mod members;
 pub(crate) mod packed;
+pub(crate) mod patches;
 pub(crate) mod piece_head;
 pub(crate) mod stream_head;
 pub(crate) mod stream_id;

@@ -13,18 +13,28 @@
 //! is at least one, so that the id is known to be in use.
 //!
 //! Whoever changes a piece writes this, too, as with large collections (`data/tree_head.rs`).
+//!
+//! **A string in chunks** of which a part was changed has such a payload, too, in the head of the
+//! large value (decision 107). Its pieces are called *patches*: they lie over the bytes of the
+//! chunks, and bytes that no patch has are those of the chunks. The length is that of the chunks,
+//! and the length of a patch is a power of two, so that none lies over two chunks.
 
 use std::ops::Range;
 
 use super::keyspace::RowError;
 
 /// Length of the payload.
-const HEAD_BYTES: usize = 2 * 8 + 3 * 4;
+pub(crate) const HEAD_BYTES: usize = 2 * 8 + 3 * 4;
 /// Length of the longest piece: six of them fill a leaf of 4 KiB, so that one that is split is not
 /// half empty.
 pub(crate) const PIECE_BYTES_MAX: u32 = 640;
 /// Length of the longest string in pieces: one that a server with the least memory can reply with.
 pub(crate) const STRING_BYTES_MAX: u64 = 12 << 20;
+/// Length of the longest string in chunks.
+const CHUNKED_BYTES_MAX: u64 = 512 << 20;
+/// Length of a patch. Bits that are set all over a bitmap need short ones: so many more of them fit
+/// into the memory of whoever reads it whole.
+pub(crate) const PATCH_BYTES: u32 = 128;
 
 /// What is known of a string in pieces without looking at them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +50,21 @@ pub(crate) struct PieceHead {
 }
 
 impl PieceHead {
-    /// Decodes a payload, which may be any bytes.
+    /// Decodes the payload of a string in pieces, which may be any bytes.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, RowError> {
+        Self::decode_up_to(payload, STRING_BYTES_MAX)
+    }
+
+    /// Decodes the payload of a string in chunks that has patches; it may be any bytes.
+    pub(crate) fn decode_patched(payload: &[u8]) -> Result<Self, RowError> {
+        let head = Self::decode_up_to(payload, CHUNKED_BYTES_MAX)?;
+        match head.piece.is_power_of_two() {
+            true => Ok(head),
+            false => Err(RowError::Damaged),
+        }
+    }
+
+    fn decode_up_to(payload: &[u8], length_max: u64) -> Result<Self, RowError> {
         let whole: &[u8; HEAD_BYTES] = payload.try_into().map_err(|_| RowError::Damaged)?;
         let long = |at: usize| {
             let bytes = whole[at..].first_chunk().expect("it has all numbers");
@@ -60,7 +83,7 @@ impl PieceHead {
         };
         // No string has the id 0, and none is without bytes or pieces.
         let has_id = head.id != 0 && head.id != u64::MAX;
-        let is_short = (1..=STRING_BYTES_MAX).contains(&u64::from(head.length));
+        let is_short = (1..=length_max).contains(&u64::from(head.length));
         let has_bytes = is_short && (1..=PIECE_BYTES_MAX).contains(&head.piece);
         let has_pieces = has_bytes && head.count != 0 && head.has_place_for_pieces();
         match has_id && has_pieces {
@@ -141,6 +164,31 @@ mod tests {
                 let places = head.places(number);
                 prop_assert!(places.start < start + bytes && start < places.end);
             }
+        }
+    }
+
+    #[test]
+    fn heads_of_patches_are_of_longer_strings() {
+        let mut payload = Vec::new();
+        let head = PieceHead {
+            id: 1,
+            edition: 2,
+            length: 512 << 20,
+            piece: PATCH_BYTES,
+            count: 1,
+        };
+        head.encode(&mut payload);
+        assert_eq!(PieceHead::decode_patched(&payload), Ok(head));
+        assert_eq!(PieceHead::decode(&payload), Err(RowError::Damaged));
+        for (length, piece) in [(head.length + 1, PATCH_BYTES), (head.length, 96)] {
+            let other = PieceHead {
+                length,
+                piece,
+                ..head
+            };
+            other.encode(&mut payload);
+            let decoded = PieceHead::decode_patched(&payload);
+            assert_eq!(decoded, Err(RowError::Damaged));
         }
     }
 

@@ -59,6 +59,7 @@ pub(crate) fn tree_of(row: &Row, value: &[u8]) -> Result<Option<u64>, RowError> 
     match row.value_type {
         ValueType::String => Ok(None),
         ValueType::Pieces => PieceHead::decode(payload).map(|head| Some(head.id)),
+        ValueType::Patched => PieceHead::decode_patched(payload).map(|head| Some(head.id)),
         ValueType::Stream => StreamHead::decode(payload).map(|head| Some(head.id)),
         _ if !TreeHead::is_of(payload) => Ok(None),
         _ => TreeHead::decode(payload).map(|head| Some(head.id)),

@@ -291,12 +291,17 @@ fn a_change_of_a_part_writes_the_chunks_that_it_touches() {
     };
     let before = written();
     assert_eq!(client.integer("SETRANGE k 40000000 changed"), 64 << 20);
+    assert_eq!(written() - before, 0, "it lies over the chunk");
+    let long = bytes(2, 9000);
+    let length = client.call_with("SETRANGE k 30000000 ?", &long);
+    assert_eq!(show(&length), format!(":{}", 64 << 20));
     assert_eq!(written() - before, 16 << 10);
     assert_eq!(client.integer("APPEND k more"), (64 << 20) + 4);
     assert_eq!(written() - before, (16 << 10) + 4096);
     client.check(&[("EXPIRE k 1000", ":1"), ("PERSIST k", ":1")]);
     assert_eq!(written() - before, (16 << 10) + 4096);
     value[40_000_000..40_000_007].copy_from_slice(b"changed");
+    value[30_000_000..30_009_000].copy_from_slice(&long);
     value.extend_from_slice(b"more");
     client.holds("k", &value);
 }

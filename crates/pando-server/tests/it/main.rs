@@ -73,6 +73,8 @@ mod monitor;
 #[cfg(test)]
 mod notifications;
 #[cfg(test)]
+mod patches;
+#[cfg(test)]
 mod pieces;
 mod pipeline;
 #[cfg(test)]

@@ -85,6 +85,12 @@ impl StagedBlob {
         })
     }
 
+    /// Returns the chunks, if all of them are those of the value before.
+    pub(crate) fn all_kept(&self) -> Option<Vec<ChunkRef>> {
+        let are_all = self.kept.len() == self.shape.count();
+        are_all.then(|| self.kept.iter().map(|(_, chunk)| *chunk).collect())
+    }
+
     /// Returns true if it keeps no chunk of the value before.
     pub(crate) fn is_new(&self) -> bool {
         self.kept.is_empty()

@@ -362,6 +362,19 @@ impl ValidatedBatch {
         }
     }
 
+    /// Goes on behind a large value that a run before this one has read, and that was looked at
+    /// again just now. If it may be another one, what was read behind it may not belong to it:
+    /// whoever keeps by the value what he finds there must not be given the old state. The commit
+    /// meets a conflict, as the stamp of then is still among the reads.
+    pub(crate) fn pass_long(&mut self) {
+        let noted = self.log.next_stamp();
+        let is_same = self.within.is_some() || self.set.reads.get(noted) == self.set.reads.last();
+        self.log.pass();
+        if !is_same {
+            self.log.forget_rest();
+        }
+    }
+
     /// Reads the first `bytes_max` bytes of `key` from the tree, and notes its stamp.
     fn read(
         &mut self,

@@ -194,7 +194,7 @@ impl ValidatedBatch {
             let opened = Opened::of(&self.engine, found, out);
             let read = self.last_read();
             match opened {
-                _ if !is_new => self.log.pass(),
+                _ if !is_new => self.pass_long(),
                 Opened::Large(_) => self.log.note_long(read, index, key),
                 Opened::Value => self.log.note(read, index, key, Some((out, out.len()))),
                 Opened::Absent => self.log.note(read, index, key, None),
@@ -376,8 +376,9 @@ impl ValueSource {
             && let SourceState::Idle(mut stream) =
                 std::mem::replace(&mut self.state, SourceState::Ended)
         {
+            let most = self.range.end - offset;
             let answer = self.engine.streams.ask(move |_| {
-                stream.piece_at(offset)?;
+                stream.piece_of(offset, most)?;
                 Ok(stream)
             });
             self.state = SourceState::Loading(answer);
@@ -398,7 +399,16 @@ impl ValueSource {
         Ok(&piece[..piece.len().min(left)])
     }
 
-    /// Consumes `count` bytes of the last piece.
+    /// Returns the stream that it reads, with the chunk that it has read last; `None` while it
+    /// reads, or if it has failed.
+    pub fn into_stream(self) -> Option<ValueStream> {
+        match self.state {
+            SourceState::Idle(stream) => Some(stream),
+            SourceState::Loading(_) | SourceState::Ended => None,
+        }
+    }
+
+    /// Consumes `count` bytes: of the last piece, or others, which then are not read.
     pub fn consume(&mut self, count: usize) {
         self.range.start += count as u64;
         assert!(self.range.start <= self.range.end, "only what was there");
@@ -435,7 +445,13 @@ impl ValueStream {
     /// Returns the fingerprint of a large value, without its head; None if it is not a large one.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         if let Some(staged) = self.handed() {
-            return Some(Fingerprint(Identity::Handed(staged.clone())));
+            // One that was given another head has the chunks of the value before, and each run of a
+            // command makes it anew.
+            let identity = match staged.all_kept() {
+                Some(chunks) => Identity::Stored(staged.shape, chunks),
+                None => Identity::Handed(staged.clone()),
+            };
+            return Some(Fingerprint(identity));
         }
         let stored = |blob: &BlobRef| Identity::Stored(blob.shape, blob.chunks.clone());
         self.blob_ref().map(stored).map(Fingerprint)

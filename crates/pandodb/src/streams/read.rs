@@ -1,5 +1,7 @@
 //! Reads and checks single chunks.
 
+use std::ops::Range;
+
 use pando_device::{File, IoBuf};
 use pando_format::cast::usize_of;
 use pando_format::checksum::crc32c;
@@ -7,6 +9,7 @@ use pando_format::chunks::{BlobRef, ChunkPart, ChunkRef, ChunkShape};
 use pando_format::{Extent, StoredPage};
 use pando_stats::Ticker;
 
+use crate::blobs::block_sums::SUMMED_BYTES;
 use crate::blobs::staged::StagedBlob;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
@@ -70,6 +73,50 @@ impl Store {
                 return read.map_err(|what| damaged(Some(stored.extent), what));
             }
         }
+    }
+
+    /// Reads the bytes at `part` of `chunk`, which is chunk `index` of a value of `shape`, with
+    /// whole blocks around them, and checks them by `sums`. Returns which bytes `buffer` has then;
+    /// `None` if they cannot be told to be those of the chunk, which is to be read whole. Blocks.
+    pub(crate) fn read_blocks(
+        &self,
+        (shape, index): (ChunkShape, usize),
+        (chunk, sums): (ChunkRef, &[u32]),
+        part: Range<usize>,
+        buffer: &mut IoBuf,
+    ) -> Option<Range<usize>> {
+        let block_bytes = self.space.block_bytes();
+        let stored = self.pool.chunk(chunk.page)?;
+        if stored.extent.blocks != shape.blocks_of(index, block_bytes)
+            || stored.tag != StoredPage::tag_of(chunk.checksum)
+        {
+            return None;
+        }
+        let first = part.start / SUMMED_BYTES;
+        let from = first * SUMMED_BYTES;
+        let to = shape
+            .bytes_of(index)
+            .min(part.end.next_multiple_of(SUMMED_BYTES));
+        buffer.set_len((to - from).next_multiple_of(usize_of(block_bytes)));
+        let offset = u64::from(stored.extent.block) * block_bytes + from as u64;
+        self.data.read_at(buffer, offset).ok()?;
+        buffer.set_len(to - from);
+        // If the chunk was moved in the meantime, its old place may have been overwritten.
+        let is_there = self.pool.chunk(chunk.page) == Some(stored);
+        let sums = sums.get(first..)?;
+        let blocks = buffer.chunks(SUMMED_BYTES).map(crc32c);
+        if !is_there
+            || !blocks.eq(sums
+                .iter()
+                .copied()
+                .take((to - from).div_ceil(SUMMED_BYTES)))
+        {
+            return None;
+        }
+        self.statistics.tick(Ticker::ChunkReads, 1);
+        self.statistics
+            .tick(Ticker::ChunkReadBytes, buffer.len() as u64);
+        Some(from..to)
     }
 
     /// Reads chunk `index` of a value that was handed over. If a record may name its extents by

@@ -1,6 +1,7 @@
 //! Readers of values in chunks, with one chunk in memory at a time.
 
 use std::io;
+use std::ops::Range;
 use std::task::Waker;
 
 use pando_device::IoBuf;
@@ -21,6 +22,9 @@ use crate::streams::old_bytes::OldBytes;
 /// Memory that each chunk of an open value takes: in its blob reference, and in the registry, which
 /// keeps it from being freed.
 const CHUNK_BYTES: usize = size_of::<ChunkRef>() + 48;
+
+/// Most bytes for which blocks of a chunk are read, and not all of it.
+const PART_BYTES_MAX: u64 = 16 << 10;
 
 /// A value as it was when it was opened, whatever happens to its key since: see
 /// [`crate::Table::get_reader`]. Its chunks stay on disk as long as this lives; it also keeps the
@@ -45,8 +49,8 @@ struct ChunkCursor {
     buffer: IoBuf,
     /// Turn for the buffer.
     turn: Option<ChunkTurn>,
-    /// The chunk that the buffer holds.
-    loaded: Option<usize>,
+    /// Which bytes the buffer holds, of one chunk; the head is not counted.
+    loaded: Range<u64>,
 }
 
 /// Where the chunks are found.
@@ -78,6 +82,48 @@ impl ChunkSource {
             Self::Handed(staged, _) => store.read_part(staged, index, buffer),
             Self::Kept(kept) => kept.read_chunk(index, buffer),
         }
+    }
+
+    /// Returns chunk `index`, if it has a page id.
+    fn named(&self, index: usize) -> Option<ChunkRef> {
+        match self {
+            Self::Stored(blob, _) => blob.chunks.get(index).copied(),
+            Self::Handed(staged, _) => staged.kept_at(index),
+            Self::Kept(_) => None,
+        }
+    }
+
+    /// Reads and checks the chunk that has the byte at `offset`, or, for a reader who wants few
+    /// bytes, blocks of it. Returns which bytes `buffer` has then. Blocks.
+    fn load(
+        &self,
+        engine: &Shared,
+        (offset, most): (u64, u64),
+        buffer: &mut IoBuf,
+    ) -> Result<Range<u64>> {
+        let (store, shape) = (&engine.store, self.shape());
+        let chunk_bytes = u64::from(shape.chunk_bytes);
+        let index = usize_of(offset / chunk_bytes);
+        let start = offset - offset % chunk_bytes;
+        let bytes = shape.bytes_of(index);
+        let wants_part = most <= PART_BYTES_MAX && bytes as u64 >= 4 * PART_BYTES_MAX;
+        let named = self.named(index).filter(|_| wants_part);
+        if let Some(chunk) = named
+            && let Some(sums) = engine.block_sums.get(chunk)
+        {
+            let from = usize_of(offset - start);
+            let part = from..bytes.min(from + usize_of(most));
+            let read = store.read_blocks((shape, index), (chunk, &sums), part, buffer);
+            if let Some(read) = read {
+                return Ok(start + read.start as u64..start + read.end as u64);
+            }
+        }
+        self.read(store, index, buffer)?;
+        assert_eq!(buffer.len(), bytes, "the chunk is whole");
+        if let Some(chunk) = named {
+            engine.block_sums.put(chunk, buffer);
+        }
+        Ok(start..start + bytes as u64)
     }
 }
 
@@ -125,7 +171,7 @@ impl ValueStream {
                 source,
                 buffer: IoBuf::default(),
                 turn: None,
-                loaded: None,
+                loaded: 0..0,
             })),
             position: 0,
         }
@@ -182,6 +228,19 @@ impl ValueStream {
         self.chunks.is_some()
     }
 
+    /// Returns the places of the bytes of the chunk that has the byte at `place`, both without the
+    /// head. Without chunks all bytes are one.
+    pub fn chunk_at(&self, place: u64) -> Range<u64> {
+        match &self.chunks {
+            None => 0..self.len(),
+            Some(chunks) => {
+                let shape = chunks.source.shape();
+                let start = place - place % u64::from(shape.chunk_bytes);
+                start..(start + u64::from(shape.chunk_bytes)).min(shape.bytes)
+            }
+        }
+    }
+
     /// Returns the engine of the store that the value belongs to.
     pub(crate) fn engine(&self) -> &Shared {
         &self.engine
@@ -219,9 +278,7 @@ impl ValueStream {
             return true;
         };
         self.chunks.as_ref().is_none_or(|chunks| {
-            let shape = chunks.source.shape();
-            let index = offset / u64::from(shape.chunk_bytes);
-            offset >= shape.bytes || chunks.loaded == Some(usize_of(index))
+            offset >= chunks.source.shape().bytes || chunks.loaded.contains(&offset)
         })
     }
 
@@ -278,6 +335,12 @@ impl ValueStream {
     /// # Errors
     /// As [`ValueStream::read_at`].
     pub fn piece_at(&mut self, offset: u64) -> Result<&[u8]> {
+        self.piece_of(offset, u64::MAX)
+    }
+
+    /// As [`ValueStream::piece_at`], for a reader that wants no more than `most` bytes: there may
+    /// be fewer up to the end of the chunk.
+    pub(crate) fn piece_of(&mut self, offset: u64, most: u64) -> Result<&[u8]> {
         let head_bytes = self.head.len() as u64;
         let Some(offset) = offset.checked_sub(head_bytes) else {
             return Ok(&self.head[usize_of(offset)..]);
@@ -289,10 +352,8 @@ impl ValueStream {
         if offset >= shape.bytes {
             return Ok(&[]);
         }
-        let chunk_bytes = u64::from(shape.chunk_bytes);
-        let index = usize_of(offset / chunk_bytes);
-        if chunks.loaded != Some(index) {
-            chunks.loaded = None;
+        if !chunks.loaded.contains(&offset) {
+            chunks.loaded = 0..0;
             if chunks.buffer.is_empty() {
                 let bytes = self.engine.store.chunk_buffer_bytes(shape);
                 let outgoing = &self.engine.outgoing;
@@ -302,17 +363,12 @@ impl ValueStream {
                     .get_or_insert_with(|| ChunkRoom::count(outgoing, bytes));
                 chunks.buffer = self.engine.store.chunk_buffer(shape);
             }
-            chunks
+            let wanted = (offset, most);
+            chunks.loaded = chunks
                 .source
-                .read(&self.engine.store, index, &mut chunks.buffer)?;
-            assert_eq!(
-                chunks.buffer.len(),
-                shape.bytes_of(index),
-                "the chunk is whole"
-            );
-            chunks.loaded = Some(index);
+                .load(&self.engine, wanted, &mut chunks.buffer)?;
         }
-        Ok(&chunks.buffer[usize_of(offset % chunk_bytes)..])
+        Ok(&chunks.buffer[usize_of(offset - chunks.loaded.start)..])
     }
 }
 

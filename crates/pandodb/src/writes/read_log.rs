@@ -123,7 +123,7 @@ impl ReadLog {
     }
 
     /// Forgets the reads from the next one on, and gives their room back.
-    fn forget_rest(&mut self) {
+    pub(crate) fn forget_rest(&mut self) {
         self.entries.truncate(self.next);
         // A value that was replaced may lie behind those of later reads.
         let (mut end, mut long) = (0, 0);
@@ -196,6 +196,11 @@ impl ReadLog {
             value,
         });
         self.next += 1;
+    }
+
+    /// Returns the position of the stamp of the next entry.
+    pub(crate) fn next_stamp(&self) -> usize {
+        self.entries[self.next].read
     }
 
     /// Skips the next entry, whose value was not kept, or not enough of it, and was read again.

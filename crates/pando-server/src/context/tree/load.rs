@@ -70,6 +70,7 @@ fn head_of(row: &Row, value: &[u8]) -> Result<Option<TreeHead>, RowError> {
     let payload = &value[row.payload..];
     match row.value_type {
         ValueType::Pieces => PieceHead::decode(payload).map(|head| Some(head.as_tree())),
+        ValueType::Patched => PieceHead::decode_patched(payload).map(|head| Some(head.as_tree())),
         ValueType::String => Ok(None),
         _ if !TreeHead::is_of(payload) => Ok(None),
         _ => TreeHead::decode(payload).map(Some),

@@ -19,6 +19,7 @@ pub(crate) mod kept_pieces;
 mod load;
 mod named;
 pub(crate) mod part;
+mod patches;
 mod piece_reads;
 mod pieces;
 mod position;

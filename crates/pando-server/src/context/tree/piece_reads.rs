@@ -10,31 +10,18 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::{Pending, Polled, Reads};
 
-use super::kept_pieces::{Partial, Wanted};
+use super::kept_pieces::{Partial, Read, Reading, Wanted};
 use super::source::Source;
-use crate::context::{Context, Data, Interrupted, Run};
+use crate::context::{Chunked, Context, Data, Interrupted, Run};
 use crate::data::elements::{START_BYTES, piece_key, piece_number};
 use crate::data::keyspace::RowError;
+use crate::data::patches::Patches;
 use crate::data::piece_head::PieceHead;
 
 /// Leaves that are read before others get a turn.
 const LEAVES_PER_TURN: usize = 256;
 /// Pieces that are looked for behind one whose page is missing.
 const PIECES_AHEAD: u64 = 256;
-/// Copies `piece`, which has `places`, as far as it lies in `range`, of which `out` has the bytes.
-fn place_piece(out: &mut [u8], range: &Range<u64>, places: &Range<u64>, piece: &[u8]) -> Run {
-    if piece.len() as u64 > places.end - places.start {
-        return Err(RowError::Damaged.into());
-    }
-    let end = range.end.min(places.start + piece.len() as u64);
-    let start = range.start.max(places.start);
-    if start < end {
-        let within = |place: u64| usize::try_from(place).expect("it is in memory");
-        let from = within(start - places.start)..within(end - places.start);
-        out[within(start - range.start)..within(end - range.start)].copy_from_slice(&piece[from]);
-    }
-    Ok(())
-}
 
 impl Context<'_> {
     /// Returns the bytes at `range` of the string with this head, whose row was read last; `range`
@@ -46,17 +33,62 @@ impl Context<'_> {
     ) -> Result<Arc<Vec<u8>>, Interrupted> {
         let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
         let pieces = head.pieces(range);
-        if pieces.end - pieces.start <= 1 {
-            let mut bytes = vec![0; length];
+        let mut reading = Reading::Bytes(vec![0; length]);
+        let read = if pieces.end - pieces.start > 1 {
+            self.many_pieces(head, range, reading)?
+        } else {
             if !pieces.is_empty() {
                 let read = self.read_piece(head, pieces.start);
                 if self.confirmed(head.as_tree(), read)? {
                     let row = &self.data().scratch.element_row;
-                    place_piece(&mut bytes, range, &head.places(pieces.start), row)?;
+                    reading.take(range, &head.places(pieces.start), row)?;
                 }
             }
-            return Ok(Arc::new(bytes));
+            reading.finish()
+        };
+        match read {
+            Read::Bytes(bytes) => Ok(bytes),
+            Read::Patches(_) => Err(RowError::Damaged.into()),
         }
+    }
+
+    /// Returns what lies over the bytes of `chunked` at `range`: all patches that have one of them,
+    /// which may begin before it or end behind it.
+    pub(crate) fn patches_at(
+        &mut self,
+        chunked: &Chunked,
+        range: &Range<u64>,
+    ) -> Result<Option<Arc<Patches>>, Interrupted> {
+        let Some(head) = &chunked.patches else {
+            return Ok(None);
+        };
+        let pieces = head.pieces(range);
+        let mut reading = Reading::Patches(Patches::default());
+        let read = if pieces.end - pieces.start > 1 {
+            self.many_pieces(head, range, reading)?
+        } else {
+            // As in many_pieces.
+            self.batch()?;
+            if !pieces.is_empty() && self.read_piece(head, pieces.start)? {
+                let row = &self.data().scratch.element_row;
+                reading.take(range, &head.places(pieces.start), row)?;
+            }
+            reading.finish()
+        };
+        match read {
+            Read::Patches(patches) => Ok(Some(patches)),
+            Read::Bytes(_) => Err(RowError::Damaged.into()),
+        }
+    }
+
+    /// Reads the pieces that have the bytes at `range`, in turns.
+    fn many_pieces(
+        &mut self,
+        head: &PieceHead,
+        range: &Range<u64>,
+        reading: Reading,
+    ) -> Result<Read, Interrupted> {
+        let pieces = head.pieces(range);
         // What is not validated by itself belongs to the head, which the transaction has read.
         self.batch()?;
         let wanted = Wanted {
@@ -66,28 +98,31 @@ impl Context<'_> {
             range: range.clone(),
         };
         let reads = self.progress.strings.get_or_insert_default();
-        if let Some((_, bytes)) = reads.done.iter().find(|(of, _)| *of == wanted) {
-            return Ok(bytes.clone());
+        if let Some((_, read)) = reads.done.iter().find(|(of, _)| *of == wanted) {
+            return Ok(read.clone());
         }
-        let mut partial = match reads.partial.take() {
+        let partial = reads.partial.take();
+        let is_other = |of: &Partial| of.wanted.head.id == head.id && of.wanted.head != *head;
+        self.progress.restarts += u32::from(partial.as_ref().is_some_and(is_other));
+        let mut partial = match partial {
             Some(partial) if partial.wanted == wanted => partial,
             _ => Partial {
                 wanted,
-                bytes: vec![0; length],
+                of_it: reading,
                 from: piece_key(head.id, pieces.start).to_vec(),
                 next: pieces.start,
                 is_complete: false,
             },
         };
-        let read = self.read_pieces(&mut partial);
+        let ended = self.read_pieces(&mut partial);
         let reads = self.progress.strings.get_or_insert_default();
-        if let Err(interrupted) = read {
+        if let Err(interrupted) = ended {
             reads.partial = Some(partial);
             return Err(interrupted);
         }
-        let bytes = Arc::new(partial.bytes);
-        reads.keep(partial.wanted, &bytes);
-        Ok(bytes)
+        let read = partial.of_it.finish();
+        reads.keep(partial.wanted, &read);
+        Ok(read)
     }
 
     /// Reads on to the last piece.
@@ -136,7 +171,7 @@ impl Context<'_> {
             let number = number.ok_or(RowError::Damaged)?;
             // A piece is shorter than what does not lie in its leaf.
             let value = value.ok_or(RowError::Damaged)?;
-            place_piece(&mut partial.bytes, range, &head.places(number), value)?;
+            partial.of_it.take(range, &head.places(number), value)?;
             partial.next = number + 1;
         }
         match page.next.take().filter(|next| next[..] <= to[..]) {

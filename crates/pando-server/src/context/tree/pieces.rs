@@ -130,7 +130,7 @@ impl Context<'_> {
         }
     }
 
-    fn put_piece(
+    pub(super) fn put_piece(
         &mut self,
         head: &PieceHead,
         number: u64,
