@@ -81,6 +81,12 @@ impl Finger {
         self.page != PageId::NONE
     }
 
+    /// Returns the tree of the leaf.
+    #[inline]
+    pub(crate) fn tree(&self) -> TreeId {
+        self.tree
+    }
+
     /// Returns the page id of the leaf.
     pub fn page(&self) -> PageId {
         self.page

@@ -51,6 +51,9 @@ struct Way<'p> {
     candidate: Candidate,
     /// True when no node of its level lies to the right of the node.
     is_rightmost: bool,
+    /// The node is that of the key before it, and was acquired for that one. Only where places are
+    /// looked for.
+    is_shared: bool,
 }
 
 /// Working memory of [`Tree::locate_group`].
@@ -89,7 +92,8 @@ impl Tree {
     }
 
     /// Finds the places of at most [`GROUP_MAX`] keys. Returns them and their leaves, as they were
-    /// seen, in the order of the keys. `ways` is working memory.
+    /// seen, in the order of the keys. Of a key in the leaf of the one before it, only the leaf is
+    /// told, since a change of that one moves it. `ways` is working memory.
     ///
     /// # Panics
     /// When there are more keys.
@@ -100,10 +104,13 @@ impl Tree {
         ways: &'w mut Ways<'p>,
     ) -> impl Iterator<Item = Attempt<(Place, Optimistic<'p>)>> + use<'p, 'w> {
         let tree = *self;
-        self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways.0);
+        self.descend_near(pool, keys, &mut ways.0);
         ways.0.iter().zip(keys).map(move |(way, key)| {
             let found = way.node.map(|leaf| {
                 let finger = Finger::at(tree, leaf, way.is_rightmost);
+                if way.is_shared {
+                    return (Place::from(finger), leaf);
+                }
                 let spot = Leaf::at(leaf).node.find_at(way.candidate, key);
                 (Place::at(finger, spot), leaf)
             });
@@ -188,6 +195,50 @@ impl Tree {
         }
     }
 
+    /// Descends to the leaf of each key. Where neighbours go the same way, as many of sorted keys
+    /// do, each node is acquired once for all of them.
+    ///
+    /// The step of the first of them proves what the others have read in the parent, too: all of
+    /// them have searched it at the same version before any of them takes the step.
+    fn descend_near<'p>(&self, pool: &'p Pool, keys: &[&[u8]], ways: &mut [Way<'p>; GROUP_MAX]) {
+        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
+        let ways = &mut ways[..keys.len()];
+        let root = self.root(pool, &mut OptimisticAccess);
+        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
+        let (root, node) = match opened {
+            Ok(opened) => opened,
+            Err(restart) => {
+                ways.iter_mut().for_each(|way| way.node = Err(restart));
+                return;
+            }
+        };
+        let height = node.level();
+        for (at, way) in ways.iter_mut().enumerate() {
+            (way.node, way.is_rightmost, way.is_shared) = (Ok(root), true, at > 0);
+        }
+        for level in (0..=height).rev() {
+            // The node of the last key, what it was acquired as, and the child that it has taken.
+            let (mut here, mut open, mut taken) = (Ok(root), Some(node), None);
+            for (way, key) in ways.iter_mut().zip(keys) {
+                let is_shared = way.is_shared;
+                if is_shared {
+                    way.node = here;
+                } else if level < height {
+                    let step = self.step(pool, &mut OptimisticAccess, way, level);
+                    open = step.map(|(_, node)| node);
+                    (here, taken) = (way.node, None);
+                }
+                if let (Ok(here), Some(node)) = (here, &open) {
+                    match level {
+                        0 if is_shared => {}
+                        0 => way.search_leaf(&here, node, key),
+                        _ => taken = Some(way.search_beside(pool, &here, node, (key, taken))),
+                    }
+                }
+            }
+        }
+    }
+
     /// Goes on to the next node, whose level is `level`, and opens it.
     #[expect(
         clippy::inline_always,
@@ -233,6 +284,7 @@ impl Default for Way<'_> {
             down: Down::default(),
             candidate: Candidate::default(),
             is_rightmost: true,
+            is_shared: false,
         }
     }
 }
@@ -252,6 +304,29 @@ impl<'p> Way<'p> {
         let index = node.child_for(key);
         self.is_rightmost &= index + 1 == node.count();
         self.down = Down::to(pool, node, index);
+    }
+
+    /// As [`Way::search_inner`]; `taken` is the child that the key before has taken in the same
+    /// node. Returns that of `key`.
+    #[expect(clippy::inline_always, reason = "as for Tree::step")]
+    #[inline(always)]
+    fn search_beside(
+        &mut self,
+        pool: &'p Pool,
+        here: &Optimistic<'p>,
+        node: &FrameNode<'p>,
+        (key, taken): (&[u8], Option<usize>),
+    ) -> usize {
+        if taken.is_none() {
+            here.touch_inner();
+        }
+        let index = node.child_for(key);
+        self.is_rightmost &= index + 1 == node.count();
+        self.is_shared = taken == Some(index);
+        if !self.is_shared {
+            self.down = Down::to(pool, node, index);
+        }
+        index
     }
 
     /// Searches `key` in a leaf, which is that of `here`, and prefetches its record.
