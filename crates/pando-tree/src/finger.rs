@@ -81,12 +81,6 @@ impl Finger {
         self.page != PageId::NONE
     }
 
-    /// Returns the tree of the leaf.
-    #[inline]
-    pub(crate) fn tree(&self) -> TreeId {
-        self.tree
-    }
-
     /// Returns the page id of the leaf.
     pub fn page(&self) -> PageId {
         self.page

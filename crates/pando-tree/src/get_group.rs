@@ -196,7 +196,7 @@ impl Tree {
     }
 
     /// Descends to the leaf of each key. Where neighbours go the same way, as many of sorted keys
-    /// do, each node is acquired once for all of them.
+    /// do, each node is acquired once for all of them (decision 109).
     ///
     /// The step of the first of them proves what the others have read in the parent, too: all of
     /// them have searched it at the same version before any of them takes the step.
@@ -217,23 +217,26 @@ impl Tree {
             (way.node, way.is_rightmost, way.is_shared) = (Ok(root), true, at > 0);
         }
         for level in (0..=height).rev() {
-            // The node of the last key, what it was acquired as, and the child that it has taken.
-            let (mut here, mut open, mut taken) = (Ok(root), Some(node), None);
-            for (way, key) in ways.iter_mut().zip(keys) {
-                let is_shared = way.is_shared;
-                if is_shared {
-                    way.node = here;
-                } else if level < height {
-                    let step = self.step(pool, &mut OptimisticAccess, way, level);
-                    open = step.map(|(_, node)| node);
-                    (here, taken) = (way.node, None);
-                }
-                if let (Ok(here), Some(node)) = (here, &open) {
-                    match level {
-                        0 if is_shared => {}
-                        0 => way.search_leaf(&here, node, key),
-                        _ => taken = Some(way.search_beside(pool, &here, node, (key, taken))),
+            let mut at = 0;
+            while at < ways.len() {
+                let others = ways[at + 1..].iter().take_while(|way| way.is_shared);
+                let end = at + 1 + others.count();
+                let (stretch, keys) = (&mut ways[at..end], &keys[at..end]);
+                at = end;
+                let found = match level == height {
+                    true => Some((root, node)),
+                    false => self.step(pool, &mut OptimisticAccess, &mut stretch[0], level),
+                };
+                match found {
+                    None => {
+                        let end = stretch[0].node;
+                        stretch.iter_mut().for_each(|way| way.node = end);
                     }
+                    Some((here, node)) if level == 0 => {
+                        stretch.iter_mut().for_each(|way| way.node = Ok(here));
+                        stretch[0].search_leaf(&here, &node, keys[0]);
+                    }
+                    Some((here, node)) => search_together(pool, (here, &node), stretch, keys),
                 }
             }
         }
@@ -277,6 +280,29 @@ fn below_child(node: &FrameNode<'_>, index: usize, keys: &[&[u8]]) -> usize {
     }
 }
 
+/// Searches the keys of `ways` in the inner node to which all of them have come, and prefetches the
+/// children.
+#[inline]
+fn search_together<'p>(
+    pool: &'p Pool,
+    (here, node): (Optimistic<'p>, &FrameNode<'p>),
+    ways: &mut [Way<'p>],
+    keys: &[&[u8]],
+) {
+    here.touch_inner();
+    let mut taken = None;
+    for (way, key) in ways.iter_mut().zip(keys) {
+        let index = node.child_for(key);
+        way.node = Ok(here);
+        way.is_rightmost &= index + 1 == node.count();
+        way.is_shared = taken == Some(index);
+        if !way.is_shared {
+            way.down = Down::to(pool, node, index);
+            taken = Some(index);
+        }
+    }
+}
+
 impl Default for Way<'_> {
     fn default() -> Self {
         Self {
@@ -304,29 +330,6 @@ impl<'p> Way<'p> {
         let index = node.child_for(key);
         self.is_rightmost &= index + 1 == node.count();
         self.down = Down::to(pool, node, index);
-    }
-
-    /// As [`Way::search_inner`]; `taken` is the child that the key before has taken in the same
-    /// node. Returns that of `key`.
-    #[expect(clippy::inline_always, reason = "as for Tree::step")]
-    #[inline(always)]
-    fn search_beside(
-        &mut self,
-        pool: &'p Pool,
-        here: &Optimistic<'p>,
-        node: &FrameNode<'p>,
-        (key, taken): (&[u8], Option<usize>),
-    ) -> usize {
-        if taken.is_none() {
-            here.touch_inner();
-        }
-        let index = node.child_for(key);
-        self.is_rightmost &= index + 1 == node.count();
-        self.is_shared = taken == Some(index);
-        if !self.is_shared {
-            self.down = Down::to(pool, node, index);
-        }
-        index
     }
 
     /// Searches `key` in a leaf, which is that of `here`, and prefetches its record.

@@ -1,7 +1,6 @@
 //! Where a key is, or belongs, as a search has found it, so that the change of it that follows
 //! need not search again.
 
-use pando_format::TreeId;
 use pando_pool::{PagePin, Pool};
 
 use crate::finger::Finger;
@@ -46,12 +45,6 @@ impl Place {
     /// Returns the leaf, for other keys.
     pub fn finger(&self) -> Finger {
         self.finger
-    }
-
-    /// Returns the tree in which the key was looked for; None for one that was made by default.
-    #[inline]
-    pub fn tree(&self) -> Option<TreeId> {
-        self.is_known().then(|| self.finger.tree())
     }
 
     /// Returns false for one that was made by default.

@@ -79,15 +79,6 @@ fn compare_prefix<'k, W: Word>(
     key: &'k [u8],
 ) -> Result<&'k [u8], Ordering> {
     let (shared, suffix) = key.split_at(key.len().min(bytes));
-    // Of three words the last one is compared together with the end of the one before.
-    if let (17..=24, Some(first), Some(last)) =
-        (bytes, key.first_chunk::<16>(), shared.last_chunk())
-        && shared.len() == bytes
-        && two_words(words, at) == u128::from_le_bytes(*first)
-        && text::word_at(words, 8 * at + bytes - 8) == u64::from_le_bytes(*last)
-    {
-        return Ok(suffix);
-    }
     // Nearly always the key begins with it: whole words are compared, without their order.
     let stored = words.get(at..).unwrap_or(&[]);
     if shared.len() == bytes && are_equal(stored, shared, shared.last_chunk()) {

@@ -67,7 +67,7 @@ fn eight_at<W: Word>(words: &[W], start: usize) -> u64 {
 
 /// Returns the eight bytes from byte `start` of the page on as a little-endian word.
 #[inline]
-pub fn word_at<W: Word>(words: &[W], start: usize) -> u64 {
+fn word_at<W: Word>(words: &[W], start: usize) -> u64 {
     let (at, skip) = (start / 8, start % 8);
     let first = load(words, at) >> (8 * skip);
     match skip {
