@@ -280,8 +280,8 @@ impl<'a> FoundLeaves<'a, '_> {
         Ok(None)
     }
 
-    /// Notes the place of the next key, which is in another leaf than its predecessor, if leaves are
-    /// not pinned and this one has not changed since it was seen. Returns false otherwise.
+    /// Notes the place of the next key, which is in another leaf than its predecessor, if leaves
+    /// are not pinned and this one has not changed since it was seen. Returns false otherwise.
     #[inline]
     fn take_unpinned(&mut self, place: Place, leaf: Optimistic<'a>) -> bool {
         let is_taken = self.pins.is_none() && leaf.validate().is_ok();
