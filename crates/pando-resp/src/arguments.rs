@@ -27,12 +27,6 @@ impl Span {
     pub fn of(self, buffer: &[u8]) -> &[u8] {
         &buffer[self.start as usize..self.end as usize]
     }
-
-    /// Returns the same span for a buffer in which everything lies `by` bytes further.
-    #[inline]
-    pub fn shifted(self, by: usize) -> Self {
-        Self::new(self.start as usize + by, self.end as usize + by)
-    }
 }
 
 /// The arguments of one command: a buffer, and their spans in it. The first argument is the name.
@@ -104,14 +98,5 @@ mod tests {
         assert_eq!(arguments.from(4).count(), 0);
         let none = Arguments::new(b"", &[]);
         assert!(none.is_empty() && none.get(0).is_none());
-    }
-
-    #[test]
-    fn a_shifted_span_has_the_same_bytes_further_on() {
-        let span = Span::new(1, 3);
-        assert_eq!(span.of(b"abcd"), b"bc");
-        assert_eq!(span.shifted(0), span);
-        assert_eq!(span.shifted(5), Span::new(6, 8));
-        assert_eq!(span.shifted(5).of(b"54321abcd"), b"bc");
     }
 }

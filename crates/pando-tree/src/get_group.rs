@@ -51,6 +51,9 @@ struct Way<'p> {
     candidate: Candidate,
     /// True when no node of its level lies to the right of the node.
     is_rightmost: bool,
+    /// The node is that of the key before it, and was acquired for that one. Only where places are
+    /// looked for.
+    is_shared: bool,
 }
 
 /// Working memory of [`Tree::locate_group`].
@@ -89,7 +92,8 @@ impl Tree {
     }
 
     /// Finds the places of at most [`GROUP_MAX`] keys. Returns them and their leaves, as they were
-    /// seen, in the order of the keys. `ways` is working memory.
+    /// seen, in the order of the keys. Of a key in the leaf of the one before it, only the leaf is
+    /// told, since a change of that one moves it. `ways` is working memory.
     ///
     /// # Panics
     /// When there are more keys.
@@ -100,10 +104,13 @@ impl Tree {
         ways: &'w mut Ways<'p>,
     ) -> impl Iterator<Item = Attempt<(Place, Optimistic<'p>)>> + use<'p, 'w> {
         let tree = *self;
-        self.descend_group(pool, &mut OptimisticAccess, keys, &mut ways.0);
+        self.descend_near(pool, keys, &mut ways.0);
         ways.0.iter().zip(keys).map(move |(way, key)| {
             let found = way.node.map(|leaf| {
                 let finger = Finger::at(tree, leaf, way.is_rightmost);
+                if way.is_shared {
+                    return (Place::from(finger), leaf);
+                }
                 let spot = Leaf::at(leaf).node.find_at(way.candidate, key);
                 (Place::at(finger, spot), leaf)
             });
@@ -188,6 +195,53 @@ impl Tree {
         }
     }
 
+    /// Descends to the leaf of each key. Where neighbours go the same way, as many of sorted keys
+    /// do, each node is acquired once for all of them (decision 109).
+    ///
+    /// The step of the first of them proves what the others have read in the parent, too: all of
+    /// them have searched it at the same version before any of them takes the step.
+    fn descend_near<'p>(&self, pool: &'p Pool, keys: &[&[u8]], ways: &mut [Way<'p>; GROUP_MAX]) {
+        assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
+        let ways = &mut ways[..keys.len()];
+        let root = self.root(pool, &mut OptimisticAccess);
+        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
+        let (root, node) = match opened {
+            Ok(opened) => opened,
+            Err(restart) => {
+                ways.iter_mut().for_each(|way| way.node = Err(restart));
+                return;
+            }
+        };
+        let height = node.level();
+        for (at, way) in ways.iter_mut().enumerate() {
+            (way.node, way.is_rightmost, way.is_shared) = (Ok(root), true, at > 0);
+        }
+        for level in (0..=height).rev() {
+            let mut at = 0;
+            while at < ways.len() {
+                let others = ways[at + 1..].iter().take_while(|way| way.is_shared);
+                let end = at + 1 + others.count();
+                let (stretch, keys) = (&mut ways[at..end], &keys[at..end]);
+                at = end;
+                let found = match level == height {
+                    true => Some((root, node)),
+                    false => self.step(pool, &mut OptimisticAccess, &mut stretch[0], level),
+                };
+                match found {
+                    None => {
+                        let end = stretch[0].node;
+                        stretch.iter_mut().for_each(|way| way.node = end);
+                    }
+                    Some((here, node)) if level == 0 => {
+                        stretch.iter_mut().for_each(|way| way.node = Ok(here));
+                        stretch[0].search_leaf(&here, &node, keys[0]);
+                    }
+                    Some((here, node)) => search_together(pool, (here, &node), stretch, keys),
+                }
+            }
+        }
+    }
+
     /// Goes on to the next node, whose level is `level`, and opens it.
     #[expect(
         clippy::inline_always,
@@ -226,6 +280,29 @@ fn below_child(node: &FrameNode<'_>, index: usize, keys: &[&[u8]]) -> usize {
     }
 }
 
+/// Searches the keys of `ways` in the inner node to which all of them have come, and prefetches the
+/// children.
+#[inline]
+fn search_together<'p>(
+    pool: &'p Pool,
+    (here, node): (Optimistic<'p>, &FrameNode<'p>),
+    ways: &mut [Way<'p>],
+    keys: &[&[u8]],
+) {
+    here.touch_inner();
+    let mut taken = None;
+    for (way, key) in ways.iter_mut().zip(keys) {
+        let index = node.child_for(key);
+        way.node = Ok(here);
+        way.is_rightmost &= index + 1 == node.count();
+        way.is_shared = taken == Some(index);
+        if !way.is_shared {
+            way.down = Down::to(pool, node, index);
+            taken = Some(index);
+        }
+    }
+}
+
 impl Default for Way<'_> {
     fn default() -> Self {
         Self {
@@ -233,6 +310,7 @@ impl Default for Way<'_> {
             down: Down::default(),
             candidate: Candidate::default(),
             is_rightmost: true,
+            is_shared: false,
         }
     }
 }

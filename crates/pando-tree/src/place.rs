@@ -48,6 +48,7 @@ impl Place {
     }
 
     /// Returns false for one that was made by default.
+    #[inline]
     pub fn is_known(&self) -> bool {
         self.finger.is_known()
     }

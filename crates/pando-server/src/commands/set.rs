@@ -93,23 +93,40 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
 
 /// Returns the expiry entry of a key that is about to be overwritten without being read. While the
 /// database has no entries, nor the batch, the row need not be read for it: an entry that another
-/// client adds in between becomes garbage, which the cleaner removes. A folded key is always read,
-/// since its row may belong to another key.
+/// client adds in between becomes garbage, which the cleaner removes. So it is enough to count them
+/// once for all commands of a pipeline run. A folded key is always read, since its row may belong
+/// to another key.
 pub(crate) fn entry_to_replace(
     context: &mut Context<'_>,
     key: &[u8],
 ) -> Result<Found, Interrupted> {
-    let database = context.database();
-    let batch = context.data().batch.as_deref();
-    let may_have_own = batch.is_none_or(|batch| batch.touches(&database.elements));
-    let has_large = database.members.table().is_some();
-    let no_entries = database.entries() == 0 && !may_have_own && !has_large;
     // Whoever wants to know of new keys has it looked up.
     let asks = context.shared.notifications.wants(Class::New);
-    if no_entries && !asks && context.exec_index.is_none() && !context.engine().folder.folds(key) {
+    let may_skip = context.exec_index.is_none() && !context.engine().folder.folds(key);
+    if may_skip && !asks && has_plain_rows(context) {
         return Ok(Found::default());
     }
     context.find_head(key)
+}
+
+/// Returns whether no row of the database has an expiry entry, or rows of its own in another table.
+fn has_plain_rows(context: &mut Context<'_>) -> bool {
+    let database = context.database();
+    if database.members.table().is_some() {
+        return false;
+    }
+    let batch = context.data().batch.as_deref();
+    if batch.is_none_or(|batch| batch.touches(&database.elements)) {
+        return false;
+    }
+    let number = context.session.database;
+    let counted = context.progress.without_entries;
+    let (_, is_without) = counted.filter(|(of, _)| *of == number).unwrap_or_else(|| {
+        let counted = (number, database.entries() == 0);
+        context.progress.without_entries = Some(counted);
+        counted
+    });
+    is_without
 }
 
 fn set(context: &mut Context<'_>) -> Run {

@@ -231,6 +231,9 @@ pub(crate) struct Progress {
     pub(crate) confirms: bool,
     /// Database and stored key of a large collection that the next run locks first.
     pub(crate) to_lock: Option<(usize, Vec<u8>)>,
+    /// A database, and whether it had no expiry entries when the current run, or the pipeline run,
+    /// looked first.
+    pub(crate) without_entries: Option<(usize, bool)>,
     /// What the current run has read may be shown once this LSN is durable.
     shown_from: Option<Lsn>,
     /// The clock of all runs of a command that writes, in milliseconds of Unix time: what a run
@@ -483,7 +486,9 @@ impl Progress {
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();
-        self.strings = None;
+        if self.strings.is_some() {
+            self.strings = None;
+        }
     }
 
     /// Returns what the run has reached before a command that a script calls, for
@@ -546,6 +551,7 @@ impl Progress {
     #[inline]
     pub(crate) fn take_back(&mut self) {
         self.events.clear();
+        self.without_entries = None;
         (self.hits, self.misses) = (0, 0);
         self.confirms = false;
         self.held_bytes = 0;

@@ -9,7 +9,7 @@ use crate::client::waiters::queue_of;
 use crate::context::replies;
 use crate::context::strings::FormerState;
 use crate::data::keyspace::{Expiry, Row, RowError, Times, ValueType};
-use crate::data::keyspace::{encode, entry_key, telling_bytes};
+use crate::data::keyspace::{encode_head, entry_key, plain_head, telling_bytes};
 use crate::data::piece_head::PieceHead;
 use crate::data::tree_head::tree_of;
 
@@ -76,7 +76,11 @@ impl Context<'_> {
     }
 
     /// Reads the row of `key`; if it is long, no more than its first `head` bytes.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "else what it finds goes through memory, twice, on the way to each command"
+    )]
+    #[inline(always)]
     fn find_bytes(&mut self, key: &[u8], head: Option<usize>) -> Result<Found, Interrupted> {
         let database = self.database();
         let data = self.data();
@@ -121,7 +125,8 @@ impl Context<'_> {
     }
 
     /// Describes the row of `key`, which is in the scratch.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as for find_bytes")]
+    #[inline(always)]
     fn found(
         &mut self,
         key: &[u8],
@@ -340,14 +345,20 @@ impl Context<'_> {
         times: Times,
         former: Former,
     ) -> Run {
-        let expiry = self.replace_former(key, times, former)?;
+        let expiry = match former.owns_nothing() && times.due().is_none() {
+            true => None,
+            false => self.replace_former(key, times, former)?,
+        };
         self.event_of_new(key, former);
-        let scratch = &mut *self.data().scratch;
-        let mut encoded = std::mem::take(&mut scratch.encoded);
         let whole_key = self.engine().folder.folds(key).then_some(key);
-        encode(&mut encoded, value_type, whole_key, expiry, payload);
-        let result = self.put_encoded(key, &encoded);
-        self.data().scratch.encoded = encoded;
+        if expiry.is_none() && whole_key.is_none() {
+            return self.put_encoded(key, (&plain_head(value_type), payload));
+        }
+        let scratch = &mut *self.data().scratch;
+        let mut head = std::mem::take(&mut scratch.encoded);
+        encode_head(&mut head, value_type, whole_key, expiry);
+        let result = self.put_encoded(key, (&head, payload));
+        self.data().scratch.encoded = head;
         result
     }
 
@@ -379,7 +390,9 @@ impl Context<'_> {
         }
     }
 
-    fn put_encoded(&mut self, key: &[u8], encoded: &[u8]) -> Run {
+    /// Puts a row that consists of a head and a payload.
+    #[inline]
+    fn put_encoded(&mut self, key: &[u8], row: (&[u8], &[u8])) -> Run {
         self.note_written(key);
         let number = self.session.database;
         let database = self.database();
@@ -388,7 +401,7 @@ impl Context<'_> {
         data.engine.folder.store(key, &mut scratch.stored);
         let batch = data.batch.as_deref_mut();
         let batch = batch.expect("commands that write have a transaction");
-        batch.put(&database.keys, &scratch.stored, encoded)?;
+        batch.put_joined(&database.keys, &scratch.stored, row)?;
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.put(number, &scratch.stored, key);
         }

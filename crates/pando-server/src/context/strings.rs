@@ -45,6 +45,12 @@ impl Former {
         Self { state, ..self }
     }
 
+    /// Returns true if nothing but its row is to be changed when another one takes its place.
+    #[inline]
+    pub(super) fn owns_nothing(self) -> bool {
+        self.entry.is_none() && self.tree.is_none() && !self.is_over()
+    }
+
     #[inline]
     pub(super) fn is_over(self) -> bool {
         matches!(self.state, FormerState::Over | FormerState::FieldsOver)

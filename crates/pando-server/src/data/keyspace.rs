@@ -390,6 +390,12 @@ pub(crate) fn encode(
     out.extend_from_slice(payload);
 }
 
+/// The part of a value before its payload, of a key that is not folded and does not expire.
+#[inline]
+pub(crate) fn plain_head(value_type: ValueType) -> [u8; 2] {
+    [value_type as u8, 0]
+}
+
 /// Replaces `out` by the part of a value before its payload; `whole_key` is given for folded keys.
 pub(crate) fn encode_head(
     out: &mut Vec<u8>,
@@ -403,7 +409,8 @@ pub(crate) fn encode_head(
         | flag(whole_key.is_some(), HAS_WHOLE_KEY)
         | flag(times.fields.is_some(), HAS_FIELD_TIMES);
     out.clear();
-    out.extend_from_slice(&[value_type as u8, flags]);
+    let [kind, none] = plain_head(value_type);
+    out.extend_from_slice(&[kind, none | flags]);
     if let Some(expiry) = expiry {
         let due = times.due().expect("an entry is of a time");
         assert!(expiry.entry <= due, "an entry is never late");

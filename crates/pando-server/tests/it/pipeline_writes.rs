@@ -405,3 +405,32 @@ fn a_write_of_a_pipeline_run_is_a_change_of_what_is_watched() {
     }
     assert_eq!(together_count(&mut other), 15);
 }
+
+/// SET reads the row that it replaces once there are expiry entries: those of commands before it
+/// on the same connection, too, in the same pipeline or an earlier one.
+#[test]
+fn a_row_that_is_replaced_takes_its_expiry_entry_along() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for keys in [1, 3] {
+        for round in 0..3 {
+            for end in ["", " EX 100", "", " EX 100", ""] {
+                let set = |key: usize| format!("SET k{key} {round}{end}");
+                let commands: Vec<_> = (0..keys).map(set).collect();
+                run_all(&mut client, &commands);
+                let info = client.text("INFO keyspace");
+                let expected = if end.is_empty() { 0 } else { keys };
+                let expected = format!("expires={expected},");
+                assert!(info.contains(&expected), "{info}, not {expected}");
+            }
+            let commands = [
+                "SET k0 1 EX 100",
+                "MSET k0 2 a 2",
+                "SET k0 3 EX 9",
+                "SET k0 4",
+            ];
+            run_all(&mut client, &commands);
+            assert!(client.text("INFO keyspace").contains("expires=0,"));
+        }
+    }
+}

@@ -8,7 +8,7 @@ use pando_format::page::{HEADER_WORDS, WORD_HEAP};
 
 use super::list::{Count, Record, RecordList};
 use super::search::{Spot, compare_slots};
-use super::slot::{Slot, write_record};
+use super::slot::{Slot, replace_value, write_record};
 use super::view::{HeapWord, Node, clear};
 use crate::word::{Store, Word};
 
@@ -81,7 +81,22 @@ pub fn fits_in_place<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_
 /// It is found before the latch is taken, and stays true if the latch is taken at the version at
 /// which the node was read. Until then it may be made of torn words, and means nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub enum Room {
+    /// The value takes the words of the one that it replaces, in a leaf: the key, its slot and the
+    /// heap stay as they are.
+    OfValue {
+        /// First word of the record.
+        record: usize,
+        /// First word of its value.
+        value: usize,
+    },
+    /// The whole record is written.
+    OfRecord(RecordRoom),
+}
+
+/// See [`Room::OfRecord`].
+#[derive(Debug, Clone, Copy)]
+pub struct RecordRoom {
     /// Number of bytes of the key that lie in the prefix of the node.
     prefix_bytes: usize,
     /// Words of an entry, without its record.
@@ -100,6 +115,34 @@ impl Room {
     /// Returns the room for `record` at `spot`, None if it cannot be put in place.
     #[inline]
     pub fn find<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> Option<Self> {
+        if spot.exact && !node.is_inner() {
+            let slot = node.slot(spot.index);
+            let words = |bytes: usize| bytes.div_ceil(8);
+            if slot.flags() == record.flags
+                && words(node.value_bytes(slot)) == words(record.value.len())
+            {
+                let (record, value) = (slot.offset(), slot.value_start());
+                return Some(Self::OfValue { record, value });
+            }
+        }
+        RecordRoom::find(node, spot, record).map(Self::OfRecord)
+    }
+
+    /// Returns whether `other` leads to the same words.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::OfRecord(one), Self::OfRecord(other)) => {
+                one.heap.pack() == other.heap.pack() && one.offset == other.offset
+            }
+            (Self::OfValue { value: one, .. }, Self::OfValue { value: other, .. }) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl RecordRoom {
+    #[inline]
+    fn find<W: Word>(node: &Node<'_, W>, spot: Spot, record: &Record<'_>) -> Option<Self> {
         let prefix_bytes = node.prefix_bytes();
         // The first key determines the prefix, so it is always put by a rebuild. A key that is
         // there has the prefix; but if the leaf has changed since the spot was found, the prefix
@@ -178,10 +221,25 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, room: &Room, re
         "no entry to replace, or a gap in front of the new one"
     );
     debug_assert!(
-        Room::find(&Node::open(page.words()), spot, record)
-            .is_some_and(|now| now.heap.pack() == room.heap.pack() && now.offset == room.offset),
+        Room::find(&Node::open(page.words()), spot, record).is_some_and(|now| now.is_like(room)),
         "the room of another record"
     );
+    match room {
+        Room::OfValue {
+            record: offset,
+            value,
+        } => replace_value(page, (*offset, *value), record.value),
+        Room::OfRecord(room) => put_record(page, spot, room, record),
+    }
+    debug_assert!(
+        is_in_order(&Node::open(page.words()), spot.index),
+        "a key out of order"
+    );
+}
+
+/// Puts a whole record.
+#[inline]
+fn put_record<P: Store + ?Sized>(page: &mut P, spot: Spot, room: &RecordRoom, record: &Record<'_>) {
     let suffix = &record.key[room.prefix_bytes..];
     if !spot.exact {
         page.move_up(room.slot_word..room.slots_end, room.stride);
@@ -197,10 +255,6 @@ pub fn put_in_place<P: Store + ?Sized>(page: &mut P, spot: Spot, room: &Room, re
         page.store(room.slot_word + 1, record.child.0);
     }
     page.store(WORD_HEAP, room.heap.pack());
-    debug_assert!(
-        is_in_order(&Node::open(page.words()), spot.index),
-        "a key out of order"
-    );
 }
 
 /// Returns whether the key of entry `index` is between those of its neighbours.

@@ -227,6 +227,9 @@ fn is_equal<W: Word>(words: &[W], slot: Slot, suffix: &[u8]) -> bool {
 
 /// Searches among the entries from `low` on whose heads equal that of `suffix`. `low` is the first
 /// of them.
+///
+/// Where keys of several kinds lie together, nodes have no prefix that tells them apart, and many
+/// heads are the same. The bytes behind them decide as one number then.
 #[inline(never)]
 fn search_equal<W: Word, const SHIFT: u32>(
     words: &[W],
@@ -234,17 +237,23 @@ fn search_equal<W: Word, const SHIFT: u32>(
     to: usize,
     suffix: &[u8],
 ) -> Spot {
-    let head = text::head_of(suffix);
+    let (head, near) = (text::head_of(suffix), near_bytes(suffix));
     let mut high = low + 1;
     if high < to && slot_at::<W, SHIFT>(words, high).head() == head {
-        high = match head.checked_add(1) {
-            Some(next) => first_head::<W, SHIFT>(words, low, to, next),
-            None => to,
-        };
+        high = to;
     }
     while low < high {
         let middle = low + (high - low) / 2;
-        match compare_behind_head(words, slot_at::<W, SHIFT>(words, middle), suffix) {
+        let slot = slot_at::<W, SHIFT>(words, middle);
+        let order = match slot.head() == head {
+            true => near_stored(words, slot).cmp(&near),
+            false => slot.head().cmp(&head),
+        };
+        let order = match order {
+            Ordering::Equal => compare_behind_head(words, slot, suffix),
+            order => order,
+        };
+        match order {
             Ordering::Less => low = middle + 1,
             Ordering::Equal => {
                 return Spot {
@@ -259,6 +268,32 @@ fn search_equal<W: Word, const SHIFT: u32>(
         index: low,
         exact: false,
     }
+}
+
+/// Number of bytes behind the head that the first two words of a record have.
+const NEAR_BYTES: usize = 16 - LENGTH_BYTES;
+
+/// Returns the first [`NEAR_BYTES`] bytes of `suffix` behind its head, padded with zeros, as a
+/// number. Where two of them differ, the suffixes are in the same order, if their heads are equal.
+#[inline]
+fn near_bytes(suffix: &[u8]) -> u128 {
+    let rest = suffix.get(HEAD_BYTES..).unwrap_or(&[]);
+    let rest = &rest[..rest.len().min(NEAR_BYTES)];
+    let (first, second) = rest.split_at(rest.len().min(8));
+    let near = u128::from(text::word_of(first)) | u128::from(text::word_of(second)) << 64;
+    near.swap_bytes()
+}
+
+/// Returns the same of the slot's suffix.
+#[inline]
+fn near_stored<W: Word>(words: &[W], slot: Slot) -> u128 {
+    let near = two_words(words, slot.offset()) >> (8 * LENGTH_BYTES);
+    // What follows a shorter one is its value, or another record.
+    let near = match slot.rest_bytes() {
+        NEAR_BYTES.. => near,
+        bytes => near & !(u128::MAX << (8 * bytes)),
+    };
+    near.swap_bytes()
 }
 
 /// Compares the slot's suffix with `suffix`, given that their heads are equal.

@@ -6,7 +6,7 @@
 use pando_format::page::{HEADER_WORDS, SLOT_CHUNKED, SLOT_GHOST, SLOT_OVERFLOW};
 
 use super::text;
-use crate::word::Store;
+use crate::word::{Store, load};
 
 const OFFSET_SHIFT: u32 = 19;
 const OFFSET_MASK: u64 = (1 << 13) - 1;
@@ -123,6 +123,23 @@ pub fn write_record<P: Store + ?Sized>(page: &mut P, offset: usize, suffix: &[u8
     let length = value.len() as u64 & 0xFFFF;
     page.store(offset, length | text::word_of(first) << (8 * LENGTH_BYTES));
     let at = text::write(page, offset + 1, more);
+    text::write(page, at, value);
+}
+
+/// Replaces the value of the record at word `offset` of a leaf, which begins at word `at`, by one
+/// that takes as many words.
+pub fn replace_value<P: Store + ?Sized>(page: &mut P, (offset, at): (usize, usize), value: &[u8]) {
+    debug_assert!(offset >= HEADER_WORDS, "a record in the header");
+    debug_assert!(
+        value.len() <= usize::from(u16::MAX),
+        "a value that is too long"
+    );
+    let first = load(page.words(), offset);
+    let length = value.len() as u64 & 0xFFFF;
+    page.store(
+        offset,
+        first >> (8 * LENGTH_BYTES) << (8 * LENGTH_BYTES) | length,
+    );
     text::write(page, at, value);
 }
 

@@ -71,28 +71,42 @@ fn a_group_leads_to_the_places_that_single_descents_lead_to() {
         (Rig::new(4096, 4096), Session::default(), Rng::with_seed(3));
     // The memory of one group does for the next, of another length and height of the tree.
     let mut ways = Ways::default();
+    let mut shared = 0;
     for round in 0..40 {
-        let keys: Vec<Vec<u8>> = (0..GROUP_MAX)
+        let mut keys: Vec<Vec<u8>> = (0..GROUP_MAX)
             .map(|_| random_bytes(&mut random, 3))
             .collect();
+        if round % 3 > 0 {
+            // Neighbours share the steps to their nodes.
+            keys.sort();
+        }
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let keys = &keys[..round % GROUP_MAX + 1];
         let places = rig.tree.locate_group(&rig.pool, keys, &mut ways);
         assert_eq!(places.count(), keys.len());
         let places = rig.tree.locate_group(&rig.pool, keys, &mut ways);
+        let mut last = None;
         for (key, place) in keys.iter().zip(places) {
             let located = retry(|| rig.tree.try_locate(&rig.pool, key));
             let (place, leaf) = place.unwrap();
-            assert_eq!((place, leaf.page()), (located.place, located.leaf));
+            let expected = match last == Some(located.leaf) {
+                true => located.place.finger().into(),
+                false => located.place,
+            };
+            assert_eq!((place, leaf.page()), (expected, located.leaf));
             let (pinned, pin) = retry(|| rig.tree.try_pin_place(&rig.pool, key));
-            assert_eq!(pinned, place);
+            assert_eq!(pinned.finger(), place.finger());
             drop(pin);
+            shared += usize::from(last == Some(located.leaf));
+            last = Some(located.leaf);
         }
         for _ in 0..round * 20 {
             let key = random_bytes(&mut random, 3);
             rig.insert(&mut session, &key, &[1; 60]);
         }
     }
+    assert!(shared > 20, "{shared} keys beside another one");
+    assert!(retry(|| rig.tree.try_height(&rig.pool)) > 1);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use pando_tree::{Cover, Finger, GROUP_MAX, Place, Tree, Ways};
 use crate::engine::Engine;
 use crate::read::point::on_tree;
 use crate::wait::reason::Step;
+use crate::writes::keys::Told;
 use crate::writes::set::WriteSet;
 
 /// Most further pages that are read at the same time for one batch.
@@ -103,7 +104,7 @@ impl Engine {
             wanted,
         };
         let seen = set.places();
-        let is_new = |at: &&usize| seen.get(**at).is_none_or(|place| !place.is_known());
+        let is_new = |at: &&usize| seen.get(**at).is_none_or(|seen| !seen.place.is_known());
         let (mut at, mut alone, mut ways) = (0, APART, None);
         while at < order.len() {
             debug_assert_eq!(found.places.len(), at, "each key has its place");
@@ -113,7 +114,7 @@ impl Engine {
                 // The check inside the gate finds this again, and reports it.
                 break;
             }
-            if let Some(place) = seen.get(order[at])
+            if let Some(Told { place, .. }) = seen.get(order[at])
                 && let Some(pin) = found.hold_seen(pool, tree, place)
             {
                 found.add(*place, pin);
@@ -189,7 +190,7 @@ impl Engine {
             return Ok(());
         }
         let pool = &self.store.pool;
-        let seen = set.places().get(at);
+        let seen = set.places().get(at).map(|seen| &seen.place);
         let place = match seen.filter(|place| place.is_current(tree, pool)) {
             Some(place) => *place,
             None => match tree.try_find_place(pool, key) {
@@ -236,10 +237,15 @@ impl Engine {
             return Ok((count, 0));
         }
         for (key, place) in keys.iter().zip(tree.locate_group(pool, keys, ways)) {
-            if place.is_ok_and(|(place, _)| place.finger().page() == found.last.page()) {
-                found.places.push(found.last.into());
-                together += 1;
-                continue;
+            if let Ok((place, leaf)) = place {
+                if place.finger().page() == found.last.page() {
+                    found.places.push(found.last.into());
+                    together += 1;
+                    continue;
+                }
+                if found.take_unpinned(place, leaf) {
+                    continue;
+                }
             }
             let held = match place.and_then(|(place, leaf)| Ok((place, found.hold(leaf)?))) {
                 // It has lost against a writer: a search for one key falls back to shared latches,
@@ -247,9 +253,15 @@ impl Engine {
                 Err(Restart::Conflict) => found.hold_alone(pool, tree, key),
                 held => held,
             };
-            together += usize::from(found.add_of(on_tree(state, tree, held))?);
+            // That the tree is still that of the table is looked at once for all that was found.
+            let held = match held {
+                Ok(_) => held,
+                Err(_) => on_tree(state, tree, held),
+            };
+            together += usize::from(found.add_of(held)?);
         }
-        Ok((keys.len(), together))
+        // What was met has no meaning if the table has another tree by now.
+        on_tree(state, tree, Ok((keys.len(), together))).map_err(Into::into)
     }
 }
 
@@ -266,6 +278,19 @@ impl<'a> FoundLeaves<'a, '_> {
         leaf.validate()?;
         leaf.warm();
         Ok(None)
+    }
+
+    /// Notes the place of the next key, which is in another leaf than its predecessor, if leaves
+    /// are not pinned and this one has not changed since it was seen. Returns false otherwise.
+    #[inline]
+    fn take_unpinned(&mut self, place: Place, leaf: Optimistic<'a>) -> bool {
+        let is_taken = self.pins.is_none() && leaf.validate().is_ok();
+        if is_taken {
+            leaf.warm();
+            self.last = place.finger();
+            self.places.push(place);
+        }
+        is_taken
     }
 
     /// Holds the leaf of a place that a read has told; None if it has changed since.

@@ -135,7 +135,7 @@ fn sort<R: Rank>(
 ) {
     let shared = shared_bytes(set);
     ranks.clear();
-    ranks.extend(set.writes().enumerate().map(|(at, (table, key, _))| {
+    ranks.extend(set.written_keys().enumerate().map(|(at, (table, key))| {
         let head = head(&key[shared..]);
         R::new(tree_of(table), head, at)
     }));
@@ -158,7 +158,7 @@ fn sort<R: Rank>(
 
 /// Returns how many bytes all keys of the set begin with.
 fn shared_bytes(set: &WriteSet) -> usize {
-    let mut keys = set.writes().map(|(_, key, _)| key);
+    let mut keys = set.written_keys().map(|(_, key)| key);
     let Some(mut shared) = keys.next() else {
         return 0;
     };

@@ -1,7 +1,7 @@
 //! Working memory of a commit.
 
-use pando_format::PageId;
 use pando_format::log::BatchWriter;
+use pando_format::{PageId, TreeId};
 use pando_tree::{Place, Scratch};
 use pando_versions::VersionScratch;
 
@@ -98,10 +98,15 @@ impl CommitScratch {
         if set.len() > 1 {
             self.payload.set_multi_leaf();
         }
+        let seen = set.places();
         for at in self.order.positions() {
             let (table, key, value) = set.write_at(*at);
             engine.check_key(key)?;
-            let stripe = engine.stripes.of(tree_of(table), key);
+            let known = seen
+                .get(*at)
+                .and_then(|seen| seen.stripe_in(tree_of(table)));
+            let stripe = known.unwrap_or_else(|| engine.stripes.of(tree_of(table), key));
+            debug_assert_eq!(stripe, engine.stripes.of(tree_of(table), key));
             self.stripes.push(Wanted::write(stripe));
             match value {
                 Some(Value::Bytes(value)) => {
@@ -123,9 +128,10 @@ impl CommitScratch {
         let operations = self.payload.operations() as usize;
         assert_eq!(operations, set.len(), "the record has each write once");
         if reads > 0 {
-            let read = set.reads.iter().copied().chain(set.watched.stamps());
+            self.add_reads(set, tree_of);
+            let watched = set.watched.stamps();
             self.stripes
-                .extend(read.map(|stamp| Wanted::share(stamp.stripe)));
+                .extend(watched.map(|stamp| Wanted::share(stamp.stripe)));
             self.stripes
                 .extend(set.shares.iter().copied().map(Wanted::share));
         }
@@ -136,5 +142,20 @@ impl CommitScratch {
         );
         (self.ready, self.reads) = (true, reads);
         Ok(())
+    }
+
+    /// Adds the stripes of what was read, but for those of reads that the write at the same
+    /// position follows, which has the stripe already: sorted, it would be dropped again.
+    fn add_reads(&mut self, set: &WriteSet, tree_of: impl Fn(usize) -> TreeId) {
+        let seen = set.places();
+        for (at, stamp) in set.reads.iter().enumerate() {
+            let is_written = seen.get(at).is_some_and(|seen| {
+                let (table, ..) = set.write_at(at);
+                seen.stripe_in(tree_of(table)) == Some(stamp.stripe)
+            });
+            if !is_written {
+                self.stripes.push(Wanted::share(stamp.stripe));
+            }
+        }
     }
 }

@@ -23,9 +23,9 @@ use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
-use crate::writes::keys::Mark;
+use crate::writes::keys::{Mark, Told};
 use crate::writes::read_log::{LogMark, Played, ReadLog, WHOLE};
-use crate::writes::set::{Own, TableChange, WriteSet};
+use crate::writes::set::{Own, TableChange, Unwritten, WriteSet};
 
 /// After this many conflicts of a transaction, its commit takes a second look (decision 059).
 const CONFLICTS_MAX: u32 = 3;
@@ -317,7 +317,8 @@ impl ValidatedBatch {
     ) -> Result<Polled<Option<usize>>> {
         let index = self.set.table(&table.state);
         out.clear();
-        match self.set.own(index, key) {
+        let (own, unwritten) = self.set.own_noted(index, key);
+        match own {
             Own::Value(value) => {
                 out.extend_from_slice(value);
                 return Ok(Polled::Ready(Some(value.len())));
@@ -341,7 +342,7 @@ impl ValidatedBatch {
                     found.then_some(len)
                 })
             }
-            None => self.read((index, &table.state), (key, bytes_max), out),
+            None => self.read((index, &table.state), (key, bytes_max, unwritten), out),
         };
         if let Ok(found) = step {
             let (read, value) = (self.last_read(), found.map(|len| (&out[..], len)));
@@ -379,16 +380,18 @@ impl ValidatedBatch {
     fn read(
         &mut self,
         (index, state): (usize, &TableState),
-        (key, bytes_max): (&[u8], usize),
+        (key, bytes_max, unwritten): (&[u8], usize, Unwritten),
         out: &mut Vec<u8>,
     ) -> Step<Option<usize>> {
         let Self { engine, reader, .. } = self;
-        let (_, stamp) = engine.stamp_of(state, key)?;
+        let (tree, stamp) = engine.stamp_of(state, key)?;
         let (found, debt) = match bytes_max {
             // A head without bound, in fewer instructions: most reads are of this kind.
             WHOLE => {
                 let (found, debt, place) = engine.try_get_placed(state, key, reader, out)?;
-                self.set.note_read(index, key, place);
+                let stripe = Some((tree.id, stamp.stripe));
+                self.set
+                    .note_read(index, key, (Told { place, stripe }, unwritten));
                 (found.then_some(out.len()), debt)
             }
             _ => engine.try_get_head(state, (key, bytes_max), reader, out)?,
@@ -403,16 +406,27 @@ impl ValidatedBatch {
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_joined(table, key, (value, &[]))
+    }
+
+    /// As [`ValidatedBatch::put`], for a value of two parts, one after the other: they need not be
+    /// joined before.
+    ///
+    /// # Errors
+    /// As [`ValidatedBatch::put`].
+    pub fn put_joined(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        (head, rest): (&[u8], &[u8]),
+    ) -> Result<()> {
         self.engine.check_key(key)?;
-        let limit = self.engine.plain_bytes_max();
-        if value.len() > limit {
-            return Err(Error::ValueTooLong {
-                bytes: value.len(),
-                limit,
-            });
+        let (bytes, limit) = (head.len() + rest.len(), self.engine.plain_bytes_max());
+        if bytes > limit {
+            return Err(Error::ValueTooLong { bytes, limit });
         }
         let index = self.set.table(&table.state);
-        self.set.write(index, key, Some(value));
+        self.set.put_joined(index, key, (head, rest));
         self.scratch.reset();
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::profile;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
+use crate::writes::keys::Told;
 use crate::writes::set::WriteSet;
 use crate::writes::stripes::{Stamp, StripeUse};
 
@@ -94,6 +95,7 @@ impl Engine {
 
     /// As [`Engine::try_get`], for a change of `key` that follows: also returns where it is, or
     /// belongs.
+    #[inline]
     pub(crate) fn try_get_placed(
         &self,
         table: &TableState,
@@ -306,10 +308,12 @@ impl Engine {
     ) -> Step<bool> {
         set.clear();
         let table = set.table(state);
-        let (_, stamp) = self.stamp_of(state, key)?;
+        let (_, unwritten) = set.own_noted(table, key);
+        let (tree, stamp) = self.stamp_of(state, key)?;
         let (found, debt, place) = self.try_get_placed(state, key, reader, out)?;
         set.reads.push(stamp);
-        set.note_read(table, key, place);
+        let stripe = Some((tree.id, stamp.stripe));
+        set.note_read(table, key, (Told { place, stripe }, unwritten));
         set.debt.add(debt);
         Ok(found)
     }
@@ -324,13 +328,15 @@ impl Engine {
     ) -> Step<bool> {
         set.clear();
         let table = set.table(state);
+        let (_, unwritten) = set.own_noted(table, key);
         let (tree, stamp) = self.stamp_of(state, key)?;
         let looked_up = tree.try_contains_placed(&self.store.pool, key);
         let (lookup, place) = on_tree(state, tree, looked_up)?;
         let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
         self.store.statistics.tick(Ticker::Gets, 1);
         set.reads.push(stamp);
-        set.note_read(table, key, place);
+        let stripe = Some((tree.id, stamp.stripe));
+        set.note_read(table, key, (Told { place, stripe }, unwritten));
         set.debt.add(debt);
         Ok(lookup.found)
     }

@@ -7,11 +7,13 @@ use std::hash::BuildHasher;
 use std::ops::{Bound, Range};
 
 use hashbrown::HashTable;
+use pando_format::TreeId;
 use pando_tree::Place;
 
 use crate::blobs::value::LargeValue;
 use crate::writes::journal::{Journal, Undo};
 use crate::writes::order::KeyOrder;
+use crate::writes::stripes::StripeIndex;
 
 /// Beyond this many writes, keys that did not come in order are found by hash.
 const SCANNED_MAX: usize = 16;
@@ -41,14 +43,32 @@ pub(super) struct Write {
     pub(super) change: Change,
 }
 
+/// What a read of a key that is written has told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    /// Where it is; [`Place::default`] if it was not read.
+    pub(crate) place: Place,
+    /// Its stripe, and the tree of which it is that one. The table may have had another tree a
+    /// moment later, where the place is.
+    pub(crate) stripe: Option<(TreeId, StripeIndex)>,
+}
+
+impl Told {
+    /// Returns the stripe of the key in `tree`, if that was told.
+    #[inline]
+    pub(crate) fn stripe_in(&self, tree: TreeId) -> Option<StripeIndex> {
+        let (of, stripe) = self.stripe?;
+        (of == tree).then_some(stripe)
+    }
+}
+
 /// The writes of one batch, in the order in which their keys were first written. Reusable:
 /// [`KeyWrites::clear`] keeps the memory.
 #[derive(Debug)]
 pub(super) struct KeyWrites {
     writes: Vec<Write>,
-    /// Where the keys of the first writes are, as far as a read of them has told;
-    /// [`Place::default`] for those that were not read.
-    places: Vec<Place>,
+    /// Where the keys of the first writes are, as far as a read of them has told.
+    places: Vec<Told>,
     /// KeyWrites and values of `writes`.
     bytes: Vec<u8>,
     /// Bytes of values in `bytes` that later writes have replaced, and no savepoint needs.
@@ -111,7 +131,7 @@ impl KeyWrites {
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
             + self.writes.capacity() * size_of::<Write>()
-            + self.places.capacity() * size_of::<Place>()
+            + self.places.capacity() * size_of::<Told>()
             + self.hashes.capacity() * size_of::<u64>()
             + self.index.capacity() * size_of::<usize>()
             + self.order.capacity()
@@ -121,7 +141,7 @@ impl KeyWrites {
     /// Bytes that the writes take, and what savepoints need to go back, about.
     pub(super) fn memory(&self) -> usize {
         let places = size_of::<Write>() + size_of::<u64>() + 2 * size_of::<usize>();
-        let seen = self.places.len() * size_of::<Place>();
+        let seen = self.places.len() * size_of::<Told>();
         self.bytes.len() + self.writes.len() * places + seen + self.journal.memory()
     }
 
@@ -135,17 +155,17 @@ impl KeyWrites {
         self.is_ascending
     }
 
-    /// Returns where the keys of the first writes are; [`Place::default`] for those that were not
+    /// Returns where the keys of the first writes are; [`Told::default`] for those that were not
     /// read.
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[Told] {
         &self.places
     }
 
     /// Notes where the key of the write at `position` is.
-    pub(super) fn set_place(&mut self, position: usize, place: Place) {
+    pub(super) fn set_place(&mut self, position: usize, place: Told) {
         debug_assert!(position < self.writes.len(), "the place of no write");
         if self.places.len() <= position {
-            self.places.resize(position + 1, Place::default());
+            self.places.resize(position + 1, Told::default());
         }
         self.places[position] = place;
     }
@@ -200,7 +220,7 @@ impl KeyWrites {
     }
 
     /// Returns the position of the write to a key, and the hash of the key, if hashes are in use.
-    fn look_up(&self, table: usize, key: &[u8]) -> (Option<usize>, Option<u64>) {
+    pub(super) fn look_up(&self, table: usize, key: &[u8]) -> (Option<usize>, Option<u64>) {
         if self.is_ascending {
             let compare = |write: &Write| self.compare(write, table, key);
             let found = match self.writes.last() {
@@ -277,10 +297,17 @@ impl KeyWrites {
         start..self.bytes.len()
     }
 
-    /// Puts `value`. Replaces an earlier write to the key. Returns the position of the write.
-    pub(super) fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> usize {
-        let value = self.append(value);
-        self.note(table, key, Change::Put { value })
+    /// Appends a value of two parts, for a write that follows.
+    #[inline]
+    pub(super) fn append_value(&mut self, (head, rest): (&[u8], &[u8])) -> Change {
+        let start = self.bytes.len();
+        self.bytes.reserve(head.len() + rest.len());
+        self.bytes.extend_from_slice(head);
+        if !rest.is_empty() {
+            self.bytes.extend_from_slice(rest);
+        }
+        let value = start..self.bytes.len();
+        Change::Put { value }
     }
 
     /// Drops the values that later writes have replaced. Not while there is a savepoint.
@@ -327,8 +354,23 @@ impl KeyWrites {
             }
             return known;
         }
-        if let Some(last) = self.writes.last() {
-            self.is_ascending &= self.compare(last, table, key).is_lt();
+        self.add(table, key, change, hash)
+    }
+
+    /// As [`KeyWrites::note`], for a key that has no write; `hash` is what a look-up has returned
+    /// with that, after which nothing was written.
+    pub(super) fn add(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        change: Change,
+        hash: Option<u64>,
+    ) -> usize {
+        debug_assert!(self.find(table, key).is_none(), "a key has one write");
+        if self.is_ascending
+            && let Some(last) = self.writes.last()
+        {
+            self.is_ascending = self.compare(last, table, key).is_lt();
         }
         let key = self.append(key);
         self.writes.push(Write { table, key, change });

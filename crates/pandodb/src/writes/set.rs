@@ -4,7 +4,7 @@
 use std::ops::Bound;
 
 use pando_sync::Arc;
-use pando_tree::{Place, ScanValue, Tree};
+use pando_tree::{ScanValue, Tree};
 
 use crate::blobs::value::LargeValue;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::options::Durability;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::{NotedTree, TableState};
-use crate::writes::keys::{Change, KeyWrites, Mark, Write};
+use crate::writes::keys::{Change, KeyWrites, Mark, Told, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
 use crate::writes::watched::WatchedKeys;
 
@@ -111,10 +111,21 @@ pub(crate) struct WriteSet {
 /// Where a key is, as a read of it has told. It need not be looked for again to be written.
 #[derive(Debug, Default)]
 struct ReadPlace {
-    /// [`Place::default`] if the last read told nothing.
-    place: Place,
+    /// [`Told::default`] if the last read told nothing.
+    seen: Told,
     table: usize,
     key: Vec<u8>,
+    /// What the look-up of the key among the writes has told.
+    unwritten: Unwritten,
+}
+
+/// A look-up among the writes that has found none to its key (decision 109).
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Unwritten {
+    /// The calls that had written by then: it is of use until the next one.
+    write_calls: u64,
+    /// The hash of the key, if hashes were in use.
+    hash: Option<u64>,
 }
 
 /// A table that a batch touches, and the tree that it had at that moment.
@@ -195,7 +206,7 @@ impl WriteSet {
     /// Forgets writes, table changes and watches; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.keys.clear();
-        self.read.place = Place::default();
+        self.read.seen = Told::default();
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
@@ -227,6 +238,12 @@ impl WriteSet {
                 .all(|write| write.table < self.tables.len()),
             "each write has its table"
         );
+        // Most batches touch one.
+        if let [first, ..] = &self.tables[..]
+            && Arc::ptr_eq(&first.state, state)
+        {
+            return 0;
+        }
         let known = self.index_of(state);
         known.unwrap_or_else(|| {
             let last = self.last_table.take();
@@ -239,31 +256,61 @@ impl WriteSet {
 
     /// Puts `value`, or deletes the key if it is None. Replaces an earlier write to the key.
     pub(crate) fn write(&mut self, table: usize, key: &[u8], value: Option<&[u8]>) {
-        self.write_calls += 1;
-        let position = match value {
-            Some(value) => {
-                self.stored_bytes_max = self.stored_bytes_max.max(value.len());
-                self.keys.put(table, key, value)
-            }
-            None => self.keys.note(table, key, Change::Delete),
-        };
-        if self.read.place.is_known() && self.read.table == table && self.read.key == key {
-            let place = std::mem::take(&mut self.read.place);
-            self.keys.set_place(position, place);
+        match value {
+            Some(value) => self.put_joined(table, key, (value, &[])),
+            None => self.change(table, key, Change::Delete),
         }
     }
 
-    /// Notes where a key is that was just read.
-    pub(crate) fn note_read(&mut self, table: usize, key: &[u8], place: Place) {
+    /// Puts a value of two parts. Replaces an earlier write to the key.
+    #[inline]
+    pub(crate) fn put_joined(&mut self, table: usize, key: &[u8], value: (&[u8], &[u8])) {
+        let bytes = value.0.len() + value.1.len();
+        self.stored_bytes_max = self.stored_bytes_max.max(bytes);
+        let change = self.keys.append_value(value);
+        self.change(table, key, change);
+    }
+
+    /// Changes a key. If it was the last one to be read, neither it nor its place is looked for
+    /// again.
+    #[inline]
+    fn change(&mut self, table: usize, key: &[u8], change: Change) {
+        let calls = self.write_calls;
+        self.write_calls += 1;
         let read = &mut self.read;
-        (read.place, read.table) = (place, table);
+        if !(read.seen.place.is_known() && read.table == table && read.key == key) {
+            let _position = self.keys.note(table, key, change);
+            return;
+        }
+        let seen = std::mem::take(&mut read.seen);
+        let position = match read.unwritten {
+            Unwritten { write_calls, hash } if write_calls == calls => {
+                self.keys.add(table, key, change, hash)
+            }
+            // It may have been written since.
+            _ => self.keys.note(table, key, change),
+        };
+        self.keys.set_place(position, seen);
+    }
+
+    /// Notes where a key is that was just read: it was not found among the writes.
+    #[inline]
+    pub(crate) fn note_read(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        (seen, unwritten): (Told, Unwritten),
+    ) {
+        let read = &mut self.read;
+        (read.seen, read.table, read.unwritten) = (seen, table, unwritten);
         read.key.clear();
         read.key.extend_from_slice(key);
     }
 
     /// Returns where the keys of the first writes are, as far as reads of them have told;
-    /// [`Place::default`] for the others.
-    pub(crate) fn places(&self) -> &[Place] {
+    /// [`Told::default`] for the others.
+    #[inline]
+    pub(crate) fn places(&self) -> &[Told] {
         self.keys.places()
     }
 
@@ -405,10 +452,13 @@ impl WriteSet {
 
     /// Returns what the batch itself has done to a key.
     pub(crate) fn own(&self, table: usize, key: &[u8]) -> Own<'_> {
-        match self
-            .find(table, key)
-            .map(|position| &self.keys.writes()[position].change)
-        {
+        self.own_noted(table, key).0
+    }
+
+    /// Also returns what [`WriteSet::note_read`] takes, if the batch has done nothing to it.
+    pub(crate) fn own_noted(&self, table: usize, key: &[u8]) -> (Own<'_>, Unwritten) {
+        let (position, hash) = self.keys.look_up(table, key);
+        let own = match position.map(|position| &self.keys.writes()[position].change) {
             Some(Change::Put { value }) => Own::Value(self.keys.value(value)),
             Some(Change::PutLarge(value)) => Own::Large(value),
             Some(Change::Delete) => Own::Gone,
@@ -417,7 +467,15 @@ impl WriteSet {
                 Own::Gone
             }
             None => Own::Unknown,
-        }
+        };
+        let write_calls = self.write_calls;
+        (own, Unwritten { write_calls, hash })
+    }
+
+    /// Returns table and key of all writes, in the order in which they were first written.
+    pub(crate) fn written_keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let writes = self.keys.writes().iter();
+        writes.map(|write| (write.table, self.keys.key(write)))
     }
 
     /// Bytes that the writes take, and what savepoints need to go back, about.

@@ -91,8 +91,7 @@ impl PipelineRun {
             }
             kind = Some(known.kind);
             last = Some(known);
-            let spans = self.parser.spans().iter();
-            self.spans.extend(spans.map(|span| span.shifted(at)));
+            self.spans.extend_from_slice(self.parser.spans());
             at += consumed;
             self.commands.push(Gathered {
                 id: known.id,
@@ -127,11 +126,15 @@ impl PipelineRun {
         rest: &'a [u8],
         place: usize,
     ) -> Arguments<'a> {
-        let from = match place {
-            0 => 0,
-            _ => self.commands[place - 1].spans_end,
+        let (start, from) = match place {
+            0 => (0, 0),
+            _ => {
+                let before = &self.commands[place - 1];
+                (before.end, before.spans_end)
+            }
         };
-        Arguments::new(rest, &self.spans[from..self.commands[place].spans_end])
+        let spans = &self.spans[from..self.commands[place].spans_end];
+        Arguments::new(&rest[start..], spans)
     }
 
     /// Iterates over the calls of the first `count` commands: number of a command, and how often it
