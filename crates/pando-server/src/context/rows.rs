@@ -78,6 +78,9 @@ impl Context<'_> {
     /// Reads the row of `key`; if it is long, no more than its first `head` bytes.
     #[inline]
     fn find_bytes(&mut self, key: &[u8], head: Option<usize>) -> Result<Found, Interrupted> {
+        if self.progress.kept_head.is_some() {
+            self.write_kept_head()?;
+        }
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
