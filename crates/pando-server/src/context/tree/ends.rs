@@ -40,6 +40,9 @@ impl PageAhead {
     }
 }
 
+/// Most leaves without elements that are passed over.
+const EMPTY_LEAVES_MAX: usize = 4;
+
 /// Most elements that are read ahead if some of them are writes of the same batch.
 const AHEAD_MAX: usize = 64;
 
@@ -200,6 +203,21 @@ pub(super) fn turn_page(
     {
         return Ok(Polled::Ready(ahead.next));
     }
-    let polled = source.scan(table, (range, end == ListEnd::Tail), AHEAD_MAX, page)?;
+    let is_backwards = end == ListEnd::Tail;
+    let mut polled = source.scan(table, (range, is_backwards), AHEAD_MAX, page)?;
+    // The first row of a kind may begin a leaf, and a batch may have removed all of one.
+    for _ in 0..EMPTY_LEAVES_MAX {
+        if matches!(polled, Polled::Pending(_)) || page.len() > 0 {
+            break;
+        }
+        let Some(next) = page.next.take() else {
+            break;
+        };
+        let from = match is_backwards {
+            true => Bound::Excluded(&next[..]),
+            false => Bound::Included(&next[..]),
+        };
+        polled = source.scan(table, ((from, range.1), is_backwards), AHEAD_MAX, page)?;
+    }
     Ok(polled.map(|()| 0))
 }

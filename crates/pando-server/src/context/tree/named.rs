@@ -110,7 +110,7 @@ impl Context<'_> {
 }
 
 /// Returns the score that is the value of a member.
-fn sound_score(bytes: &[u8]) -> Result<f64, RowError> {
+pub(super) fn sound_score(bytes: &[u8]) -> Result<f64, RowError> {
     let score = bytes.try_into().map(f64::from_le_bytes);
     let score = score.ok().filter(|score| !score.is_nan());
     score.ok_or(RowError::Damaged)
