@@ -38,6 +38,12 @@ impl Connection {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut batch = data.batch();
         let mut done = self.write_together(turn, pipeline_run, &mut batch);
+        if self
+            .write_kept_head(turn, pipeline_run, &mut batch)
+            .is_err()
+        {
+            done = Done::NONE;
+        }
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut is_conflict = false;
         if done.count > 0 {
@@ -110,10 +116,7 @@ impl Connection {
             } = &mut **buffers;
             of_scripts += progress.time_of_scripts();
             let reply_start = match ended {
-                Ok(reply_start) => {
-                    progress.kept_head.take_if(|kept| kept.was_written());
-                    reply_start
-                }
+                Ok(reply_start) => reply_start,
                 Err(interrupted) => {
                     batch.rollback_to(savepoint);
                     progress.kept_head.iter_mut().for_each(|kept| kept.undo());
@@ -139,11 +142,7 @@ impl Connection {
             done.misses += u64::from(std::mem::take(&mut progress.misses));
             progress.next_in_run();
         }
-        let written = self.write_kept_head(turn, pipeline_run, batch);
-        match written {
-            Ok(()) => done,
-            Err(_) => Done::NONE,
-        }
+        done
     }
 
     /// Returns true if a head was kept with which the command at `place` cannot go on.

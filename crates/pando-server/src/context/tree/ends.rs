@@ -13,7 +13,7 @@ use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::kept_head::{Beside, Held};
 use super::load::ELEMENT_BYTES;
-use super::source::Source;
+use super::source::{Bounds, Source};
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
@@ -47,8 +47,8 @@ const EMPTY_LEAVES_MAX: usize = 4;
 const AHEAD_MAX: usize = 64;
 
 impl Context<'_> {
-    /// Adds elements to the list at `key`, which [`Context::long_collection`] has returned, one after the
-    /// other at an end. Returns the new length.
+    /// Adds elements to the list at `key`, which [`Context::long_collection`] has returned, one
+    /// after the other at an end. Returns the new length.
     pub(crate) fn push_at_end<'e>(
         &mut self,
         key: &[u8],
@@ -193,7 +193,7 @@ fn position_at(head: &TreeHead, end: ListEnd) -> [u8; 8] {
 pub(super) fn turn_page(
     source: &mut Source<'_>,
     table: &Table,
-    (range, end): ((Bound<&[u8]>, Bound<&[u8]>), ListEnd),
+    (range, end): (Bounds<'_>, ListEnd),
     beside: Option<Beside>,
     page: &mut ScanPage,
 ) -> pandodb::Result<Polled<usize>> {
@@ -207,7 +207,7 @@ pub(super) fn turn_page(
     let mut polled = source.scan(table, (range, is_backwards), AHEAD_MAX, page)?;
     // The first row of a kind may begin a leaf, and a batch may have removed all of one.
     for _ in 0..EMPTY_LEAVES_MAX {
-        if matches!(polled, Polled::Pending(_)) || page.len() > 0 {
+        if matches!(polled, Polled::Pending(_)) || !page.is_empty() {
             break;
         }
         let Some(next) = page.next.take() else {
