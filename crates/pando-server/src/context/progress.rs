@@ -482,8 +482,8 @@ impl Progress {
     #[inline]
     pub(crate) fn next_in_run(&mut self) {
         self.seed = None;
-        self.kept_head.take_if(|kept| kept.was_written());
         self.forget_scripts();
+        self.kept_head.take_if(|kept| kept.was_written());
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();

@@ -153,7 +153,7 @@ impl Connection {
         };
         let rest = &buffers.input[buffers.offset..];
         let arguments = pipeline_run.arguments(rest, place);
-        !kept.is_for(pipeline_run.at(place).command, arguments.get(1))
+        !kept.is_for(pipeline_run.at(place).command.name, arguments.get(1))
     }
 
     /// Writes the head that the commands so far have kept, if there is one. Without it, what they

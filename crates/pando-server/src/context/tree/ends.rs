@@ -12,33 +12,13 @@ use pandodb::Table;
 use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::kept_head::{Beside, Held};
+use super::list_end::{ListEnd, PageAhead};
 use super::load::ELEMENT_BYTES;
 use super::source::{Bounds, Source};
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
-
-/// An end of a list, or of a sorted set: that of the lowest scores is its head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListEnd {
-    Head,
-    Tail,
-}
-
-/// What was read beside an element that was popped, in the page of the scratch: the elements that
-/// lie behind it at this end. The next one that is not popped yet is entry `next` of the page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PageAhead {
-    end: ListEnd,
-    next: usize,
-}
-
-impl PageAhead {
-    pub(super) fn new(end: ListEnd, next: usize) -> Self {
-        Self { end, next }
-    }
-}
 
 /// Most leaves without elements that are passed over.
 const EMPTY_LEAVES_MAX: usize = 4;

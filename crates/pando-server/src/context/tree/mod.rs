@@ -13,10 +13,12 @@
 pub(crate) mod ahead;
 mod changes;
 mod edition;
-pub(crate) mod ends;
+mod ends;
 mod expired;
+mod held;
 pub(crate) mod kept_head;
 pub(crate) mod kept_pieces;
+pub(crate) mod list_end;
 mod load;
 mod named;
 mod one_member;

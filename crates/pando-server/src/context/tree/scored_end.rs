@@ -6,8 +6,9 @@ use std::ops::Bound;
 
 use pandodb::nonblocking::Polled;
 
-use super::ends::{ListEnd, PageAhead, turn_page};
+use super::ends::turn_page;
 use super::kept_head::{Beside, Held};
+use super::list_end::{ListEnd, PageAhead};
 use super::load::ELEMENT_BYTES;
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
