@@ -26,8 +26,9 @@ use pando_pool::{ApplyToken, Attempt, Marks, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, retry_then_latch};
 use crate::descent::{Path, Start, Step};
+use crate::finger::Finger;
 use crate::insert::Round;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, Lookup};
 use crate::node::edit::Fit;
 use crate::node::list::Record;
 use crate::node::search::Spot;
@@ -46,6 +47,17 @@ pub enum Ranked<'k> {
     UpTo(&'k [u8]),
     /// All.
     All,
+}
+
+/// What a descent to a record by its number has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selected {
+    /// There are not that many records.
+    None,
+    /// The key has been copied, and the value: what is to be said of that, and where the key is.
+    Record(Lookup, Place),
+    /// The key has been copied. The value does not lie in the leaf.
+    Key,
 }
 
 /// A leaf, a spot in it, and whether no leaf lies to its right.
@@ -187,6 +199,61 @@ impl Tree {
         })
     }
 
+    /// As [`Tree::try_select_from`], and replaces `value` by the value of the record, if it lies in
+    /// the leaf: another descent to the key is left out.
+    ///
+    /// # Errors
+    /// As [`Tree::try_select`].
+    ///
+    /// # Panics
+    /// When the tree is not counted.
+    pub fn try_select_record(
+        &self,
+        pool: &Pool,
+        from: &[u8],
+        number: u64,
+        (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Attempt<Selected> {
+        assert!(self.id.is_counted(), "{} does not count", self.id);
+        retry_then_latch(pool, |latched| match latched {
+            None => {
+                let both = [&mut OptimisticAccess, &mut OptimisticAccess];
+                self.select_record(pool, both, (from, number), (&mut *key, &mut *value))
+            }
+            Some(latched) => {
+                let mut again = SharedAccess::default();
+                let both = [latched, &mut again];
+                self.select_record(pool, both, (from, number), (&mut *key, &mut *value))
+            }
+        })
+    }
+
+    fn select_record<'p>(
+        &self,
+        pool: &'p Pool,
+        [first, second]: [&mut impl Access<'p>; 2],
+        (from, number): (&[u8], u64),
+        (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Attempt<Selected> {
+        value.clear();
+        let root = self.root(pool, first)?;
+        let before = self.rank(pool, first, Ranked::Below(from))?;
+        let seat = self.select_seat(pool, second, before.saturating_add(number), key)?;
+        let selected = match seat {
+            None => Selected::None,
+            Some((leaf, spot, is_rightmost)) => match leaf.read_short(spot, value)? {
+                None => Selected::Key,
+                Some(lookup) => {
+                    let finger = Finger::at(*self, leaf.here, is_rightmost);
+                    Selected::Record(lookup, Place::at(finger, spot))
+                }
+            },
+        };
+        // Each change of a count changes the root, too.
+        root.validate()?;
+        Ok(selected)
+    }
+
     fn select_from<'p>(
         &self,
         pool: &'p Pool,
@@ -209,9 +276,22 @@ impl Tree {
         number: u64,
         key: &mut Vec<u8>,
     ) -> Attempt<bool> {
+        let seat = self.select_seat(pool, access, number, key)?;
+        Ok(seat.is_some())
+    }
+
+    /// Replaces `key` by the key of record `number`, and returns where it is, if there are so many.
+    #[inline]
+    fn select_seat<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        number: u64,
+        key: &mut Vec<u8>,
+    ) -> Attempt<Option<CountedSeat<'p>>> {
         key.clear();
         let mut behind = number;
-        let mut is_behind_all = false;
+        let (mut is_behind_all, mut is_rightmost) = (false, true);
         let root = self.root(pool, access)?;
         let start = Start {
             node: root,
@@ -223,6 +303,7 @@ impl Tree {
             is_behind_all |= index == node.count();
             behind = rest;
             let index = index.min(node.count() - 1);
+            is_rightmost &= index + 1 == node.count();
             all = Some(node.records_below(index));
             index
         })?;
@@ -230,13 +311,14 @@ impl Tree {
         if is_behind_all || index >= node.count() {
             leaf.validate()?;
             if root.page() == leaf.page() || is_behind_all {
-                return Ok(false);
+                return Ok(None);
             }
             return damaged(&leaf, "has fewer records than the nodes above it count");
         }
         node.copy_key(index, key);
         leaf.validate()?;
-        Ok(true)
+        let spot = Spot { index, exact: true };
+        Ok(Some((Leaf { here: leaf, node }, spot, is_rightmost)))
     }
 
     /// Inserts a record into a counted tree.

@@ -55,7 +55,7 @@ pub mod value;
 pub mod word;
 
 pub use ahead::Ahead;
-pub use counted::Ranked;
+pub use counted::{Ranked, Selected};
 pub use fill::{Filling, LeafFiller};
 pub use finger::{Cover, Finger};
 pub use free_tree::FreedStep;

@@ -9,6 +9,7 @@
 //! (decision 009).
 
 pub use crate::commit::outcome::Outcome;
+pub use crate::event_loop::counted::EntryFrom;
 pub use crate::event_loop::group::GroupValues;
 pub use crate::event_loop::polled::{Pending, Polled};
 pub use crate::event_loop::reactor::{Prefetched, Reactor};

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use fastrand::Rng;
+use pandodb::nonblocking::EntryFrom;
 
 use crate::context::{Collection, Context, Found, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
@@ -138,6 +139,37 @@ impl Context<'_> {
         Ok(in_order(collection))
     }
 
+    /// Chooses one member of the large set with this head, of which the transaction has removed so
+    /// many, and added none, and reads its row into the scratch: without a part of the set in
+    /// memory, the one that [`Context::choose`] would choose. False if that has to do it.
+    pub(crate) fn choose_one(
+        &mut self,
+        head: &TreeHead,
+        removed: usize,
+    ) -> Result<bool, Interrupted> {
+        if removed == 0 {
+            let place = self.random().usize(..head.len());
+            return match self.read_entry(head, place)? {
+                EntryFrom::Whole => Ok(true),
+                EntryFrom::Key => Ok(false),
+                EntryFrom::None | EntryFrom::Removed => Err(Interrupted::Torn),
+            };
+        }
+        if !self.may_draw_left(head) {
+            return Ok(false);
+        }
+        let mut random = self.random_before();
+        for _ in 0..DRAWS_OF_ONE.unsigned_abs() {
+            let place = random.usize(..head.len() + removed);
+            match self.read_entry(head, place)? {
+                EntryFrom::Whole => return Ok(true),
+                EntryFrom::Key => return Ok(false),
+                EntryFrom::None | EntryFrom::Removed => {}
+            }
+        }
+        Ok(false)
+    }
+
     /// As [`Context::choose`], of a large collection with this head of which the transaction has
     /// removed elements, and added none: ranks are those of before. So places are drawn among all
     /// that there were, or `removed` more than there are, which may be more than that, and those
@@ -255,6 +287,21 @@ mod tests {
         four.sort_unstable();
         four.dedup();
         assert_eq!(four.len(), 4);
+    }
+
+    /// One member is chosen in a shorter way, which is to be the same one.
+    #[test]
+    fn one_is_the_first_number() {
+        for seed in 0..1000 {
+            for elements in [2, 17, 200_000] {
+                let one = Rng::with_seed(seed).usize(..elements);
+                let chosen = places(elements, 1, Rng::with_seed(seed));
+                assert_eq!(chosen.collect::<Vec<_>>(), [one]);
+                let mut draws = Rng::with_seed(seed);
+                let drawn = places(elements, -DRAWS_OF_ONE, Rng::with_seed(seed));
+                drawn.for_each(|place| assert_eq!(place, draws.usize(..elements)));
+            }
+        }
     }
 
     /// The bound is passed by chance once in a million runs: 9 degrees of freedom, chi-squared 44.

@@ -56,7 +56,7 @@ pub(crate) use index::CommandIndex;
 pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
 pub(crate) use strings::{Chunked, Former, Found, NewString};
-pub(crate) use tree::ends::ListEnd;
+pub(crate) use tree::list_end::ListEnd;
 pub(crate) use tree::part::Part;
 pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};
 

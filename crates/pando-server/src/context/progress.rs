@@ -16,6 +16,7 @@ use super::script_runs::ScriptRuns;
 use super::string_source::StringSource;
 use super::subsequence::Table;
 use super::tree::ahead::Ahead;
+use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
@@ -188,6 +189,8 @@ pub(crate) struct Progress {
     pub(crate) strings: Option<Box<PieceReads>>,
     /// Those that the next command of a pipeline run will need.
     pub(crate) ahead: Option<Box<Ahead>>,
+    /// The head that the commands of a pipeline run so far have changed, and not written.
+    pub(crate) kept_head: Option<Box<KeptHead>>,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,
@@ -483,6 +486,7 @@ impl Progress {
     pub(crate) fn next_in_run(&mut self) {
         self.seed = None;
         self.forget_scripts();
+        self.kept_head.take_if(|kept| kept.was_written());
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();

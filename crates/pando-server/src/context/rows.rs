@@ -82,6 +82,9 @@ impl Context<'_> {
     )]
     #[inline(always)]
     fn find_bytes(&mut self, key: &[u8], head: Option<usize>) -> Result<Found, Interrupted> {
+        if self.progress.kept_head.is_some() {
+            self.write_kept_head()?;
+        }
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;

@@ -55,6 +55,8 @@ mod interactive;
 #[cfg(test)]
 mod introspection;
 #[cfg(test)]
+mod kept_heads;
+#[cfg(test)]
 mod key_range;
 #[cfg(test)]
 mod keys;

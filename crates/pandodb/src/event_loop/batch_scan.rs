@@ -6,10 +6,13 @@ use pando_tree::{Direction, ScanBound};
 
 use crate::api::table::Table;
 use crate::error::Result;
+use crate::event_loop::counted::EntryFrom;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::table::{Reads, ScanPage};
 use crate::event_loop::validated_batch::ValidatedBatch;
-use crate::writes::set::Value;
+use crate::read::counted::FoundEntry;
+use crate::writes::keys::Told;
+use crate::writes::set::{Own, Value};
 
 /// Number of writes up to which all are looked at for those of a range.
 const LOOKED_AT_MAX: usize = 64;
@@ -123,6 +126,57 @@ impl ValidatedBatch {
     ) -> Result<Polled<bool>> {
         self.reads_beside = true;
         Reads::of(table).key_from(from, number, key)
+    }
+
+    /// As [`Reads::entry_from`], for entries as [`ValidatedBatch::count`] counts them: what it has
+    /// written of that with this number is told, and no other one takes its place. If the whole
+    /// entry was copied, a change of it that follows need not look for it.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    ///
+    /// # Panics
+    /// If it is a step of a transaction, which sees another moment.
+    pub fn entry_from(
+        &mut self,
+        table: &Table,
+        from: (&[u8], u64),
+        (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Result<Polled<EntryFrom>> {
+        assert!(self.within.is_none(), "a transaction sees another moment");
+        self.reads_beside = true;
+        let step = self
+            .engine
+            .try_entry_from(&table.state, from, (&mut *key, value));
+        let entry = step.map(|entry| match entry {
+            FoundEntry::None => EntryFrom::None,
+            FoundEntry::Key => self.own_entry(table, key).unwrap_or(EntryFrom::Key),
+            FoundEntry::Whole(debt, place) => match self.own_entry(table, key) {
+                Some(own) => own,
+                None => {
+                    let index = self.set.table(&table.state);
+                    let (_, unwritten) = self.set.own_noted(index, key);
+                    let told = Told {
+                        place,
+                        stripe: None,
+                    };
+                    self.set.note_read(index, key, (told, unwritten));
+                    self.set.debt.add(debt);
+                    EntryFrom::Whole
+                }
+            },
+        });
+        polled(entry, &mut Vec::new())
+    }
+
+    /// Returns what is to be told of an entry that it has written itself.
+    fn own_entry(&self, table: &Table, key: &[u8]) -> Option<EntryFrom> {
+        let index = self.set.index_of(&table.state)?;
+        match self.set.own(index, key) {
+            Own::Unknown => None,
+            Own::Gone => Some(EntryFrom::Removed),
+            Own::Value(_) | Own::Large(_) => Some(EntryFrom::Key),
+        }
     }
 
     /// Returns true if it writes a key of `table` between these bounds.

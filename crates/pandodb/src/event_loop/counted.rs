@@ -2,12 +2,14 @@
 
 use std::ops::Bound;
 
+use pando_format::Lsn;
 use pando_tree::Ranked;
 
 use crate::api::counted::ends;
 use crate::error::Result;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::table::Reads;
+use crate::read::counted::FoundEntry;
 
 impl Reads<'_> {
     /// As [`crate::Table::rank`].
@@ -50,4 +52,41 @@ impl Reads<'_> {
         let step = engine.try_key_from(&self.table.state, (from, number), key);
         polled(step, &mut Vec::new())
     }
+
+    /// As [`Reads::key_from`], and copies the value to `value`, if it lies with the key. What was
+    /// copied may be shown once the LSN in `shown_from` is durable.
+    ///
+    /// # Errors
+    /// As [`crate::Table::rank`].
+    pub fn entry_from(
+        self,
+        (from, number): (&[u8], u64),
+        (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+        shown_from: &mut Option<Lsn>,
+    ) -> Result<Polled<EntryFrom>> {
+        let engine = self.table.db.engine();
+        let step = engine.try_entry_from(&self.table.state, (from, number), (key, value));
+        let entry = step.map(|entry| match entry {
+            FoundEntry::None => EntryFrom::None,
+            FoundEntry::Key => EntryFrom::Key,
+            FoundEntry::Whole(debt, _) => {
+                *shown_from = (*shown_from).max(debt.lsn());
+                EntryFrom::Whole
+            }
+        });
+        polled(entry, &mut Vec::new())
+    }
+}
+
+/// What was found of an entry by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryFrom {
+    /// There are not that many.
+    None,
+    /// The batch has removed it. Its key was copied.
+    Removed,
+    /// Its key was copied. The value lies elsewhere, or the batch has written it.
+    Key,
+    /// Key and value were copied.
+    Whole,
 }

@@ -1,10 +1,11 @@
 //! Reads of counted tables that take numbers of entries: ranks, and keys of given ranks.
 
-use pando_tree::{Ranked, Tree};
+use pando_tree::{Place, Ranked, Selected, Tree};
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::read::point::{no_such_table, on_tree};
+use crate::read::point::{Copied, no_such_table, on_tree};
+use crate::state::read_bounds::Debt;
 use crate::tables::state::TableState;
 use crate::wait::reason::Step;
 
@@ -74,6 +75,36 @@ impl Engine {
         let found = tree.try_select_from(&self.store.pool, from, number, key);
         Ok(on_tree(table, tree, found)?)
     }
+
+    /// As [`Engine::try_key_from`], and copies the value, if it lies with the key.
+    pub(crate) fn try_entry_from(
+        &self,
+        table: &TableState,
+        (from, number): (&[u8], u64),
+        (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Step<FoundEntry> {
+        let tree = counted_tree(table)?;
+        let to = (&mut *key, &mut *value);
+        let selected = tree.try_select_record(&self.store.pool, from, number, to);
+        match on_tree(table, tree, selected)? {
+            Selected::None => Ok(FoundEntry::None),
+            Selected::Key => Ok(FoundEntry::Key),
+            Selected::Record(lookup, place) => {
+                let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
+                Ok(FoundEntry::Whole(debt, place))
+            }
+        }
+    }
+}
+
+/// An entry that was found by its number.
+pub(crate) enum FoundEntry {
+    /// There are not that many.
+    None,
+    /// Key and value were copied. Both may be shown once the debt is paid.
+    Whole(Debt, Place),
+    /// The key was copied; the value lies elsewhere.
+    Key,
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
-use pandodb::nonblocking::Reads;
+use pandodb::nonblocking::{EntryFrom, Outcome, Polled, Reads, ValidatedBatch};
 use pandodb::{
     Batch, Builder, Db, Error, Isolation, Table, TableOptions, TransactionOptions, VerifyReport,
 };
@@ -417,4 +417,109 @@ fn a_key_from_another_one_is_that_of_one_moment() {
             assert_eq!(table.key_from(&from, 2000).unwrap(), None);
         }
     });
+}
+
+/// As above, key and value together; some values lie elsewhere.
+#[test]
+fn an_entry_from_another_one_is_that_of_one_moment() {
+    let db = options().open_in_memory().unwrap();
+    let table = counted(&db, "t");
+    let value = |n: u32| vec![n as u8; if n.is_multiple_of(50) { 4000 } else { 20 }];
+    fill(&table, 0..2000, |n| {
+        ((1_000_000 + n).to_be_bytes(), value(n))
+    });
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Rng::with_seed(5);
+            for _ in 0..30_000 {
+                let key = random.u32(..3000).to_be_bytes();
+                if random.bool() {
+                    table.put(&key, &[1; 20]).unwrap();
+                } else {
+                    let _was_there = table.delete(&key).unwrap();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let from = 1_000_000_u32.to_be_bytes();
+        let mut random = Rng::with_seed(6);
+        let (mut key, mut found, mut shown_from) = (Vec::new(), Vec::new(), None);
+        let mut entry = |number: u32, key: &mut Vec<u8>, found: &mut Vec<u8>| loop {
+            let from = (&from[..], u64::from(number));
+            let reads = Reads::of(&table);
+            let read = reads.entry_from(from, (&mut *key, &mut *found), &mut shown_from);
+            match read.unwrap() {
+                Polled::Ready(entry) => return entry,
+                Polled::Pending(_) => thread::yield_now(),
+            }
+        };
+        while !over.load(Ordering::Relaxed) {
+            let number = random.u32(..2000);
+            let read = entry(number, &mut key, &mut found);
+            assert_eq!(key, (1_000_000 + number).to_be_bytes());
+            match number.is_multiple_of(50) {
+                true => assert_eq!(read, EntryFrom::Key),
+                false => assert_eq!((read, &found), (EntryFrom::Whole, &value(number))),
+            }
+            assert_eq!(entry(2000, &mut key, &mut found), EntryFrom::None);
+        }
+    });
+}
+
+/// What a batch has written is told of the entries that the table has, and a removal of what it has
+/// found removes that.
+#[test]
+fn a_batch_finds_entries_beside_its_own_writes() {
+    let db = options().open_in_memory().unwrap();
+    let table = counted(&db, "t");
+    fill(&table, 0..900, |n| (n.to_be_bytes(), n.to_le_bytes()));
+    let mut reactor = reactor_of(&db);
+    let mut random = Rng::with_seed(8);
+    let mut left: Vec<u32> = (0..900).collect();
+    while left.len() > 50 {
+        let mut batch = ValidatedBatch::new(&db);
+        let mut gone = Vec::new();
+        for _ in 0..random.usize(1..20) {
+            let place = random.usize(..left.len() + 2);
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let to = (&mut key, &mut value);
+            let read = batch.entry_from(&table, (&[], place as u64), to).unwrap();
+            let Polled::Ready(entry) = read else {
+                panic!("all is in memory");
+            };
+            let Some(number) = left.get(place) else {
+                assert_eq!(entry, EntryFrom::None);
+                continue;
+            };
+            assert_eq!(key, number.to_be_bytes());
+            if gone.contains(number) {
+                let written = [EntryFrom::Removed, EntryFrom::Key][*number as usize % 2];
+                assert_eq!(entry, written);
+                continue;
+            }
+            assert_eq!(
+                (entry, &value[..]),
+                (EntryFrom::Whole, &number.to_le_bytes()[..])
+            );
+            gone.push(*number);
+            match number % 2 {
+                0 => batch.delete(&table, &key),
+                _ => batch.put(&table, &key, &value).unwrap(),
+            }
+        }
+        match batch.try_commit(&mut reactor).unwrap() {
+            Polled::Ready(Outcome::Committed(_)) => {}
+            other => panic!("{other:?}"),
+        }
+        left.retain(|number| number % 2 == 1 || !gone.contains(number));
+        assert_eq!(table.len(), left.len() as u64);
+        if left.iter().all(|number| number % 2 == 1) {
+            break;
+        }
+    }
+    for (rank, number) in left.iter().enumerate() {
+        let found = table.key_at(rank as u64).unwrap();
+        assert_eq!(found.as_deref(), Some(&number.to_be_bytes()[..]));
+    }
 }

@@ -3,6 +3,7 @@
 use super::fields::{FIELDS_COUNT, fields_at};
 use super::{grow_encoding, writing};
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Part, Run, replies};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -64,14 +65,21 @@ fn put_pairs(context: &mut Context<'_>) -> Result<i64, Interrupted> {
         return Err(replies::wrong_arity(context.command.name).into());
     }
     let key = context.argument(1);
-    let found = context.find(key)?;
-    if context.count() == 4 {
-        let pair = (context.argument(2), context.argument(3));
-        if let Some(is_new) = context.put_named((key, &found), pair)? {
-            context.event(Class::Hash, "hset", key);
-            return Ok(i64::from(is_new));
+    let held = match context.count() {
+        4 => context.long_collection(key, Encoding::Hashtable)?,
+        _ => Err(context.find(key)?),
+    };
+    let found = match held {
+        Err(found) => found,
+        Ok(held) => {
+            let pair = (context.argument(2), context.argument(3));
+            if let Some(is_new) = context.put_named((key, held), pair)? {
+                context.event(Class::Hash, "hset", key);
+                return Ok(i64::from(is_new));
+            }
+            context.find(key)?
         }
-    }
+    };
     let fields: Vec<&[u8]> = context.arguments.from(2).step_by(2).collect();
     let mut hash = context.decoded(found, context.value_type(), &Part::Named(&fields))?;
     let before = hash.len();

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::{End, FEW, part, part_of, remove, writing};
+use super::{End, part, part_of, remove, writing};
 use crate::commands::popping::Popping;
 use crate::context::{Collection, Command, Context, Flags, Interrupted, Keys, Run, replies};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -53,14 +54,17 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
     };
     let key = context.argument(1);
     let taken = count.unwrap_or(1);
-    let found = context.find(key)?;
-    if count.is_none()
-        && let Some(head) = context.long_list(&found, FEW)?
-        && context.reply_end(&head, end.into())?
-    {
-        context.event(Class::List, end.popped(), key);
-        return context.remove_end((key, &found), (head, end.into()));
-    }
+    let found = match count {
+        Some(_) => context.find(key)?,
+        None => match context.long_collection(key, Encoding::Quicklist)? {
+            Ok(held) if context.pop_at_end(key, (held, end.into()))? => {
+                context.event(Class::List, end.popped(), key);
+                return Ok(());
+            }
+            Ok(_) => context.find(key)?,
+            Err(found) => found,
+        },
+    };
     let (mut list, places) = part_of(context, found, |length| end.places(taken, length))?;
     if !list.exists() {
         match count {

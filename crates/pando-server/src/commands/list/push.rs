@@ -1,7 +1,8 @@
 //! LPUSH, RPUSH, LPUSHX, RPUSHX.
 
-use super::{End, FEW, encoding, part_of, reply_length, writing};
+use super::{End, encoding, part_of, reply_length, writing};
 use crate::context::{Command, Context, Flags, Run};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 const fn pushing(
@@ -49,14 +50,16 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn push(context: &mut Context<'_>, end: End, must_exist: bool) -> Run {
     let key = context.argument(1);
-    let found = context.find(key)?;
-    if let Some(head) = context.long_list(&found, FEW)? {
-        let arguments = context.arguments;
-        let elements = (2..arguments.len()).map(move |index| arguments.at(index));
-        let length = context.push_at_end((key, &found), (head, end.into()), elements)?;
-        context.event(Class::List, end.pushed(), key);
-        return reply_length(context, length);
-    }
+    let found = match context.long_collection(key, Encoding::Quicklist)? {
+        Ok(held) => {
+            let arguments = context.arguments;
+            let elements = (2..arguments.len()).map(move |index| arguments.at(index));
+            let length = context.push_at_end(key, (held, end.into()), elements)?;
+            context.event(Class::List, end.pushed(), key);
+            return reply_length(context, length);
+        }
+        Err(found) => found,
+    };
     let (mut list, _) = part_of(context, found, |length| match end {
         End::Head => 0..0,
         End::Tail => length..length,

@@ -4,6 +4,7 @@ use super::{reading, writing};
 use crate::commands::sample::parse_count;
 use crate::context::{Command, Context, Flags, Run, replies};
 use crate::data::keyspace::ValueType;
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -38,6 +39,9 @@ fn random(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
     if context.count() == 2 {
         let found = context.read(key)?;
+        if context.reply_one_member(&found)? {
+            return Ok(());
+        }
         let (set, mut places) = context.choose(found, ValueType::Set, 1)?;
         match places.next() {
             None => context.reply().null(),
@@ -71,7 +75,20 @@ fn pop(context: &mut Context<'_>) -> Run {
             _ => return context.fail(replies::MUST_BE_POSITIVE),
         },
     };
-    let found = context.find(key)?;
+    let held = match count {
+        None => context.long_collection(key, Encoding::Hashtable)?,
+        Some(_) => Err(context.find(key)?),
+    };
+    let found = match held {
+        Err(found) => found,
+        Ok(held) => {
+            if context.pop_one_member(key, held)? {
+                context.event(Class::Set, "spop", key);
+                return Ok(());
+            }
+            context.find(key)?
+        }
+    };
     let (mut set, popped) = context.choose(found, ValueType::Set, count.unwrap_or(1))?;
     let mut popped: Vec<usize> = popped.collect();
     match count {

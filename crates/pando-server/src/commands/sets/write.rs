@@ -3,6 +3,7 @@
 use super::members::Members;
 use super::writing;
 use crate::context::{Command, Context, Flags, Keys, Part, Run};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -43,15 +44,22 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn add(context: &mut Context<'_>) -> Run {
     let key = context.argument(1);
-    let found = context.find(key)?;
-    if context.count() == 3
-        && let Some(is_new) = context.put_named((key, &found), (context.argument(2), b""))?
-    {
-        if is_new {
-            context.event(Class::Set, "sadd", key);
-        }
-        return context.integer(i64::from(is_new));
-    }
+    let held = match context.count() {
+        3 => context.long_collection(key, Encoding::Hashtable)?,
+        _ => Err(context.find(key)?),
+    };
+    let found = match held {
+        Err(found) => found,
+        Ok(held) => match context.put_named((key, held), (context.argument(2), b""))? {
+            None => context.find(key)?,
+            Some(is_new) => {
+                if is_new {
+                    context.event(Class::Set, "sadd", key);
+                }
+                return context.integer(i64::from(is_new));
+            }
+        },
+    };
     let members: Vec<&[u8]> = context.arguments.from(2).collect();
     let set = context.decoded(found, context.value_type(), &Part::Named(&members))?;
     let mut set = Members::new(set, members.len());

@@ -7,6 +7,7 @@ use super::number::parse_score;
 use super::order::SortedSet;
 use super::replying;
 use crate::context::{Command, Context, Part, Run, replies};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -200,14 +201,22 @@ pub(super) fn add_pairs(
     options: Options,
 ) -> Run {
     let key = context.argument(1);
-    let found = context.find(key)?;
-    if let [(score, member)] = *pairs {
-        let mut outcome = Outcome::default();
-        let decide = |old| Ok(outcome.count(&options.decide(old, score)?));
-        if context.put_member((key, &found), member, decide)? {
-            return reply(context, options, &outcome);
+    let held = match pairs.len() {
+        1 => context.long_collection(key, Encoding::Skiplist)?,
+        _ => Err(context.find(key)?),
+    };
+    let found = match (held, pairs) {
+        (Ok(held), [(score, member)]) => {
+            let mut outcome = Outcome::default();
+            let decide = |old| Ok(outcome.count(&options.decide(old, *score)?));
+            if context.put_member((key, held), member, decide)? {
+                return reply(context, options, &outcome);
+            }
+            context.find(key)?
         }
-    }
+        (Err(found), _) => found,
+        (Ok(_), _) => unreachable!("asked for with one pair"),
+    };
     let members: Vec<&[u8]> = pairs.iter().map(|(_, member)| *member).collect();
     let mut set = SortedSet::found_part(context, found, &Part::Named(&members))?;
     // Even if some of them are the same, and the set stays small.

@@ -8,7 +8,10 @@ use super::describe::{REMOVING, writing};
 use super::order::SortedSet;
 use super::replying;
 use crate::commands::popping::Popping;
-use crate::context::{Command, Context, Flags, Interrupted, Keys, Part, Run, replies};
+use crate::context::{
+    Command, Context, Flags, Found, Interrupted, Keys, ListEnd, Part, Run, replies,
+};
+use crate::data::packed::Encoding;
 use crate::notifications::classes::Class;
 
 const COMPLEXITY: &str = "O(log(N)*M) with N being the number of elements in the sorted set, and M \
@@ -68,11 +71,30 @@ impl End {
         key: &[u8],
         count: usize,
     ) -> Result<SortedSet, Interrupted> {
+        let found = context.find(key)?;
+        self.of_found(context, found, count)
+    }
+
+    /// As [`End::find`], of the row that was read last.
+    fn of_found(
+        self,
+        context: &mut Context<'_>,
+        found: Found,
+        count: usize,
+    ) -> Result<SortedSet, Interrupted> {
         let places = |length| match length {
             0..=FEW => 0..length,
             _ => self.places(count, length),
         };
-        SortedSet::find_part(context, key, &Part::Places(&places))
+        SortedSet::found_part(context, found, &Part::Places(&places))
+    }
+
+    /// Returns the name of the event that a member was taken from it.
+    fn popped(self) -> &'static str {
+        match self {
+            Self::Lowest => "zpopmin",
+            Self::Highest => "zpopmax",
+        }
     }
 
     /// Reads argument `index`: MIN or MAX.
@@ -83,6 +105,15 @@ impl End {
             Ok(Self::Highest)
         } else {
             Err(replies::SYNTAX)
+        }
+    }
+}
+
+impl From<End> for ListEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::Lowest => Self::Head,
+            End::Highest => Self::Tail,
         }
     }
 }
@@ -104,11 +135,7 @@ pub(super) fn take(
         put(context, set.element(rank))?;
     }
     set.remove(ranks);
-    let event = match end {
-        End::Lowest => "zpopmin",
-        End::Highest => "zpopmax",
-    };
-    context.event(Class::SortedSet, event, key);
+    context.event(Class::SortedSet, end.popped(), key);
     set.put(context, key)
 }
 
@@ -121,7 +148,20 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         _ => None,
     };
     let key = context.argument(1);
-    let set = end.find(context, key, count.unwrap_or(1))?;
+    let found = match count {
+        Some(_) => context.find(key)?,
+        None => match context.long_collection(key, Encoding::Skiplist)? {
+            Err(found) => found,
+            Ok(held) => {
+                if context.pop_scored(key, (held, end.into()), reply_one)? {
+                    context.event(Class::SortedSet, end.popped(), key);
+                    return Ok(());
+                }
+                context.find(key)?
+            }
+        },
+    };
+    let set = end.of_found(context, found, count.unwrap_or(1))?;
     let taken = count.unwrap_or(1).min(set.len());
     // One element that was not counted is no list of pairs.
     let is_nested = count.is_some() && context.session.version == Version::Resp3;
@@ -134,10 +174,21 @@ fn pop(context: &mut Context<'_>, end: End) -> Run {
         if is_nested {
             return replying::element(context, element, true);
         }
-        context.reply().bulk(element.1);
-        replying::score(context, element.0);
-        context.check_reply()
+        reply_flat(context, element)
     })
+}
+
+/// Replies with one element that was not counted.
+fn reply_one(context: &mut Context<'_>, element: (f64, &[u8])) -> Run {
+    context.reply().array(2);
+    reply_flat(context, element)
+}
+
+/// Writes an element that is no pair.
+fn reply_flat(context: &mut Context<'_>, (score, member): (f64, &[u8])) -> Run {
+    context.reply().bulk(member);
+    replying::score(context, score);
+    context.check_reply()
 }
 
 /// Pops from the sorted set whose key is argument `at`; returns false if there is none.

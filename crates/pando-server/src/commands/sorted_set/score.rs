@@ -107,6 +107,11 @@ fn rank_of(
 ) -> Result<Option<(usize, f64, usize)>, Interrupted> {
     let member = context.argument(2);
     let head = context.tree_head(&found)?;
+    if let Some(head) = head
+        && let Some(ranked) = context.ranked_beside(head, member)?
+    {
+        return Ok(ranked.map(|(rank, score)| (rank, score, head.len())));
+    }
     let part = match head {
         Some(head) if context.may_rank(&head)? => Part::Named(&[member]),
         _ => Part::All,

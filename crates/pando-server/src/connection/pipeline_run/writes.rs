@@ -38,6 +38,12 @@ impl Connection {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut batch = data.batch();
         let mut done = self.write_together(turn, pipeline_run, &mut batch);
+        if self
+            .write_kept_head(turn, pipeline_run, &mut batch)
+            .is_err()
+        {
+            done = Done::NONE;
+        }
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut is_conflict = false;
         if done.count > 0 {
@@ -96,6 +102,11 @@ impl Connection {
                 done.cut = true;
                 break;
             }
+            if self.is_for_another(pipeline_run, done.count)
+                && self.write_kept_head(turn, pipeline_run, batch).is_err()
+            {
+                return Done::NONE;
+            }
             let savepoint = batch.savepoint();
             let mark = self.progress().mark();
             let ended = self.run_one(turn, pipeline_run, done.count, batch);
@@ -108,6 +119,7 @@ impl Connection {
                 Ok(reply_start) => reply_start,
                 Err(interrupted) => {
                     batch.rollback_to(savepoint);
+                    progress.kept_head.iter_mut().for_each(|kept| kept.undo());
                     let text = interrupted.ended();
                     if text.is_none() {
                         progress.leave_run(self.position + pipeline_run.end(done.count) as u64);
@@ -133,6 +145,34 @@ impl Connection {
         done
     }
 
+    /// Returns true if a head was kept with which the command at `place` cannot go on.
+    fn is_for_another(&self, pipeline_run: &PipelineRun, place: usize) -> bool {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let Some(kept) = &buffers.progress.kept_head else {
+            return false;
+        };
+        let rest = &buffers.input[buffers.offset..];
+        let arguments = pipeline_run.arguments(rest, place);
+        !kept.is_for(pipeline_run.at(place).command.name, arguments.get(1))
+    }
+
+    /// Writes the head that the commands so far have kept, if there is one. Without it, what they
+    /// have done must not be committed.
+    fn write_kept_head(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pipeline_run: &PipelineRun,
+        batch: &mut ValidatedBatch,
+    ) -> Result<(), Interrupted> {
+        if self.progress().kept_head.is_none() {
+            return Ok(());
+        }
+        let write = |context: &mut Context<'_>| context.write_kept_head();
+        let written = self.in_run(turn, (pipeline_run, 0), batch, write);
+        self.progress().kept_head = None;
+        written
+    }
+
     /// Returns whether scripts run together with others. What one reads or calls is noted when it
     /// runs alone; and without threads it may take long.
     pub(super) fn takes_scripts(&self, turn: &Turn<'_>) -> bool {
@@ -151,6 +191,28 @@ impl Connection {
         place: usize,
         batch: &mut ValidatedBatch,
     ) -> Result<usize, Interrupted> {
+        let position = self.position + pipeline_run.end(place) as u64;
+        self.progress().begin_at(position);
+        self.in_run(turn, (pipeline_run, place), batch, |context| {
+            let reply_start = context.reply_start;
+            if let Err(interrupted) = context.run() {
+                context.out.truncate(reply_start);
+                return Err(interrupted);
+            }
+            assert!(reply_start < context.out.len(), "each command replies");
+            Ok(reply_start)
+        })
+    }
+
+    /// Calls `work` in the environment of the command at `place`.
+    #[inline]
+    fn in_run<T>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (pipeline_run, place): (&PipelineRun, usize),
+        batch: &mut ValidatedBatch,
+        work: impl FnOnce(&mut Context<'_>) -> T,
+    ) -> T {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let Buffers {
             input,
@@ -159,13 +221,11 @@ impl Connection {
             progress,
             ..
         } = &mut **self.buffers.as_mut().expect("a command is in the buffers");
-        progress.begin_at(self.position + pipeline_run.end(place) as u64);
         let reply_start = output.bytes.len();
-        let command = pipeline_run.at(place).command;
-        let mut context = Context {
+        work(&mut Context {
             arguments: pipeline_run.arguments(&input[*offset..], place),
             staged: &[],
-            command,
+            command: pipeline_run.at(place).command,
             session: &mut self.session,
             out: &mut output.bytes,
             reply_start,
@@ -179,13 +239,7 @@ impl Connection {
             now_ms: turn.now_ms,
             exec_index: None,
             is_together: true,
-        };
-        if let Err(interrupted) = context.run() {
-            output.bytes.truncate(reply_start);
-            return Err(interrupted);
-        }
-        assert!(reply_start < output.bytes.len(), "each command replies");
-        Ok(reply_start)
+        })
     }
 }
 

@@ -313,6 +313,17 @@ impl Changes<'_> {
         self.put()
     }
 
+    /// Deletes the row of the name of an element.
+    pub(super) fn delete_name(&mut self, id: u64, name: &[u8]) {
+        self.keys.name(id, name, &mut self.key);
+        self.delete();
+    }
+
+    /// Deletes the element whose key is the one that was read last.
+    pub(super) fn delete_found(&mut self) {
+        self.delete();
+    }
+
     /// Writes the elements of a list that were added, and deletes those that are not there any
     /// more.
     fn list(&mut self, head: &mut TreeHead, loaded: &Loaded, new: &Strings) -> Run {

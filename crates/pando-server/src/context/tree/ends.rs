@@ -5,53 +5,41 @@
 //! is what `changes.rs` writes of a part that has been edited so. Lists of few elements do not come
 //! here: they are read whole, and may become packed.
 
-use pando_resp::Writer;
-use pandodb::nonblocking::Polled;
+use std::ops::Bound;
 
+use pando_resp::Writer;
+use pandodb::Table;
+use pandodb::nonblocking::{Polled, ScanPage};
+
+use super::kept_head::{Beside, Held};
+use super::list_end::{ListEnd, PageAhead};
 use super::load::ELEMENT_BYTES;
-use super::source::Source;
-use crate::context::{Context, Data, Found, Interrupted, Run, replies};
+use super::source::{Bounds, Source};
+use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements;
-use crate::data::keyspace::{Times, ValueType};
-use crate::data::packed::Encoding;
+use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
 
-/// An end of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListEnd {
-    Head,
-    Tail,
-}
+/// Most leaves without elements that are passed over.
+const EMPTY_LEAVES_MAX: usize = 4;
+
+/// Most elements that are read ahead if some of them are writes of the same batch.
+const AHEAD_MAX: usize = 64;
 
 impl Context<'_> {
-    /// Returns the head of the list that was read last, if it is large, has more than `few`
-    /// elements, and is no listpack, which may become a quicklist by what is added.
-    pub(crate) fn long_list(
-        &mut self,
-        found: &Found,
-        few: usize,
-    ) -> Result<Option<TreeHead>, Interrupted> {
-        let Some(head) = self.tree_head(found)? else {
-            return Ok(None);
-        };
-        let row = found.row.expect("it has a head");
-        let encoding = Encoding::of_payload(self.payload(row))?;
-        let is_long = head.len() > few && head.timed == 0 && encoding == Encoding::Quicklist;
-        Ok(is_long.then_some(head))
-    }
-
-    /// Adds elements to the list with this head, which [`Context::long_list`] has returned, one
+    /// Adds elements to the list at `key`, which [`Context::long_collection`] has returned, one
     /// after the other at an end. Returns the new length.
     pub(crate) fn push_at_end<'e>(
         &mut self,
-        (key, found): (&[u8], &Found),
-        (mut head, end): (TreeHead, ListEnd),
+        key: &[u8],
+        (mut held, end): (Held, ListEnd),
         elements: impl Iterator<Item = &'e [u8]> + Clone,
     ) -> Result<usize, Interrupted> {
         for element in elements.clone() {
             self.check_element(ValueType::List, element.len())?;
         }
-        let mut changes = self.changes(&head)?;
+        let head = &mut held.head;
+        let mut changes = self.changes(head)?;
         for element in elements {
             let position = match end {
                 ListEnd::Head => {
@@ -66,65 +54,108 @@ impl Context<'_> {
             changes.put_element(head.id, &position.to_be_bytes(), element)?;
             head.count += 1;
         }
-        let buffers = changes.finish(&mut head);
+        let buffers = changes.finish(head);
         self.give_back(buffers);
-        self.put_list_head((key, found), &head)?;
-        Ok(head.len())
+        self.end_with_head((key, ValueType::List), held, Beside::Nothing)?;
+        Ok(held.head.len())
     }
 
-    /// Replies with the element at an end of the list with this head, which
-    /// [`Context::long_list`] has returned; `false` if its position is not known, as the list is
-    /// not dense.
-    pub(crate) fn reply_end(&mut self, head: &TreeHead, end: ListEnd) -> Result<bool, Interrupted> {
+    /// Removes the element at an end of the list at `key`, which [`Context::long_collection`] has
+    /// returned, and replies with it; `false`, and nothing was done, if its position is not known,
+    /// as the list is not dense.
+    pub(crate) fn pop_at_end(
+        &mut self,
+        key: &[u8],
+        (mut held, end): (Held, ListEnd),
+    ) -> Result<bool, Interrupted> {
+        let head = &mut held.head;
         if !head.is_dense() {
             return Ok(false);
         }
-        let (members, version) = (self.members()?, self.session.version);
-        let most = self.engine().reply_bytes_max;
-        let Data { batch, scratch, .. } = self.data.as_mut().expect("a row was read");
-        let mut source = Source::new(batch.as_deref_mut());
-        let (key, row) = (&mut scratch.element_key, &mut scratch.element_row);
-        elements::position_key(head.id, &position_at(head, end), key);
-        match source.get(members, key, row)? {
-            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-            Polled::Ready(false) => return Err(Interrupted::Torn),
-            Polled::Ready(true) => {}
+        let position = position_at(head, end);
+        let members = self.members()?;
+        let scratch = &mut *self.data().scratch;
+        elements::position_key(head.id, &position, &mut scratch.element_key);
+        // It pays to read ahead if the command before this one was the same.
+        let ahead = match self.known_beside() {
+            Some(beside) => self.reply_in_page(members, end, beside)?,
+            None => None,
+        };
+        if ahead.is_none() {
+            self.reply_element(members)?;
         }
-        let element = elements::decode_element(row)?;
-        if element.len() + ELEMENT_BYTES > most {
-            return Err(replies::TOO_LONG_TO_LOAD.into());
-        }
-        self.progress.show_from(source.shown_from);
-        Writer::new(self.out, version).bulk(element);
-        self.check_reply()?;
-        Ok(true)
-    }
-
-    /// Removes the element that [`Context::reply_end`] has replied with.
-    pub(crate) fn remove_end(
-        &mut self,
-        (key, found): (&[u8], &Found),
-        (mut head, end): (TreeHead, ListEnd),
-    ) -> Run {
-        let mut changes = self.changes(&head)?;
-        changes.delete_element(head.id, &position_at(&head, end));
+        let mut changes = self.changes(head)?;
+        changes.delete_element(head.id, &position);
         match end {
             ListEnd::Head => head.low += 1,
             ListEnd::Tail => head.high -= 1,
         }
         head.count -= 1;
-        let buffers = changes.finish(&mut head);
+        let buffers = changes.finish(head);
         self.give_back(buffers);
-        self.put_list_head((key, found), &head)
+        let beside = ahead.map_or(Beside::Nothing, Beside::Page);
+        self.end_with_head((key, ValueType::List), held, beside)?;
+        Ok(true)
     }
 
-    fn put_list_head(&mut self, (key, found): (&[u8], &Found), head: &TreeHead) -> Run {
-        let times = Times {
-            deadline: found.deadline(),
-            fields: None,
+    /// Replies with the element whose key is in the scratch.
+    fn reply_element(&mut self, members: &Table) -> Run {
+        let Data { batch, scratch, .. } = self.data.as_mut().expect("a row was read");
+        let mut source = Source::new(batch.as_deref_mut());
+        match source.get(members, &scratch.element_key, &mut scratch.element_row)? {
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+            Polled::Ready(false) => return Err(Interrupted::Torn),
+            Polled::Ready(true) => {}
+        }
+        self.progress.show_from(source.shown_from);
+        let element = elements::decode_element(&scratch.element_row)?;
+        let length = element.len();
+        Writer::new(self.out, self.session.version).bulk(element);
+        self.check_element_reply(length)
+    }
+
+    /// Replies with the element whose key is in the scratch, from the page of the scratch, which is
+    /// read first unless the command before this one has left the element there. Returns what lies
+    /// behind it; `None`, and nothing was done, if the page does not have it.
+    fn reply_in_page(
+        &mut self,
+        members: &Table,
+        end: ListEnd,
+        beside: Beside,
+    ) -> Result<Option<PageAhead>, Interrupted> {
+        let Data { batch, scratch, .. } = self.data.as_mut().expect("a row was read");
+        let (page, wanted) = (&mut scratch.page, &scratch.element_key[..]);
+        let mut source = Source::new(batch.as_deref_mut());
+        let range = (Bound::Included(wanted), Bound::Unbounded);
+        let next = match turn_page(&mut source, members, (range, end), Some(beside), page)? {
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+            Polled::Ready(next) => next,
         };
-        let what = (ValueType::List, Encoding::Quicklist);
-        self.put_tree_head(key, (what, head), times, found.former.but_tree())
+        self.progress.show_from(source.shown_from);
+        if next == page.len() {
+            return Ok(None);
+        }
+        // A long one lies elsewhere.
+        let (key, Some(row)) = page.entry(next) else {
+            return Ok(None);
+        };
+        if key != wanted {
+            return Err(Interrupted::Torn);
+        }
+        let element = elements::decode_element(row)?;
+        let length = element.len();
+        Writer::new(self.out, self.session.version).bulk(element);
+        self.check_element_reply(length)?;
+        Ok(Some(PageAhead::new(end, next + 1)))
+    }
+
+    /// Refuses the command if it has replied with an element of so many bytes, and that, or all, is
+    /// too long.
+    fn check_element_reply(&self, bytes: usize) -> Run {
+        if bytes + ELEMENT_BYTES > self.engine().reply_bytes_max {
+            return Err(replies::TOO_LONG_TO_LOAD.into());
+        }
+        self.check_reply()
     }
 }
 
@@ -134,4 +165,39 @@ fn position_at(head: &TreeHead, end: ListEnd) -> [u8; 8] {
         ListEnd::Head => head.low.to_be_bytes(),
         ListEnd::Tail => head.high.to_be_bytes(),
     }
+}
+
+/// Reads a page, which begins at the first bound of the range and leads away from the end, unless
+/// it has elements that the command before this one has left there. Returns the number of the entry
+/// at the end; that of all entries if the page has none.
+pub(super) fn turn_page(
+    source: &mut Source<'_>,
+    table: &Table,
+    (range, end): (Bounds<'_>, ListEnd),
+    beside: Option<Beside>,
+    page: &mut ScanPage,
+) -> pandodb::Result<Polled<usize>> {
+    if let Some(Beside::Page(ahead)) = beside
+        && ahead.end == end
+        && ahead.next < page.len()
+    {
+        return Ok(Polled::Ready(ahead.next));
+    }
+    let is_backwards = end == ListEnd::Tail;
+    let mut polled = source.scan(table, (range, is_backwards), AHEAD_MAX, page)?;
+    // The first row of a kind may begin a leaf, and a batch may have removed all of one.
+    for _ in 0..EMPTY_LEAVES_MAX {
+        if matches!(polled, Polled::Pending(_)) || !page.is_empty() {
+            break;
+        }
+        let Some(next) = page.next.take() else {
+            break;
+        };
+        let from = match is_backwards {
+            true => Bound::Excluded(&next[..]),
+            false => Bound::Included(&next[..]),
+        };
+        polled = source.scan(table, ((from, range.1), is_backwards), AHEAD_MAX, page)?;
+    }
+    Ok(polled.map(|()| 0))
 }

@@ -13,17 +13,22 @@
 pub(crate) mod ahead;
 mod changes;
 mod edition;
-pub(crate) mod ends;
+mod ends;
 mod expired;
+mod held;
+pub(crate) mod kept_head;
 pub(crate) mod kept_pieces;
+pub(crate) mod list_end;
 mod load;
 mod named;
+mod one_member;
 pub(crate) mod part;
 mod patches;
 mod piece_reads;
 mod pieces;
 mod position;
 mod scan;
+mod scored_end;
 mod shown;
 mod source;
 pub(crate) mod stream;
@@ -32,12 +37,13 @@ mod stream_reads;
 use std::ops::Bound;
 
 use pandodb::Table;
-use pandodb::nonblocking::Polled;
+use pandodb::nonblocking::{Polled, Reads};
 
 use super::{Context, Interrupted, Run};
 use crate::data::elements::{self, Kind, given_up_key};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::tree_head::TreeHead;
+use named::sound_score;
 use part::Part;
 
 impl<'a> Context<'a> {
@@ -85,6 +91,42 @@ impl<'a> Context<'a> {
             Polled::Ready(count) => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
         };
         self.confirmed(head, count)
+    }
+
+    /// Returns rank and score of a member of the large sorted set with this head, which was read
+    /// last, if it is there: nothing but its row and its rank is read. `None` in a transaction.
+    pub(crate) fn ranked_beside(
+        &mut self,
+        head: TreeHead,
+        member: &[u8],
+    ) -> Result<Option<Option<(usize, f64)>>, Interrupted> {
+        if self.data().batch.is_some() {
+            return Ok(None);
+        }
+        let ranked = self.ranked(&head, member);
+        self.confirmed(head, ranked).map(Some)
+    }
+
+    fn ranked(
+        &mut self,
+        head: &TreeHead,
+        member: &[u8],
+    ) -> Result<Option<(usize, f64)>, Interrupted> {
+        let (members, keys) = (self.members()?, self.engine().element_keys);
+        if !self.read_one(members, head.id, member)? {
+            return Ok(None);
+        }
+        let scratch = &mut *self.data().scratch;
+        let row = elements::decode_name(&scratch.element_key, &scratch.element_row)?;
+        let score = sound_score(row.value)?;
+        keys.score(head.id, score, member, &mut scratch.element_key);
+        let from = elements::start(head.id, Kind::Score);
+        let to = Bound::Excluded(&scratch.element_key[..]);
+        match Reads::of(members).count(Bound::Included(&from), to)? {
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
+            Polled::Ready(rank) if rank >= head.count => Err(Interrupted::Torn),
+            Polled::Ready(rank) => Ok(usize::try_from(rank).ok().map(|rank| (rank, score))),
+        }
     }
 
     /// Returns the lowest score of a large sorted set.

@@ -7,61 +7,55 @@
 
 use pandodb::nonblocking::Polled;
 
-use crate::context::{Context, Found, Interrupted, Run};
+use super::kept_head::{Beside, Held};
+use crate::context::{Context, Interrupted};
 use crate::data::elements;
-use crate::data::keyspace::{RowError, Times, ValueType};
-use crate::data::packed::Encoding;
+use crate::data::keyspace::{RowError, ValueType};
 use crate::data::tree_head::TreeHead;
 
-/// Collections with no more elements may become packed.
-const FEW: usize = 16;
-
 impl Context<'_> {
-    /// Puts an element into the large set or hash whose row was read last, as `found`; the value
-    /// of a member of a set is empty. Returns whether it is new, or `None`, and nothing was done,
-    /// if the collection is not one for which this is known to be all.
+    /// Puts an element into the large set or hash at `key`, which
+    /// [`Context::long_collection`] has returned; the value of a member of a set is empty. Returns
+    /// whether it is new, or `None`, and nothing was done, if the element is not one for which this
+    /// is known to be all.
     pub(crate) fn put_named(
         &mut self,
-        (key, found): (&[u8], &Found),
+        (key, mut held): (&[u8], Held),
         (name, value): (&[u8], &[u8]),
     ) -> Result<Option<bool>, Interrupted> {
-        let what = (self.value_type(), Encoding::Hashtable);
-        let Some(mut head) = self.long_head(found, what.1)? else {
-            return Ok(None);
-        };
-        let Some(old) = self.find_named(&head, name)? else {
+        let value_type = self.value_type();
+        let head = &mut held.head;
+        let Some(old) = self.find_named(head, name)? else {
             return Ok(None);
         };
         let (is_new, is_same) = (old.is_none(), old == Some(value));
-        if what.0 == ValueType::Set && !is_new {
+        if value_type == ValueType::Set && !is_new {
             return Ok(Some(false));
         }
-        self.check_element(what.0, name.len() + value.len())?;
-        let mut changes = self.changes(&head)?;
+        self.check_element(value_type, name.len() + value.len())?;
+        let mut changes = self.changes(head)?;
         if !is_same {
             changes.put_found(name, value)?;
         }
         head.count += u64::from(is_new);
-        let buffers = changes.finish(&mut head);
+        let buffers = changes.finish(head);
         self.give_back(buffers);
-        self.put_named_head((key, found), (what, &head))?;
+        self.end_with_head((key, value_type), held, Beside::Nothing)?;
         Ok(Some(is_new))
     }
 
-    /// Puts a member into the large sorted set whose row was read last, as `found`, with the score
-    /// that `decide` returns for the one that it has, or leaves it. Returns false, and nothing was
-    /// done, if the sorted set is not one for which this is known to be all.
+    /// Puts a member into the large sorted set at `key`, which [`Context::long_collection`] has
+    /// returned, with the score that `decide` returns for the one that it has, or leaves it.
+    /// Returns false, and nothing was done, if the member is not one for which this is known to be
+    /// all.
     pub(crate) fn put_member(
         &mut self,
-        (key, found): (&[u8], &Found),
+        (key, mut held): (&[u8], Held),
         member: &[u8],
         decide: impl FnOnce(Option<f64>) -> Result<Option<f64>, &'static str>,
     ) -> Result<bool, Interrupted> {
-        let what = (ValueType::SortedSet, Encoding::Skiplist);
-        let Some(mut head) = self.long_head(found, what.1)? else {
-            return Ok(false);
-        };
-        let old = match self.find_named(&head, member)? {
+        let head = &mut held.head;
+        let old = match self.find_named(head, member)? {
             None => return Ok(false),
             Some(None) => None,
             Some(Some(bytes)) => Some(sound_score(bytes)?),
@@ -70,46 +64,18 @@ impl Context<'_> {
             return Ok(true);
         };
         let bytes = score.to_le_bytes();
-        self.check_element(what.0, member.len() + bytes.len())?;
-        let mut changes = self.changes(&head)?;
+        self.check_element(ValueType::SortedSet, member.len() + bytes.len())?;
+        let mut changes = self.changes(head)?;
         changes.put_found(member, &bytes)?;
         if let Some(old) = old {
             changes.delete_score(head.id, member, &old.to_le_bytes());
         }
         changes.put_score(head.id, member, score)?;
         head.count += u64::from(old.is_none());
-        let buffers = changes.finish(&mut head);
+        let buffers = changes.finish(head);
         self.give_back(buffers);
-        self.put_named_head((key, found), (what, &head))?;
+        self.end_with_head((key, ValueType::SortedSet), held, Beside::Nothing)?;
         Ok(true)
-    }
-
-    fn put_named_head(
-        &mut self,
-        (key, found): (&[u8], &Found),
-        (what, head): ((ValueType, Encoding), &TreeHead),
-    ) -> Run {
-        let times = Times {
-            deadline: found.deadline(),
-            fields: None,
-        };
-        self.put_tree_head(key, (what, head), times, found.former.but_tree())
-    }
-
-    /// Returns the head of the collection that was read last, if it is large, and keeps the
-    /// encoding, which it has, whatever is put into it, and nothing of it has a deadline.
-    fn long_head(
-        &mut self,
-        found: &Found,
-        encoding: Encoding,
-    ) -> Result<Option<TreeHead>, Interrupted> {
-        let Some(head) = self.tree_head(found)? else {
-            return Ok(None);
-        };
-        let row = found.row.expect("it has a head");
-        let has = Encoding::of_payload(self.payload(row))?;
-        let is_long = head.len() > FEW && head.timed == 0 && has == encoding;
-        Ok(is_long.then_some(head))
     }
 
     /// Reads the element `name` with the command's transaction. Its key is the one that
@@ -144,7 +110,7 @@ impl Context<'_> {
 }
 
 /// Returns the score that is the value of a member.
-fn sound_score(bytes: &[u8]) -> Result<f64, RowError> {
+pub(super) fn sound_score(bytes: &[u8]) -> Result<f64, RowError> {
     let score = bytes.try_into().map(f64::from_le_bytes);
     let score = score.ok().filter(|score| !score.is_nan());
     score.ok_or(RowError::Damaged)

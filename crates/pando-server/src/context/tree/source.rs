@@ -13,7 +13,7 @@ pub(super) struct Source<'s> {
 }
 
 /// Bounds of a scan: where it begins, and behind what nothing is wanted.
-type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
+pub(super) type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 impl<'s> Source<'s> {
     pub(super) fn new(batch: Option<&'s mut ValidatedBatch>) -> Self {
