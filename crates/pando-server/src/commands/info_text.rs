@@ -147,6 +147,17 @@ fn clients(shared: &Shared, text: &mut String) {
     field(text, "total_blocking_keys", 0);
 }
 
+/// Returns the number of scripts that are known, and the bytes that they take.
+fn script_usage(shared: &Shared) -> (usize, usize) {
+    #[cfg(feature = "scripts")]
+    return shared.scripts.usage();
+    #[cfg(not(feature = "scripts"))]
+    {
+        let _has_none = shared;
+        (0, 0)
+    }
+}
+
 fn memory(shared: &Shared, text: &mut String) {
     let memory = MemoryUse::new(shared);
     let (used, resident) = (memory.used(), resident_bytes());
@@ -165,7 +176,7 @@ fn memory(shared: &Shared, text: &mut String) {
     both("used_memory_rss", resident);
     both("used_memory_peak", peak);
     both("maxmemory", memory.max);
-    let (scripts, script_bytes) = shared.scripts.usage();
+    let (scripts, script_bytes) = script_usage(shared);
     for (name, value) in [
         ("used_memory_overhead", used - data),
         ("used_memory_startup", memory.at_start()),
