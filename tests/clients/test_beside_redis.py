@@ -6,6 +6,7 @@ usual random commands.
 
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -390,7 +391,7 @@ CHANGES = (
     "DEL a b", "PERSIST a", "EXPIRE a 1000", "GET a", "RENAME a b", "COPY b a",
 )
 # Commands that 7.2 has in another form than 7.0.
-NEWER = (b"zrank", b"zrevrank")
+NEWER = (b"zrank", b"zrevrank", b"command|getkeys")
 SMALL_PRINT = """
 CONFIG SET hz x
 CONFIG SET hz 7 HZ 8
@@ -489,6 +490,9 @@ def dump():
 def is_known(words, ours, theirs):
     """True for a difference of versions: 7.0 does not look at the arguments if there is no key."""
     name = words[0].upper()
+    if name == b"SORT" and b"can't be converted into double" in theirs:
+        # 7.0 takes an error of an earlier conversion for one of this (errno is not reset).
+        return all(re.fullmatch(rb"-?[0-9.]+", of[1]) for of in ours[1]) if ours[0] == b"*" else False
     if name == b"LPOS":
         return b"-9223372036854775808" in words and ours[:4] == b"-ERR"
     return (name in (b"BITCOUNT", b"BITPOS") and theirs in (b":0", b":-1", b":1")

@@ -51,8 +51,8 @@ struct Part {
     place: Option<usize>,
     /// Identifies the string, to detect that it has changed.
     string: Option<Fingerprint>,
-    /// The same for what lies over it: id and edition.
-    patches: Option<(u64, u64)>,
+    /// What lies over its part.
+    patches: Option<Arc<Patches>>,
     range: Range<u64>,
     /// `None` once it needs no more.
     source: Option<StringSource>,
@@ -113,12 +113,11 @@ impl Parts {
         let place = self.next;
         self.next += 1;
         let string = chunked.stream.fingerprint();
-        let over = chunked.patches.map(|head| (head.id, head.edition));
         let is_same = |part: &Part| {
             (part.database, part.key.as_slice(), part.place) == (database, key, in_exec)
                 && part.range == range
                 && part.string == string
-                && part.patches == over
+                && part.patches == patches
         };
         if !self.list.get(place).is_some_and(is_same) {
             let is_of_it = |part: &Part| part.key == key && part.range == range;
@@ -132,7 +131,7 @@ impl Parts {
                 key: key.to_vec(),
                 place: in_exec,
                 string,
-                patches: over,
+                patches: patches.clone(),
                 source: Some(StringSource::new(stream, &range, patches)),
                 range,
                 gathered: Gathered::default(),

@@ -1,5 +1,7 @@
 //! Bytes that lie over those of a string in chunks (`data/piece_head.rs`), in memory.
 
+use std::ops::Range;
+
 /// Memory that a patch takes besides its bytes.
 const PATCH_BYTES: usize = size_of::<(u64, usize)>();
 
@@ -61,6 +63,18 @@ impl Patches {
             patch.is_some_and(|(start, bytes)| place < start + bytes.len() as u64)
         };
         behind.checked_sub(1).filter(covers).unwrap_or(behind)
+    }
+
+    /// Returns those that have a byte in `range`.
+    pub(crate) fn within(&self, range: &Range<u64>) -> Self {
+        let mut some = Self::default();
+        let overlap = |(place, bytes): &(u64, &[u8])| {
+            *place < range.end && range.start < *place + bytes.len() as u64
+        };
+        for (place, bytes) in self.iter().filter(overlap) {
+            some.push(place, bytes);
+        }
+        some
     }
 
     /// Bytes of memory that it takes.

@@ -624,3 +624,46 @@ fn damage_of_patches_is_found() {
         ("DEL k", ":1"),
     ]);
 }
+
+/// A patch at the end of a string is short, and stays so when the string grows: a write behind it,
+/// in the same stretch of 128 bytes, leaves it as it is.
+#[test]
+fn a_short_patch_stays_when_the_string_grows_behind_it() {
+    let server = server();
+    let mut client = server.client();
+    for length in [128 * 300 + 40, 128 * 300 + 1, 128 * 300 + 127] {
+        let mut string = random(length as u64, length);
+        set(&mut client, "k", &string);
+        let at = length - 1;
+        string[at] ^= 1;
+        assert_eq!(
+            set_range(&mut client, "k", at, &[string[at]]),
+            format!(":{length}")
+        );
+        string.extend([b'x'; 50]);
+        client.check(&[(
+            &format!("APPEND k {}", "x".repeat(50)),
+            &format!(":{}", length + 50),
+        )]);
+        // It ends behind the end, so it goes to the chunks.
+        let behind = length + 24;
+        string.truncate(behind);
+        string.extend([b'y'; 40]);
+        assert_eq!(
+            set_range(&mut client, "k", behind, &[b'y'; 40]),
+            format!(":{}", length + 64)
+        );
+        holds(&mut client, "k", &string);
+        // So does one of many bytes.
+        let many = random(7, 9000);
+        string.resize(length + 64, 0);
+        string.truncate(length + 2);
+        string.extend(&many);
+        assert_eq!(
+            set_range(&mut client, "k", length + 2, &many),
+            format!(":{}", string.len())
+        );
+        holds(&mut client, "k", &string);
+        client.check(&[("DEL k", ":1")]);
+    }
+}

@@ -77,7 +77,7 @@ impl Context<'_> {
         let scratch = &mut *self.data().scratch;
         elements::position_key(head.id, &position, &mut scratch.element_key);
         // It pays to read ahead if the command before this one was the same.
-        let ahead = match self.known_beside() {
+        let ahead = match self.take_beside() {
             Some(beside) => self.reply_in_page(members, end, beside)?,
             None => None,
         };

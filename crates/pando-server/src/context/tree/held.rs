@@ -117,10 +117,12 @@ impl Context<'_> {
         self.put_tree_head(key, (what, &held.head), times, held.former)
     }
 
-    /// Returns what the command before this one knew, which is the same one, in a pipeline run, and
-    /// has kept the head of the same collection.
-    pub(super) fn known_beside(&self) -> Option<Beside> {
-        let kept = self.progress.kept_head.as_ref()?;
-        (self.exec_index.is_none() && !kept.is_written).then_some(kept.beside)
+    /// Takes what the command before this one knew, which is the same one, in a pipeline run, and
+    /// has kept the head of the same collection. If this one fails, nothing is known any more: it
+    /// may have read another page.
+    pub(super) fn take_beside(&mut self) -> Option<Beside> {
+        let kept = self.progress.kept_head.as_mut()?;
+        let is_known = self.exec_index.is_none() && !kept.is_written;
+        is_known.then(|| std::mem::replace(&mut kept.beside, Beside::Nothing))
     }
 }

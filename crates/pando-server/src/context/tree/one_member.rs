@@ -21,7 +21,7 @@ impl Context<'_> {
         mut held: Held,
     ) -> Result<bool, Interrupted> {
         let head = &mut held.head;
-        let removed = match self.known_beside() {
+        let removed = match self.take_beside() {
             Some(Beside::Removed(removed)) => Some(removed),
             _ => self.removals(ValueType::Set, head)?,
         };

@@ -216,6 +216,8 @@ impl Context<'_> {
                     let (key, _) = page.entry(0);
                     if key <= &last[..] {
                         let number = key.get(START_BYTES..).and_then(piece_number);
+                        let count = u64::from(head.length.div_ceil(head.piece));
+                        let number = number.filter(|number| *number < count);
                         return Ok(number.ok_or(RowError::Damaged)?);
                     }
                     break;
@@ -226,7 +228,8 @@ impl Context<'_> {
                 }
             }
         }
-        Err(RowError::Damaged.into())
+        // There are some, says the head, unless there is another one by now.
+        Err(Interrupted::Torn)
     }
 
     /// Returns the string with a chunk that has its patches in it, and the new bytes as far as they
@@ -257,7 +260,8 @@ impl Context<'_> {
             let row = piece_key(head.id, head.number_at(place));
             edition.add(&row, None);
             self.batch()?.delete(members, &row);
-            head.count = head.count.checked_sub(1).ok_or(RowError::Damaged)?;
+            // The rows may be those of a newer head.
+            head.count = head.count.checked_sub(1).ok_or(Interrupted::Torn)?;
         }
         Ok(())
     }
@@ -299,6 +303,8 @@ impl Context<'_> {
         };
         let range = offset.min(chunked.len())..written.end.min(chunked.len());
         let patches = self.patches_at(chunked, &range)?.unwrap_or_default();
+        // One that was the last of a shorter string may end before the range begins.
+        let patches = patches.within(&range);
         let mut edition = Edition::behind(head.edition, self.progress.seed());
         edition.add(
             &written.start.to_be_bytes(),

@@ -52,7 +52,8 @@ impl Context<'_> {
         end: ListEnd,
         member: &mut Vec<u8>,
     ) -> Result<Option<(f64, PageAhead)>, Interrupted> {
-        let (members, beside) = (self.members()?, self.known_beside());
+        let beside = self.take_beside();
+        let members = self.members()?;
         let most = self.engine().reply_bytes_max;
         let start = elements::start(id, Kind::Score);
         let behind = elements::behind(id, Kind::Score);
