@@ -333,3 +333,42 @@ fn each_member_is_as_likely_as_the_others() {
         assert!(chi < 63.0, "{place}: {chi} {seen:?}");
     }
 }
+
+/// The head that was kept is that of a large collection: when few elements are left, it is written,
+/// and the collection ends, or is small again, as one that is emptied by single commands.
+#[test]
+fn what_drains_in_a_stretch_ends_as_it_does_alone() {
+    let server = Fixture::with(options());
+    let mut client = client_of(&server);
+    for pop in ["LPOP", "RPOP", "ZPOPMIN", "ZPOPMAX", "SPOP"] {
+        for (size, pops) in [(30, 30), (30, 29), (17, 17), (40, 23), (30, 31)] {
+            for key in ["together", "alone"] {
+                for n in 0..size {
+                    let element = format!("element-{n}-of-{size}");
+                    client.run(&match pop {
+                        "LPOP" | "RPOP" => format!("RPUSH {key} {element}"),
+                        "SPOP" => format!("SADD {key} {element}"),
+                        _ => format!("ZADD {key} {n} {element}"),
+                    });
+                }
+            }
+            let stretch = vec![format!("{pop} together"); pops];
+            let replies = run_all(&mut client, &stretch);
+            let alone: Vec<String> = (0..pops)
+                .map(|_| client.run(&format!("{pop} alone")))
+                .collect();
+            if pop == "SPOP" {
+                let members = |of: &[String]| of.iter().collect::<BTreeSet<_>>().len();
+                assert_eq!(members(&replies), members(&alone), "{pop} {size} {pops}");
+            } else {
+                assert_eq!(replies, alone, "{pop} {size} {pops}");
+            }
+            for question in ["EXISTS", "TYPE", "OBJECT ENCODING"] {
+                let of = |client: &mut Client, key| client.run(&format!("{question} {key}"));
+                let (together, alone) = (of(&mut client, "together"), of(&mut client, "alone"));
+                assert_eq!(together, alone, "{pop} {size} {pops}: {question}");
+            }
+            client.run("DEL together alone");
+        }
+    }
+}

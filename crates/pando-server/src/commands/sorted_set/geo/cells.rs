@@ -122,7 +122,7 @@ fn numbers_of(numbers: Range<i64>, level: u32) -> Vec<u64> {
         .map(|number| number.rem_euclid(count).unsigned_abs())
         .collect();
     let end = count.unsigned_abs();
-    if all.contains(&(end - 1)) || all.contains(&0) {
+    if all.contains(&(end - 1)) {
         all.push(end);
     }
     all
