@@ -19,7 +19,8 @@ const SHARE: u64 = 1024;
 /// Memory that a chunk takes besides its checksums.
 const CHUNK_BYTES: usize = 96;
 
-type Sums = Arc<[u32]>;
+/// In a `Vec`, since the counted pointers of the model checkers and of the audit hold no slices.
+type Sums = Arc<Vec<u32>>;
 
 /// The checksums of the chunks that were asked for last.
 #[derive(Debug)]
@@ -60,12 +61,12 @@ impl BlockSums {
 
     /// Notes those of `chunk`, whose bytes were read and checked.
     pub(crate) fn put(&self, chunk: ChunkRef, bytes: &[u8]) {
-        let sums: Sums = bytes.chunks(SUMMED_BYTES).map(crc32c).collect();
+        let sums = Arc::new(bytes.chunks(SUMMED_BYTES).map(crc32c).collect());
         self.keep(&mut self.state.lock(), (chunk.page, chunk.checksum), sums);
     }
 
     fn keep(&self, state: &mut State, key: (PageId, u32), sums: Sums) {
-        let bytes = CHUNK_BYTES + size_of_val(&*sums);
+        let bytes = CHUNK_BYTES + size_of_val(sums.as_slice());
         if state.recent_bytes + bytes > self.bytes_max / 2 {
             state.older = std::mem::take(&mut state.recent);
             state.recent_bytes = 0;
