@@ -98,6 +98,8 @@ enum Order {
 #[derive(Default)]
 struct Request<'a> {
     center: Option<Place>,
+    /// There is no such key.
+    is_missing: bool,
     /// Members of FROMMEMBER: the center is the place of the last one, unknown if there is no key.
     members: Vec<&'a [u8]>,
     shape: Option<Shape>,
@@ -175,8 +177,12 @@ impl<'a> Request<'a> {
         let set = SortedSet::read_part(context, key, &Part::Named(&named))?;
         let (mut request, at) = Self::begin(context, form, &set)?;
         let options = request.options(context, form, at);
-        // A member that is missing was found missing before an option behind it.
-        request.find_members(context, key)?;
+        // A member that is missing was found missing before an option behind it. A key that is
+        // missing is looked up once: each look tells of a miss.
+        request.is_missing = !set.exists();
+        if !request.is_missing {
+            request.find_members(context, key)?;
+        }
         options?;
         request.check(context, form)?;
         Ok(request)
@@ -306,7 +312,7 @@ impl<'a> Request<'a> {
 
     /// Returns the members that were asked for.
     fn matches(&self, context: &mut Context<'_>, key: &[u8]) -> Result<Vec<Match>, Interrupted> {
-        let (Some(center), Some(shape)) = (self.center, self.shape) else {
+        let (Some(center), Some(shape), false) = (self.center, self.shape, self.is_missing) else {
             return Ok(Vec::new());
         };
         let most = self.count.unwrap_or(usize::MAX);
