@@ -161,14 +161,8 @@ impl Tree {
     ) {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
         let ways = &mut ways[..keys.len()];
-        let root = self.root(pool, access);
-        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
-        let (root, node) = match opened {
-            Ok(opened) => opened,
-            Err(restart) => {
-                ways.iter_mut().for_each(|way| way.node = Err(restart));
-                return;
-            }
+        let Some((root, node)) = self.open_root(pool, access, ways) else {
+            return;
         };
         let height = node.level();
         for (way, key) in ways.iter_mut().zip(keys) {
@@ -195,6 +189,21 @@ impl Tree {
         }
     }
 
+    /// Opens the root for all `ways`. `None`: they have the reason why it cannot be.
+    #[inline]
+    fn open_root<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        ways: &mut [Way<'p>],
+    ) -> Option<(Optimistic<'p>, FrameNode<'p>)> {
+        let root = self.root(pool, access);
+        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
+        opened
+            .inspect_err(|restart| ways.iter_mut().for_each(|way| way.node = Err(*restart)))
+            .ok()
+    }
+
     /// Descends to the leaf of each key. Where neighbours go the same way, as many of sorted keys
     /// do, each node is acquired once for all of them (decision 109).
     ///
@@ -203,14 +212,8 @@ impl Tree {
     fn descend_near<'p>(&self, pool: &'p Pool, keys: &[&[u8]], ways: &mut [Way<'p>; GROUP_MAX]) {
         assert!(keys.len() <= GROUP_MAX, "a group of {} keys", keys.len());
         let ways = &mut ways[..keys.len()];
-        let root = self.root(pool, &mut OptimisticAccess);
-        let opened = root.and_then(|root| Ok((root, self.node_at(root, None)?)));
-        let (root, node) = match opened {
-            Ok(opened) => opened,
-            Err(restart) => {
-                ways.iter_mut().for_each(|way| way.node = Err(restart));
-                return;
-            }
+        let Some((root, node)) = self.open_root(pool, &mut OptimisticAccess, ways) else {
+            return;
         };
         let height = node.level();
         for (at, way) in ways.iter_mut().enumerate() {

@@ -246,3 +246,21 @@ fn a_search_of_a_large_set_reads_what_is_near() {
     let pages = pages_read(&mut client) - before;
     assert!(pages < 20 * 100, "{pages} pages for 20 searches");
 }
+
+/// A search looks at its key several times, and tells of it once.
+#[test]
+fn a_search_counts_as_one_look() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[(SICILY, ":2")]);
+    let counts = |client: &mut Client| {
+        let stats = fields(client, "stats");
+        ["keyspace_hits", "keyspace_misses"].map(|name| stats[name].parse::<u64>().unwrap())
+    };
+    for from in ["FROMMEMBER Palermo", "FROMLONLAT 15 37"] {
+        let before = counts(&mut client);
+        client.run(&format!("GEOSEARCH g {from} BYRADIUS 9 km"));
+        client.run(&format!("GEOSEARCH none {from} BYRADIUS 9 km"));
+        assert_eq!(counts(&mut client), before.map(|count| count + 1), "{from}");
+    }
+}

@@ -98,8 +98,6 @@ enum Order {
 #[derive(Default)]
 struct Request<'a> {
     center: Option<Place>,
-    /// There is no such key.
-    is_missing: bool,
     /// Members of FROMMEMBER: the center is the place of the last one, unknown if there is no key.
     members: Vec<&'a [u8]>,
     shape: Option<Shape>,
@@ -168,7 +166,8 @@ impl<'a> Request<'a> {
         self.unit = unit;
     }
 
-    /// Reads what is asked for of the sorted set of `key`, and where its center is.
+    /// Reads what is asked for of the sorted set of `key`, and where its center is. This look at the
+    /// key is the one that counts as a hit or a miss.
     fn parse(context: &mut Context<'a>, form: Form, key: &[u8]) -> Result<Self, Interrupted> {
         let named = match form {
             Form::RadiusByMember => vec![context.argument(2)],
@@ -177,12 +176,8 @@ impl<'a> Request<'a> {
         let set = SortedSet::read_part(context, key, &Part::Named(&named))?;
         let (mut request, at) = Self::begin(context, form, &set)?;
         let options = request.options(context, form, at);
-        // A member that is missing was found missing before an option behind it. A key that is
-        // missing is looked up once: each look tells of a miss.
-        request.is_missing = !set.exists();
-        if !request.is_missing {
-            request.find_members(context, key)?;
-        }
+        // A member that is missing was found missing before an option behind it.
+        request.find_members(context, key)?;
         options?;
         request.check(context, form)?;
         Ok(request)
@@ -208,7 +203,7 @@ impl<'a> Request<'a> {
         let mut names = self.members.clone();
         names.sort_unstable();
         names.dedup();
-        let set = SortedSet::read_part(context, key, &Part::Named(&names))?;
+        let set = SortedSet::find_part(context, key, &Part::Named(&names))?;
         if !set.exists() {
             return Ok(());
         }
@@ -312,7 +307,7 @@ impl<'a> Request<'a> {
 
     /// Returns the members that were asked for.
     fn matches(&self, context: &mut Context<'_>, key: &[u8]) -> Result<Vec<Match>, Interrupted> {
-        let (Some(center), Some(shape), false) = (self.center, self.shape, self.is_missing) else {
+        let (Some(center), Some(shape)) = (self.center, self.shape) else {
             return Ok(Vec::new());
         };
         let most = self.count.unwrap_or(usize::MAX);
@@ -320,7 +315,7 @@ impl<'a> Request<'a> {
         let mut found = Vec::new();
         let mut bytes = 0;
         for bounds in ranges(context, key, (center, shape))? {
-            let row = context.read(key)?;
+            let row = context.find(key)?;
             let (set, places) = bounds.select(context, row, false, |ranks| ranks)?;
             for (score, member) in places.map(|place| set.element(place)) {
                 let place = Place::of_score(score);
@@ -382,7 +377,7 @@ fn ranges(
     key: &[u8],
     (center, shape): (Place, Shape),
 ) -> Result<Vec<Bounds<'static>>, Interrupted> {
-    let row = context.read(key)?;
+    let row = context.find(key)?;
     if context.tree_head(&row)?.is_none() {
         return Ok(vec![Bounds::all_scores()]);
     }
