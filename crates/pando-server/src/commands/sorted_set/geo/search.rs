@@ -166,8 +166,8 @@ impl<'a> Request<'a> {
         self.unit = unit;
     }
 
-    /// Reads what is asked for of the sorted set of `key`, and where its center is. This look at the
-    /// key is the one that counts as a hit or a miss.
+    /// Reads what is asked for of the sorted set of `key`, and where its center is. This look at
+    /// the key is the one that counts as a hit or a miss.
     fn parse(context: &mut Context<'a>, form: Form, key: &[u8]) -> Result<Self, Interrupted> {
         let named = match form {
             Form::RadiusByMember => vec![context.argument(2)],
