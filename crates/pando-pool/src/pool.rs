@@ -135,6 +135,11 @@ impl Pool {
         self.free.parked_count()
     }
 
+    /// Returns whether fewer frames are parked than are to be.
+    pub fn wants_parked(&self) -> bool {
+        self.free.parked_count() < self.free.parked_goal()
+    }
+
     /// Gives the memory of a frame, which the caller owns, back to the system.
     pub(crate) fn release_frame(&self, frame: FrameIndex) {
         let words = self.options.page_size.words();

@@ -69,12 +69,12 @@ impl Db {
 mod tests {
     use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::PageId;
-    use pando_sync::atomic::AtomicU64;
+    use pando_sync::atomic::AtomicBool;
+    use pando_sync::thread;
     use pando_sync::time::{Duration, now};
-    use pando_sync::{Arc, thread};
 
     use super::*;
-    use crate::Durability;
+    use crate::{Durability, Table};
 
     /// Waits until the frames with pages are as many as the budget has room for.
     fn wait_for(db: &Db) -> u64 {
@@ -105,7 +105,7 @@ mod tests {
             numbers.for_each(|number| table.put(&key(number), &value).unwrap());
         };
         put(0..12_000);
-        let full = wait_for(&db);
+        let full = db.memory().frames.budget_bytes;
         let range = db.max_memory_range();
         assert_eq!(*range.end(), most);
         for wrong in [0, range.start() - 1, most + 1, u64::MAX] {
@@ -151,52 +151,40 @@ mod tests {
         }
         db.checkpoint().unwrap();
         db.set_max_memory(*db.max_memory_range().start()).unwrap();
-        let pool = &db.engine().store.pool;
         wait_for(&db);
-        let read = Arc::new(AtomicU64::new(0));
-        let read_there = read.clone();
-        let reader = thread::spawn(move || {
-            for number in 0..1000_u32 {
-                assert!(table.get(&number.to_be_bytes()).unwrap().is_some());
-                read_there.fetch_add(1, Ordering::SeqCst);
-                // Time for the other thread to pin what was read.
-                thread::sleep(Duration::from_millis(1));
-            }
+        read_and_pin(&db, &table, 0..1000, || {
+            let frames = db.memory().frames;
+            assert!(frames.used_bytes > frames.budget_bytes);
         });
-        let mut pins = Vec::new();
-        let limit = now() + Duration::from_secs(30);
-        while pins.len() < FRAMES * 3 / 4 {
-            assert!(now() < limit, "{} read", read.load(Ordering::SeqCst));
-            for page in 0..pool.page_ids().high_water() {
-                let is_new = pins.iter().all(|(of, _)| *of != page);
-                if is_new && let Ok(pin) = pool.pin(PageId(page), 0) {
-                    pins.push((page, pin));
-                }
-            }
-        }
-        assert!(db.memory().frames.used_bytes > db.memory().frames.budget_bytes);
-        drop(pins);
-        reader.join().unwrap();
         wait_for(&db);
     }
 
-    /// Reads keys, and pins what was read meanwhile, up to three quarters of all frames. Returns
-    /// how many were pinned; some parked frames were taken for them.
-    fn read_and_pin(db: &Db, table: &crate::Table, keys: std::ops::Range<u32>) -> usize {
+    /// Reads keys again and again, each at least once, while it pins what was read, until three
+    /// quarters of all frames are pinned: more than the budget leaves, so that parked frames were
+    /// taken for them. Looks at the store, then lets go of all.
+    fn read_and_pin(db: &Db, table: &Table, keys: std::ops::Range<u32>, look: impl FnOnce()) {
         let pool = &db.engine().store.pool;
         let parked = pool.parked_count();
         let most = pool.frames() * 3 / 4;
         let mut pins = Vec::new();
+        let is_enough = AtomicBool::new(false);
+        let limit = now() + Duration::from_secs(60);
         thread::scope(|scope| {
-            let reader = scope.spawn(move || {
-                for key in keys {
-                    let found = table.get(&key.to_be_bytes());
-                    assert!(matches!(found, Ok(Some(_))), "{key}: {found:?}");
-                    // Time for the other thread to pin what was read.
-                    thread::sleep(Duration::from_millis(1));
+            scope.spawn(|| {
+                let read_all = || {
+                    for key in keys.clone() {
+                        let found = table.get(&key.to_be_bytes());
+                        assert!(matches!(found, Ok(Some(_))), "{key}: {found:?}");
+                        // Time for the other thread to pin what was read.
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                };
+                read_all();
+                while !is_enough.load(Ordering::SeqCst) && now() < limit {
+                    read_all();
                 }
             });
-            while pins.len() < most && !reader.is_finished() {
+            while pins.len() < most && now() < limit {
                 for page in 0..pool.page_ids().high_water() {
                     let is_new = pins.iter().all(|(of, _)| *of != page);
                     if is_new && let Ok(pin) = pool.pin(PageId(page), 0) {
@@ -204,11 +192,11 @@ mod tests {
                     }
                 }
             }
-            assert!(pool.parked_count() < parked, "some had to be taken");
-            let count = pins.len();
-            pins.clear();
-            count
-        })
+            is_enough.store(true, Ordering::SeqCst);
+            assert!(pins.len() >= most, "{} of {most} were pinned", pins.len());
+        });
+        assert!(pool.parked_count() < parked, "some had to be taken");
+        look();
     }
 
     /// A store with a smaller budget that a failed write has poisoned: reads that find all else
@@ -249,8 +237,7 @@ mod tests {
         assert!(db.engine().store.life.is_poisoned());
         assert!(db.report().poisoned.is_some());
         assert!(is_parked(), "nobody needs them yet");
-        let pinned = read_and_pin(&db, &table, 9..KEYS);
-        assert!(pinned > FRAMES / 2 + 2, "{pinned} were pinned");
+        read_and_pin(&db, &table, 9..KEYS, || ());
         let memory = db.memory();
         assert_eq!((memory.max_memory, db.report().max_memory), (least, least));
         for bytes in [most, least] {

@@ -26,6 +26,8 @@ const SWEEPS_MAX: u32 = 64;
 const CHECKPOINT_IMAGES: usize = 256;
 /// Pause between two attempts of a write that finds the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(50);
+/// Pause between two attempts to empty frames that are to be parked, when none can be emptied.
+const PARKING_RETRY: Duration = Duration::from_millis(50);
 
 /// What a thread that writes images does when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,7 +368,11 @@ impl Store {
             self.pool.work().register(&thread_waker());
             // Once more, for requests between the last call and the registration.
             if !self.life.is_ended() && !matches!(self.clean_once(), Ok(1..)) {
-                park();
+                match self.pool.wants_parked() {
+                    // Nobody tells when pages that are pinned now can leave.
+                    true => thread::park_timeout(PARKING_RETRY),
+                    false => park(),
+                }
             }
         }
     }
