@@ -1,7 +1,7 @@
 //! The order in which the writes of a batch are logged and applied: by tree and key.
 //!
-//! Most comparisons are decided by the eight bytes behind what all keys begin with, which are read
-//! once for each key: the keys themselves lie apart in memory.
+//! Most comparisons are decided by the eight bytes behind what all keys of the table begin with,
+//! which are read once for each key: the keys themselves lie apart in memory.
 //!
 //! Ids of counted trees are higher than all others, so these come last. A reader that has counted
 //! or scanned a part of a batch in a counted table finds what the batch has written in other tables
@@ -15,6 +15,8 @@ use crate::writes::set::WriteSet;
 
 /// Bytes of a key that are read for its rank.
 const HEAD_BYTES: usize = 8;
+/// Tables whose keys are looked at for what all of them begin with.
+const TABLES: usize = 4;
 
 /// What orders the writes of a batch but for those whose heads are the same, as one number, from
 /// the highest bit on: tree, head and position of the write in the set.
@@ -133,11 +135,11 @@ fn sort<R: Rank>(
     ranks: &mut Vec<R>,
     positions: &mut Vec<usize>,
 ) {
-    let shared = shared_bytes(set);
+    let shared = shared_bytes(set, &tree_of);
     ranks.clear();
     ranks.extend(set.written_keys().enumerate().map(|(at, (table, key))| {
-        let head = head(&key[shared..]);
-        R::new(tree_of(table), head, at)
+        let shared = shared.get(table).copied().unwrap_or(0);
+        R::new(tree_of(table), head(&key[shared..]), at)
     }));
     // Elements that are pushed in front of each other descend, which costs a short sort most.
     if ranks.get(ranks.len() / 2) > ranks.last() {
@@ -156,22 +158,30 @@ fn sort<R: Rank>(
     }
 }
 
-/// Returns how many bytes all keys of the set begin with.
-fn shared_bytes(set: &WriteSet) -> usize {
-    let mut keys = set.written_keys().map(|(_, key)| key);
-    let Some(mut shared) = keys.next() else {
-        return 0;
-    };
-    for key in keys {
-        if !key.starts_with(shared) {
-            let same = shared
+/// Returns how many bytes all keys of a table begin with, for the first tables of the set: those of
+/// one tree are compared with each other only. Keys of further tables are compared from their
+/// first bytes on.
+fn shared_bytes(set: &WriteSet, tree_of: impl Fn(usize) -> TreeId) -> [usize; TABLES] {
+    // Of two tables if they were swapped while the set was made.
+    let is_of_earlier = |table| (0..TABLES.min(table)).any(|one| tree_of(one) == tree_of(table));
+    if (1..set.tables.len()).any(is_of_earlier) {
+        return [0; TABLES];
+    }
+    let mut shared: [Option<&[u8]>; TABLES] = [None; TABLES];
+    for (table, key) in set.written_keys() {
+        let Some(place) = shared.get_mut(table) else {
+            continue;
+        };
+        let first = place.get_or_insert(key);
+        if !key.starts_with(first) {
+            let same = first
                 .iter()
                 .zip(key)
                 .take_while(|(one, other)| one == other);
-            shared = &shared[..same.count()];
+            *first = &first[..same.count()];
         }
     }
-    shared.len()
+    shared.map(|bytes| bytes.map_or(0, <[u8]>::len))
 }
 
 /// Returns the first bytes of `key` as a number; a key that is shorter is filled up with zeros.
@@ -191,28 +201,37 @@ mod tests {
     use super::*;
     use crate::tables::state::Tables;
 
-    /// Keys of all lengths, many of which differ only behind their heads, in two trees whose order
-    /// is not that of their tables.
+    /// Keys of all lengths, many of which differ only behind their heads, in up to six trees whose
+    /// order is not that of their tables.
     #[test]
     fn writes_are_ordered_by_tree_and_key() {
         let tables = Tables::new(0);
-        let states: [_; 2] = std::array::from_fn(|at| tables.absent(&format!("{at}")));
+        let states: [_; 6] = std::array::from_fn(|at| tables.absent(&format!("{at}")));
         let mut random = fastrand::Rng::with_seed(1);
         let mut order = WriteOrder::default();
         for round in 0..2_000 {
             let mut set = WriteSet::default();
             // One table has ranks of its own.
-            let count = random.usize(1..=2);
+            let count = random.usize(1..=6);
             let tables: Vec<_> = states[..count]
                 .iter()
                 .map(|state| set.table(state))
                 .collect();
-            let trees = if round % 2 == 0 { [5, 7] } else { [7, 5] }.map(TreeId);
-            let begin = vec![0; random.usize(..12)];
+            let mut trees = [2, 3, 5, 7, 11, 13].map(TreeId);
+            random.shuffle(&mut trees);
+            // Two tables that were swapped meanwhile.
+            let is_swapped = round % 8 == 0;
+            if is_swapped {
+                trees[0] = trees[random.usize(..6)];
+            }
+            let begins: [_; 6] = std::array::from_fn(|_| vec![0; random.usize(..12)]);
             for _ in 0..random.usize(..40) {
-                let mut key = begin.clone();
+                let table = random.usize(..count);
+                let mut key = begins[table].clone();
                 key.extend((0..random.usize(..12)).map(|_| random.u8(..2)));
-                set.write(tables[random.usize(..count)], &key, Some(b"value"));
+                // No key is there twice.
+                key.extend(is_swapped.then_some(table as u8));
+                set.write(tables[table], &key, Some(b"value"));
             }
             order.arrange(&set, |table| trees[table]);
             let place_of = |at: &usize| {
