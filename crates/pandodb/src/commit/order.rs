@@ -15,7 +15,7 @@ use crate::writes::set::WriteSet;
 
 /// Bytes of a key that are read for its rank.
 const HEAD_BYTES: usize = 8;
-/// Tables whose keys are looked at for what all of them begin with.
+/// Most tables of a batch that is looked at for what the keys of each begin with.
 const TABLES: usize = 4;
 
 /// What orders the writes of a batch but for those whose heads are the same, as one number, from
@@ -138,7 +138,7 @@ fn sort<R: Rank>(
     let shared = shared_bytes(set, &tree_of);
     ranks.clear();
     ranks.extend(set.written_keys().enumerate().map(|(at, (table, key))| {
-        let shared = shared.get(table).copied().unwrap_or(0);
+        let shared = shared.get(table).map_or(0, |bytes| *bytes);
         R::new(tree_of(table), head(&key[shared..]), at)
     }));
     // Elements that are pushed in front of each other descend, which costs a short sort most.
@@ -158,21 +158,15 @@ fn sort<R: Rank>(
     }
 }
 
-/// Returns how many bytes all keys of a table begin with, for the first tables of the set: those of
-/// one tree are compared with each other only. Keys of further tables are compared from their
-/// first bytes on.
+/// Returns how many bytes all keys of a table begin with: those of one tree are compared with each
+/// other only. Nothing of batches of many tables.
 fn shared_bytes(set: &WriteSet, tree_of: impl Fn(usize) -> TreeId) -> [usize; TABLES] {
-    // Of two tables if they were swapped while the set was made.
-    let is_of_earlier = |table| (0..TABLES.min(table)).any(|one| tree_of(one) == tree_of(table));
-    if (1..set.tables.len()).any(is_of_earlier) {
+    if set.tables.len() > TABLES {
         return [0; TABLES];
     }
     let mut shared: [Option<&[u8]>; TABLES] = [None; TABLES];
     for (table, key) in set.written_keys() {
-        let Some(place) = shared.get_mut(table) else {
-            continue;
-        };
-        let first = place.get_or_insert(key);
+        let first = shared[table].get_or_insert(key);
         if !key.starts_with(first) {
             let same = first
                 .iter()
@@ -180,6 +174,16 @@ fn shared_bytes(set: &WriteSet, tree_of: impl Fn(usize) -> TreeId) -> [usize; TA
                 .take_while(|(one, other)| one == other);
             *first = &first[..same.count()];
         }
+    }
+    // A table without writes may be gone.
+    let is_written = |table: &usize| shared[*table].is_some();
+    let is_of_one_tree = |table| {
+        let mut others = (0..table).filter(is_written);
+        others.any(|other| tree_of(other) == tree_of(table))
+    };
+    // Of two tables if they were swapped while the set was made.
+    if (1..TABLES).filter(is_written).any(is_of_one_tree) {
+        return [0; TABLES];
     }
     shared.map(|bytes| bytes.map_or(0, <[u8]>::len))
 }

@@ -88,7 +88,8 @@ pub(crate) struct WriteSet {
     /// Number of writes and of changes of whole tables so far, those of keys that were written
     /// before among them.
     pub(crate) write_calls: u64,
-    /// Where the key that was read last is: most keys that are read are written next.
+    /// Where a key is that was read, the last one of which a read has told it: most keys that are
+    /// read are written next.
     read: ReadPlace,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
@@ -111,7 +112,8 @@ pub(crate) struct WriteSet {
 /// Where a key is, as a read of it has told. It need not be looked for again to be written.
 #[derive(Debug, Default)]
 struct ReadPlace {
-    /// [`Told::default`] if the last read told nothing.
+    /// [`Told::default`] if no read has told anything since it was taken. A read that tells nothing
+    /// leaves what an earlier one has told: table and key say of which key it is.
     seen: Told,
     table: usize,
     key: Vec<u8>,

@@ -273,6 +273,54 @@ fn tables_that_change_as_a_whole_conflict() {
     assert!(matches!(dropped.commit(), Err(Error::NoSuchTable { .. })));
 }
 
+/// A table that was read, or whose only write was taken back, is dropped before the commit, which
+/// writes several keys of another table.
+#[test]
+fn a_table_that_was_not_written_is_dropped_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::builder().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        for (number, in_task) in [(0, false), (1, true)] {
+            let commit = |mut transaction: Transaction, own: u8| {
+                for key in [b'b', b'a'] {
+                    transaction.put(&table, &[own, key], b"v").unwrap();
+                }
+                match in_task {
+                    true => block_on(transaction.commit_async()),
+                    false => transaction.commit(),
+                }
+            };
+            let gone = db.table("gone").unwrap();
+            let mut read = db.begin(at(isolation)).unwrap();
+            assert_eq!(read.get(&gone, b"k").unwrap(), None);
+            let mut taken_back = db.begin(at(isolation)).unwrap();
+            let savepoint = taken_back.savepoint();
+            taken_back.put(&gone, b"k", b"v").unwrap();
+            taken_back.rollback_to(savepoint).unwrap();
+            db.drop_table("gone").unwrap();
+            let mut late = db.begin(at(isolation)).unwrap();
+            let found = late.get(&gone, b"k");
+            assert!(matches!(found, Err(Error::NoSuchTable { .. })), "{found:?}");
+            let place = (isolation, number);
+            match isolation {
+                Isolation::Serializable => {
+                    assert_eq!(
+                        conflict_of(commit(read, 0)).1,
+                        ConflictKind::Table,
+                        "{place:?}"
+                    );
+                }
+                _ => assert!(commit(read, 0).is_ok(), "{place:?}"),
+            }
+            for (own, transaction) in [(1, taken_back), (2, late)] {
+                let committed = commit(transaction, own);
+                assert!(committed.is_ok(), "{own} {place:?}: {committed:?}");
+            }
+        }
+    }
+}
+
 /// Deletes what a table has, and returns how many keys that were.
 fn delete_all(transaction: &mut Transaction, table: &Table) -> pandodb::Result<usize> {
     let keys = transaction.iter(table).map(|entry| Ok(entry?.0));
