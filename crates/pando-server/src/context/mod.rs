@@ -57,7 +57,8 @@ pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
 pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::list_end::ListEnd;
-pub(crate) use tree::part::Part;
+pub(crate) use tree::near::Near;
+pub(crate) use tree::part::{Around, Part};
 pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};
 
 /// Number of runs of a command that found a collection damaged, and had written before, after which

@@ -322,19 +322,27 @@ pub(crate) fn ordered(score: f64) -> [u8; 8] {
     ordered.to_be_bytes()
 }
 
+/// Returns the score in the key of a row of [`Kind::Score`]; 0 for -0.
+pub(crate) fn score_of(key: &[u8]) -> Result<f64, RowError> {
+    let bytes = key.get(START_BYTES..).and_then(|rest| rest.first_chunk());
+    let bits = u64::from_be_bytes(*bytes.ok_or(RowError::Damaged)?);
+    let score = f64::from_bits(match bits >> 63 {
+        0 => !bits,
+        _ => bits & !(1 << 63),
+    });
+    match score.is_nan() {
+        true => Err(RowError::Damaged),
+        false => Ok(score),
+    }
+}
+
 /// Returns score and member of the row of [`Kind::Score`] at `key`.
 pub(crate) fn decode_score<'r>(
     key: &'r [u8],
     value: &'r [u8],
 ) -> Result<(f64, &'r [u8]), RowError> {
-    let rest = key.get(START_BYTES..).ok_or(RowError::Damaged)?;
-    let (bytes, member) = rest.split_first_chunk().ok_or(RowError::Damaged)?;
-    let bits = u64::from_be_bytes(*bytes);
-    let bits = match bits >> 63 {
-        0 => !bits,
-        _ => bits & !(1 << 63),
-    };
-    let score = f64::from_bits(bits);
+    let score = score_of(key)?;
+    let member = key.get(PREFIX_BYTES..).unwrap_or(&[]);
     let (flags, whole) = value.split_first().unwrap_or((&0, &[]));
     let score = match flags & NEGATIVE_ZERO {
         0 => score,
@@ -342,7 +350,6 @@ pub(crate) fn decode_score<'r>(
         _ => return Err(RowError::Damaged),
     };
     match flags & !NEGATIVE_ZERO {
-        _ if score.is_nan() => Err(RowError::Damaged),
         0 if whole.is_empty() => Ok((score, member)),
         HAS_WHOLE_NAME => Ok((score, whole)),
         _ => Err(RowError::Damaged),

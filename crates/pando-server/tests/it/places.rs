@@ -247,6 +247,64 @@ fn a_search_of_a_large_set_reads_what_is_near() {
     assert!(pages < 20 * 100, "{pages} pages for 20 searches");
 }
 
+/// Memory is taken for what is found: all of it is more than a reply may be.
+#[test]
+fn a_search_keeps_what_it_finds_alone() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let mut random = fastrand::Rng::with_seed(7);
+    let name = "n".repeat(900);
+    for number in 0..100 {
+        let mut command = String::from("GEOADD g");
+        for of in 0..200 {
+            let (longitude, latitude) = (random.f64() * 360.0, random.f64() * 170.0);
+            let place = format!("{} {}", longitude - 180.0, latitude - 85.0);
+            write!(command, " {place} {name}{number}.{of}").unwrap();
+        }
+        assert_eq!(client.run(&command), ":200");
+    }
+    let all = "GEOSEARCH g FROMLONLAT 0 0 BYRADIUS 30000 km";
+    let refused = client.run(all);
+    assert!(
+        refused.starts_with("-ERR the command reads a collection"),
+        "{refused:.80}"
+    );
+    assert_eq!(found(&mut client, &format!("{all} COUNT 2 ANY")).len(), 2);
+    let few = "GEOSEARCH g FROMLONLAT 0 0 BYBOX 40000 20 km";
+    let on_equator = found(&mut client, few).len();
+    assert!((10..300).contains(&on_equator), "{on_equator}");
+    client.run("MULTI");
+    for _ in 0..5 {
+        client.run(few);
+    }
+    let Answer::Array(replies) = client.run_raw("EXEC") else {
+        panic!("no array");
+    };
+    for reply in replies {
+        assert!(matches!(&reply, Answer::Array(found) if found.len() == on_equator));
+    }
+}
+
+/// Scores of another use are not found, as in Redis, whatever the form of the set.
+#[test]
+fn what_is_no_geohash_is_not_found() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for packed in ["1800", "20"] {
+        client.run(&format!("CONFIG SET packed-bytes-max {packed}"));
+        client.check(&[("FLUSHALL", "+OK"), (SICILY, ":2")]);
+        client.run("ZADD g -5 neg -0.3 little 1e300 huge inf most -inf least 1e17 other");
+        for command in [
+            "GEOSEARCH g FROMLONLAT -180 -85 BYRADIUS 100 km",
+            "GEOSEARCH g FROMLONLAT 180 85 BYBOX 100 100 km",
+        ] {
+            assert!(found(&mut client, command).is_empty(), "{packed} {command}");
+        }
+        let all = "GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 30000 km";
+        assert_eq!(found(&mut client, all).len(), 2, "{packed}");
+    }
+}
+
 /// A search looks at its key several times, and tells of it once.
 #[test]
 fn a_search_counts_as_one_look() {

@@ -143,6 +143,24 @@ fn what_is_trimmed_roughly_is_limited() {
     ]);
 }
 
+/// What goes at once fits into a batch, whatever is configured: else each XADD would be refused.
+#[test]
+fn as_much_is_trimmed_as_a_batch_has_room_for() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    fill(&mut client, "s", 20_500);
+    client.check(&[
+        ("CONFIG SET stream-node-max-entries 1000000000", "+OK"),
+        ("XADD s MAXLEN ~ 15000 20501-0 a b", "\"20501-0\""),
+        ("XLEN s", ":20501"),
+        ("XADD s MAXLEN ~ 10 20502-0 a b", "\"20502-0\""),
+        ("XLEN s", ":10502"),
+        ("XTRIM s MINID ~ 19999", ":0"),
+        ("XTRIM s MINID ~ 20001", ":10000"),
+        ("XTRIM s MAXLEN ~ 0", ":502"),
+    ]);
+}
+
 #[test]
 fn streams_with_their_groups_are_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();

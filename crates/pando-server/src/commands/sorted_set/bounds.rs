@@ -117,19 +117,16 @@ enum Edges<'a> {
 }
 
 impl Bounds<'static> {
-    /// The range of all scores.
-    pub(super) fn all_scores() -> Self {
-        Self::from_to(f64::NEG_INFINITY, f64::INFINITY, false)
-    }
-
     /// The range of the scores whose whole parts are in `range`.
     pub(super) fn of_whole_scores(range: Range<u64>) -> Self {
-        Self::from_to(range.start as f64, range.end as f64, true)
-    }
-
-    fn from_to(low: f64, high: f64, excluded: bool) -> Self {
-        let edge = |score, excluded| ScoreEdge { score, excluded };
-        Self(Edges::Scores(edge(low, false), edge(high, excluded)))
+        let edge = |score: u64, excluded| ScoreEdge {
+            score: score as f64,
+            excluded,
+        };
+        Self(Edges::Scores(
+            edge(range.start, false),
+            edge(range.end, true),
+        ))
     }
 }
 

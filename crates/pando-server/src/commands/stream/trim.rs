@@ -14,10 +14,9 @@ use crate::notifications::classes::Class;
 
 /// Entries that go together if `stream-node-max-entries` says nothing of them.
 const TOGETHER: usize = 100;
-/// Most entries that are removed at once with `~`, unless LIMIT says something else: so many times
-/// those that go together, and no more than that.
-const LIMIT_GROUPS: usize = 100;
-const LIMIT_MAX: usize = 1_000_000;
+/// Most entries that go together, whatever that says, and that go at once with `~`, unless LIMIT
+/// says something else: the writes of one command must fit into a batch, and others wait for it.
+const TOGETHER_MAX: usize = 10_000;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
     complexity: "O(N), with N being the number of evicted entries. Constant times are very small \
@@ -115,7 +114,7 @@ impl Reading {
         let limit = match (self.limit, self.is_rough) {
             (Some(_), false) => return Err(LIMIT_WITHOUT),
             (Some(limit), true) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX),
-            (None, true) => together.saturating_mul(LIMIT_GROUPS).min(LIMIT_MAX),
+            (None, true) => TOGETHER_MAX,
             _ => usize::MAX,
         };
         Ok(Some(Trim {
@@ -130,7 +129,7 @@ impl Reading {
 fn together(context: &Context<'_>) -> usize {
     let limits = &context.shared.settings.encoding_limits;
     match usize::try_from(limits.get(Limit::StreamEntries)) {
-        Ok(entries) if entries > 0 => entries,
+        Ok(entries) if entries > 0 => entries.min(TOGETHER_MAX),
         _ => TOGETHER,
     }
 }
@@ -198,6 +197,21 @@ impl Trim {
         }
     }
 
+    /// Returns true if the entries between two IDs are fewer than go together, and not all: of most
+    /// trims with `~` this count is all that is read.
+    fn are_too_few(
+        &self,
+        context: &mut Context<'_>,
+        stream: &Stream,
+        range: (StreamId, StreamId),
+    ) -> Result<bool, Interrupted> {
+        if self.together == 1 {
+            return Ok(false);
+        }
+        let count = context.entry_count(stream, range)?;
+        Ok(count.is_some_and(|count| count < self.together as u64 && count < stream.head.length))
+    }
+
     /// Finds what goes of the stream, to which `new` is to be added.
     pub(super) fn find(
         self,
@@ -227,6 +241,10 @@ impl Trim {
                 let (to, most) = match kept.previous() {
                     Some(to) => (to, self.limit),
                     None => (StreamId::ZERO, 0),
+                };
+                let most = match self.are_too_few(context, stream, (first, to))? {
+                    true => 0,
+                    false => most,
                 };
                 let rows = context.entry_ids(stream, (first, to), most, false)?;
                 let length = usize::try_from(stream.head.length).unwrap_or(usize::MAX);

@@ -232,6 +232,7 @@ impl Context<'_> {
             living: None,
             passes_removed: false,
             pending: None,
+            around: None,
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod kept_pieces;
 pub(crate) mod list_end;
 mod load;
 mod named;
+pub(crate) mod near;
 mod one_member;
 pub(crate) mod part;
 mod patches;

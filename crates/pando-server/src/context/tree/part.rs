@@ -6,9 +6,11 @@ use pando_sync::Arc;
 use pandodb::Lsn;
 
 use crate::data::deadlines::Deadlines;
+use crate::data::earth::Place;
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::{Strings, strings_of_one};
+use crate::data::shape::Shape;
 use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
 
@@ -73,8 +75,25 @@ const ELEMENT_BYTES: usize = 128;
 /// Bytes of the elements of a leaf, about.
 const LEAF_BYTES: usize = 4096;
 
+/// Which members of a sorted set a search of places keeps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Around {
+    pub(crate) center: Place,
+    pub(crate) shape: Shape,
+    /// So many are enough.
+    pub(crate) enough: usize,
+}
+
+impl Around {
+    /// Returns true if a member with this score lies in the shape.
+    pub(super) fn has(&self, score: f64) -> bool {
+        let place = Place::of_score(score);
+        self.shape.distance(self.center, place).is_some()
+    }
+}
+
 /// What is loaded, and for which command of EXEC.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(in crate::context) struct Goal {
     pub(in crate::context) exec_index: Option<usize>,
     pub(in crate::context) database: usize,
@@ -100,6 +119,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) passes_removed: bool,
     /// Which of the rows of pending entries are wanted, and counted.
     pub(in crate::context) pending: Option<PendingFilter>,
+    /// Only members that lie near a place are wanted.
+    pub(in crate::context) around: Option<Around>,
 }
 
 impl Goal {
@@ -191,6 +212,7 @@ impl Load {
             living: None,
             passes_removed: false,
             pending: None,
+            around: None,
         })
     }
 

@@ -174,6 +174,16 @@ impl Context<'_> {
         self.scanned(members, (goal, false), add_rows)
     }
 
+    /// Loads members of a sorted set that lie near a place, of those between the bounds of the
+    /// goal.
+    pub(super) fn load_around(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+    ) -> Result<Arc<Load>, Interrupted> {
+        self.scanned(members, (goal, false), add_around)
+    }
+
     /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
@@ -364,6 +374,36 @@ fn add_rows(
     match page.next.take() {
         None => return Ok(true),
         Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
+
+/// Adds members that lie where the goal wants them, until they are enough, or one lies behind the
+/// end.
+fn add_around(
+    scanned: &Scanned<'_>,
+    source: &mut Source<'_>,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    let (Some(around), Some(until)) = (load.goal.around, load.goal.until.clone()) else {
+        return Ok(true);
+    };
+    for index in 0..page.len() {
+        let (key, value) = page.entry(index);
+        if load.strings.len() / 2 >= around.enough
+            || key > &until[..]
+            || !key.starts_with(&scanned.prefix)
+        {
+            return Ok(true);
+        }
+        if around.has(elements::score_of(key)?) {
+            add(scanned, source, load, (key, value))?;
+        }
+    }
+    match page.next.take() {
+        None => return Ok(true),
         Some(next) => load.from = Bound::Included(next),
     }
     Ok(false)

@@ -8,6 +8,7 @@
 use std::ops::Bound;
 
 use pando_sync::Arc;
+use pandodb::nonblocking::Polled;
 
 use super::edition::Edition;
 use super::part::{Goal, Load};
@@ -256,6 +257,7 @@ impl Context<'_> {
             living: None,
             passes_removed: false,
             pending: wanted.pending,
+            around: None,
         };
         // A key without a stream may be in a database that has no table of elements.
         match wanted.count {
@@ -288,6 +290,31 @@ impl Context<'_> {
         is_backwards: bool,
     ) -> Result<Rows, Interrupted> {
         self.entries_between(stream, range, (count, is_backwards, false))
+    }
+
+    /// Returns how many entries have IDs in `from..=to`; `None` if that cannot be told without
+    /// reading them.
+    pub(crate) fn entry_count(
+        &mut self,
+        stream: &Stream,
+        (from, to): (StreamId, StreamId),
+    ) -> Result<Option<u64>, Interrupted> {
+        let head = &stream.head;
+        if from > to || head.length == 0 || from > head.last {
+            return Ok(Some(0));
+        }
+        let (members, id) = (self.members()?, head.id);
+        let (from, to) = (entry_key(id, from), entry_key(id, to));
+        let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        if let Some(batch) = self.data().batch.as_deref_mut()
+            && (batch.transaction().is_some() || batch.writes_between(members, bounds.0, bounds.1))
+        {
+            return Ok(None);
+        }
+        match self.source().count(members, bounds)? {
+            Polled::Pending(pending) => Err(Interrupted::Pending(pending)),
+            Polled::Ready(count) => Ok(Some(count)),
+        }
     }
 
     fn entries_between(

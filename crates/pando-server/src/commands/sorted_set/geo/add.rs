@@ -1,8 +1,8 @@
 //! GEOADD.
 
 use super::super::add::{Options, add_pairs};
+use super::arguments;
 use super::describe::writing;
-use super::shape;
 use crate::context::{Command, Context, Run, replies};
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
@@ -31,7 +31,7 @@ fn add(context: &mut Context<'_>) -> Run {
     }
     let mut pairs = Vec::with_capacity(left / 3);
     for at in (at..context.count()).step_by(3) {
-        let place = shape::place(context, at)?;
+        let place = arguments::place(context, at)?;
         pairs.push((place.score(), context.argument(at + 2)));
     }
     add_pairs(context, &pairs, options)

@@ -9,8 +9,8 @@
 use std::f64::consts::FRAC_PI_2;
 use std::ops::Range;
 
-use super::earth::{BITS, LATITUDES, LONGITUDES, Place, RADIUS_METERS, spread};
-use super::shape::Shape;
+use crate::data::earth::{BITS, LATITUDES, LONGITUDES, Place, RADIUS_METERS, spread};
+use crate::data::shape::Shape;
 
 /// Most rows and columns of cells, without those beyond the end of a coordinate.
 const CELLS_MAX: i64 = 4;
@@ -130,8 +130,8 @@ fn numbers_of(numbers: Range<i64>, level: u32) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::earth::whole;
     use super::*;
+    use crate::data::earth::whole;
     use proptest::prelude::*;
 
     fn place() -> impl Strategy<Value = Place> {

@@ -2,9 +2,9 @@
 
 use super::super::order::SortedSet;
 use super::describe::reading;
-use super::earth::Place;
-use super::{reply, shape};
+use super::{arguments, reply};
 use crate::context::{Command, Context, Part, Run, replies};
+use crate::data::earth::Place;
 
 const FOR_EACH: &str = "O(1) for each member requested.";
 
@@ -62,7 +62,7 @@ fn geohashes(context: &mut Context<'_>) -> Run {
 fn distance(context: &mut Context<'_>) -> Run {
     let unit = match context.count() {
         4 => 1.0,
-        5 => shape::unit(context, 4)?,
+        5 => arguments::unit(context, 4)?,
         _ => return Err(replies::SYNTAX.into()),
     };
     let members = [context.argument(2), context.argument(3)];

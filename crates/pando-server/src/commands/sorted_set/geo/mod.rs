@@ -1,10 +1,9 @@
 //! Places on the earth: sorted sets whose scores are geohashes of 52 bits.
 
 pub(in crate::commands) mod add;
+mod arguments;
 mod cells;
 mod describe;
-mod earth;
 pub(in crate::commands) mod look;
 mod reply;
 pub(in crate::commands) mod search;
-mod shape;

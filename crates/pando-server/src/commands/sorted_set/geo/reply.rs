@@ -2,8 +2,8 @@
 
 use pando_resp::Version;
 
-use super::earth::Place;
 use crate::context::Context;
+use crate::data::earth::Place;
 
 /// Replies with the longitude and the latitude, with 17 digits behind the point but no zeros at
 /// the end.

@@ -1,18 +1,19 @@
 //! GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and GEORADIUSBYMEMBER.
 //!
-//! Of a large sorted set, the members in some ranges of scores are compared with the shape
-//! (`cells.rs`), of one in a row all. Without ASC, DESC or COUNT they come in the order of their
-//! geohashes, where Redis promises none.
+//! The members in some ranges of scores are compared with the shape (`cells.rs`); of a large sorted
+//! set no others are read. Without ASC, DESC or COUNT they come in the order of their geohashes,
+//! where Redis promises none.
 
 use super::super::bounds::Bounds;
 use super::super::order::{SortedSet, store};
+use super::arguments;
 use super::cells::covering;
 use super::describe::{reading, writing};
-use super::earth::{Place, whole};
 use super::look::place_of;
 use super::reply;
-use super::shape::{self, Shape};
-use crate::context::{Command, Context, Interrupted, Keys, Part, Run, replies};
+use crate::context::{Around, Command, Context, Interrupted, Keys, Near, Part, Run, replies};
+use crate::data::earth::{Place, whole};
+use crate::data::shape::Shape;
 
 const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of \
      the circular area delimited by center and radius and M is the number of items inside the \
@@ -144,8 +145,8 @@ impl<'a> Request<'a> {
                 3
             }
             Form::Radius => {
-                request.center = Some(shape::place(context, 2)?);
-                request.take(Shape::circle(context, 4)?);
+                request.center = Some(arguments::place(context, 2)?);
+                request.take(arguments::circle(context, 4)?);
                 6
             }
             Form::RadiusByMember => {
@@ -153,7 +154,7 @@ impl<'a> Request<'a> {
                 if set.exists() {
                     let place = place_of(set, context.argument(2));
                     request.center = Some(place.ok_or(NO_MEMBER)?);
-                    request.take(Shape::circle(context, 3)?);
+                    request.take(arguments::circle(context, 3)?);
                 }
                 5
             }
@@ -261,15 +262,15 @@ impl<'a> Request<'a> {
             return Ok(2);
         }
         if context.is(at, "fromlonlat") && left >= 2 && self.members.is_empty() {
-            self.center = Some(shape::place(context, at + 1)?);
+            self.center = Some(arguments::place(context, at + 1)?);
             return Ok(3);
         }
         if context.is(at, "byradius") && left >= 2 && !is_rectangle {
-            self.take(Shape::circle(context, at + 1)?);
+            self.take(arguments::circle(context, at + 1)?);
             return Ok(3);
         }
         if context.is(at, "bybox") && left >= 3 && !is_circle {
-            self.take(Shape::rectangle(context, at + 1)?);
+            self.take(arguments::rectangle(context, at + 1)?);
             return Ok(4);
         }
         if context.is(at, "storedist") && form == Form::SearchStore {
@@ -311,36 +312,21 @@ impl<'a> Request<'a> {
             return Ok(Vec::new());
         };
         let most = self.count.unwrap_or(usize::MAX);
-        let first = if self.any { most } else { usize::MAX };
-        let mut found = Vec::new();
-        let mut bytes = 0;
-        for bounds in ranges(context, key, (center, shape))? {
-            let row = context.find(key)?;
-            let (set, places) = bounds.select(context, row, false, |ranks| ranks)?;
-            for (score, member) in places.map(|place| set.element(place)) {
-                let place = Place::of_score(score);
-                let Some(distance) = shape.distance(center, place) else {
-                    continue;
-                };
-                if found.len() == first {
-                    break;
-                }
-                bytes += MATCH_BYTES + member.len();
-                if bytes > context.engine().reply_bytes_max {
-                    return Err(replies::TOO_MANY_LONG.into());
-                }
-                found.push(Match {
-                    distance: distance / self.unit,
-                    score,
-                    member: member.to_vec(),
-                    place,
-                });
-            }
-            if found.len() == first {
-                break;
-            }
-        }
+        let around = Around {
+            center,
+            shape,
+            enough: if self.any { most } else { usize::MAX },
+        };
+        let mut found = Found {
+            bytes_max: context.engine().reply_bytes_max,
+            around,
+            unit: self.unit,
+            bytes: 0,
+            list: Vec::new(),
+        };
+        found.look(context, key)?;
         let by_default = (self.count.is_some() && !self.any).then_some(Order::Nearest);
+        let mut found = found.list;
         match self.order.or(by_default) {
             Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
             Some(Order::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
@@ -370,19 +356,69 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Returns the ranges of scores that have what lies in a shape; of a small sorted set, which is
-/// read as a whole, one.
-fn ranges(
-    context: &mut Context<'_>,
-    key: &[u8],
-    (center, shape): (Place, Shape),
-) -> Result<Vec<Bounds<'static>>, Interrupted> {
-    let row = context.find(key)?;
-    if context.tree_head(&row)?.is_none() {
-        return Ok(vec![Bounds::all_scores()]);
+/// What is found, and where it is looked for.
+struct Found {
+    bytes_max: usize,
+    around: Around,
+    /// Meters of the unit.
+    unit: f64,
+    bytes: usize,
+    list: Vec<Match>,
+}
+
+impl Found {
+    /// Looks at the sorted set of `key`. What a large one has is read before any of it is compared
+    /// again, so that a run which goes on after a wait does nothing twice.
+    fn look(&mut self, context: &mut Context<'_>, key: &[u8]) -> Run {
+        let ranges = covering(self.around.center, self.around.shape);
+        let row = context.find(key)?;
+        let Some(head) = context.tree_head(&row)? else {
+            let set = SortedSet::found_part(context, row, &Part::All)?;
+            for range in ranges {
+                let ranks = Bounds::of_whole_scores(range).ranks(&set, false);
+                ranks
+                    .map(|rank| set.element(rank))
+                    .try_for_each(|of| self.take(of))?;
+            }
+            return Ok(());
+        };
+        let (mut near, mut count) = (Vec::new(), 0);
+        for range in ranges {
+            let around = Around {
+                enough: self.around.enough - count,
+                ..self.around
+            };
+            if around.enough == 0 {
+                break;
+            }
+            let scores = range.start as f64..range.end as f64;
+            let found = context.near(head, scores, around)?;
+            count += found.len();
+            near.push(found);
+        }
+        let mut members = near.iter().flat_map(Near::members);
+        members.try_for_each(|member| self.take(member?))
     }
-    let ranges = covering(center, shape).into_iter();
-    Ok(ranges.map(Bounds::of_whole_scores).collect())
+
+    /// Takes a member if it lies in the shape, and it is not enough.
+    fn take(&mut self, (score, member): (f64, &[u8])) -> Run {
+        let place = Place::of_score(score);
+        let distance = self.around.shape.distance(self.around.center, place);
+        let Some(distance) = distance.filter(|_| self.list.len() < self.around.enough) else {
+            return Ok(());
+        };
+        self.bytes += MATCH_BYTES + member.len();
+        if self.bytes > self.bytes_max {
+            return Err(replies::TOO_MANY_LONG.into());
+        }
+        self.list.push(Match {
+            distance: distance / self.unit,
+            score,
+            member: member.to_vec(),
+            place,
+        });
+        Ok(())
+    }
 }
 
 fn search(context: &mut Context<'_>, form: Form) -> Run {

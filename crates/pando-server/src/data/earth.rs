@@ -5,28 +5,28 @@
 use std::ops::RangeInclusive;
 
 /// Bits of each coordinate.
-pub(super) const BITS: u32 = 26;
-pub(super) const RADIUS_METERS: f64 = 6_372_797.560_856;
-pub(super) const LONGITUDES: RangeInclusive<f64> = -180.0..=180.0;
-pub(super) const LATITUDES: RangeInclusive<f64> = -85.051_128_78..=85.051_128_78;
+pub(crate) const BITS: u32 = 26;
+pub(crate) const RADIUS_METERS: f64 = 6_372_797.560_856;
+pub(crate) const LONGITUDES: RangeInclusive<f64> = -180.0..=180.0;
+pub(crate) const LATITUDES: RangeInclusive<f64> = -85.051_128_78..=85.051_128_78;
 /// Latitudes of the geohashes that other programs use.
 const ALL_LATITUDES: RangeInclusive<f64> = -90.0..=90.0;
 
 /// A place on the earth, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
-    pub(super) longitude: f64,
-    pub(super) latitude: f64,
+pub(crate) struct Place {
+    pub(crate) longitude: f64,
+    pub(crate) latitude: f64,
 }
 
 impl Place {
     /// Returns true if it can be a member's.
-    pub(super) fn is_valid(self) -> bool {
+    pub(crate) fn is_valid(self) -> bool {
         LONGITUDES.contains(&self.longitude) && LATITUDES.contains(&self.latitude)
     }
 
     /// Returns its geohash as a score.
-    pub(super) fn score(self) -> f64 {
+    pub(crate) fn score(self) -> f64 {
         self.hash(&LATITUDES) as f64
     }
 
@@ -39,7 +39,7 @@ impl Place {
     }
 
     /// Returns the middle of the cell that a score stands for.
-    pub(super) fn of_score(score: f64) -> Self {
+    pub(crate) fn of_score(score: f64) -> Self {
         let bits = whole(score);
         let middle = |bits: u64, range: &RangeInclusive<f64>| {
             let cell = collect(bits);
@@ -58,7 +58,7 @@ impl Place {
 
     /// Returns the geohash that other programs know, with 11 letters; of the last one Redis has no
     /// bits.
-    pub(super) fn geohash(self) -> [u8; 11] {
+    pub(crate) fn geohash(self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let hash = self.hash(&ALL_LATITUDES);
         let mut text = [b'0'; 11];
@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// Returns the distance in meters.
-    pub(super) fn distance(self, other: Self) -> f64 {
+    pub(crate) fn distance(self, other: Self) -> f64 {
         let (a, b) = (self.longitude.to_radians(), other.longitude.to_radians());
         let across = ((b - a) / 2.0).sin();
         if across == 0.0 {
@@ -83,13 +83,13 @@ impl Place {
     }
 
     /// Returns the distance in meters along a meridian.
-    pub(super) fn latitude_distance(self, other: Self) -> f64 {
+    pub(crate) fn latitude_distance(self, other: Self) -> f64 {
         RADIUS_METERS * (other.latitude.to_radians() - self.latitude.to_radians()).abs()
     }
 }
 
 /// Returns the whole part of a number; 0 of one that is negative or too large.
-pub(super) fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     if !(1.0..9e18).contains(&value) {
         return 0;
     }
@@ -104,7 +104,7 @@ pub(super) fn whole(value: f64) -> u64 {
 }
 
 /// Puts each of the lower 32 bits at twice its place.
-pub(super) fn spread(bits: u64) -> u64 {
+pub(crate) fn spread(bits: u64) -> u64 {
     let bit = |place: u32| (bits >> place & 1) << (2 * place);
     (0..32).map(bit).sum()
 }
