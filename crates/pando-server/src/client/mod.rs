@@ -7,5 +7,6 @@ pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;
 pub(crate) mod unblocking;
+mod waiter_queues;
 pub(crate) mod waiters;
 pub(crate) mod watches;

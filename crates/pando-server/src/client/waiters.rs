@@ -18,19 +18,29 @@
 //! added to a stream wakes all that wait for it, none of them waits for another one, and none
 //! passes a wake-up on. Who has taken, acknowledged or removed entries wakes nobody.
 //!
-//! A client that comes while another one was woken for its key, and has not looked yet, waits
-//! behind it.
+//! A client that comes while another one is awake for its key waits behind it: awake from its
+//! wake-up until its command has ended, or waits again (`waiter_queues.rs`).
+//!
+//! **Nobody comes between** a commit and the one whom it has woken (decision 111). Whoever is about
+//! to run another command asks [`Waiters::hold`] first, and is woken once the one who is awake has
+//! ended. So is one with a key to which somebody who waits for such a key would move elements, and
+//! so on: elements come there next. Those who are awake may be slow, so the others wait for a
+//! bounded time only (`connection/held.rs`), and nothing depends on it but what they see.
+//!
+//! - That somebody is awake is counted before the reply of the command that has woken him is sent,
+//!   and he is awake until his own commit has woken those who wait for what he has moved. A client
+//!   that has that reply, or was told by such a client, sees the count, since the socket orders the
+//!   two. Commands that run at the moment of the commit have no such order: they may come before or
+//!   behind it, and see what is there.
+//! - Who is held is noted under the lock under which others end to be awake: so he is woken.
 
-use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
 use pando_sync::{Arc, Mutex, Rank};
 
+use super::waiter_queues::{Entry, Place, Queues, Signs, is_for_all};
 use crate::data::keyspace::ValueType;
-
-/// Number of a queue (see [`queue_of`]), and a key in it.
-type Place = (usize, Vec<u8>);
 
 /// Returns the number of the queue of those who wait for values of a type in a database: who waits
 /// for another type cannot take them.
@@ -38,84 +48,40 @@ pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
     database << 8 | value_type as usize
 }
 
-/// Returns true if all who wait in this queue are woken together.
-fn is_for_all(queue: usize) -> bool {
-    queue & 0xff == ValueType::Stream as usize
-}
+/// The types of those who wait, and are served one by one.
+const SERVED: [ValueType; 2] = [ValueType::List, ValueType::SortedSet];
 
 /// All clients that wait, of all loops.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     /// Number of registrations.
     count: AtomicUsize,
+    signs: Signs,
     /// Held for a look-up or a change of one client's keys.
     queues: Mutex<Queues>,
-}
-
-#[derive(Debug, Default)]
-struct Queues {
-    /// Number of the next registration: a smaller one has waited longer.
-    next: u64,
-    by_key: HashMap<Place, BTreeMap<u64, Waiter>>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    waker: Waker,
-    /// It was woken for this key, and has not looked since.
-    woken: bool,
 }
 
 impl Default for Waiters {
     fn default() -> Self {
         Self {
             count: AtomicUsize::new(0),
+            signs: Signs::default(),
             queues: Mutex::new(Rank::Leaf, Queues::default()),
         }
     }
 }
 
-impl Queues {
-    /// Adds the waker of the one who has waited longest for `place`, unless it is awake; or those
-    /// of all. To be woken without the lock.
-    fn add_first(&mut self, place: &Place, wakers: &mut Vec<Waker>) {
-        let Some(queue) = self.by_key.get_mut(place) else {
-            return;
-        };
-        let most = if is_for_all(place.0) { queue.len() } else { 1 };
-        for waiter in queue.values_mut().take(most) {
-            if !std::mem::replace(&mut waiter.woken, true) {
-                wakers.push(waiter.waker.clone());
-            }
-        }
-    }
-}
-
 impl Waiters {
-    /// Registers a client that waits for `keys` of a queue; `waker` wakes it. It must look at
-    /// its keys after this.
+    /// Registers a client that waits for `keys` of a queue, and moves what it takes to `target`;
+    /// `waker` wakes it. It must look at its keys after this.
     pub(crate) fn register<'k>(
         self: &Arc<Self>,
-        database: usize,
-        keys: impl Iterator<Item = &'k [u8]>,
+        keys: (usize, impl Iterator<Item = &'k [u8]>),
+        target: Option<&[u8]>,
         waker: &Waker,
     ) -> Registration {
         let mut queues = self.queues.lock();
-        let number = queues.next;
-        queues.next += 1;
-        let mut places = Vec::new();
-        for key in keys {
-            let place = (database, key.to_vec());
-            let queue = queues.by_key.entry(place.clone()).or_default();
-            let waiter = Waiter {
-                waker: waker.clone(),
-                woken: false,
-            };
-            // A key that is named twice is one.
-            if queue.insert(number, waiter).is_none() {
-                places.push(place);
-            }
-        }
+        let entry = queues.register(&self.signs, keys, target, waker);
         drop(queues);
         // Relaxed: the fence orders it.
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -123,8 +89,7 @@ impl Waiters {
         fence(Ordering::SeqCst);
         Registration {
             waiters: Arc::clone(self),
-            number,
-            places,
+            entry,
         }
     }
 
@@ -136,12 +101,28 @@ impl Waiters {
         self.count.load(Ordering::Relaxed) > 0
     }
 
+    /// Returns true if somebody waits for one of these keys, and would take its elements. To be
+    /// asked before a commit, by whoever may commit less at a time: what it misses is woken after
+    /// the commit all the same.
+    #[inline]
+    pub(crate) fn are_awaited<'k>(&self, places: impl Iterator<Item = (usize, &'k [u8])>) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.has_queue(places)
+    }
+
+    #[cold]
+    fn has_queue<'k>(&self, mut places: impl Iterator<Item = (usize, &'k [u8])>) -> bool {
+        places.any(|(queue, key)| {
+            let may_have = !is_for_all(queue) && self.signs.awaited.has(self.signs.of(key));
+            may_have && self.queues.lock().has(&(queue, key.to_vec()))
+        })
+    }
+
     /// Wakes the one who has waited longest for each of these keys.
     pub(crate) fn wake(&self, places: &[Place]) {
         let mut queues = self.queues.lock();
         let mut wakers = Vec::new();
         for place in places {
-            queues.add_first(place, &mut wakers);
+            queues.wake(&self.signs, place, &mut wakers);
         }
         drop(queues);
         wakers.into_iter().for_each(Waker::wake);
@@ -149,15 +130,41 @@ impl Waiters {
 
     /// Wakes the first one of every key: anything may have been committed.
     pub(crate) fn wake_all(&self) {
-        let places: Vec<Place> = self.queues.lock().by_key.keys().cloned().collect();
+        let places = self.queues.lock().places();
         self.wake(&places);
     }
 
-    /// Returns true if somebody was woken for `key` and has not looked yet.
-    pub(crate) fn is_awaited(&self, database: usize, key: &[u8]) -> bool {
-        let queues = self.queues.lock();
-        let queue = queues.by_key.get(&(database, key.to_vec()));
-        queue.is_some_and(|queue| queue.values().any(|waiter| waiter.woken))
+    /// Returns true if somebody is awake for `key` of a queue.
+    pub(crate) fn is_awaited(&self, queue: usize, key: &[u8]) -> bool {
+        self.queues.lock().is_awake(&(queue, key.to_vec()))
+    }
+
+    /// Returns true if anybody is awake. To be asked before each command.
+    #[inline]
+    pub(crate) fn is_anyone_awake(&self) -> bool {
+        self.signs.is_anyone_awake()
+    }
+
+    /// Returns true if somebody who is awake is about to take elements of one of these keys, each
+    /// with its database, or to bring some. Then `held`, a client with its waker, is woken when
+    /// that is over; it asks again then.
+    pub(crate) fn hold<'k>(
+        &self,
+        keys: impl Iterator<Item = (usize, &'k [u8])>,
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
+        for (database, key) in keys.filter(|(_, key)| self.signs.holding.has(self.signs.of(key))) {
+            let mut queues = self.queues.lock();
+            let places = SERVED.map(|of| (queue_of(database, of), key.to_vec()));
+            let holder = (places.into_iter()).find_map(|place| queues.holder(place));
+            if let Some(holder) = holder {
+                if let Some(held) = held {
+                    queues.hold(holder, held);
+                }
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -165,53 +172,34 @@ impl Waiters {
 #[derive(Debug)]
 pub(crate) struct Registration {
     waiters: Arc<Waiters>,
-    number: u64,
-    places: Vec<Place>,
+    entry: Entry,
 }
 
 impl Registration {
     /// Notes that the client looks at its keys from now on: what is committed later wakes it again.
-    /// Returns, for each of its keys, whether somebody who has waited longer was woken and has not
-    /// looked yet.
+    /// Returns those of its keys for which somebody who has waited longer is awake.
     pub(crate) fn look(&self) -> Vec<Vec<u8>> {
-        let mut queues = self.waiters.queues.lock();
-        let mut awaited = Vec::new();
-        for place in &self.places {
-            let Some(queue) = queues.by_key.get_mut(place) else {
-                continue;
-            };
-            let is_alone = is_for_all(place.0);
-            if !is_alone && queue.range(..self.number).any(|(_, waiter)| waiter.woken) {
-                awaited.push(place.1.clone());
-                continue;
-            }
-            if let Some(own) = queue.get_mut(&self.number) {
-                own.woken = false;
-            }
-        }
-        drop(queues);
+        let awaited = self.waiters.queues.lock().look(&self.entry);
         fence(Ordering::SeqCst);
         awaited
+    }
+
+    /// Notes that the client has looked, and waits: nobody is held for it any more, unless it was
+    /// woken since it has looked.
+    pub(crate) fn sleep(&self) {
+        let mut wakers = Vec::new();
+        let mut queues = self.waiters.queues.lock();
+        queues.sleep(&self.waiters.signs, &self.entry, &mut wakers);
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut queues = self.waiters.queues.lock();
         let mut wakers = Vec::new();
-        for place in &self.places {
-            let Some(queue) = queues.by_key.get_mut(place) else {
-                continue;
-            };
-            // It may have looked at the key and gone without what is there: whoever is next looks,
-            // too.
-            queue.remove(&self.number);
-            if queue.is_empty() {
-                queues.by_key.remove(place);
-            } else if !is_for_all(place.0) {
-                queues.add_first(place, &mut wakers);
-            }
-        }
+        let mut queues = self.waiters.queues.lock();
+        queues.remove(&self.waiters.signs, &self.entry, &mut wakers);
         drop(queues);
         wakers.into_iter().for_each(Waker::wake);
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);

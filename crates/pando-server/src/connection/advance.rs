@@ -121,7 +121,9 @@ impl Connection {
                 };
                 self.starved = found == Input::Starved;
                 match found {
-                    Input::Command { consumed } if self.waits_for_turn(turn) => {
+                    Input::Command { consumed }
+                        if self.waits_for_others(turn) || self.waits_for_turn(turn) =>
+                    {
                         self.found = Some(consumed);
                         break;
                     }

@@ -190,7 +190,8 @@ impl Context<'_> {
         )
     }
 
-    /// Returns those of the keys for whose elements somebody else was woken who has not looked yet.
+    /// Returns those of the keys for whose elements somebody else was woken whose command has not
+    /// ended yet.
     fn awaited(&self, keys: Range<usize>) -> Vec<Vec<u8>> {
         if let Some(blocked) = &self.progress.blocked {
             return blocked.registration.look();
@@ -226,8 +227,10 @@ impl Context<'_> {
         self.record.unblocking.begin_wait();
         if self.progress.blocked.is_none() {
             let (queue, arguments) = (self.queue(), self.arguments);
-            let keys = keys.map(|place| arguments.at(place));
-            let registration = self.shared.waiters.register(queue, keys, self.waker);
+            // What BLMOVE and BRPOPLPUSH take from the first of their keys goes to the second.
+            let target = self.command.keys.of(arguments).nth(keys.len());
+            let keys = (queue, keys.map(|place| arguments.at(place)));
+            let registration = self.shared.waiters.register(keys, target, self.waker);
             self.progress.blocked = Some(Box::new(Blocked {
                 until,
                 registration,
