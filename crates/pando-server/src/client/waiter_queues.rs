@@ -91,6 +91,17 @@ impl Signs {
         self.awake.load(Ordering::Relaxed) > 0
     }
 
+    #[cfg(test)]
+    pub(super) fn awake(&self) -> usize {
+        self.awake.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn are_clear(&self) -> bool {
+        let mut signs = 0..SIGNS;
+        self.awake() == 0 && signs.all(|of| !self.awaited.has(of) && !self.holding.has(of))
+    }
+
     /// Returns the sign of a key.
     pub(super) fn of(&self, key: &[u8]) -> usize {
         let sign = self.hasher.hash_one(key) % SIGNS as u64;
@@ -271,6 +282,11 @@ impl Queues {
                 self.sources.remove(target);
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty() && self.sources.is_empty() && self.held.is_empty()
     }
 
     /// Returns all keys that are awaited.

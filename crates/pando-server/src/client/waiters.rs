@@ -205,3 +205,7 @@ impl Drop for Registration {
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+#[path = "waiters_tests.rs"]
+mod tests;

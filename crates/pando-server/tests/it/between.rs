@@ -3,7 +3,10 @@
 //! Most of these tests have commands wait for others as long as it takes, since a machine may be
 //! busy, so that what they see does not depend on time.
 
-use pando_sync::time::Duration;
+use std::collections::BTreeSet;
+
+use pando_sync::thread;
+use pando_sync::time::{Duration, now};
 
 use crate::blocking::wait_for_waiters;
 use crate::client::{Client, encode, show, words};
@@ -97,12 +100,13 @@ fn what_is_pushed_is_taken_before_the_next_command_of_a_pipeline() {
         assert_eq!(replies, [":1", ":1", ":1", ":2"], "{round}");
         assert_eq!(waiter.end(), "[\"q\" \"a\"]", "{round}");
         assert_eq!(next.end(), "[\"q\" \"b\"]", "{round}");
+        assert_eq!(pusher.run("LPOP q 9"), "[\"c\" \"d\"]", "{round}");
         // Several GETs share a look-up.
         waiter.begin("BLPOP q 0");
         wait_for_waiters(&mut pusher, 1);
-        let commands = ["DEL q", "LPUSH q x", "GET a", "GET q", "GET a"];
+        let commands = ["INCR a", "LPUSH q x", "GET a", "GET q", "GET a"];
         let replies = pipeline(&mut pusher, &commands);
-        assert_eq!(replies[2..], ["\"2\"", "nil", "\"2\""], "{round}");
+        assert_eq!(replies[2..], ["\"3\"", "nil", "\"3\""], "{round}");
         assert_eq!(waiter.end(), "[\"q\" \"x\"]", "{round}");
     }
 }
@@ -342,4 +346,165 @@ fn who_is_killed_while_he_is_served_holds_nobody() {
         of.owner
             .check(&[("PANDO COMMIT", "+OK"), ("EXISTS d", ":0")]);
     }
+}
+
+/// A loop that is kept busy for a while by one of its clients.
+struct Busy {
+    client: Client,
+    count: usize,
+}
+
+impl Busy {
+    /// Has the loop of `client` work for about this time.
+    fn begin(mut client: Client, time: Duration) -> Self {
+        let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+        client.run(&format!("RPUSH numbers {}", numbers.join(" ")));
+        let sort = encode(&words("SORT numbers DESC LIMIT 0 1"));
+        let began = now();
+        assert_eq!(
+            show(&client.call(&words("SORT numbers DESC LIMIT 0 1"))),
+            "[\"19999\"]"
+        );
+        let count = time.as_nanos() / began.elapsed().as_nanos().max(1);
+        let count = usize::try_from(count).unwrap().clamp(1, 1000);
+        client.send(&sort.repeat(count));
+        // Long enough for the loop to begin with it.
+        thread::sleep(time / 5);
+        Self { client, count }
+    }
+
+    /// Returns true if the loop is busy still.
+    fn is_underway(&self) -> bool {
+        !self.client.has_answer()
+    }
+
+    fn end(mut self) {
+        for _ in 0..self.count {
+            self.client.answer();
+        }
+    }
+}
+
+/// A waiter may have a loop that is busy: others go on after a while.
+#[test]
+fn a_busy_loop_holds_nobody_for_long() {
+    let server = Fixture::new();
+    let (mut waiter, mut pusher) = (server.client(), server.client());
+    waiter.begin("BLPOP q 0");
+    wait_for_waiters(&mut pusher, 1);
+    let busy = Busy::begin(server.client(), Duration::from_secs(2));
+    pusher.check(&[("RPUSH q x", ":1"), ("LLEN q", ":1"), ("EXISTS q", ":1")]);
+    assert!(busy.is_underway(), "the loop was to be busy");
+    assert_eq!(waiter.end(), "[\"q\" \"x\"]");
+    pusher.check(&[("LLEN q", ":0")]);
+    busy.end();
+}
+
+/// A waiter whose wait ends after it was woken takes the element or leaves it, and holds nobody.
+#[test]
+fn a_wait_that_ends_at_the_same_time_holds_nobody() {
+    let server = patient();
+    for how in ["TIMEOUT", "ERROR", ""] {
+        let (mut waiter, mut pusher) = (server.client(), server.client());
+        let id = waiter.integer("CLIENT ID");
+        waiter.begin(if how.is_empty() {
+            "BLPOP q 0.3"
+        } else {
+            "BLPOP q 0"
+        });
+        wait_for_waiters(&mut pusher, 1);
+        let busy = Busy::begin(server.client(), Duration::from_secs(1));
+        pusher.check(&[("RPUSH q x", ":1")]);
+        if !how.is_empty() {
+            // A client without keys is not held.
+            pusher.check(&[(&format!("CLIENT UNBLOCK {id} {how}"), ":1")]);
+        }
+        let left = pusher.integer("LLEN q");
+        let reply = waiter.end();
+        match how {
+            "TIMEOUT" => assert_eq!((left, &*reply), (1, "nil")),
+            "ERROR" => assert!(
+                left == 1 && reply.starts_with("-UNBLOCKED"),
+                "{left} {reply}"
+            ),
+            _ => assert_eq!((left, &*reply), (0, "[\"q\" \"x\"]")),
+        }
+        pusher.run("DEL q numbers");
+        busy.end();
+        // The next ones begin at the same loops again.
+        drop(server.client());
+    }
+}
+
+#[test]
+fn who_waits_is_served_in_order_by_a_pipeline() {
+    const WAITERS: usize = 100;
+    let server = Fixture::new();
+    let mut pusher = server.client();
+    let mut waiters: Vec<Client> = (0..WAITERS).map(|_| server.client()).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.begin("BLPOP q 0");
+        wait_for_waiters(&mut pusher, number + 1);
+    }
+    let pushes: Vec<String> = (0..WAITERS).map(|of| format!("RPUSH q {of}")).collect();
+    let pushes: Vec<&str> = pushes.iter().map(String::as_str).collect();
+    pipeline(&mut pusher, &pushes);
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(waiter.end(), format!("[\"q\" \"{number}\"]"));
+    }
+    pusher.check(&[("EXISTS q", ":0")]);
+}
+
+/// Many who wait, move and push at once: each element goes to one, and nobody hangs.
+#[test]
+fn many_who_wait_and_push_are_all_served() {
+    const CLIENTS: usize = 100;
+    const EACH: usize = 40;
+    let server = Fixture::new();
+    let taken: Vec<String> = thread::scope(|scope| {
+        let takers: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    for _ in 0..EACH {
+                        match number % 4 {
+                            // Movers, and those who take what they have moved.
+                            0 => drop(client.run("BLMOVE q r LEFT RIGHT 0")),
+                            1 => taken.push(client.run("BLPOP r 0")),
+                            2 => taken.push(client.run("BRPOP s t 0")),
+                            _ => taken.push(client.run("BLPOP t s 0")),
+                        }
+                        client.run("LLEN q");
+                    }
+                    taken
+                })
+            })
+            .collect();
+        for number in 0..CLIENTS {
+            let mut client = server.client();
+            scope.spawn(move || {
+                for of in 0..EACH {
+                    // As many of each as are taken.
+                    let push = match number % 4 {
+                        0 => format!("RPUSH q {number}-{of}"),
+                        1 => "LLEN r".to_owned(),
+                        _ => format!("RPUSH {} {number}-{of}", ["s", "t"][of % 2]),
+                    };
+                    pipeline(&mut client, &[&push, "LLEN s"]);
+                }
+            });
+        }
+        takers
+            .into_iter()
+            .flat_map(|of| of.join().unwrap())
+            .collect()
+    });
+    let elements = taken.iter().map(|reply| reply.split('"').nth(3).unwrap());
+    let different: BTreeSet<&str> = elements.collect();
+    assert_eq!(
+        (taken.len(), different.len()),
+        (CLIENTS / 4 * EACH * 3, taken.len())
+    );
+    server.client().check(&[("EXISTS q r s t", ":0")]);
 }
