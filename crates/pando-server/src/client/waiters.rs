@@ -207,5 +207,4 @@ impl Drop for Registration {
 }
 
 #[cfg(test)]
-#[path = "waiters_tests.rs"]
 mod tests;

@@ -349,39 +349,41 @@ fn who_is_killed_while_he_is_served_holds_nobody() {
 }
 
 /// A loop that is kept busy for a while by one of its clients.
-struct Busy {
-    client: Client,
-    count: usize,
-}
+struct Busy(Client);
 
 impl Busy {
-    /// Has the loop of `client` work for about this time.
+    /// Has the loop of `client` work for about this time, on a transaction of commands that never
+    /// let others go first.
     fn begin(mut client: Client, time: Duration) -> Self {
-        let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+        const MEASURED: usize = 100;
+        let numbers: Vec<String> = (0..500).map(|number| number.to_string()).collect();
         client.run(&format!("RPUSH numbers {}", numbers.join(" ")));
         let sort = encode(&words("SORT numbers DESC LIMIT 0 1"));
         let began = now();
-        assert_eq!(
-            show(&client.call(&words("SORT numbers DESC LIMIT 0 1"))),
-            "[\"19999\"]"
-        );
-        let count = time.as_nanos() / began.elapsed().as_nanos().max(1);
-        let count = usize::try_from(count).unwrap().clamp(1, 1000);
-        client.send(&sort.repeat(count));
+        Self::queue(&mut client, &sort, MEASURED);
+        client.run("EXEC");
+        let count = MEASURED as u128 * time.as_nanos() / began.elapsed().as_nanos().max(1);
+        Self::queue(&mut client, &sort, usize::try_from(count).unwrap());
+        client.send(&encode(&["EXEC"]));
         // Long enough for the loop to begin with it.
         thread::sleep(time / 5);
-        Self { client, count }
+        Self(client)
     }
 
-    /// Returns true if the loop is busy still.
+    fn queue(client: &mut Client, command: &[u8], count: usize) {
+        client.run("MULTI");
+        client.send(&command.repeat(count));
+        for _ in 0..count {
+            client.answer();
+        }
+    }
+
     fn is_underway(&self) -> bool {
-        !self.client.has_answer()
+        !self.0.has_answer()
     }
 
     fn end(mut self) {
-        for _ in 0..self.count {
-            self.client.answer();
-        }
+        self.0.answer();
     }
 }
 
