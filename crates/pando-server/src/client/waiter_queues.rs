@@ -42,6 +42,8 @@ enum State {
 struct Waiter {
     waker: Waker,
     state: State,
+    /// It moves what it takes to another key.
+    moves: bool,
 }
 
 /// For all keys that share a sign, how many of them have some property.
@@ -137,6 +139,8 @@ pub(super) struct Queues {
     /// For each key to which those who wait would move elements: the keys that they wait for, and
     /// how many do.
     sources: HashMap<Place, BTreeMap<Vec<u8>, usize>>,
+    /// Queues whose first is awake, and would change another key.
+    movers: Vec<Place>,
     /// Connections whose command waits until the first of a queue is awake no longer, by their
     /// clients.
     held: HashMap<Place, BTreeMap<u64, Waker>>,
@@ -159,6 +163,7 @@ impl Queues {
             let waiter = Waiter {
                 waker: waker.clone(),
                 state: State::Asleep,
+                moves: target.is_some(),
             };
             let waiters = self.by_key.entry(place.clone()).or_default();
             // A key that is named twice is one.
@@ -197,6 +202,9 @@ impl Queues {
             }
             if before == State::Asleep && !is_for_all {
                 signs.begin(&place.1);
+                if waiter.moves {
+                    self.movers.push(place.clone());
+                }
             }
         }
     }
@@ -235,8 +243,8 @@ impl Queues {
             let own = own.and_then(|queue| queue.get_mut(&entry.number));
             if let Some(own) = own.filter(|own| own.state == State::Looking) {
                 own.state = State::Asleep;
-                signs.end(&place.1);
-                self.let_go(place, wakers);
+                let moves = own.moves;
+                self.end(signs, (place, moves), wakers);
             }
         }
     }
@@ -261,9 +269,8 @@ impl Queues {
             }
             // Before its own end is noted: there is no moment between the two.
             self.wake(signs, place, wakers);
-            if own.is_some_and(|own| own.state != State::Asleep) {
-                signs.end(&place.1);
-                self.let_go(place, wakers);
+            if let Some(own) = own.filter(|own| own.state != State::Asleep) {
+                self.end(signs, (place, own.moves), wakers);
             }
         }
         let Some(target) = &entry.target else {
@@ -286,7 +293,10 @@ impl Queues {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty() && self.sources.is_empty() && self.held.is_empty()
+        self.by_key.is_empty()
+            && self.sources.is_empty()
+            && self.movers.is_empty()
+            && self.held.is_empty()
     }
 
     /// Returns all keys that are awaited.
@@ -334,8 +344,18 @@ impl Queues {
         held.insert(client, waker.clone());
     }
 
-    /// Adds the wakers of those who are held for `place`, unless the next one is awake.
-    fn let_go(&mut self, place: &Place, wakers: &mut Vec<Waker>) {
+    /// Returns a key that is awaited by one who is awake, and would change another key.
+    pub(super) fn mover(&self) -> Option<Place> {
+        self.movers.last().cloned()
+    }
+
+    /// One that was the first of `place`, and may have moved elements, is awake no longer. Adds the
+    /// wakers of those who are held for it, unless the next one is awake.
+    fn end(&mut self, signs: &Signs, (place, moves): (&Place, bool), wakers: &mut Vec<Waker>) {
+        signs.end(&place.1);
+        if moves && let Some(at) = self.movers.iter().position(|of| of == place) {
+            self.movers.swap_remove(at);
+        }
         if !self.held.is_empty()
             && !self.is_awake(place)
             && let Some(held) = self.held.remove(place)

@@ -166,6 +166,16 @@ impl Waiters {
         }
         false
     }
+
+    /// As [`Waiters::hold`], if somebody who is awake is about to bring elements to any key at all.
+    pub(crate) fn hold_for_any(&self, held: Option<(u64, &Waker)>) -> bool {
+        let mut queues = self.queues.lock();
+        let mover = queues.mover();
+        if let (Some(mover), Some(held)) = (&mover, held) {
+            queues.hold(mover.clone(), held);
+        }
+        mover.is_some()
+    }
 }
 
 /// The place of a client in the queues of its keys; given up when it is dropped.

@@ -8,7 +8,9 @@
 //! Not asked are commands that wait for elements themselves: they queue up behind those who are
 //! awake; commands between PANDO BEGIN and COMMIT, which may hold locks for which these wait; and
 //! those that have no keys among their arguments. MULTI queues at once, and EXEC is asked for the
-//! keys of all that it runs.
+//! keys of all that it runs. Which keys it watches is not known by name (`client/watches.rs`), so if
+//! it watches any it waits for everybody who is about to bring elements to a key. Not known is the
+//! key behind STORE of SORT and GEORADIUS.
 
 use std::task::Waker;
 
@@ -103,7 +105,8 @@ impl Connection {
                     let of = database;
                     queued.keys.of(arguments).map(move |key| (of, key))
                 });
-                waiters.hold(keys, held)
+                let watches = self.session.watches.len() > 0;
+                watches && waiters.hold_for_any(held) || waiters.hold(keys, held)
             }
             // It is queued.
             Some(_) => false,

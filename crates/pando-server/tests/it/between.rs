@@ -95,9 +95,15 @@ fn what_is_pushed_is_taken_before_the_next_command_of_a_pipeline() {
         wait_for_waiters(&mut pusher, 1);
         next.begin("BRPOP q 0");
         wait_for_waiters(&mut pusher, 2);
-        let commands = ["RPUSH q a", "RPUSH q b", "RPUSH q c", "RPUSH q d"];
+        let commands = [
+            "RPUSH q a",
+            "SET b 1",
+            "RPUSH q b",
+            "RPUSH q c",
+            "RPUSH q d",
+        ];
         let replies = pipeline(&mut pusher, &commands);
-        assert_eq!(replies, [":1", ":1", ":1", ":2"], "{round}");
+        assert_eq!(replies, [":1", "+OK", ":1", ":1", ":2"], "{round}");
         assert_eq!(waiter.end(), "[\"q\" \"a\"]", "{round}");
         assert_eq!(next.end(), "[\"q\" \"b\"]", "{round}");
         assert_eq!(pusher.run("LPOP q 9"), "[\"c\" \"d\"]", "{round}");
@@ -166,11 +172,13 @@ fn what_a_transaction_or_script_pushes_is_taken_at_its_end() {
         pusher.run("DEL q");
         waiter.begin("BLPOP q 0");
         wait_for_waiters(&mut pusher, 1);
-        for command in ["MULTI", "SELECT 1", "LLEN q", "SELECT 0", "LLEN q"] {
+        for command in [
+            "SELECT 1", "MULTI", "LLEN q", "SELECT 0", "LLEN q", "SELECT 1",
+        ] {
             other.run(command);
         }
         pusher.check(&[("RPUSH q x", ":1")]);
-        assert_eq!(other.run("EXEC"), "[+OK :0 +OK :0]", "{round}");
+        assert_eq!(other.run("EXEC"), "[:0 +OK :0 +OK]", "{round}");
         assert_eq!(waiter.end(), "[\"q\" \"x\"]");
     }
     #[cfg(feature = "scripts")]
@@ -186,6 +194,24 @@ fn what_a_transaction_or_script_pushes_is_taken_at_its_end() {
         let replies = pipeline(&mut pusher, &[push, llen, "LLEN q"]);
         assert_eq!(replies, ["[:1]", "[:0]", ":0"], "{round}");
         assert_eq!(waiter.end(), "[\"q\" \"x\"]");
+    }
+}
+
+/// The key that gets the element is watched.
+#[test]
+fn what_is_moved_is_changed_for_who_watches_it() {
+    let server = patient();
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    let mut others = [server.client(), server.client()];
+    for round in 0..200 {
+        waiter.begin("BRPOPLPUSH q d 0");
+        wait_for_waiters(&mut pusher, 1);
+        let watcher = &mut others[round % 2];
+        watcher.check(&[("WATCH d", "+OK"), ("MULTI", "+OK"), ("GET a", "+QUEUED")]);
+        pusher.check(&[("RPUSH q x", ":1")]);
+        watcher.check(&[("EXEC", "nil")]);
+        assert_eq!(waiter.end(), "\"x\"");
+        pusher.check(&[("DEL d", ":1")]);
     }
 }
 
@@ -405,8 +431,9 @@ fn a_busy_loop_holds_nobody_for_long() {
 /// A waiter whose wait ends after it was woken takes the element or leaves it, and holds nobody.
 #[test]
 fn a_wait_that_ends_at_the_same_time_holds_nobody() {
-    let server = patient();
     for how in ["TIMEOUT", "ERROR", ""] {
+        // Clients of a new server have its loops by turns.
+        let server = patient();
         let (mut waiter, mut pusher) = (server.client(), server.client());
         let id = waiter.integer("CLIENT ID");
         waiter.begin(if how.is_empty() {
@@ -431,10 +458,7 @@ fn a_wait_that_ends_at_the_same_time_holds_nobody() {
             ),
             _ => assert_eq!((left, &*reply), (0, "[\"q\" \"x\"]")),
         }
-        pusher.run("DEL q numbers");
         busy.end();
-        // The next ones begin at the same loops again.
-        drop(server.client());
     }
 }
 

@@ -207,6 +207,7 @@ impl Model {
         queues.dedup();
         let of = self.waiters.queues.lock();
         let awake = queues.iter().filter(|place| of.is_awake(place)).count();
+        assert!(of.mover().is_none_or(|mover| of.is_awake(&mover)));
         drop(of);
         assert_eq!(self.waiters.signs.awake(), awake);
     }
