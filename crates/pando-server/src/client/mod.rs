@@ -7,6 +7,5 @@ pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod staging;
 pub(crate) mod unblocking;
-mod waiter_queues;
 pub(crate) mod waiters;
 pub(crate) mod watches;

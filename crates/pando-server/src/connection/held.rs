@@ -1,15 +1,15 @@
 //! Commands that wait until those are served who wait for elements of their keys
-//! (`client/waiters.rs`, decision 111).
+//! (`client/waiters`, decision 111).
 //!
-//! A command is asked for before it begins, alone or as the first one of a pipeline run, so while it
-//! waits it holds nothing, and its time does not count. It waits for a bounded time. Whoever is to
-//! be served may have a busy loop, or wait for a page, or for a lock that the other has.
+//! A command is asked for before it begins, alone or as the first one of a pipeline run: so while
+//! it waits it holds nothing, and its time does not count. It waits for a bounded time, since those
+//! who are to be served may have a busy loop, or wait for a page or a lock.
 //!
 //! Not asked are commands that wait for elements themselves: they queue up behind those who are
 //! awake; commands between PANDO BEGIN and COMMIT, which may hold locks for which these wait; and
 //! those that have no keys among their arguments. MULTI queues at once, and EXEC is asked for the
-//! keys of all that it runs. Which keys it watches is not known by name (`client/watches.rs`), so if
-//! it watches any it waits for everybody who is about to bring elements to a key. Not known is the
+//! keys of all that it runs. Which keys it watches is not known by name (`client/watches.rs`): if
+//! it watches any, it waits for everybody who is about to bring elements to a key. Not known is the
 //! key behind STORE of SORT and GEORADIUS.
 
 use std::task::Waker;
@@ -17,27 +17,20 @@ use std::task::Waker;
 use pando_resp::{Arguments, parse_integer};
 use pando_sync::time::Instant;
 
-use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
+use crate::connection::{Connection, Held};
 use crate::context::{Command, Flags, Kind};
 
-/// The last command that was held.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Held {
-    /// Its position in the input of the connection.
-    position: u64,
-    /// When it waits for others no longer; `None`: it does not.
-    until: Option<Instant>,
-}
-
 impl Connection {
-    /// Returns true if others are to be served before the command that the parser has found: the
-    /// connection is woken then.
+    /// Returns true if the command that the parser has found must not begin yet: others are to be
+    /// served first, or have the turn of its key. The connection is woken then.
     #[inline]
-    pub(super) fn waits_for_others(&mut self, turn: &Turn<'_>) -> bool {
+    pub(super) fn is_kept_back(&mut self, turn: &mut Turn<'_>) -> bool {
         turn.shared.waiters.is_anyone_awake() && self.asks_for_others(turn)
+            || self.waits_for_turn(turn)
     }
 
+    /// Returns true if others are to be served before that command.
     #[cold]
     fn asks_for_others(&mut self, turn: &Turn<'_>) -> bool {
         let held = self.held.filter(|held| held.position == self.position);

@@ -29,4 +29,5 @@ mod running;
 mod state;
 mod tracking;
 
+use state::Held;
 pub(crate) use state::{Buffers, Connection, SpareBuffers};

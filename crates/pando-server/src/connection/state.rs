@@ -16,7 +16,6 @@ use pandodb::Lsn;
 use crate::client::record::ClientRecord;
 use crate::client::session::Session;
 use crate::client::staging::Staging;
-use crate::connection::held::Held;
 use crate::connection::loop_data::Turn;
 use crate::connection::output::Output;
 use crate::connection::pipeline_run::PipelineQuota;
@@ -77,6 +76,15 @@ impl Buffers {
 /// Buffers that no connection uses at the moment. Boxed, so that a connection that becomes busy
 /// moves a pointer and allocates nothing.
 pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
+
+/// A command that was held for others (`held.rs`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    /// Its position in the input of the connection.
+    pub(crate) position: u64,
+    /// When it waits for others no longer; `None`: it does not.
+    pub(crate) until: Option<Instant>,
+}
 
 /// A client's connection.
 pub(crate) struct Connection {

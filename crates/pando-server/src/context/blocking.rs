@@ -1,7 +1,7 @@
 //! Commands that wait for elements of their keys: BLPOP and its like.
 //!
 //! The command looks at its keys, in their order. If none has elements it registers with them and
-//! looks again, since elements may have come in between; then it waits (`client/waiters.rs`). It
+//! looks again, since elements may have come in between; then it waits (`client/waiters`). It
 //! takes elements in a transaction of its own, like any other command: somebody who does not wait
 //! may come first, and then it waits on, at its old place.
 //!

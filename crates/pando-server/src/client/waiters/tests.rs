@@ -1,5 +1,5 @@
-//! Clients that wait, push and are held, in every order that chance finds: all that the queues do is
-//! under one lock, so a model of one thread has all orders of its steps.
+//! Clients that wait, push and are held, in every order that chance finds: all that the queues do
+//! is under one lock, so a model of one thread has all orders of its steps.
 
 use std::task::Wake;
 
@@ -255,7 +255,7 @@ fn who_waits_for_a_stream_holds_nobody() {
         let keys = (stream.0, [&stream.1[..]].into_iter());
         waiters.register(keys, None, &Waker::from(woken))
     });
-    waiters.wake(&[stream.clone()]);
+    waiters.wake(std::slice::from_ref(&stream));
     assert!(woken.iter().all(|woken| woken.take()));
     assert!(!waiters.is_anyone_awake());
     assert!(!waiters.are_awaited([(stream.0, &stream.1[..])].into_iter()));

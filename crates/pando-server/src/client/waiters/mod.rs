@@ -19,7 +19,7 @@
 //! passes a wake-up on. Who has taken, acknowledged or removed entries wakes nobody.
 //!
 //! A client that comes while another one is awake for its key waits behind it: awake from its
-//! wake-up until its command has ended, or waits again (`waiter_queues.rs`).
+//! wake-up until its command has ended, or waits again (`queues.rs`).
 //!
 //! **Nobody comes between** a commit and the one whom it has woken (decision 111). Whoever is about
 //! to run another command asks [`Waiters::hold`] first, and is woken once the one who is awake has
@@ -34,12 +34,16 @@
 //!   behind it, and see what is there.
 //! - Who is held is noted under the lock under which others end to be awake: so he is woken.
 
+mod queues;
+#[cfg(test)]
+mod tests;
+
 use std::task::Waker;
 
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
 use pando_sync::{Arc, Mutex, Rank};
 
-use super::waiter_queues::{Entry, Place, Queues, Signs, is_for_all};
+use self::queues::{Entry, Place, Queues, Signs, is_for_all};
 use crate::data::keyspace::ValueType;
 
 /// Returns the number of the queue of those who wait for values of a type in a database: who waits
@@ -215,6 +219,3 @@ impl Drop for Registration {
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
-
-#[cfg(test)]
-mod tests;

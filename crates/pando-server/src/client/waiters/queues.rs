@@ -1,5 +1,5 @@
-//! The queues of those who wait for keys, which the lock of `waiters.rs` guards, and the signs that
-//! others read without it.
+//! The queues of those who wait for keys, which the lock of [`super::Waiters`] guards, and the signs
+//! that others read without it.
 //!
 //! A client is *awake* for a key from its wake-up until its command has ended or waits again. Only
 //! the first of a queue ever is: it alone is woken, and who comes later is behind it.
@@ -12,7 +12,7 @@ use pando_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::data::keyspace::ValueType;
 
-/// Number of a queue (see [`super::waiters::queue_of`]), and a key in it.
+/// Number of a queue (see [`super::queue_of`]), and a key in it.
 pub(super) type Place = (usize, Vec<u8>);
 
 /// Number of keys that are looked at to find out from where elements may come to one. Who is behind
@@ -59,7 +59,7 @@ impl Default for Counts {
 impl Counts {
     /// Returns false if no key with this sign has it.
     pub(super) fn has(&self, sign: usize) -> bool {
-        // Relaxed, as all of these: see the top of `waiters.rs`.
+        // Relaxed, as all of these: see the top of `mod.rs`.
         self.0[sign].load(Ordering::Relaxed) > 0
     }
 
@@ -80,7 +80,7 @@ pub(super) struct Signs {
     awake: AtomicUsize,
     /// The keys of queues.
     pub(super) awaited: Counts,
-    /// The keys of queues whose first is awake, and those that get elements from somebody who waits.
+    /// The keys of queues whose first is awake, and those that get elements from one who waits.
     pub(super) holding: Counts,
     /// Unknown to clients, so that they cannot choose keys that share a sign.
     hasher: RandomState,
