@@ -1,5 +1,5 @@
-//! The queues of those who wait for keys, which the lock of [`super::Waiters`] guards, and the signs
-//! that others read without it.
+//! The queues of those who wait for keys, which the lock of [`super::Waiters`] guards, and the
+//! signs that others read without it.
 //!
 //! A client is *awake* for a key from its wake-up until its command has ended or waits again. Only
 //! the first of a queue ever is: it alone is woken, and who comes later is behind it.
