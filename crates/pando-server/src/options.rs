@@ -125,6 +125,8 @@ pub struct ServerOptions {
     pub maxclients: usize,
     /// Time that a client has to authenticate.
     pub handshake_timeout: Duration,
+    /// Longest time that a command waits until those are served who wait for elements of its keys.
+    pub served_first_max: Duration,
     /// Seconds of silence after which the system probes whether a peer is still there; 0 means
     /// never.
     pub tcp_keepalive_s: u64,
@@ -167,6 +169,7 @@ impl Default for ServerOptions {
             periodic_ms: 1000,
             maxclients: 10_000,
             handshake_timeout: Duration::from_secs(10),
+            served_first_max: Duration::from_millis(2),
             tcp_keepalive_s: 300,
             stall_timeout: Duration::from_secs(60),
             output_bytes_max: 1024 * 1024,

@@ -121,7 +121,7 @@ impl Connection {
                 };
                 self.starved = found == Input::Starved;
                 match found {
-                    Input::Command { consumed } if self.waits_for_turn(turn) => {
+                    Input::Command { consumed } if self.is_kept_back(turn) => {
                         self.found = Some(consumed);
                         break;
                     }

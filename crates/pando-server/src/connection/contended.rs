@@ -34,6 +34,7 @@ impl Connection {
 
     #[cold]
     fn asks_for_turn(&mut self, turn: &mut Turn<'_>) -> bool {
+        self.end_hold();
         if turn.clock.duration_since(turn.turns_since) >= TURN_MAX {
             turn.turns_since = turn.clock;
             let tell = |of| turn.shared.tell_turn(of);

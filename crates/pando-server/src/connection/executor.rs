@@ -390,10 +390,14 @@ impl Connection {
                 let buffers = self.buffers.as_mut().expect("a command is in the buffers");
                 let progress = &mut buffers.progress;
                 let was_old = read_anew(&self.session, running, progress);
-                return match progress.waiting && !was_old {
-                    true => Step::Suspended,
-                    false => Step::Yielded,
-                };
+                if !progress.waiting || was_old {
+                    return Step::Yielded;
+                }
+                // Not before: if it looks again at once, nobody is to come between.
+                if let Some(blocked) = &progress.blocked {
+                    blocked.registration.sleep();
+                }
+                return Step::Suspended;
             }
             Interrupted::Wait => {
                 // The next run plays back what this one has read (decision 013).

@@ -6,13 +6,15 @@
 //! figures), `messages` (those of channels, and about keys), `events` (those of keys), `tracking`
 //! (about which keys), `monitored` (commands that MONITOR shows), `lookahead` (page faults of a
 //! pipeline together), `pipeline_run` (plain commands together), `contended` (keys that loops write
-//! in turns), `reservation` (a key that one command has to itself).
+//! in turns), `reservation` (a key that one command has to itself), `held` (commands before which
+//! others are served).
 
 mod accounting;
 pub(crate) mod advance;
 mod contended;
 mod events;
 pub(crate) mod executor;
+mod held;
 mod intake;
 mod interactive;
 mod lookahead;
@@ -27,4 +29,5 @@ mod running;
 mod state;
 mod tracking;
 
+use state::Held;
 pub(crate) use state::{Buffers, Connection, SpareBuffers};

@@ -77,6 +77,15 @@ impl Buffers {
 /// moves a pointer and allocates nothing.
 pub(crate) type SpareBuffers = Vec<Box<Buffers>>;
 
+/// A command that was held for others (`held.rs`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    /// Its position in the input of the connection.
+    pub(crate) position: u64,
+    /// When it waits for others no longer; `None`: it does not.
+    pub(crate) until: Option<Instant>,
+}
+
 /// A client's connection.
 pub(crate) struct Connection {
     /// Never blocks.
@@ -116,8 +125,11 @@ pub(crate) struct Connection {
     /// Its next command writes a contended key whose turn another loop has, or that a command has
     /// reserved; it is woken when this loop gets the turn.
     pub(crate) awaits_turn: bool,
-    /// Number of bytes of that command, which the parser has found and which has not begun.
+    /// Number of bytes of a command that the parser has found and that has not begun: this one, or
+    /// one that others are to be served before (`held.rs`).
     pub(crate) found: Option<usize>,
+    /// The last command that was held for others.
+    pub(crate) held: Option<Held>,
     /// It is in the loop's list of connections that wait for the log.
     pub(crate) gated: bool,
     /// The peer has announced that it sends nothing more.
@@ -176,6 +188,7 @@ impl Connection {
             queued: false,
             awaits_turn: false,
             found: None,
+            held: None,
             gated: false,
             read_closed: false,
             at_end: false,
@@ -359,7 +372,8 @@ impl Connection {
         let of_command = progress.and_then(|progress| progress.deadline);
         let interactive = self.session.interactive.as_ref();
         let idle = interactive.filter(|_| self.running.is_none());
-        of_command.or_else(|| idle.and_then(|interactive| interactive.ends_at()))
+        let of_next = || self.held_until();
+        of_command.or_else(|| idle.map_or_else(of_next, |interactive| interactive.ends_at()))
     }
 
     /// Takes the buffers away if they hold nothing.

@@ -1,7 +1,7 @@
 //! Commands that wait for elements of their keys: BLPOP and its like.
 //!
 //! The command looks at its keys, in their order. If none has elements it registers with them and
-//! looks again, since elements may have come in between; then it waits (`client/waiters.rs`). It
+//! looks again, since elements may have come in between; then it waits (`client/waiters`). It
 //! takes elements in a transaction of its own, like any other command: somebody who does not wait
 //! may come first, and then it waits on, at its old place.
 //!
@@ -190,7 +190,8 @@ impl Context<'_> {
         )
     }
 
-    /// Returns those of the keys for whose elements somebody else was woken who has not looked yet.
+    /// Returns those of the keys for whose elements somebody else was woken whose command has not
+    /// ended yet.
     fn awaited(&self, keys: Range<usize>) -> Vec<Vec<u8>> {
         if let Some(blocked) = &self.progress.blocked {
             return blocked.registration.look();
@@ -226,8 +227,10 @@ impl Context<'_> {
         self.record.unblocking.begin_wait();
         if self.progress.blocked.is_none() {
             let (queue, arguments) = (self.queue(), self.arguments);
-            let keys = keys.map(|place| arguments.at(place));
-            let registration = self.shared.waiters.register(queue, keys, self.waker);
+            // What BLMOVE and BRPOPLPUSH take from the first of their keys goes to the second.
+            let target = self.command.keys.of(arguments).nth(keys.len());
+            let keys = (queue, keys.map(|place| arguments.at(place)));
+            let registration = self.shared.waiters.register(keys, target, self.waker);
             self.progress.blocked = Some(Box::new(Blocked {
                 until,
                 registration,

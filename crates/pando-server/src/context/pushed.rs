@@ -41,6 +41,12 @@ impl Pushed {
         self.keys.is_empty() && !self.has_all
     }
 
+    /// Returns the number of keys.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, &[u8])> {
         (0..self.keys.len()).map(|place| {
             let start = place.checked_sub(1).map_or(0, |before| self.keys[before].1);

@@ -10,18 +10,18 @@ use crate::fixture::{Fixture, open_small, options};
 
 impl Client {
     /// Sends a command whose reply comes later.
-    fn begin(&mut self, command: &str) {
+    pub(crate) fn begin(&mut self, command: &str) {
         self.send(&encode(&words(command)));
     }
 
     /// Returns the reply to a command that was begun.
-    fn end(&mut self) -> String {
+    pub(crate) fn end(&mut self) -> String {
         show(&self.answer())
     }
 }
 
 /// Waits until so many clients wait.
-fn wait_for_waiters(client: &mut Client, count: usize) {
+pub(crate) fn wait_for_waiters(client: &mut Client, count: usize) {
     let line = format!("blocked_clients:{count}\r\n");
     while !client.text("INFO clients").contains(&line) {
         thread::yield_now();

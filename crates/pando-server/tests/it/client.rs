@@ -88,7 +88,6 @@ impl Client {
     }
 
     /// Returns true if bytes have come that no reply was made of.
-    #[cfg(feature = "scripts")]
     pub(crate) fn has_answer(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let peeked = self.stream.peek(&mut [0]);

@@ -1,6 +1,8 @@
 //! Tests over real sockets, with a server in this process on port 0 and a small blocking client.
 
 #[cfg(test)]
+mod between;
+#[cfg(test)]
 mod bits;
 #[cfg(test)]
 mod blocking;

@@ -11,7 +11,8 @@
 //! left. GETs descend the tree together ([`gets`]); commands that write values, and scripts, are
 //! one batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI
 //! only, and only commands of few arguments ([`run`]). A page that is not in memory ends a
-//! pipeline run, and the next runs are kept short ([`quota`]).
+//! pipeline run, and the next runs are kept short ([`quota`]). So does a command with a key for
+//! which somebody waits: what it brings is his before the next command runs (decision 111).
 
 mod gets;
 mod quota;
@@ -126,7 +127,29 @@ impl Connection {
         }
         let most = most.min(self.quota.most());
         let known = (turn.commands, &engine.folder, self.takes_scripts(turn));
-        pipeline_run.gather(rest, known, &self.limits(turn), most)
+        let kind = pipeline_run.gather(rest, known, &self.limits(turn), most)?;
+        if turn.shared.waiters.is_anyone_awake() {
+            self.leave_out_held(turn, pipeline_run);
+        }
+        (pipeline_run.len() > 1).then_some(kind)
+    }
+
+    /// Ends a run before the first command that has to wait for others; the one with which the run
+    /// begins has waited.
+    #[cold]
+    fn leave_out_held(&self, turn: &Turn<'_>, pipeline_run: &mut PipelineRun) {
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let rest = &buffers.input[buffers.offset..];
+        let is_held = |place: &usize| {
+            let call = (
+                pipeline_run.at(*place).command,
+                pipeline_run.arguments(rest, *place),
+            );
+            self.comes_between(turn, call, None)
+        };
+        if let Some(place) = (1..pipeline_run.len()).find(is_held) {
+            pipeline_run.truncate(place);
+        }
     }
 
     fn run_gathered(

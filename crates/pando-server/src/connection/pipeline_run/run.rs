@@ -103,6 +103,11 @@ impl PipelineRun {
         kind.filter(|_| self.commands.len() > 1)
     }
 
+    /// Leaves out the commands from `place` on.
+    pub(super) fn truncate(&mut self, place: usize) {
+        self.commands.truncate(place);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }

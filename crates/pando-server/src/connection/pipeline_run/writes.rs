@@ -109,6 +109,7 @@ impl Connection {
             }
             let savepoint = batch.savepoint();
             let mark = self.progress().mark();
+            let pushed = self.progress().pushed.len();
             let ended = self.run_one(turn, pipeline_run, done.count, batch);
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let Buffers {
@@ -141,6 +142,12 @@ impl Connection {
             done.hits += u64::from(std::mem::take(&mut progress.hits));
             done.misses += u64::from(std::mem::take(&mut progress.misses));
             progress.next_in_run();
+            // Whoever waits for what it has brought is served before the next one.
+            let kept = progress.kept_head.as_ref().map(|kept| kept.place());
+            let places = progress.pushed.iter().skip(pushed).chain(kept);
+            if turn.shared.waiters.are_awaited(places) {
+                break;
+            }
         }
         done
     }

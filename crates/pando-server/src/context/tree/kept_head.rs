@@ -14,6 +14,7 @@
 //! - A command with a batch of its own, inside EXEC or in a script keeps none.
 
 use super::list_end::PageAhead;
+use crate::client::waiters::queue_of;
 use crate::context::strings::{Former, Found};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::Encoding;
@@ -68,6 +69,12 @@ impl KeptHead {
     /// Returns true if a command with this key can go on with it.
     pub(crate) fn is_for(&self, command: &str, key: Option<&[u8]>) -> bool {
         self.command == command && key == Some(&self.key)
+    }
+
+    /// Returns the queue of those who may wait for the collection, and its key.
+    #[inline]
+    pub(crate) fn place(&self) -> (usize, &[u8]) {
+        (queue_of(self.database, self.value_type), &self.key)
     }
 
     /// The command has ended. Returns true if it has written the head, which is not kept then.

@@ -1,0 +1,221 @@
+//! Clients that wait for a key to get elements: BLPOP and its like.
+//!
+//! A client that finds nothing registers with its keys, looks once more, and then waits. Whoever
+//! has committed elements of a key looks whether somebody is registered, and wakes the one who has
+//! waited longest for that key. One is woken at a time: what it leaves in the key it has written,
+//! so its own commit wakes the next one; and if it goes without taking anything, for its time is
+//! over, it is gone, or another key has served it, it passes the wake-up on.
+//!
+//! **No wake-up is lost.** The waiter counts itself, has a fence, and reads the key; the writer
+//! commits, has a fence, and reads the count. Both fences are sequentially consistent: of the two
+//! reads behind them at least one sees the write before the other fence. So the waiter finds the
+//! elements, or the writer finds the waiter. A waiter that was woken takes note of
+//! that under the lock, and looks then: who finds it awake has committed before, and who finds it
+//! asleep wakes it.
+//!
+//! **Streams are read by all**: what one client gets from a stream is there for the others, or is
+//! not for them at all, if another group or another ID is what they wait for. So whoever has
+//! added to a stream wakes all that wait for it, none of them waits for another one, and none
+//! passes a wake-up on. Who has taken, acknowledged or removed entries wakes nobody.
+//!
+//! A client that comes while another one is awake for its key waits behind it: awake from its
+//! wake-up until its command has ended, or waits again (`queues.rs`).
+//!
+//! **Nobody comes between** a commit and the one whom it has woken (decision 111). Whoever is about
+//! to run another command asks [`Waiters::hold`] first, and is woken once the one who is awake has
+//! ended. So is one with a key to which somebody who waits for such a key would move elements, and
+//! so on: elements come there next. Those who are awake may be slow, so the others wait for a
+//! bounded time only (`connection/held.rs`), and nothing depends on it but what they see.
+//!
+//! - That somebody is awake is counted before the reply of the command that has woken him is sent,
+//!   and he is awake until his own commit has woken those who wait for what he has moved. A client
+//!   that has that reply, or was told by such a client, sees the count, since the socket orders the
+//!   two. Commands that run at the moment of the commit have no such order: they may come before or
+//!   behind it, and see what is there.
+//! - Who is held is noted under the lock under which others end to be awake: so he is woken.
+
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use std::task::Waker;
+
+use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::{Arc, Mutex, Rank};
+
+use self::queues::{Entry, Place, Queues, Signs, is_for_all};
+use crate::data::keyspace::ValueType;
+
+/// Returns the number of the queue of those who wait for values of a type in a database: who waits
+/// for another type cannot take them.
+pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
+    database << 8 | value_type as usize
+}
+
+/// The types of those who wait, and are served one by one.
+const SERVED: [ValueType; 2] = [ValueType::List, ValueType::SortedSet];
+
+/// All clients that wait, of all loops.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    /// Number of registrations.
+    count: AtomicUsize,
+    signs: Signs,
+    /// Held for a look-up or a change of one client's keys.
+    queues: Mutex<Queues>,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            signs: Signs::default(),
+            queues: Mutex::new(Rank::Leaf, Queues::default()),
+        }
+    }
+}
+
+impl Waiters {
+    /// Registers a client that waits for `keys` of a queue, and moves what it takes to `target`;
+    /// `waker` wakes it. It must look at its keys after this.
+    pub(crate) fn register<'k>(
+        self: &Arc<Self>,
+        keys: (usize, impl Iterator<Item = &'k [u8]>),
+        target: Option<&[u8]>,
+        waker: &Waker,
+    ) -> Registration {
+        let mut queues = self.queues.lock();
+        let entry = queues.register(&self.signs, keys, target, waker);
+        drop(queues);
+        // Relaxed: the fence orders it.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // See the top of this file.
+        fence(Ordering::SeqCst);
+        Registration {
+            waiters: Arc::clone(self),
+            entry,
+        }
+    }
+
+    /// Returns true if somebody may wait. To be asked after a commit.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        // See the top of this file. Relaxed: the fence orders it.
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true if somebody waits for one of these keys, and would take its elements. To be
+    /// asked before a commit, by whoever may commit less at a time: what it misses is woken after
+    /// the commit all the same.
+    #[inline]
+    pub(crate) fn are_awaited<'k>(&self, places: impl Iterator<Item = (usize, &'k [u8])>) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.has_queue(places)
+    }
+
+    #[cold]
+    fn has_queue<'k>(&self, mut places: impl Iterator<Item = (usize, &'k [u8])>) -> bool {
+        places.any(|(queue, key)| {
+            let may_have = !is_for_all(queue) && self.signs.awaited.has(self.signs.of(key));
+            may_have && self.queues.lock().has(&(queue, key.to_vec()))
+        })
+    }
+
+    /// Wakes the one who has waited longest for each of these keys.
+    pub(crate) fn wake(&self, places: &[Place]) {
+        let mut queues = self.queues.lock();
+        let mut wakers = Vec::new();
+        for place in places {
+            queues.wake(&self.signs, place, &mut wakers);
+        }
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes the first one of every key: anything may have been committed.
+    pub(crate) fn wake_all(&self) {
+        let places = self.queues.lock().places();
+        self.wake(&places);
+    }
+
+    /// Returns true if somebody is awake for `key` of a queue.
+    pub(crate) fn is_awaited(&self, queue: usize, key: &[u8]) -> bool {
+        self.queues.lock().is_awake(&(queue, key.to_vec()))
+    }
+
+    /// Returns true if anybody is awake. To be asked before each command.
+    #[inline]
+    pub(crate) fn is_anyone_awake(&self) -> bool {
+        self.signs.is_anyone_awake()
+    }
+
+    /// Returns true if somebody who is awake is about to take elements of one of these keys, each
+    /// with its database, or to bring some. Then `held`, a client with its waker, is woken when
+    /// that is over; it asks again then.
+    pub(crate) fn hold<'k>(
+        &self,
+        keys: impl Iterator<Item = (usize, &'k [u8])>,
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
+        for (database, key) in keys.filter(|(_, key)| self.signs.holding.has(self.signs.of(key))) {
+            let mut queues = self.queues.lock();
+            let places = SERVED.map(|of| (queue_of(database, of), key.to_vec()));
+            let holder = (places.into_iter()).find_map(|place| queues.holder(place));
+            if let Some(holder) = holder {
+                if let Some(held) = held {
+                    queues.hold(holder, held);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// As [`Waiters::hold`], if somebody who is awake is about to bring elements to any key at all.
+    pub(crate) fn hold_for_any(&self, held: Option<(u64, &Waker)>) -> bool {
+        let mut queues = self.queues.lock();
+        let mover = queues.mover();
+        if let (Some(mover), Some(held)) = (&mover, held) {
+            queues.hold(mover.clone(), held);
+        }
+        mover.is_some()
+    }
+}
+
+/// The place of a client in the queues of its keys; given up when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    waiters: Arc<Waiters>,
+    entry: Entry,
+}
+
+impl Registration {
+    /// Notes that the client looks at its keys from now on: what is committed later wakes it again.
+    /// Returns those of its keys for which somebody who has waited longer is awake.
+    pub(crate) fn look(&self) -> Vec<Vec<u8>> {
+        let awaited = self.waiters.queues.lock().look(&self.entry);
+        fence(Ordering::SeqCst);
+        awaited
+    }
+
+    /// Notes that the client has looked, and waits: nobody is held for it any more, unless it was
+    /// woken since it has looked.
+    pub(crate) fn sleep(&self) {
+        let mut wakers = Vec::new();
+        let mut queues = self.waiters.queues.lock();
+        queues.sleep(&self.waiters.signs, &self.entry, &mut wakers);
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut wakers = Vec::new();
+        let mut queues = self.waiters.queues.lock();
+        queues.remove(&self.waiters.signs, &self.entry, &mut wakers);
+        drop(queues);
+        wakers.into_iter().for_each(Waker::wake);
+        self.waiters.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,266 @@
+//! Clients that wait, push and are held, in every order that chance finds: all that the queues do
+//! is under one lock, so a model of one thread has all orders of its steps.
+
+use std::task::Wake;
+
+use fastrand::Rng;
+use pando_sync::WakerArc;
+use pando_sync::atomic::AtomicBool;
+
+use super::*;
+
+const KEYS: usize = 4;
+const CLIENTS: usize = 6;
+
+#[derive(Debug, Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: WakerArc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Woken {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
+
+fn name(key: usize) -> Vec<u8> {
+    vec![b'a' + u8::try_from(key).unwrap()]
+}
+
+fn place(key: usize) -> Place {
+    (queue_of(0, ValueType::List), name(key))
+}
+
+/// What a client that waits does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Looks,
+    /// Reads the keys but these, which belong to others.
+    Reads(Vec<Vec<u8>>),
+    /// It has read that they are empty.
+    Sleeps,
+    Asleep,
+}
+
+struct Client {
+    registration: Registration,
+    keys: Vec<usize>,
+    target: Option<usize>,
+    phase: Phase,
+    /// It has slept since it registered.
+    has_slept: bool,
+}
+
+struct Model {
+    rng: Rng,
+    waiters: Arc<Waiters>,
+    /// Number of elements of each key.
+    elements: [usize; KEYS],
+    /// Keys whose elements were committed, and nobody was woken yet.
+    unwoken: Vec<usize>,
+    clients: [Option<Client>; CLIENTS],
+    woken: [WakerArc<Woken>; CLIENTS],
+    /// Those who are held, and were not woken yet.
+    held: Vec<WakerArc<Woken>>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        Self {
+            rng: Rng::with_seed(seed),
+            waiters: Arc::default(),
+            elements: [0; KEYS],
+            unwoken: Vec::new(),
+            clients: Default::default(),
+            woken: Default::default(),
+            held: Vec::new(),
+        }
+    }
+
+    fn is_held(&self, key: usize) -> bool {
+        let name = name(key);
+        self.waiters.hold([(0, &name[..])].into_iter(), None)
+    }
+
+    fn register(&mut self, at: usize) {
+        let first = self.rng.usize(..KEYS);
+        let (mut keys, mut target) = (vec![first], None);
+        match self.rng.u8(..3) {
+            0 => target = Some(self.rng.usize(..KEYS)),
+            1 => keys.push((first + self.rng.usize(1..KEYS)) % KEYS),
+            _ => {}
+        }
+        let names: Vec<Vec<u8>> = keys.iter().map(|key| name(*key)).collect();
+        let waited = (place(0).0, names.iter().map(Vec::as_slice));
+        let waker = Waker::from(self.woken[at].clone());
+        let of = target.map(name);
+        self.clients[at] = Some(Client {
+            registration: self.waiters.register(waited, of.as_deref(), &waker),
+            keys,
+            target,
+            phase: Phase::Looks,
+            has_slept: false,
+        });
+    }
+
+    /// Has a client go on; returns false if it waits or is not there.
+    fn go_on(&mut self, at: usize) -> bool {
+        let Some(client) = &mut self.clients[at] else {
+            return false;
+        };
+        match &client.phase {
+            Phase::Asleep if !self.woken[at].take() => return false,
+            Phase::Asleep | Phase::Looks => {
+                client.phase = Phase::Reads(client.registration.look());
+            }
+            Phase::Reads(others) => {
+                let is_free = |key: &&usize| !others.contains(&name(**key));
+                let mut free = client.keys.iter().filter(is_free);
+                match free.find(|key| self.elements[**key] > 0) {
+                    Some(key) => {
+                        self.elements[*key] -= 1;
+                        if let Some(target) = client.target {
+                            self.elements[target] += 1;
+                            self.waiters.wake(&[place(target)]);
+                        }
+                        self.clients[at] = None;
+                        self.woken[at].take();
+                    }
+                    None => client.phase = Phase::Sleeps,
+                }
+            }
+            Phase::Sleeps => {
+                client.registration.sleep();
+                client.phase = Phase::Asleep;
+                client.has_slept = true;
+            }
+        }
+        true
+    }
+
+    fn wake_for_one(&mut self) -> bool {
+        if self.unwoken.is_empty() {
+            return false;
+        }
+        let key = self
+            .unwoken
+            .swap_remove(self.rng.usize(..self.unwoken.len()));
+        self.waiters.wake(&[place(key)]);
+        true
+    }
+
+    fn step(&mut self) {
+        let at = self.rng.usize(..CLIENTS);
+        match self.rng.u8(..10) {
+            0 if self.clients[at].is_none() => self.register(at),
+            // It is killed, or its time is over.
+            1 if self.rng.u8(..8) == 0 => {
+                self.clients[at] = None;
+                self.woken[at].take();
+            }
+            2 => {
+                let key = self.rng.usize(..KEYS);
+                self.elements[key] += 1;
+                self.unwoken.push(key);
+            }
+            // Others take elements.
+            3 => {
+                let key = self.rng.usize(..KEYS);
+                self.elements[key] = self.elements[key].saturating_sub(1);
+            }
+            4 => {
+                let woken = WakerArc::new(Woken::default());
+                let waker = Waker::from(woken.clone());
+                let (key, client) = (name(self.rng.usize(..KEYS)), self.rng.u64(..));
+                let held = Some((client, &waker));
+                if self.waiters.hold([(0, &key[..])].into_iter(), held) {
+                    self.held.push(woken);
+                }
+            }
+            5 | 6 => {
+                self.wake_for_one();
+            }
+            _ => {
+                self.go_on(at);
+            }
+        }
+    }
+
+    /// Nobody comes between a commit whose wake-ups are done and those who wait.
+    fn check(&self) {
+        let mut queues: Vec<Place> = Vec::new();
+        for client in self.clients.iter().flatten() {
+            for key in &client.keys {
+                queues.push(place(*key));
+                let is_due = self.elements[*key] > 0 && client.has_slept;
+                if is_due && !self.unwoken.contains(key) {
+                    assert!(self.waiters.is_anyone_awake(), "{key}");
+                    assert!(self.is_held(*key), "{key} has elements, and is awaited");
+                }
+            }
+        }
+        queues.sort();
+        queues.dedup();
+        let of = self.waiters.queues.lock();
+        let awake = queues.iter().filter(|place| of.is_awake(place)).count();
+        assert!(of.mover().is_none_or(|mover| of.is_awake(&mover)));
+        drop(of);
+        assert_eq!(self.waiters.signs.awake(), awake);
+    }
+
+    /// Everybody goes on until all wait.
+    fn finish(&mut self) {
+        while self.wake_for_one() || (0..CLIENTS).any(|at| self.go_on(at)) {
+            self.check();
+        }
+        for client in self.clients.iter().flatten() {
+            let left = client.keys.iter().find(|key| self.elements[**key] > 0);
+            assert_eq!(left, None, "somebody waits for a key that has elements");
+        }
+        assert!(!self.waiters.is_anyone_awake());
+        assert!((0..KEYS).all(|key| !self.is_held(key)));
+        assert!(
+            self.held.drain(..).all(|held| held.take()),
+            "somebody is held"
+        );
+        self.clients = Default::default();
+        let of = self.waiters.queues.lock();
+        assert!(of.is_empty() && self.waiters.signs.are_clear());
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_and_nobody_comes_between() {
+    for seed in 0..3000 {
+        let mut model = Model::new(seed);
+        for _ in 0..150 {
+            model.step();
+            model.check();
+        }
+        model.finish();
+    }
+}
+
+/// All who wait for a stream are woken, and nobody is held for them.
+#[test]
+fn who_waits_for_a_stream_holds_nobody() {
+    let waiters = Arc::<Waiters>::default();
+    let stream = (queue_of(0, ValueType::Stream), b"s".to_vec());
+    let woken: [WakerArc<Woken>; 2] = Default::default();
+    let registrations = woken.clone().map(|woken| {
+        let keys = (stream.0, [&stream.1[..]].into_iter());
+        waiters.register(keys, None, &Waker::from(woken))
+    });
+    waiters.wake(std::slice::from_ref(&stream));
+    assert!(woken.iter().all(|woken| woken.take()));
+    assert!(!waiters.is_anyone_awake());
+    assert!(!waiters.are_awaited([(stream.0, &stream.1[..])].into_iter()));
+    assert!(registrations.iter().all(|of| of.look().is_empty()));
+    registrations[0].sleep();
+    drop(registrations);
+    assert!(waiters.signs.are_clear());
+}

@@ -1,0 +1,108 @@
+//! Commands that wait until those are served who wait for elements of their keys
+//! (`client/waiters`, decision 111).
+//!
+//! A command is asked for before it begins, alone or as the first one of a pipeline run: so while
+//! it waits it holds nothing, and its time does not count. It waits for a bounded time, since those
+//! who are to be served may have a busy loop, or wait for a page or a lock.
+//!
+//! Not asked are commands that wait for elements themselves: they queue up behind those who are
+//! awake; commands between PANDO BEGIN and COMMIT, which may hold locks for which these wait; and
+//! those that have no keys among their arguments. MULTI queues at once, and EXEC is asked for the
+//! keys of all that it runs. Which keys it watches is not known by name (`client/watches.rs`): if
+//! it watches any, it waits for everybody who is about to bring elements to a key. Not known is the
+//! key behind STORE of SORT and GEORADIUS.
+
+use std::task::Waker;
+
+use pando_resp::{Arguments, parse_integer};
+use pando_sync::time::Instant;
+
+use crate::connection::loop_data::Turn;
+use crate::connection::{Connection, Held};
+use crate::context::{Command, Flags, Kind};
+
+impl Connection {
+    /// Returns true if the command that the parser has found must not begin yet: others are to be
+    /// served first, or have the turn of its key. The connection is woken then.
+    #[inline]
+    pub(super) fn is_kept_back(&mut self, turn: &mut Turn<'_>) -> bool {
+        turn.shared.waiters.is_anyone_awake() && self.asks_for_others(turn)
+            || self.waits_for_turn(turn)
+    }
+
+    /// Returns true if others are to be served before that command.
+    #[cold]
+    fn asks_for_others(&mut self, turn: &Turn<'_>) -> bool {
+        let held = self.held.filter(|held| held.position == self.position);
+        if let Some(held) = held
+            && held.until.is_none_or(|until| turn.clock >= until)
+        {
+            self.end_hold();
+            return false;
+        }
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let command = (turn.commands.find(arguments.at(0)))
+            .and_then(|(index, _)| turn.commands.resolve(index, arguments).ok())
+            .map(|(_, command)| command);
+        let own = Some((self.record.id, &self.waker));
+        let waits = command.is_some_and(|of| self.comes_between(turn, (of, arguments), own));
+        if waits && held.is_none() {
+            self.held = Some(Held {
+                position: self.position,
+                until: Some(turn.clock + turn.shared.options.served_first_max),
+            });
+        }
+        waits
+    }
+
+    /// The command that was found waits for others no longer, and is not asked for again.
+    pub(super) fn end_hold(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.until = None;
+        }
+    }
+
+    /// Returns when the command that was found waits for others no longer.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.held.filter(|_| self.found.is_some())?.until
+    }
+
+    /// Returns true if somebody is about to take elements of a key of `call`. Then `held`, a client
+    /// with its waker, is woken when that is over.
+    pub(super) fn comes_between(
+        &self,
+        turn: &Turn<'_>,
+        (command, arguments): (&'static Command, Arguments<'_>),
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
+        let is_asked = self.session.authenticated && self.session.interactive.is_none();
+        if !is_asked || command.flags.has(Flags::BLOCKING) {
+            return false;
+        }
+        let mut database = self.session.database;
+        let waiters = &turn.shared.waiters;
+        match &self.session.multi {
+            None => {
+                let keys = command.keys.of(arguments);
+                waiters.hold(keys.map(|key| (database, key)), held)
+            }
+            Some(multi) if command.kind == Kind::Exec => {
+                let keys = (0..multi.len()).flat_map(|place| {
+                    let (index, arguments) = multi.at(place);
+                    let queued = turn.commands.at(index);
+                    if queued.name == "select" {
+                        let chosen = arguments.get(1).and_then(parse_integer);
+                        database = chosen.and_then(|of| of.try_into().ok()).unwrap_or(database);
+                    }
+                    let of = database;
+                    queued.keys.of(arguments).map(move |key| (of, key))
+                });
+                let watches = self.session.watches.len() > 0;
+                watches && waiters.hold_for_any(held) || waiters.hold(keys, held)
+            }
+            // It is queued.
+            Some(_) => false,
+        }
+    }
+}
