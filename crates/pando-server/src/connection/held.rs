@@ -5,12 +5,13 @@
 //! it waits it holds nothing, and its time does not count. It waits for a bounded time, since those
 //! who are to be served may have a busy loop, or wait for a page or a lock.
 //!
-//! Not asked are commands that wait for elements themselves: they queue up behind those who are
-//! awake; commands between PANDO BEGIN and COMMIT, which may hold locks for which these wait; and
-//! those that have no keys among their arguments. MULTI queues at once, and EXEC is asked for the
-//! keys of all that it runs. Which keys it watches is not known by name (`client/watches.rs`): if
-//! it watches any, it waits for everybody who is about to bring elements to a key. Not known is the
-//! key behind STORE of SORT and GEORADIUS.
+//! Commands that wait for elements themselves queue up behind those who are awake for their keys,
+//! and are held for those who are about to bring some. FLUSHALL, FLUSHDB and SWAPDB wait for all
+//! who are awake. Not asked are commands between PANDO BEGIN and COMMIT, which may hold locks for
+//! which these wait, and those that have no keys among their arguments. MULTI queues at once, and
+//! EXEC is asked for the keys of all that it runs. Which keys it watches is not known by name
+//! (`client/watches.rs`): if it watches any, it waits for everybody who is about to bring elements
+//! to a key. Not known is the key behind STORE of SORT and GEORADIUS.
 
 use std::task::Waker;
 
@@ -20,6 +21,10 @@ use pando_sync::time::Instant;
 use crate::connection::loop_data::Turn;
 use crate::connection::{Connection, Held};
 use crate::context::{Command, Flags, Kind};
+use crate::data::keyspace::ValueType;
+
+/// So many times as long as a command is held at most, none is held after one whose time was over.
+const PAUSES: u32 = 10;
 
 impl Connection {
     /// Returns true if the command that the parser has found must not begin yet: others are to be
@@ -33,13 +38,21 @@ impl Connection {
     /// Returns true if others are to be served before that command.
     #[cold]
     fn asks_for_others(&mut self, turn: &Turn<'_>) -> bool {
-        let held = self.held.filter(|held| held.position == self.position);
-        if let Some(held) = held
+        let most = turn.shared.options.served_first_max;
+        if let Some(held) = &mut self.held
+            && held.position == self.position
             && held.until.is_none_or(|until| turn.clock >= until)
         {
-            self.end_hold();
+            if held.until.take().is_some() {
+                held.pause = Some(turn.clock + most * PAUSES);
+            }
             return false;
         }
+        let pause = self.held.and_then(|held| held.pause);
+        if pause.is_some_and(|until| turn.clock < until) {
+            return false;
+        }
+        let held = self.held.filter(|held| held.position == self.position);
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let command = (turn.commands.find(arguments.at(0)))
@@ -50,7 +63,8 @@ impl Connection {
         if waits && held.is_none() {
             self.held = Some(Held {
                 position: self.position,
-                until: Some(turn.clock + turn.shared.options.served_first_max),
+                until: Some(turn.clock + most),
+                pause: None,
             });
         }
         waits
@@ -65,7 +79,8 @@ impl Connection {
 
     /// Returns when the command that was found waits for others no longer.
     pub(super) fn held_until(&self) -> Option<Instant> {
-        self.held.filter(|_| self.found.is_some())?.until
+        let waits = self.found.is_some() && !self.stalled;
+        self.held.filter(|_| waits)?.until
     }
 
     /// Returns true if somebody is about to take elements of a key of `call`. Then `held`, a client
@@ -77,12 +92,24 @@ impl Connection {
         held: Option<(u64, &Waker)>,
     ) -> bool {
         let is_asked = self.session.authenticated && self.session.interactive.is_none();
-        if !is_asked || command.flags.has(Flags::BLOCKING) {
+        if !is_asked {
             return false;
         }
         let mut database = self.session.database;
         let waiters = &turn.shared.waiters;
+        if command.flags.has(Flags::BLOCKING) && self.session.multi.is_none() {
+            let keys = || command.keys.of(arguments).map(|key| (database, key));
+            // What these take from the first of their keys goes to the second.
+            let sources = match command.name {
+                "blmove" | "brpoplpush" => 1,
+                _ => usize::MAX,
+            };
+            return command.value_type != Some(ValueType::Stream)
+                && (waiters.hold_waiter(keys().take(sources), held)
+                    || waiters.hold(keys().skip(sources), held));
+        }
         match &self.session.multi {
+            None if changes_all(command) => waiters.hold_for_all(held),
             None => {
                 let keys = command.keys.of(arguments);
                 waiters.hold(keys.map(|key| (database, key)), held)
@@ -99,10 +126,18 @@ impl Connection {
                     queued.keys.of(arguments).map(move |key| (of, key))
                 });
                 let watches = self.session.watches.len() > 0;
-                watches && waiters.hold_for_any(held) || waiters.hold(keys, held)
+                let mut queued = (0..multi.len()).map(|place| turn.commands.at(multi.at(place).0));
+                queued.any(changes_all) && waiters.hold_for_all(held)
+                    || watches && waiters.hold_for_any(held)
+                    || waiters.hold(keys, held)
             }
             // It is queued.
             Some(_) => false,
         }
     }
+}
+
+/// Returns true for commands that change keys which they do not name.
+fn changes_all(command: &Command) -> bool {
+    matches!(command.name, "flushall" | "flushdb" | "swapdb")
 }

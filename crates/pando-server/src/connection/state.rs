@@ -84,6 +84,9 @@ pub(crate) struct Held {
     pub(crate) position: u64,
     /// When it waits for others no longer; `None`: it does not.
     pub(crate) until: Option<Instant>,
+    /// Its time was over. Until then no other command is held: who is to be served may be slow for
+    /// long, and a pipeline would wait for him at each of its commands.
+    pub(crate) pause: Option<Instant>,
 }
 
 /// A client's connection.

@@ -325,6 +325,60 @@ fn nobody_is_held_for_long() {
     other.check(&[("LRANGE q 0 -1", "[\"y\" \"z\"]")]);
 }
 
+/// Who is slow is waited for once, and not by each command of a pipeline.
+#[test]
+fn a_pipeline_waits_once_for_who_is_slow() {
+    let bound = Duration::from_millis(100);
+    let mut of = locked(Fixture::with(pando_server::ServerOptions {
+        served_first_max: bound,
+        ..options()
+    }));
+    let began = now();
+    let replies = pipeline(&mut of.pusher, &["LLEN q"; 100]);
+    assert!(replies.iter().all(|reply| reply == ":1"), "{replies:?}");
+    let lasted = began.elapsed();
+    assert!(lasted >= bound && lasted < 20 * bound, "{lasted:?}");
+    of.owner.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(of.waiter.end(), "\"x\"");
+}
+
+/// Commands that wait themselves come behind who brings or takes what they change, too, and so do
+/// those that change keys which they do not name.
+#[test]
+fn who_is_awake_is_served_before_all_that_change_his_keys() {
+    let server = patient();
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    for round in 0..40 {
+        let mut check = |waits: &str, replies: &[(&str, &str)], taken: &str| {
+            waiter.begin(waits);
+            wait_for_waiters(&mut pusher, 1);
+            let commands: Vec<&str> = replies.iter().map(|(command, _)| *command).collect();
+            let expected: Vec<&str> = replies.iter().map(|(_, reply)| *reply).collect();
+            assert_eq!(
+                pipeline(&mut pusher, &commands),
+                expected,
+                "{round} {waits}"
+            );
+            assert_eq!(waiter.end(), taken, "{round} {commands:?}");
+            pusher.check(&[("FLUSHALL", "+OK"), ("RPUSH s x", ":1")]);
+        };
+        let served = "[\"k\" \"y\"]";
+        let moves = "BLMOVE s k LEFT LEFT 0";
+        if round > 0 {
+            check(
+                "BLPOP k 0",
+                &[("LPUSH k y", ":1"), (moves, "\"x\"")],
+                served,
+            );
+        }
+        let chain = [("LPUSH a y", ":1"), ("BLPOP s 1", "[\"s\" \"y\"]")];
+        check("BLMOVE a s RIGHT LEFT 0", &chain, "\"y\"");
+        for all in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+            check("BLPOP k 0", &[("LPUSH k y", ":1"), (all, "+OK")], served);
+        }
+    }
+}
+
 /// A transaction of several commands may have what others wait for, so it is not held.
 #[test]
 fn who_has_locks_is_not_held() {

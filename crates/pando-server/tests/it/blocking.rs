@@ -443,17 +443,19 @@ fn who_is_unblocked_takes_nothing() {
     for round in 1..=ROUNDS {
         waiter.begin("BLMOVE q taken LEFT RIGHT 0");
         wait_for_waiters(&mut observer, 1);
+        // One of the two begins a little later than the other.
+        let steps = round % 100 * 200;
+        let spin = |steps| (0..steps).for_each(|_| std::hint::spin_loop());
         let unblocked = thread::scope(|scope| {
             let push = scope.spawn(|| {
                 began.store(round, Ordering::Relaxed);
+                spin(if round % 2 == 1 { steps } else { 0 });
                 assert_eq!(pusher.run("RPUSH q x"), ":1");
             });
             while began.load(Ordering::Relaxed) != round {
                 std::hint::spin_loop();
             }
-            for _ in 0..(round % 100) * 200 {
-                std::hint::spin_loop();
-            }
+            spin(if round % 2 == 0 { steps } else { 0 });
             let unblocked = observer.integer(&format!("CLIENT UNBLOCK {id} ERROR"));
             push.join().unwrap();
             unblocked

@@ -52,6 +52,10 @@ pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
     database << 8 | value_type as usize
 }
 
+/// Steps back from the keys of one command, to those from which elements may come to them, that are
+/// looked at under the lock. Who is behind more is not held.
+const STEPS_MAX: usize = 256;
+
 /// The types of those who wait, and are served one by one.
 const SERVED: [ValueType; 2] = [ValueType::List, ValueType::SortedSet];
 
@@ -157,11 +161,31 @@ impl Waiters {
         keys: impl Iterator<Item = (usize, &'k [u8])>,
         held: Option<(u64, &Waker)>,
     ) -> bool {
+        self.hold_for(keys, false, held)
+    }
+
+    /// As [`Waiters::hold`], for keys whose elements the command would wait for: behind who is
+    /// awake for one of them it queues up, but somebody else may be about to bring some.
+    pub(crate) fn hold_waiter<'k>(
+        &self,
+        keys: impl Iterator<Item = (usize, &'k [u8])>,
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
+        self.hold_for(keys, true, held)
+    }
+
+    fn hold_for<'k>(
+        &self,
+        keys: impl Iterator<Item = (usize, &'k [u8])>,
+        others: bool,
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
+        let mut steps = STEPS_MAX;
         for (database, key) in keys.filter(|(_, key)| self.signs.holding.has(self.signs.of(key))) {
             let mut queues = self.queues.lock();
             let places = SERVED.map(|of| (queue_of(database, of), key.to_vec()));
-            let holder = (places.into_iter()).find_map(|place| queues.holder(place));
-            if let Some(holder) = holder {
+            let mut places = places.into_iter();
+            if let Some(holder) = places.find_map(|of| queues.holder(of, others, &mut steps)) {
                 if let Some(held) = held {
                     queues.hold(holder, held);
                 }
@@ -169,6 +193,16 @@ impl Waiters {
             }
         }
         false
+    }
+
+    /// As [`Waiters::hold`], if anybody is awake at all. Looks at all keys that are awaited.
+    pub(crate) fn hold_for_all(&self, held: Option<(u64, &Waker)>) -> bool {
+        let mut queues = self.queues.lock();
+        let awake = queues.any_awake();
+        if let (Some(awake), Some(held)) = (&awake, held) {
+            queues.hold(awake.clone(), held);
+        }
+        awake.is_some()
     }
 
     /// As [`Waiters::hold`], if somebody who is awake is about to bring elements to any key at all.

@@ -316,20 +316,24 @@ impl Queues {
         first.is_some_and(|first| first.state != State::Asleep)
     }
 
-    /// Returns the key that is awaited by one who is awake, and whose elements are those of `place`
-    /// or may come there.
-    pub(super) fn holder(&self, place: Place) -> Option<Place> {
+    /// Returns the key that is awaited by one who is awake, and whose elements may come to `place`,
+    /// or are those of `place`, unless only `others` are asked for. Uses up `steps`.
+    pub(super) fn holder(&self, place: Place, others: bool, steps: &mut usize) -> Option<Place> {
         let mut way = vec![place];
         let mut at = 0;
         while at < way.len() {
-            if self.is_awake(&way[at]) {
+            if (at > 0 || !others) && self.is_awake(&way[at]) {
                 return Some(way.swap_remove(at));
             }
             let queue = way[at].0;
             let sources = self.sources.get(&way[at]);
             for key in sources.into_iter().flat_map(BTreeMap::keys) {
+                if way.len() == WAY_MAX || *steps == 0 {
+                    break;
+                }
+                *steps -= 1;
                 let is_known = way.iter().any(|(_, known)| known == key);
-                if !is_known && way.len() < WAY_MAX {
+                if !is_known {
                     way.push((queue, key.clone()));
                 }
             }
@@ -342,6 +346,12 @@ impl Queues {
     pub(super) fn hold(&mut self, place: Place, (client, waker): (u64, &Waker)) {
         let held = self.held.entry(place).or_default();
         held.insert(client, waker.clone());
+    }
+
+    /// Returns a key that is awaited by one who is awake. Looks at all of them.
+    pub(super) fn any_awake(&self) -> Option<Place> {
+        let mut places = self.by_key.keys();
+        places.find(|place| self.is_awake(place)).cloned()
     }
 
     /// Returns a key that is awaited by one who is awake, and would change another key.
