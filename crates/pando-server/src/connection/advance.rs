@@ -1,6 +1,7 @@
 //! The turn of a connection: reads input, finds commands, executes them.
 
 use std::io::{self, Read as _};
+use std::num::NonZeroUsize;
 
 use pando_sync::time::Instant;
 
@@ -115,14 +116,14 @@ impl Connection {
             } else if turn.stopping {
                 break;
             } else {
-                let found = match self.found.take() {
+                let found = match self.found.take().map(NonZeroUsize::get) {
                     Some(consumed) => Input::Command { consumed },
                     None => self.parse(turn),
                 };
                 self.starved = found == Input::Starved;
                 match found {
                     Input::Command { consumed } if self.is_kept_back(turn) => {
-                        self.found = Some(consumed);
+                        self.found = NonZeroUsize::new(consumed);
                         break;
                     }
                     Input::Command { consumed } => match self.run_pipeline(turn, consumed, left) {

@@ -48,11 +48,12 @@ impl Connection {
             }
             return false;
         }
-        let pause = self.held.and_then(|held| held.pause);
+        let pause = self.held.as_ref().and_then(|held| held.pause);
         if pause.is_some_and(|until| turn.clock < until) {
             return false;
         }
-        let held = self.held.filter(|held| held.position == self.position);
+        let held = self.held.as_ref();
+        let is_held = held.is_some_and(|held| held.position == self.position);
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let command = (turn.commands.find(arguments.at(0)))
@@ -60,12 +61,12 @@ impl Connection {
             .map(|(_, command)| command);
         let own = Some((self.record.id, &self.waker));
         let waits = command.is_some_and(|of| self.comes_between(turn, (of, arguments), own));
-        if waits && held.is_none() {
-            self.held = Some(Held {
+        if waits && !is_held {
+            self.held = Some(Box::new(Held {
                 position: self.position,
                 until: Some(turn.clock + most),
                 pause: None,
-            });
+            }));
         }
         waits
     }
@@ -80,7 +81,7 @@ impl Connection {
     /// Returns when the command that was found waits for others no longer.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let waits = self.found.is_some() && !self.stalled;
-        self.held.filter(|_| waits)?.until
+        self.held.as_ref().filter(|_| waits)?.until
     }
 
     /// Returns true if somebody is about to take elements of a key of `call`. Then `held`, a client

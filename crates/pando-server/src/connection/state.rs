@@ -5,6 +5,7 @@
 //! commands are executed only while replies leave.
 
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 use std::task::Waker;
 
 use pando_resp::{Limits, Parser};
@@ -130,9 +131,9 @@ pub(crate) struct Connection {
     pub(crate) awaits_turn: bool,
     /// Number of bytes of a command that the parser has found and that has not begun: this one, or
     /// one that others are to be served before (`held.rs`).
-    pub(crate) found: Option<usize>,
+    pub(crate) found: Option<NonZeroUsize>,
     /// The last command that was held for others.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<Box<Held>>,
     /// It is in the loop's list of connections that wait for the log.
     pub(crate) gated: bool,
     /// The peer has announced that it sends nothing more.
