@@ -215,6 +215,25 @@ fn what_is_moved_is_changed_for_who_watches_it() {
     }
 }
 
+/// As above, with one who is served slowly: a lock of another client is in his way.
+#[test]
+fn who_watches_a_key_waits_for_what_is_moved_to_it() {
+    let server = patient();
+    let (mut pusher, mut waiter) = (server.client(), server.client());
+    let (mut owner, mut watcher) = (server.client(), server.client());
+    waiter.begin("BLMOVE q d LEFT RIGHT 0");
+    wait_for_waiters(&mut pusher, 1);
+    watcher.check(&[("WATCH d", "+OK"), ("MULTI", "+OK"), ("GET a", "+QUEUED")]);
+    owner.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK d", "+OK")]);
+    pusher.check(&[("RPUSH q x", ":1")]);
+    watcher.begin("EXEC");
+    // Time for an EXEC that does not wait.
+    thread::sleep(Duration::from_millis(100));
+    owner.check(&[("PANDO COMMIT", "+OK")]);
+    assert_eq!(watcher.end(), "nil");
+    assert_eq!(waiter.end(), "\"x\"");
+}
+
 /// Whoever is served may serve others: all of them are before the next command, whichever key it
 /// names.
 #[test]
