@@ -197,22 +197,27 @@ impl Waiters {
 
     /// As [`Waiters::hold`], if anybody is awake at all. Looks at all keys that are awaited.
     pub(crate) fn hold_for_all(&self, held: Option<(u64, &Waker)>) -> bool {
-        let mut queues = self.queues.lock();
-        let awake = queues.any_awake();
-        if let (Some(awake), Some(held)) = (&awake, held) {
-            queues.hold(awake.clone(), held);
-        }
-        awake.is_some()
+        self.hold_behind(Queues::any_awake, held)
     }
 
     /// As [`Waiters::hold`], if somebody who is awake is about to bring elements to any key at all.
     pub(crate) fn hold_for_any(&self, held: Option<(u64, &Waker)>) -> bool {
+        self.hold_behind(Queues::mover, held)
+    }
+
+    fn hold_behind(
+        &self,
+        holder: impl FnOnce(&Queues) -> Option<Place>,
+        held: Option<(u64, &Waker)>,
+    ) -> bool {
         let mut queues = self.queues.lock();
-        let mover = queues.mover();
-        if let (Some(mover), Some(held)) = (&mover, held) {
-            queues.hold(mover.clone(), held);
+        let Some(holder) = holder(&queues) else {
+            return false;
+        };
+        if let Some(held) = held {
+            queues.hold(holder, held);
         }
-        mover.is_some()
+        true
     }
 }
 
