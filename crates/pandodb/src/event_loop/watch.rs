@@ -31,7 +31,7 @@ use crate::event_loop::polled::{Pending, Polled};
 use crate::event_loop::validated_batch::ValidatedBatch;
 use crate::tables::state::{NotedTree, TableState};
 use crate::wait::reason::WaitReason;
-use crate::writes::stripes::{Stamp, StripeIndex, StripeUse};
+use crate::writes::stripes::{Stamp, StripeIndex, StripeUse, Stripes};
 use crate::writes::watched::WatchedKey;
 
 /// The state of a key when [`ValidatedBatch::watch`] was called.
@@ -81,24 +81,35 @@ enum Fate {
 /// the empty key in some tree, whose id is found bit by bit: an odd number of times 2^n changes bit
 /// n, and none below it.
 fn tree_of_empty(engine: &Engine, stripe: StripeIndex) -> TreeId {
-    let of_empty = |id: u32| engine.stripes.of(TreeId(id), b"");
-    let mut id = 0;
+    let is_counted = Stripes::is_of_counted(stripe);
+    let of_empty = |number: u32| engine.stripes.of(of_kind(number, is_counted), b"");
+    let mut number = 0;
     for bit in 0..u32::BITS {
-        let differs = of_empty(id).number() ^ stripe.number();
+        let differs = of_empty(number).number() ^ stripe.number();
         if differs == 0 {
             break;
         }
-        id |= differs & (1 << bit);
+        number |= differs & (1 << bit);
     }
-    assert_eq!(of_empty(id), stripe, "trees turn stripes");
-    TreeId(id)
+    assert_eq!(of_empty(number), stripe, "trees turn stripes");
+    of_kind(number, is_counted)
+}
+
+/// Returns the tree of this number, of which the lower bits count.
+fn of_kind(number: u32, is_counted: bool) -> TreeId {
+    let tree = TreeId(number & TreeId::NUMBER_MAX);
+    match is_counted {
+        true => tree.counted(),
+        false => tree,
+    }
 }
 
 /// Returns the stripe on which the keys lie in the tree `to` that lie in the tree `from` where the
 /// empty key lies in the tree `empty`.
 fn turned(engine: &Engine, empty: TreeId, from: TreeId, to: TreeId) -> StripeIndex {
-    let id = empty.0.wrapping_add(to.0).wrapping_sub(from.0);
-    engine.stripes.of(TreeId(id), b"")
+    let [empty_number, from, to] = [empty, from, to].map(TreeId::number);
+    let number = empty_number.wrapping_add(to).wrapping_sub(from);
+    engine.stripes.of(of_kind(number, empty.is_counted()), b"")
 }
 
 impl ValidatedBatch {
@@ -222,6 +233,7 @@ mod tests {
     use pando_sync::thread;
 
     use super::*;
+    use crate::TableOptions;
     use crate::api::db::Db;
     use crate::commit::outcome::Outcome;
     use crate::event_loop::reactor::Reactor;
@@ -538,13 +550,38 @@ mod tests {
     fn a_stripe_is_turned_as_the_stripes_of_keys_are() {
         let (db, _) = open();
         let engine = db.engine();
-        for (from, to) in [(7, 8), (8, 7), (1, 70_000), (u32::MAX, 3), (5, 5)] {
-            for key in 0..100_u32 {
+        let most = TreeId::NUMBER_MAX;
+        for (from, to) in [(7, 8), (8, 7), (1, 70_000), (most, 3), (5, 5)] {
+            for key in 0..200_u32 {
+                let is_counted = key % 2 == 1;
                 let key = key.to_be_bytes();
-                let [old, new] = [from, to].map(|id| engine.stripes.of(TreeId(id), &key));
+                let [from, to] = [from, to].map(|number| of_kind(number, is_counted));
+                let [old, new] = [from, to].map(|tree| engine.stripes.of(tree, &key));
                 let empty = tree_of_empty(engine, old);
-                assert_eq!(turned(engine, empty, TreeId(from), TreeId(to)), new);
+                assert_eq!(turned(engine, empty, from, to), new);
             }
+        }
+    }
+
+    /// Rows of a counted table, such as the elements of collections, turn no stripe of a key of
+    /// another kind of table, however many they are.
+    #[test]
+    fn rows_of_counted_tables_change_no_watched_key_of_plain_ones() {
+        let (db, table) = open();
+        let counted = TableOptions::new().counted(true);
+        let rows = db.table_with("rows", counted).unwrap();
+        for key in [&b"there"[..], b"absent"] {
+            if key == b"there" {
+                table.put(key, b"1").unwrap();
+            }
+            let watched = watch(&table, key);
+            for row in 0..60_000_u32 {
+                rows.put(&row.to_be_bytes(), b"").unwrap();
+            }
+            let mut batch = ValidatedBatch::new(&db);
+            batch.expect(&watched);
+            batch.put(&table, b"result", b"").unwrap();
+            assert!(commits(&mut batch, &db), "nobody has written it");
         }
     }
 }

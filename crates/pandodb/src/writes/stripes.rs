@@ -20,6 +20,9 @@ use pando_sync::stamp_lock::Refused;
 use pando_sync::{StampLock, WaitList};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
+/// Number of stripes of plain trees, and of those of counted ones. A server that keeps elements of
+/// collections as rows of counted trees writes very many of them, and they are to turn no stripe
+/// of a key that somebody watches.
 const STRIPES: usize = 1 << 14;
 /// Number of wait lists; each serves several stripes.
 const WAIT_LISTS: usize = 64;
@@ -138,7 +141,7 @@ pub(crate) struct Stripes {
 impl Stripes {
     /// Returns unlocked stripes without commits, which hash keys with `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        let locks: Box<[_]> = (0..STRIPES).map(|_| StampLock::new()).collect();
+        let locks: Box<[_]> = (0..2 * STRIPES).map(|_| StampLock::new()).collect();
         audit::name("stripes", &*locks);
         Self {
             locks,
@@ -152,7 +155,13 @@ impl Stripes {
         let hash = rapidhash_v3_seeded(key, &self.secrets);
         // Odd, so that trees with the same keys have them on different stripes.
         let of_tree = u64::from(tree.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        StripeIndex(u32_of(hash.wrapping_add(of_tree) % STRIPES as u64))
+        let of_kind = hash.wrapping_add(of_tree) % STRIPES as u64;
+        StripeIndex(u32_of(of_kind) + u32::from(tree.is_counted()) * u32_of(STRIPES as u64))
+    }
+
+    /// Returns whether the stripe is one of counted trees.
+    pub(crate) fn is_of_counted(stripe: StripeIndex) -> bool {
+        stripe.0 as usize >= STRIPES
     }
 
     fn lock(&self, stripe: StripeIndex) -> &StampLock {
