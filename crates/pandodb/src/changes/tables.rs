@@ -1,4 +1,5 @@
-//! One change of a table as a whole, made with the gate closed, for batches and for replay.
+//! One change of a table as a whole, made with the gate closed, for batches and for replay. The
+//! caller publishes it: readers do not know the gate, and must not see a batch in part.
 //!
 //! The tree that a table loses becomes a row of the garbage table in the same apply section, and
 //! `garbage` frees it later. The log never contains these rows: they are derived from the catalogue
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
 use crate::tables::counts::entries_of;
-use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch, TableState};
+use crate::tables::state::{CATALOGUE, GARBAGE, NewTree, TableBatch, TableState};
 
 /// One change of a table, as the log describes it.
 #[derive(Debug, Clone, Copy)]
@@ -45,19 +46,19 @@ impl LoggedTableChange<'_> {
 }
 
 impl Store {
-    /// Applies one change of a table, with the gate closed. `index` distinguishes the changes of
-    /// `batch`. `created` is the state to use for a new table; None makes one. Blocks.
+    /// Applies one change of a table, with the gate closed, and returns the tree that the table
+    /// gets; None if there is no such table. `index` distinguishes the changes of the batch of
+    /// `lsn`. `created` is the state to use for a new table; None makes one. Blocks.
     pub(crate) fn apply_change(
         &self,
         token: &ApplyToken<'_>,
         change: LoggedTableChange<'_>,
         created: Option<&Arc<TableState>>,
-        batch: TableBatch,
+        lsn: Lsn,
         index: u32,
         scratch: &mut Scratch,
-    ) -> Result<()> {
+    ) -> Result<Option<NewTree>> {
         change.check();
-        let lsn = batch.lsn;
         let marks = Marks {
             lsn,
             multi_lsn: lsn,
@@ -91,25 +92,13 @@ impl Store {
         let name = change.name.as_bytes();
         let Some(new) = change.new else {
             self.apply(token, CATALOGUE, marks, name, None, scratch)?;
-            if let Some(state) = state {
-                self.tables.set_tree(&state, None, batch);
-            }
-            return Ok(());
+            return Ok(state.map(|table| NewTree {
+                table,
+                row: None,
+                entries: 0,
+            }));
         };
-        let tree = match change.filled {
-            Some(filled) => {
-                self.dequeue_filled(token, filled, marks, scratch)?;
-                // A root that cannot be read is an error for readers of this table, not for
-                // everybody else.
-                let _ = self.wire_root(filled.tree);
-                filled.tree
-            }
-            None => {
-                let tree = self.drive(|| Tree::create(&self.pool, token, new))?;
-                self.wire_root(tree)?;
-                tree
-            }
-        };
+        let tree = self.new_tree(token, (new, change.filled), marks, scratch)?;
         self.next_tree
             .fetch_max(u64::from(new.number()) + 1, Ordering::Relaxed);
         let row = TreeRow {
@@ -122,29 +111,40 @@ impl Store {
             (None, Some(created)) => created.clone(),
             (None, None) => self.tables.absent(change.name),
         };
-        self.replace_tree(&table, row, (&change, batch));
-        if let Some(filled) = change.filled {
-            let entries = entries_of(filled.entries).expect("counted, or checked by replay");
-            self.tables.add(&table, entries);
-        }
-        Ok(())
-    }
-
-    /// Gives a table its new tree.
-    fn replace_tree(
-        &self,
-        table: &Arc<TableState>,
-        row: TreeRow,
-        (change, batch): (&LoggedTableChange<'_>, TableBatch),
-    ) {
         if let (Some(old), None) = (change.old, change.filled) {
-            self.tables.note_emptied(old, row.tree);
+            self.tables.note_emptied(old, new);
         }
-        self.tables.set_tree(table, Some(row), batch);
+        let entries = change.filled.map_or(0, |filled| {
+            entries_of(filled.entries).expect("counted, or checked by replay")
+        });
+        Ok(Some(NewTree {
+            table,
+            row: Some(row),
+            entries,
+        }))
     }
 }
 
 impl Store {
+    /// Returns the tree `new`, which is made unless it was filled before.
+    fn new_tree(
+        &self,
+        token: &ApplyToken<'_>,
+        (new, filled): (TreeId, Option<Filled>),
+        marks: Marks,
+        scratch: &mut Scratch,
+    ) -> Result<Tree> {
+        let Some(filled) = filled else {
+            let tree = self.drive(|| Tree::create(&self.pool, token, new))?;
+            self.wire_root(tree)?;
+            return Ok(tree);
+        };
+        self.dequeue_filled(token, filled, marks, scratch)?;
+        // A root that cannot be read is an error for readers of this table, not for everybody else.
+        let _ = self.wire_root(filled.tree);
+        Ok(filled.tree)
+    }
+
     /// Applies a swap of two tables, which have these trees, as the log describes it. For replay.
     ///
     /// # Errors

@@ -546,7 +546,7 @@ impl Engine {
         token: &ApplyToken<'_>,
         state: &Arc<TableState>,
         marks: Marks,
-        (key, place, value): (&[u8], &Place, Option<Value<'_>>),
+        at: (&[u8], &Place, Option<Value<'_>>),
         ids: &IdReservation<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -555,6 +555,24 @@ impl Engine {
                 name: state.name.to_string(),
             });
         };
+        let entries = self.apply_to(token, tree, marks, at, ids, scratch)?;
+        if entries != 0 {
+            self.store.tables.add(state, entries);
+        }
+        Ok(())
+    }
+
+    /// As [`Engine::apply_one`], to `tree`. Returns the number of entries that this adds.
+    #[inline]
+    pub(crate) fn apply_to(
+        &self,
+        token: &ApplyToken<'_>,
+        tree: Tree,
+        marks: Marks,
+        (key, place, value): (&[u8], &Place, Option<Value<'_>>),
+        ids: &IdReservation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<i64> {
         let (entries, fill) = match value {
             Some(Value::Chunks(value)) => {
                 scratch.expect(&self.store.pool, &place.finger());
@@ -575,11 +593,8 @@ impl Engine {
                 .store
                 .apply_at(token, tree, marks, (key, place), None, scratch)?,
         };
-        if entries != 0 {
-            self.store.tables.add(state, entries);
-        }
         self.note_fill(tree, key, fill);
-        Ok(())
+        Ok(entries)
     }
 
     /// Commits a batch that writes nothing: it succeeds if all its reads are of one moment. Not
@@ -595,6 +610,11 @@ impl Engine {
             return Ok(Outcome::Committed(None));
         };
         if !watched && look.is_some() && set.watched.is_empty() {
+            // Batches that change tables take no stripes: they close the gate, and would write
+            // between two of these reads.
+            let Some(_guard) = self.store.pool.gate().try_enter() else {
+                return Err(WaitReason::Gate.into());
+            };
             scratch.reset();
             Wanted::shares(&set.reads, &mut scratch.stripes);
             let locked = self.try_stripes(&scratch.stripes, &mut scratch.stripe_refusals)?;

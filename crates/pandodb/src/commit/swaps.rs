@@ -1,11 +1,11 @@
 //! Batches that swap tables: their record, and what they change (decision 096).
 //!
 //! A swap changes no leaf, and so none tells a reader that it owes the swap's LSN (decision 060).
-//! So a swap is durable before anybody sees it, where reads wait for that: the gate stays closed
-//! for one sync.
+//! So it is durable before anybody sees it, where reads wait for that, as other changes of tables
+//! are.
 
+use pando_format::TreeId;
 use pando_format::log::{BatchWriter, Operation};
-use pando_format::{Lsn, TreeId};
 use pando_pool::{ApplyToken, Marks};
 use pando_sync::Arc;
 use pando_tree::{Scratch, Tree};
@@ -48,17 +48,6 @@ impl Engine {
             "the record has each swap once"
         );
         Ok((record.into_payload(), tables))
-    }
-
-    /// Blocks until the record of swaps is durable, where reads wait for what they see. The caller
-    /// has closed the gate.
-    pub(crate) fn settle_swaps(&self, set: &WriteSet, lsn: Lsn) -> Result<()> {
-        if set.swaps_tables() && self.read_bounds.waits_for_commits() {
-            // Nothing that the sync waits for waits for the gate: the files of the log that it
-            // needs were there when its room was reserved.
-            self.wait_durable(lsn)?;
-        }
-        Ok(())
     }
 
     /// Applies swaps, with the gate closed: all rows of the catalogue, and then the tables, which

@@ -1,5 +1,10 @@
 //! Batches that create, drop, empty or swap tables. One engine thread applies each of them as a
-//! whole, with the apply gate closed, so that nobody sees a table half changed.
+//! whole, with the apply gate closed.
+//!
+//! Readers do not know the gate. So the tables get their trees last, all at once, when all that the
+//! batch writes is there: who sees a part of it sees all of it. And no leaf tells a reader that he
+//! owes the LSN of a batch which has emptied a table (decision 060): so such a batch is durable
+//! before anybody sees it, where reads wait for that, and the gate stays closed for one sync.
 //!
 //! The trees of dropped tables become rows of the garbage table in the same apply section, and
 //! `garbage` frees them later. The log never contains these rows: this step and replay derive them
@@ -28,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::locks::{Asked, LockWait};
 use crate::space::id_turns::IdWait;
 use crate::space::reservations::{BlockReservation, IdReservation};
-use crate::tables::state::{CATALOGUE, GARBAGE, TableBatch};
+use crate::tables::state::{CATALOGUE, GARBAGE, NewTree, TableBatch};
 use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd, JobWake, JobWork};
 use crate::writes::set::{Counted, TableChange, Value, WriteSet};
@@ -160,6 +165,10 @@ impl Engine {
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
+        if self.store.life.is_closing() {
+            // The last checkpoint may have been made, and nobody would write the log.
+            return Err(Error::Closed);
+        }
         let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
         if saves.is_none() || garbage < self.garbage_pages(set) {
             return Ok(Once::Again);
@@ -238,7 +247,7 @@ impl Engine {
         );
         assert!(lsn > before, "its LSN is the newest");
         self.checkpoint.assert_behind(lsn);
-        self.settle_swaps(set, lsn)?;
+        self.settle_change(set, lsn)?;
         self.apply_structure(token, set, new_trees, lsn, ids, &mut Scratch::new())
             .map_err(|error| self.poisoned_by(&error))?;
         section.check_ids(ids);
@@ -246,6 +255,18 @@ impl Engine {
         assert_eq!(self.log.applied(), lsn, "nothing else was logged meanwhile");
         section.end_changes(pages);
         Ok(lsn)
+    }
+
+    /// Blocks until the record of a batch is durable that shows something else than a new table,
+    /// where reads wait for what they see. The caller has closed the gate.
+    fn settle_change(&self, set: &WriteSet, lsn: Lsn) -> Result<()> {
+        let creates = |(_, change): &(usize, TableChange)| matches!(change, TableChange::Create(_));
+        if !set.table_changes.iter().all(creates) && self.read_bounds.waits_for_commits() {
+            // Nothing that the sync waits for waits for the gate: the files of the log that it
+            // needs were there when its room was reserved.
+            self.wait_durable(lsn)?;
+        }
+        Ok(())
     }
 
     /// Returns a new tree id for each table change that needs one.
@@ -451,6 +472,22 @@ impl Engine {
             let keep = self.save_versions(lsn, writes, &mut VersionScratch::default());
             scratch.keep_old_pages(keep);
         }
+        let mut new = self.change_catalogue(token, set, new_trees, lsn, scratch)?;
+        self.write_to_tables(token, (set, &mut new), lsn, ids, scratch)?;
+        self.store.tables.replace(&new, batch);
+        Ok(())
+    }
+
+    /// Applies the changes of tables, and returns the trees that these get, in the same order.
+    fn change_catalogue(
+        &self,
+        token: &ApplyToken<'_>,
+        set: &WriteSet,
+        new_trees: &[Option<TreeId>],
+        lsn: Lsn,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<NewTree>> {
+        let mut all = Vec::with_capacity(new_trees.len());
         for (index, ((table, change), new)) in set.table_changes.iter().zip(new_trees).enumerate() {
             let table = &set.tables[*table];
             let old = match change {
@@ -470,27 +507,84 @@ impl Engine {
                 new: *new,
                 filled,
             };
-            self.store.apply_change(
-                token,
-                change,
-                Some(&table.state),
-                batch,
-                u32_of_len(index),
-                scratch,
-            )?;
+            let (state, index) = (Some(&table.state), u32_of_len(index));
+            let new = self
+                .store
+                .apply_change(token, change, state, lsn, index, scratch)?;
+            all.push(new.expect("a table that is changed is known"));
         }
+        Ok(all)
+    }
+
+    /// Applies the writes, those to changed tables to the trees that these will get.
+    fn write_to_tables(
+        &self,
+        token: &ApplyToken<'_>,
+        (set, new): (&WriteSet, &mut [NewTree]),
+        lsn: Lsn,
+        ids: &IdReservation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let marks = Marks {
             lsn,
             multi_lsn: lsn,
         };
+        let mut new_of = vec![None; set.tables.len()];
+        for (index, (table, _)) in set.table_changes.iter().enumerate() {
+            new_of[*table] = Some(index);
+        }
         for (table, key, value) in set.writes() {
             let state = &set.tables[table].state;
             let place = Place::default();
-            self.apply_one(token, state, marks, (key, &place, value), ids, scratch)?;
-            if let Some(tree) = state.tree() {
-                self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
-            }
+            let at = (key, &place, value);
+            let tree = match new_of[table].map(|index| &mut new[index]) {
+                None => {
+                    self.apply_one(token, state, marks, at, ids, scratch)?;
+                    state.tree()
+                }
+                Some(new) => {
+                    let tree = new.tree();
+                    if let Some(tree) = tree {
+                        new.entries += self.apply_to(token, tree, marks, at, ids, scratch)?;
+                    }
+                    tree
+                }
+            };
+            let tree = tree.ok_or_else(|| Error::NoSuchTable {
+                name: state.name.to_string(),
+            })?;
+            self.stripes.stamp_with(self.stripes.of(tree.id, key), lsn);
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_sync::thread;
+
+    use crate::{Db, Error};
+
+    /// Behind the last checkpoint nobody would write its record.
+    #[test]
+    fn a_job_that_has_not_entered_the_gate_when_the_store_closes_changes_nothing() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        let engine = db.engine().clone();
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        thread::scope(|scope| {
+            let emptying = scope.spawn(|| db.clear_tables(&[&table]));
+            while !engine.store.pool.gate().is_closed() {
+                thread::yield_now();
+            }
+            let closing = scope.spawn(|| db.clone().close());
+            while !engine.store.life.is_closing() {
+                thread::yield_now();
+            }
+            drop(guard);
+            let emptied = emptying.join().unwrap();
+            assert!(matches!(emptied, Err(Error::Closed)), "{emptied:?}");
+            closing.join().unwrap().unwrap();
+        });
     }
 }

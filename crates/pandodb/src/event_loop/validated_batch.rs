@@ -627,4 +627,29 @@ mod tests {
         assert_eq!(outcome, Outcome::Conflict { watched: true });
         assert_eq!(read.len(), 1);
     }
+
+    /// Batches that change tables take no stripes, and write while the gate is closed.
+    #[test]
+    fn a_second_look_waits_until_the_gate_is_open() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"key", b"old").unwrap();
+        let mut reactor = Reactor::new(&db, Waker::noop().clone()).unwrap();
+        let mut batch = ValidatedBatch::new(&db);
+        batch.conflicts = CONFLICTS_MAX;
+        let mut out = Vec::new();
+        assert!(matches!(
+            batch.get(&table, b"key", &mut out),
+            Ok(Polled::Ready(true))
+        ));
+        table.put(b"key", b"new").unwrap();
+        let closed = db.engine().store.pool.gate().close();
+        let Ok(Polled::Pending(pending)) = batch.try_commit(&mut reactor) else {
+            panic!("somebody may be changing what it looks at");
+        };
+        assert!(matches!(pending.reason, WaitReason::Gate));
+        drop(closed);
+        let outcome = outcome_of(&mut batch, &mut reactor);
+        assert_eq!(outcome, Outcome::Conflict { watched: false });
+    }
 }

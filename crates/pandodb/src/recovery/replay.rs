@@ -266,14 +266,13 @@ impl<'a> Replay<'a> {
             new,
             filled,
         };
-        self.store.apply_change(
-            token,
-            change,
-            None,
-            TableBatch::unseen(lsn),
-            u32_of_len(index),
-            &mut self.scratch,
-        )
+        let index = u32_of_len(index);
+        let new = self
+            .store
+            .apply_change(token, change, None, lsn, index, &mut self.scratch)?;
+        let new = new.as_slice();
+        self.store.tables.replace(new, TableBatch::unseen(lsn));
+        Ok(())
     }
 }
 

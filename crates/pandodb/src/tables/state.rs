@@ -3,6 +3,9 @@
 //! The tree of a table changes (drop, emptying, swap) only while the apply gate is closed. Readers
 //! read the row first and check it again at the end; writers check it inside the gate.
 //!
+//! A batch that changes tables changes their trees last, when all that it writes is there, and all
+//! of them at once. So who sees a part of the batch sees all of it (decision 113).
+//!
 //! **A swap** gives tables the trees of each other. Nobody sees it in part, and who has noted a
 //! tree learns of a swap even if another one has brought that tree back (decision 096):
 //!
@@ -77,6 +80,24 @@ pub(crate) struct NotedTree {
     pub(crate) tree: Option<Tree>,
     /// As [`TableState::swapped`] then.
     swapped: Lsn,
+}
+
+/// The tree that a table gets by a batch.
+#[derive(Debug)]
+pub(crate) struct NewTree {
+    pub(crate) table: Arc<TableState>,
+    /// Another tree than it has; None removes the table.
+    pub(crate) row: Option<TreeRow>,
+    /// Number of entries of the tree.
+    pub(crate) entries: i64,
+}
+
+impl NewTree {
+    /// Returns the tree.
+    pub(crate) fn tree(&self) -> Option<Tree> {
+        self.row
+            .map(|TreeRow { tree, root }| Tree { id: tree, root })
+    }
 }
 
 /// What a table had before a batch changed it, for snapshots that read below that batch.
@@ -178,19 +199,6 @@ impl TableState {
         Lsn(self.swapped.load(Ordering::Acquire))
     }
 
-    /// Sets another tree, which is empty, or none; the gate is closed.
-    fn set_row(&self, row: Option<TreeRow>) {
-        let word = row.map_or(0, |row| u64::from_le_bytes(row.encode()));
-        let before = self.tree().map(|tree| tree.id);
-        assert!(
-            row.is_none() || before != row.map(|row| row.tree),
-            "the entries of the same tree would be lost"
-        );
-        // Release: pairs with the Acquire in tree.
-        self.row.store(word, Ordering::Release);
-        self.count.clear();
-    }
-
     /// Number of entries; exact while no commit is being applied. Of one content also during a
     /// swap.
     pub(crate) fn count(&self) -> u64 {
@@ -281,6 +289,34 @@ pub(crate) struct Replaced {
 }
 
 impl Known {
+    /// Enters a table with the tree that it is about to get, or takes it out.
+    fn give(&mut self, table: &Arc<TableState>, row: Option<TreeRow>) {
+        let before = table.tree().map(|tree| tree.id);
+        assert!(
+            row.is_none() || before != row.map(|row| row.tree),
+            "the entries of the same tree would be lost"
+        );
+        if let Some(before) = before {
+            self.by_tree.remove(&before);
+        }
+        match row {
+            Some(row) => {
+                let before = self.by_tree.insert(row.tree, table.clone());
+                assert!(before.is_none(), "a tree has one table");
+                if self.by_name.insert(ByName(table.clone())) {
+                    self.bytes += TableState::bytes(&table.name);
+                }
+            }
+            None => {
+                if self.by_name.remove(&*table.name) {
+                    let bytes = TableState::bytes(&table.name);
+                    assert!(self.bytes >= bytes, "the memory of a table is counted");
+                    self.bytes -= bytes;
+                }
+            }
+        }
+    }
+
     /// Returns the tree that `table` had for a snapshot of `lsn`.
     fn tree_at(&self, table: &TableState, lsn: Lsn) -> Option<Tree> {
         // Relaxed: written under the lock.
@@ -438,37 +474,51 @@ impl Tables {
         row: Option<TreeRow>,
         batch: TableBatch,
     ) {
-        audit::name("tables", &**table);
+        let table = table.clone();
+        let entries = 0;
+        let new = NewTree {
+            table,
+            row,
+            entries,
+        };
+        self.replace(&[new], batch);
+    }
+
+    /// Gives tables other trees, or none, which removes a table. The gate must be closed, or this
+    /// is recovery. Nobody sees it in part.
+    pub(crate) fn replace(&self, all: &[NewTree], batch: TableBatch) {
         let mut known = self.known.write();
-        let unneeded = known.keep_tree(table, batch);
-        if let Some(old) = table.tree() {
-            known.by_tree.remove(&old.id);
-        }
-        // Before the maps: a caller that finds the table by name must find its tree.
-        table.set_row(row);
-        match row {
-            Some(row) => {
-                let before = known.by_tree.insert(row.tree, table.clone());
-                assert!(before.is_none(), "a tree has one table");
-                if known.by_name.insert(ByName(table.clone())) {
-                    known.bytes += TableState::bytes(&table.name);
-                }
-            }
-            None => {
-                if known.by_name.remove(&*table.name) {
-                    let bytes = TableState::bytes(&table.name);
-                    assert!(known.bytes >= bytes, "the memory of a table is counted");
-                    known.bytes -= bytes;
-                }
-            }
+        let mut unneeded = Vec::new();
+        for NewTree { table, row, .. } in all {
+            audit::name("tables", &**table);
+            unneeded.extend(known.keep_tree(table, batch));
+            known.give(table, *row);
         }
         assert_eq!(
             known.by_name.len(),
             known.by_tree.len(),
             "a table has one tree"
         );
+        // Nothing in here fails: readers wait for its end. The order is that of a swap.
+        for NewTree { table, .. } in all {
+            // Relaxed: ordered by the fence and by the stores behind it.
+            table.row.store(IN_SWAP, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire fence in count.
+        fence(Ordering::Release);
+        for new in all {
+            new.table.count.clear();
+            new.table.count.add(new.entries);
+            let word = new.row.map_or(0, |row| u64::from_le_bytes(row.encode()));
+            // Release: pairs with the Acquire in tree.
+            new.table.row.store(word, Ordering::Release);
+        }
         drop(known);
         drop(unneeded);
+        for new in all.iter().filter(|new| new.entries != 0) {
+            // The journal learns of them.
+            self.add(&new.table, 0);
+        }
     }
 
     /// Gives the two tables of each pair the trees and the numbers of entries of each other. The

@@ -8,6 +8,7 @@
 #![cfg(not(any(pando_loom, pando_shuttle)))]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod at_once;
 mod basics;
 mod chunks;
 mod compact;
