@@ -57,6 +57,7 @@ mod scan_options;
 mod script;
 mod set;
 mod sets;
+mod shown;
 mod slowlog;
 mod sort;
 mod sorted_set;
