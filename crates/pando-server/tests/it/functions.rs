@@ -10,6 +10,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
 use crate::scripts::{cold, cold_with};
+use crate::statistics::fields;
 
 /// Loads a library and returns the reply as text.
 fn load(client: &mut Client, name: &str, body: &str) -> String {
@@ -576,6 +577,29 @@ fn functions_that_may_write_wait_for_the_end_of_a_pause() {
     let limit = Some(Duration::from_secs(20));
     client.stream.set_read_timeout(limit).unwrap();
     assert_eq!(show(&client.answer()), ":1");
+}
+
+#[test]
+fn info_tells_how_many_functions_there_are() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let check = |client: &mut Client, functions: &str, libraries: &str| {
+        let memory = fields(client, "memory");
+        assert_eq!(memory["number_of_functions"], functions);
+        assert_eq!(memory["number_of_libraries"], libraries);
+    };
+    check(&mut client, "0", "0");
+    let one = "redis.register_function('a', function() end)";
+    let two = "redis.register_function('b', function() end) \
+               redis.register_function('c', function() end)";
+    assert_eq!(load(&mut client, "one", one), "\"one\"");
+    assert_eq!(load(&mut client, "two", two), "\"two\"");
+    check(&mut client, "3", "2");
+    assert_eq!(client.run("FUNCTION DELETE two"), "+OK");
+    check(&mut client, "1", "1");
+    // There are no figures for these.
+    assert!(!client.text("INFO memory").contains("used_memory_lua"));
+    assert!(!client.text("INFO persistence").contains("rdb_changes"));
 }
 
 #[test]
