@@ -118,6 +118,7 @@ impl Connection {
             return self.queue(turn, consumed, (index, id));
         }
         let is_held = self.is_paused(turn, command);
+        self.last_command = command.name;
         self.running = Some(Running {
             id,
             command,
@@ -686,7 +687,6 @@ impl Connection {
             self.show(turn.shared, &mut running);
         }
         self.count(turn, &running);
-        self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
     }
 

@@ -232,6 +232,11 @@ fn commands_wait_for_the_end_of_a_pause() {
     thread::sleep(Duration::from_millis(50));
     // They count as blocked.
     assert_eq!(fields(&mut client, "clients")["blocked_clients"], "2");
+    let list = client.text("CLIENT LIST");
+    assert!(
+        list.contains(" cmd=set ") && list.contains(" cmd=exec "),
+        "{list}"
+    );
     client.check(&[("EXISTS a n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
     (0..64).for_each(|_| assert_eq!(show(&other.answer()), "+OK"));
     assert_eq!(show(&third.answer()), "[:1]");
