@@ -556,27 +556,71 @@ fn functions_are_called_by_their_names_in_any_case() {
     client.check(&[("FUNCTION DELETE Lib", "+OK"), ("FCALL sum 0", NOT_FOUND)]);
 }
 
+/// Waits until so many clients wait for the end of a pause.
+fn wait_for_held(client: &mut Client, count: &str) {
+    let until = now() + Duration::from_secs(20);
+    while fields(client, "clients")["blocked_clients"] != count {
+        assert!(now() < until, "they do not wait");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn functions_that_may_write_wait_for_the_end_of_a_pause() {
     let server = Fixture::new();
-    let (mut client, mut other) = (server.client(), server.client());
-    let body = "redis.register_function('writes', function() return 1 end) \
+    let (mut client, mut other, mut third) = (server.client(), server.client(), server.client());
+    let body = "redis.register_function('writes', function() return redis.call('INCR', 'n') end) \
                 redis.register_function{function_name = 'reads', flags = {'no-writes'}, \
                 callback = function() return 2 end}";
     assert_eq!(load(&mut client, "lib", body), "\"lib\"");
+    let script = "#!lua flags=no-writes\nreturn 3";
+    let name = show(&client.call(&["SCRIPT", "LOAD", script]));
+    let name = name.trim_matches('"');
     assert_eq!(other.run("CLIENT PAUSE 100000 WRITE"), "+OK");
-    assert_eq!(other.run("FCALL_RO reads 0"), ":2");
+    // What says that it does not write goes on.
+    assert_eq!(show(&other.call(&["EVAL", script, "0"])), ":3");
+    other.check(&[
+        ("FCALL reads 0", ":2"),
+        ("FCALL_RO reads 0", ":2"),
+        (&format!("EVALSHA {name} 0"), ":3"),
+        ("MULTI", "+OK"),
+        ("FCALL reads 0", "+QUEUED"),
+        (&format!("EVALSHA {name} 0"), "+QUEUED"),
+        ("EXEC", "[:2 :3]"),
+    ]);
     client.send(&encode(&["FCALL", "writes", "0"]));
-    client
-        .stream
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
-    let early = std::io::Read::read(&mut client.stream, &mut [0]);
-    assert!(early.is_err(), "it has not waited");
-    assert_eq!(other.run("CLIENT UNPAUSE"), "+OK");
-    let limit = Some(Duration::from_secs(20));
-    client.stream.set_read_timeout(limit).unwrap();
-    assert_eq!(show(&client.answer()), ":1");
+    third.check(&[
+        ("MULTI", "+OK"),
+        ("FCALL reads 0", "+QUEUED"),
+        ("FCALL writes 0", "+QUEUED"),
+    ]);
+    third.send(&encode(&["EXEC"]));
+    wait_for_held(&mut other, "2");
+    let list = other.text("CLIENT LIST");
+    assert!(
+        list.contains(" cmd=fcall ") && list.contains(" cmd=exec "),
+        "{list}"
+    );
+    let mut more = [server.client(), server.client(), server.client()];
+    more[0].send(&encode(&["FCALL", "nosuch", "0"]));
+    more[1].send(&encode(&["EVAL", "#!lua\nreturn 4", "0"]));
+    more[2].send(&encode(&["EVALSHA", &"0".repeat(40), "0"]));
+    wait_for_held(&mut other, "5");
+    other.check(&[("EXISTS n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
+    // One of both was first.
+    let replies = [client.answer(), third.answer()].map(|of| show(&of));
+    assert!(
+        replies == [":1", "[:2 :2]"] || replies == [":2", "[:2 :1]"],
+        "{replies:?}"
+    );
+    let expected = [
+        NOT_FOUND,
+        ":4",
+        "-NOSCRIPT No matching script. Please use EVAL.",
+    ];
+    for (client, expected) in more.iter_mut().zip(expected) {
+        assert_eq!(show(&client.answer()), expected);
+    }
 }
 
 #[test]
