@@ -845,7 +845,13 @@ local function remember(name, callback)
       end
     end
   end
-  registered.by_name[lower(tostring(name))] = callback
+  name = tostring(name)
+  local key = lower(name)
+  local other = registered.names[key]
+  -- Names that differ in case only are all called alike: the first one, in the order of bytes.
+  if not other or name < other then
+    registered.names[key], registered.by_name[key] = name, callback
+  end
 end
 
 -- The metatable of what a library holds as `redis`.
@@ -869,7 +875,7 @@ end, remember)
 local function library_environment(f, of_redis)
   local names = setmetatable({ redis = setmetatable({}, of_redis) }, complete)
   local metatable = { __index = names, __newindex = refuse, __metatable = false }
-  current, current_names, registered = setmetatable({}, metatable), nil, { by_name = {} }
+  current, current_names, registered = setmetatable({}, metatable), nil, { by_name = {}, names = {} }
   running, is_script = f, false
   setfenv(f, current)
   return metatable

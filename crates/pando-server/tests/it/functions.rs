@@ -533,11 +533,8 @@ fn functions_are_called_by_their_names_in_any_case() {
         let again = "redis.register_function('SUM', function() return 1 end)";
         let taken = "-ERR Function SUM already exists";
         assert_eq!(load(&mut client, "other", again), taken);
-        // Redis has a library with both, of which one cannot be called.
-        let both = "redis.register_function('f', function() return 1 end) \
-                    redis.register_function('F', function() return 2 end)";
-        let twice = load(&mut client, "other", both);
-        assert!(twice.ends_with("already exists"), "{twice}");
+        let twice = load(&mut client, "other", &format!("{body} {body}"));
+        assert!(twice.ends_with("already exists in the library"), "{twice}");
         // Names of libraries are not folded.
         assert_eq!(
             load(&mut client, "lib", &body.replace("Sum", "other")),
@@ -554,6 +551,39 @@ fn functions_are_called_by_their_names_in_any_case() {
     ]);
     assert!(client.run("FUNCTION LIST").contains("\"Sum\""));
     client.check(&[("FUNCTION DELETE Lib", "+OK"), ("FCALL sum 0", NOT_FOUND)]);
+}
+
+/// As in Redis, where chance says which one is called: it is the first one, in the order of bytes.
+#[test]
+fn a_library_has_functions_whose_names_differ_in_case_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let both = "redis.register_function('f', function() return 1 end) \
+                redis.register_function{function_name = 'F', flags = {'no-writes'}, \
+                callback = function() return 2 end}";
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        assert_eq!(load(&mut client, "both", both), "\"both\"");
+        client.check(&[("FCALL f 0", ":2"), ("FCALL F 0", ":2")]);
+        let taken = "-ERR Function F already exists";
+        assert_eq!(load(&mut client, "other", both), taken);
+    }
+    let server = on_disk(directory.path());
+    let mut client = server.client();
+    client.check(&[("FCALL f 0", ":2"), ("FCALL_RO f 0", ":2")]);
+    let list = client.run("FUNCTION LIST");
+    assert!(
+        list.contains("\"name\" \"F\"") && list.contains("\"name\" \"f\""),
+        "{list}"
+    );
+    let Answer::Bulk(payload) = client.run_raw("FUNCTION DUMP") else {
+        panic!("no payload");
+    };
+    client.check(&[("FUNCTION DELETE both", "+OK"), ("FCALL f 0", NOT_FOUND)]);
+    let restore: [&[u8]; 3] = [b"FUNCTION", b"RESTORE", &payload];
+    assert_eq!(show(&client.call(&restore)), "+OK");
+    client.check(&[("FCALL f 0", ":2")]);
+    assert_eq!(client.run("FUNCTION LIST"), list);
 }
 
 /// Waits until so many clients wait for the end of a pause.
