@@ -240,26 +240,6 @@ end
 libraries.math.mod = math.fmod
 libraries.math.random = guarded(native.math).random
 libraries.math.randomseed = guarded(native.math).randomseed
--- Of what changes how cjson works, only what it is already may be chosen.
-local function fixed(name, ...)
-  local values = { ... }
-  libraries.cjson[name] = function(...)
-    for place = 1, select('#', ...) do
-      local value = select(place, ...)
-      if value ~= nil and value ~= values[place] then
-        error({ err = 'ERR cjson.' .. name .. ' cannot be changed' }, 0)
-      end
-    end
-    return unpack(values)
-  end
-end
-fixed('encode_sparse_array', false, 2, 10)
-fixed('encode_max_depth', 1000)
-fixed('decode_max_depth', 1000)
-fixed('encode_number_precision', 14)
-fixed('encode_keep_buffer', true)
-fixed('encode_invalid_numbers', false)
-fixed('decode_invalid_numbers', true)
 
 -- These are functions of C (pando-lua): the way of a call is most of what a short script takes.
 libraries.redis.call, libraries.redis.pcall = native.call, native.pcall
