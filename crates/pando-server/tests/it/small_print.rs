@@ -135,6 +135,16 @@ fn keys_and_what_becomes_of_them_are_told_as_redis_does() {
             "[\"k\" \"d\"]",
         ),
         (
+            "COMMAND GETKEYS GEORADIUS k 1 1 1 m STOREDIST d STORE e",
+            "[\"k\" \"e\" \"d\"]",
+        ),
+        // Here, as in Redis, what STORE means does not count.
+        (
+            "COMMAND GETKEYS GEORADIUS k 1 1 1 m STORE STOREDIST d",
+            "[\"k\" \"STOREDIST\" \"d\"]",
+        ),
+        ("COMMAND GETKEYS GEORADIUS k 1 1 1 m STORE", "[\"k\"]"),
+        (
             "COMMAND GETKEYS GEORADIUSBYMEMBER k m 1 m STORE d",
             "[\"k\" \"d\"]",
         ),
