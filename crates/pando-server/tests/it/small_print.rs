@@ -7,7 +7,7 @@ use std::time::Duration;
 use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::thread;
 
-use crate::client::{encode, show};
+use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open, options};
 use crate::statistics::fields;
 
@@ -269,6 +269,37 @@ fn a_pause_does_not_hold_up_the_end() {
     server.join().unwrap();
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(other.is_closed());
+}
+
+#[test]
+fn a_value_of_another_type_was_found() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[("SET s 1", "+OK"), ("RPUSH l a", ":1"), ("SADD m a", ":1")]);
+    let counts = |client: &mut Client| {
+        let all = fields(client, "stats");
+        ["keyspace_hits", "keyspace_misses"].map(|name| all[name].parse::<u64>().unwrap())
+    };
+    for (command, hits, misses) in [
+        ("GET l", 1, 0),
+        ("LRANGE s 0 -1", 1, 0),
+        ("STRLEN l", 1, 0),
+        ("XLEN s", 1, 0),
+        ("SINTER m s", 2, 0),
+        ("SDIFF none m l", 2, 1),
+    ] {
+        let before = counts(&mut client);
+        let reply = client.run(command);
+        assert!(reply.starts_with("-WRONGTYPE "), "{command}: {reply}");
+        let after = counts(&mut client);
+        let grown = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(grown, [hits, misses], "{command}");
+    }
+    // In a pipeline, too.
+    let before = counts(&mut client);
+    client.send(&encode(&["GET", "l"]).repeat(20));
+    (0..20).for_each(|_| assert!(show(&client.answer()).starts_with("-WRONGTYPE ")));
+    assert_eq!(counts(&mut client), [before[0] + 20, before[1]]);
 }
 
 #[test]
