@@ -200,6 +200,25 @@ class FunctionsBesideRedis(BesideRedis):
                         self.same("FUNCTION", "LIST", "WITHCODE")
         self.check()
 
+    def test_names_that_differ_in_case_only_have_the_same_replies(self):
+        # In Redis chance says which of both is called: they do the same.
+        both = "redis.register_function('X', function() return 1 end) redis.register_function('x', function() return 1 end)"
+        self.same("FUNCTION", "LOAD", "#!lua name=both\n" + both)
+        for name in "xX":
+            self.same("FCALL", name, "0")
+        self.same("FUNCTION", "LIST", "WITHCODE")
+        self.same("FUNCTION", "STATS")
+        self.same("FUNCTION", "LOAD", "#!lua name=other\nredis.register_function('X', function() return 2 end)")
+        self.same("FUNCTION", "LOAD", "#!lua name=twice\nredis.register_function('y', function() end) " * 2)
+        payloads = [connection.call("FUNCTION", "DUMP")[1] for connection in (self.ours, self.theirs)]
+        for payload in payloads:
+            self.same("FUNCTION", "RESTORE", payload, "FLUSH")
+            self.same("FUNCTION", "LIST", "WITHCODE")
+            self.same("FCALL", "x", "0")
+        # Redis 7.0.15 would end here, with an assertion.
+        self.assertEqual(self.ours.call("FUNCTION", "DELETE", "both"), b"+OK")
+        self.check()
+
     def test_random_changes_have_the_same_replies(self):
         r = random.Random(SEED)
         payloads = []

@@ -184,6 +184,78 @@ return )
 while true do""".split("\n")
 
 
+# What changes how cjson works. In Redis it stays changed for the scripts that follow.
+JSON_DEFAULTS = ("cjson.encode_sparse_array(false, 2, 10) cjson.encode_max_depth(1000) cjson.decode_max_depth(1000) "
+                 "cjson.encode_number_precision(14) cjson.encode_keep_buffer(true) cjson.encode_invalid_numbers(false) "
+                 "cjson.decode_invalid_numbers(true) ")
+JSON_CHOICES = r"""local v = cjson.encode_max_depth() return v
+local v = cjson.encode_max_depth(5) return v
+local v = cjson.encode_max_depth('7') return v
+local v = cjson.encode_max_depth(7.9) return v
+local v = cjson.encode_max_depth(0) return v
+local v = cjson.encode_max_depth('x') return v
+local v = cjson.encode_max_depth({}) return v
+local v = cjson.encode_max_depth(1,2) return v
+local v = cjson.encode_max_depth(nil) return v
+local a = cjson.encode_max_depth(0) return a
+local a = cjson.encode_max_depth(2^31) return a
+local a = cjson.encode_max_depth(0/0) return a
+local a,b,c = cjson.encode_sparse_array(true, 3, 4) return {tostring(a),b,c}
+local a,b,c = cjson.encode_sparse_array('on') return {tostring(a),b,c}
+local a,b,c = cjson.encode_sparse_array('off', 0, 0) return {tostring(a),b,c}
+local a = cjson.encode_sparse_array('x') return {tostring(a),b,c}
+local a = cjson.encode_sparse_array(1) return {tostring(a),b,c}
+local a = cjson.encode_sparse_array({}) return {tostring(a),b,c}
+local a = cjson.encode_sparse_array(true, -1) return {tostring(a),b,c}
+local a = cjson.encode_sparse_array(true, 1, 2, 3) return {tostring(a),b,c}
+cjson.encode_sparse_array(true, 2, 10) return cjson.encode({[100]=2})
+cjson.encode_sparse_array(false, 0, 10) return #cjson.encode({[1]=1,[100]=2})
+cjson.encode_sparse_array(false, 1, 2) local x = cjson.encode({[1]=1,[3]=2}) return x
+cjson.encode_sparse_array(false, 1, 3) local x = cjson.encode({[1]=1,[3]=2}) return x
+cjson.encode_sparse_array(true, 2, 10) return cjson.encode({a={[50]=1}})
+local v = tostring(cjson.encode_invalid_numbers()) return v
+local v = tostring(cjson.encode_invalid_numbers(true)) return v
+local v = tostring(cjson.encode_invalid_numbers('null')) return v
+local v = tostring(cjson.encode_invalid_numbers('on')) return v
+local v = tostring(cjson.encode_invalid_numbers('NULL')) return v
+cjson.encode_invalid_numbers(true) return cjson.encode({1/0,-1/0,0/0,-(0/0),1})
+cjson.encode_invalid_numbers(true) return cjson.encode({[1/0]=1})
+cjson.encode_invalid_numbers('null') return cjson.encode({1/0,-1/0,0/0,1})
+cjson.encode_invalid_numbers('null') return cjson.encode({[1/0]=1})
+cjson.encode_invalid_numbers(false) local x = cjson.encode({1/0}) return x
+local v = tostring(cjson.decode_invalid_numbers()) return v
+local v = tostring(cjson.decode_invalid_numbers(false)) return v
+local x = cjson.decode_invalid_numbers('null') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[inf]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[-inf]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[nan]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[-NaN]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[+1]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[01]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[-01]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[0x1]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[0,-0,1.5e3,null,-1,0.5]') return cjson.encode(x)
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[--1]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[-]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[.5]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[-x]') return x
+cjson.decode_invalid_numbers(false) local x = cjson.decode('[1x]') return x
+cjson.encode_number_precision(3) return cjson.encode({1/3, 12345, 1e20})
+cjson.encode_number_precision(1) return cjson.encode({1/3, 12345, 1e20, 0.05})
+local x = cjson.encode_number_precision(15) return x
+local x = cjson.encode_number_precision(0) return x
+local v = cjson.encode_number_precision() return v
+local v = tostring(cjson.encode_keep_buffer()) return v
+local v = tostring(cjson.encode_keep_buffer(false)) return v
+local v = tostring(cjson.encode_keep_buffer('on')) return v
+local x = cjson.encode_keep_buffer(3) return x
+cjson.encode_max_depth(2) local x = cjson.encode({{{}}}) return x
+cjson.encode_max_depth(3) local x = cjson.encode({{{}}}) return x
+cjson.decode_max_depth(2) local x = cjson.decode('[[[]]]') return x
+cjson.decode_max_depth(3) local x = cjson.decode('[[{}]]') return cjson.encode(x)
+local v = cjson.decode_max_depth() return v""".split("\n")
+
+
 class Scripts:
     """Random small scripts."""
 
@@ -286,6 +358,11 @@ class ScriptsBesideRedis(BesideRedis):
             self.same_script("local t = {} for _ = 2, tonumber(ARGV[1]) do t = {t} end local v = cjson.encode(t) return v",
                              "k", depth)
             self.same_script("local v = cjson.decode(('['):rep(ARGV[1]) .. (']'):rep(ARGV[1])) return 1", "k", depth)
+        self.check()
+
+    def test_choices_of_json_are_the_same(self):
+        for script in JSON_CHOICES:
+            self.same_script(JSON_DEFAULTS + script, "k")
         self.check()
 
     def test_packed_messages_are_the_same(self):

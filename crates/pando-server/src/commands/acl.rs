@@ -1,6 +1,7 @@
 //! ACL, of a server whose only user is `default`.
 
-use super::command::{CATEGORIES, categories};
+use super::command::names;
+use super::shown::{CATEGORIES, categories};
 use crate::context::{Command, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING.and(Flags::NOSCRIPT);
@@ -49,7 +50,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         sub(
             "help",
             2,
-            FLAGS,
+            Flags::LOADING,
             help,
             "Returns helpful text about the different subcommands.",
         ),
@@ -73,7 +74,9 @@ fn cat(context: &mut Context<'_>) -> Run {
         2 => {
             let mut reply = context.reply();
             reply.array(CATEGORIES.len());
-            CATEGORIES.iter().for_each(|name| reply.simple(name));
+            CATEGORIES
+                .iter()
+                .for_each(|name| reply.bulk(name.as_bytes()));
             Ok(())
         }
         3 => {
@@ -83,18 +86,9 @@ fn cat(context: &mut Context<'_>) -> Run {
                 let shown = replies::shown(wanted);
                 return context.fail(&format!("ERR Unknown category '{shown}'"));
             };
-            let has = |command: &Command| {
-                let mut names = categories(command).into_iter();
-                names.any(|name| &name[1..] == *category)
-            };
-            let mut names = Vec::new();
-            for command in context.commands.all() {
-                if has(command) {
-                    names.push(command.name.to_owned());
-                }
-                let of = command.subcommands.iter().filter(|sub| has(sub));
-                names.extend(of.map(|sub| format!("{}|{}", command.name, sub.name)));
-            }
+            let names = names(context.commands, |container, command| {
+                categories(container, command).contains(category)
+            });
             let mut reply = context.reply();
             reply.array(names.len());
             names.iter().for_each(|name| reply.bulk(name.as_bytes()));

@@ -105,7 +105,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         sub(
             "help",
             2,
-            FLAGS,
+            Flags::LOADING,
             help,
             "Returns helpful text about the different subcommands.",
         ),

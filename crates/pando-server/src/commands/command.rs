@@ -3,11 +3,11 @@
 use pando_resp::Writer;
 
 use super::command_keys::{
-    FlaggedKey, are_movable, describe_keys, fixed_places, has_keys, keys_of, specifications,
-    write_flags,
+    FlaggedKey, describe_keys, fixed_places, has_keys, keys_of, specifications, write_flags,
 };
+use super::shown::{categories, flags, full_name};
 use crate::commands::glob;
-use crate::context::{Command, CommandIndex, Context, Flags, Group, Run, replies};
+use crate::context::{Command, CommandIndex, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
 
@@ -69,84 +69,23 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("command", -1, all)
 }];
 
-/// All categories.
-pub(super) const CATEGORIES: [&str; 19] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-];
-
-/// Returns the access control categories of a command, derived from its flags and group.
-pub(super) fn categories(command: &Command) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    let mut add = |name, holds: bool| {
-        if holds {
-            names.push(name);
-        }
-    };
-    let has = |flag| command.flags.has(flag);
-    add("@write", has(Flags::WRITE));
-    add("@read", has(Flags::READONLY));
-    add("@keyspace", command.group == Group::Generic);
-    add("@string", command.group == Group::String);
-    add("@hash", command.group == Group::Hash);
-    add("@list", command.group == Group::List);
-    add("@set", command.group == Group::Set);
-    add("@sortedset", command.group == Group::SortedSet);
-    add("@bitmap", command.group == Group::Bitmap);
-    add("@hyperloglog", command.group == Group::HyperLogLog);
-    add("@geo", command.group == Group::Geo);
-    add("@stream", command.group == Group::Stream);
-    add("@connection", command.group == Group::Connection);
-    add("@transaction", command.group == Group::Transactions);
-    add("@pubsub", has(Flags::PUBSUB));
-    add("@scripting", command.group.name() == "scripting");
-    add("@admin", has(Flags::ADMIN));
-    add(
-        "@dangerous",
-        has(Flags::ADMIN) || matches!(command.name, "keys" | "flushall" | "flushdb" | "swapdb"),
-    );
-    add("@blocking", has(Flags::BLOCKING));
-    add("@fast", has(Flags::FAST));
-    add("@slow", !has(Flags::FAST));
-    names
-}
-
 fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
     reply.array(10);
-    match container {
-        Some(container) => reply.bulk(full_name(container, command.name).as_bytes()),
-        None => reply.bulk(command.name.as_bytes()),
-    }
+    reply.bulk(full_name(container, command.name).as_bytes());
     reply.integer(command.arity.into());
     let specifications = specifications(container, command);
-    let movable = are_movable(&specifications).then_some("movablekeys");
-    let flags = || command.flags.names().chain(movable);
-    reply.set(flags().count());
-    flags().for_each(|name| reply.simple(name));
+    let flags = flags(container, command);
+    reply.set(flags.names().count());
+    flags.names().for_each(|name| reply.simple(name));
     let (first, last, step) = fixed_places(&specifications);
     reply.integer(first.into());
     reply.integer(last.into());
     reply.integer(step.into());
-    let categories = categories(command);
+    let categories = categories(container, command);
     reply.set(categories.len());
-    categories.iter().for_each(|name| reply.simple(name));
+    for name in categories {
+        reply.simple(&format!("@{name}"));
+    }
     reply.array(0);
     describe_keys(reply, &specifications);
     reply.array(command.subcommands.len());
@@ -215,10 +154,7 @@ fn docs(context: &mut Context<'_>) -> Run {
 }
 
 fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
-    match container {
-        Some(container) => reply.bulk(full_name(container, command.name).as_bytes()),
-        None => reply.bulk(command.name.as_bytes()),
-    }
+    reply.bulk(full_name(container, command.name).as_bytes());
     let has_subcommands = !command.subcommands.is_empty();
     reply.map(4 + usize::from(has_subcommands));
     let fields = [
@@ -294,21 +230,25 @@ fn keys_and_flags(context: &mut Context<'_>) -> Run {
 }
 
 /// Decides which commands COMMAND LIST names, by their names there.
-type Filter<'a> = Box<dyn Fn(&str, &Command) -> bool + 'a>;
+type Filter<'a> = Box<dyn Fn(Option<&str>, &Command) -> bool + 'a>;
 
-/// Calls `visit` with all commands, and behind containers their subcommands.
-fn for_each_named(context: &Context<'_>, mut visit: impl FnMut(&str, &Command)) {
-    for command in context.commands.all() {
-        visit(command.name, command);
-        for subcommand in command.subcommands {
-            visit(&full_name(command.name, subcommand.name), subcommand);
+/// Returns the names of the commands that `wanted` chooses, those of subcommands behind that of
+/// their container.
+pub(super) fn names(
+    index: &CommandIndex,
+    wanted: impl Fn(Option<&str>, &Command) -> bool,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for command in index.all() {
+        let subcommands = command.subcommands.iter();
+        let subcommands = subcommands.map(|sub| (Some(command.name), sub));
+        for (container, command) in std::iter::once((None, *command)).chain(subcommands) {
+            if wanted(container, command) {
+                found.push(full_name(container, command.name));
+            }
         }
     }
-}
-
-/// Returns the name of a subcommand.
-fn full_name(container: &str, name: &str) -> String {
-    format!("{container}|{name}")
+    found
 }
 
 fn list(context: &mut Context<'_>) -> Run {
@@ -319,13 +259,14 @@ fn list(context: &mut Context<'_>) -> Run {
             if context.is(3, "module") {
                 Some(Box::new(|_, _| false))
             } else if context.is(3, "pattern") {
-                Some(Box::new(move |name, _| {
+                Some(Box::new(move |container, command| {
+                    let name = full_name(container, command.name);
                     glob::matches_ignoring_case(wanted, name.as_bytes())
                 }))
             } else if context.is(3, "aclcat") {
-                Some(Box::new(move |_, command| {
-                    let mut of = categories(command).into_iter();
-                    of.any(|name| name.as_bytes()[1..].eq_ignore_ascii_case(wanted))
+                Some(Box::new(move |container, command| {
+                    let mut of = categories(container, command).into_iter();
+                    of.any(|name| name.as_bytes().eq_ignore_ascii_case(wanted))
                 }))
             } else {
                 None
@@ -336,12 +277,7 @@ fn list(context: &mut Context<'_>) -> Run {
     let Some(filter) = filter else {
         return context.fail(replies::SYNTAX);
     };
-    let mut names = Vec::new();
-    for_each_named(context, |name, command| {
-        if filter(name, command) {
-            names.push(name.to_owned());
-        }
-    });
+    let names = names(context.commands, filter);
     context.reply().array(names.len());
     for name in names {
         context.reply().bulk(name.as_bytes());

@@ -92,10 +92,14 @@ pub(super) fn keys_of<'a>(
             found.extend(arguments[places].iter().map(|key| (*key, of.flags)));
             continue;
         }
-        let Begin::Index(first) = of.begin else {
-            continue;
+        let first = match of.begin {
+            Begin::Index(first) => usize::try_from(first).ok()?,
+            Begin::Keyword(word, from) => match behind(word, from, arguments) {
+                Some(first) => first,
+                None => continue,
+            },
+            Begin::Unknown => continue,
         };
-        let first = usize::try_from(first).ok()?;
         let flags = flags_of(name, of.flags, arguments);
         match of.find {
             Find::Range(last, step) => {
@@ -117,7 +121,9 @@ pub(super) fn keys_of<'a>(
             Find::FirstHalf | Find::Unknown => {}
         }
     }
-    found.extend(stored_at(name, arguments).map(|key| (key, "OW update")));
+    if name == "sort" {
+        found.extend(stored_at(arguments).map(|key| (key, "OW update")));
+    }
     Some(found)
 }
 
@@ -136,23 +142,25 @@ fn flags_of(name: &str, flags: &'static str, arguments: &[&[u8]]) -> &'static st
     }
 }
 
-/// Returns the key behind STORE of the commands that have it: the last one counts.
-fn stored_at<'a>(name: &str, arguments: &[&'a [u8]]) -> Option<&'a [u8]> {
-    let is_sort = name == "sort";
-    let (from, words): (usize, &[&str]) = match name {
-        "sort" => (2, &["store"]),
-        "georadius" | "georadiusbymember" => (5, &["store", "storedist"]),
-        _ => return None,
-    };
-    let is = |at: usize, word: &&str| arguments[at].eq_ignore_ascii_case(word.as_bytes());
-    let (mut at, mut found) = (from, None);
+/// Returns the place behind the first `word` from argument `from` on, if there is an argument.
+fn behind(word: &str, from: i32, arguments: &[&[u8]]) -> Option<usize> {
+    let from = usize::try_from(from).ok()?;
+    let words = arguments.get(from..arguments.len() - 1)?;
+    let is_word = |argument: &&[u8]| argument.eq_ignore_ascii_case(word.as_bytes());
+    words.iter().position(is_word).map(|at| from + at + 1)
+}
+
+/// Returns the key behind STORE of SORT: the last one counts.
+fn stored_at<'a>(arguments: &[&'a [u8]]) -> Option<&'a [u8]> {
+    let is = |at: usize, word: &str| arguments[at].eq_ignore_ascii_case(word.as_bytes());
+    let (mut at, mut found) = (2, None);
     while at + 1 < arguments.len() {
-        if words.iter().any(|word| is(at, word)) {
+        if is(at, "store") {
             found = Some(arguments[at + 1]);
             at += 2;
-        } else if is_sort && is(at, &"limit") {
+        } else if is(at, "limit") {
             at += 3;
-        } else if is_sort && (is(at, &"by") || is(at, &"get")) {
+        } else if is(at, "by") || is(at, "get") {
             at += 2;
         } else {
             at += 1;

@@ -2,7 +2,7 @@
 
 use super::info_text;
 use super::info_text::Shown;
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Interrupted, Run};
 use crate::shared::Shared;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
@@ -14,11 +14,51 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 /// Returns all sections except those that must be asked for by name.
 pub(crate) fn info_all(shared: &Shared) -> String {
     let mut text = String::new();
-    render(shared, &mut text, |section| section.shown != Shown::ByName);
+    let wanted = |section: &info_text::Section| section.shown != Shown::ByName;
+    render(shared, &mut text, None, wanted);
     text
 }
 
-fn render(shared: &Shared, text: &mut String, wanted: impl Fn(&info_text::Section) -> bool) {
+/// Number of libraries of functions, and that of their functions.
+type FunctionCounts = (u64, u64);
+
+/// Returns how many functions there are; `None` if the store is not open.
+#[cfg(feature = "scripts")]
+fn count_functions(context: &mut Context<'_>) -> Result<Option<FunctionCounts>, Interrupted> {
+    use crate::data::functions::{LIST_KEY, Libraries};
+    use pandodb::nonblocking::{Polled, Reads};
+
+    let Some(data) = context.data.as_ref() else {
+        return Ok(None);
+    };
+    let Some(table) = data.engine.functions.table() else {
+        return Ok(Some((0, 0)));
+    };
+    let (mut list, mut shown_from) = (Vec::new(), None);
+    let is_there = match Reads::of(table).get(LIST_KEY, &mut list, &mut shown_from) {
+        Ok(Polled::Ready(is_there)) => is_there,
+        Ok(Polled::Pending(pending)) => return Err(Interrupted::Pending(pending)),
+        // What else there is to know of a store that has failed is shown.
+        Err(_) => return Ok(None),
+    };
+    context.progress.show_from(shown_from);
+    let libraries = is_there.then(|| Libraries::decode(&list));
+    // A list that is damaged has no figures.
+    let count = |of: Libraries| (of.0.len() as u64, of.functions());
+    Ok(libraries.map_or(Some((0, 0)), |of| of.map(count)))
+}
+
+#[cfg(not(feature = "scripts"))]
+fn count_functions(_: &mut Context<'_>) -> Result<Option<FunctionCounts>, Interrupted> {
+    Ok(None)
+}
+
+fn render(
+    shared: &Shared,
+    text: &mut String,
+    functions: Option<FunctionCounts>,
+    wanted: impl Fn(&info_text::Section) -> bool,
+) {
     for section in info_text::SECTIONS.iter().filter(|section| wanted(section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
@@ -27,6 +67,10 @@ fn render(shared: &Shared, text: &mut String, wanted: impl Fn(&info_text::Sectio
         text.push_str(section.name);
         text.push_str("\r\n");
         (section.write)(shared, text);
+        if let (Some((libraries, functions)), "Memory") = (functions, section.name) {
+            info_text::field(text, "number_of_functions", functions);
+            info_text::field(text, "number_of_libraries", libraries);
+        }
     }
 }
 
@@ -37,7 +81,7 @@ fn info(context: &mut Context<'_>) -> Run {
         .from(1)
         .map(<[u8]>::to_ascii_lowercase)
         .collect();
-    render(context.shared, &mut text, |section| {
+    let is_wanted = |section: &info_text::Section| {
         let named = |word: &str| wanted.iter().any(|name| name == word.as_bytes());
         let all = named("all") || named("everything");
         let default = all || wanted.is_empty() || named("default");
@@ -47,7 +91,13 @@ fn info(context: &mut Context<'_>) -> Run {
             Shown::ByName => false,
         };
         shown || named(&section.name.to_ascii_lowercase())
-    });
+    };
+    let mut sections = info_text::SECTIONS.iter();
+    let functions = match sections.any(|of| of.name == "Memory" && is_wanted(of)) {
+        true => count_functions(context)?,
+        false => None,
+    };
+    render(context.shared, &mut text, functions, is_wanted);
     context.reply().verbatim(&text);
     Ok(())
 }

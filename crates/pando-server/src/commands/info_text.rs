@@ -78,7 +78,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     by_name("Histograms", histograms),
 ];
 
-fn field(text: &mut String, name: &str, value: impl Display) {
+pub(super) fn field(text: &mut String, name: &str, value: impl Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
@@ -181,7 +181,6 @@ fn memory(shared: &Shared, text: &mut String) {
         ("used_memory_overhead", used - data),
         ("used_memory_startup", memory.at_start()),
         ("used_memory_dataset", data),
-        ("used_memory_lua", 0),
         ("used_memory_scripts", script_bytes as u64),
         ("used_memory_scripts_eval", script_bytes as u64),
         ("number_of_cached_scripts", scripts as u64),
@@ -229,7 +228,6 @@ fn persistence(shared: &Shared, text: &mut String) {
     };
     field(text, "loading", u8::from(shared.stage() == Stage::Loading));
     field(text, "async_loading", 0);
-    field(text, "rdb_changes_since_last_save", 0);
     field(text, "rdb_bgsave_in_progress", saving);
     field(text, "rdb_last_save_time", last);
     field(text, "rdb_last_bgsave_status", saved);

@@ -57,6 +57,7 @@ mod scan_options;
 mod script;
 mod set;
 mod sets;
+mod shown;
 mod slowlog;
 mod sort;
 mod sorted_set;
@@ -77,6 +78,8 @@ pub use auth::REDIS_VERSION;
 pub use config::is_settable;
 pub(crate) use config::start as start_parameters;
 pub(crate) use info::info_all;
+#[cfg(feature = "scripts")]
+pub(crate) use script::{named_only_reads, only_reads};
 pub(crate) use transaction::{queue, runs_at_once};
 
 /// The table of all commands.

@@ -5,7 +5,7 @@ use super::auth::REDIS_VERSION;
 use crate::context::{Command, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
-const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 const NO_MODULES: &str = "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you \
      can run it from a local connection, otherwise you need to set this option in the \
@@ -93,7 +93,6 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         since: "3.0.0",
         complexity: "Depends on subcommand.",
-        flags: FLAGS,
         summary: "A container for Redis Cluster commands.",
         ..Command::new("cluster", -2, cluster)
     },
@@ -106,7 +105,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..of_cluster("readwrite", 1)
     },
     Command {
-        flags: FLAGS.and(Flags::FAST),
+        flags: Flags::FAST,
         ..of_cluster("asking", 1)
     },
 ];

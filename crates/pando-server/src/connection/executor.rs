@@ -27,6 +27,7 @@ use crate::commands::client_kill::close_own;
 use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
 use crate::connection::lookahead::{KEYS_MAX, Outlook};
 use crate::connection::loop_data::Turn;
+use crate::connection::pause::Paused;
 use crate::connection::running::Running;
 use crate::connection::{Buffers, Connection};
 use crate::context::progress::Progress;
@@ -117,11 +118,12 @@ impl Connection {
         if self.session.multi.is_some() && !commands::runs_at_once(command) {
             return self.queue(turn, consumed, (index, id));
         }
-        let is_held = self.is_paused(turn, command);
+        let paused = self.paused(turn, command);
+        self.last_command = command.name;
         self.running = Some(Running {
             id,
             command,
-            is_held,
+            is_held: paused == Paused::Yes,
             began: turn.clock,
             consumed,
             committing: false,
@@ -142,6 +144,7 @@ impl Connection {
         });
         let position = self.position;
         self.progress().begin_at(position);
+        self.progress().holds_writers = paused == Paused::ByFunction;
         self.resume(turn)
     }
 
@@ -407,7 +410,21 @@ impl Connection {
             #[cfg(feature = "scripts")]
             Interrupted::Leaves => {
                 running.waited = running.batch.is_some();
+                // What has begun goes on, whatever pauses.
+                self.progress().holds_writers = false;
                 return Step::Leaves;
+            }
+            #[cfg(feature = "scripts")]
+            Interrupted::Held => {
+                // It has changed nothing, and begins anew when the pause is over.
+                let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+                let progress = &mut buffers.progress;
+                read_anew(&self.session, running, progress);
+                progress.holds_writers = false;
+                progress.forget_scripts();
+                progress.begin_again();
+                running.is_held = true;
+                return Step::Yielded;
             }
             Interrupted::ReadsMany => unreachable!("its next run has begun"),
             Interrupted::Torn => replies::TORN.to_owned(),
@@ -686,7 +703,6 @@ impl Connection {
             self.show(turn.shared, &mut running);
         }
         self.count(turn, &running);
-        self.last_command = running.command.name;
         self.finish(turn, running.consumed, lsn)
     }
 

@@ -1,30 +1,76 @@
 //! Commands that wait for the end of CLIENT PAUSE.
 
+use pando_resp::Arguments;
 use pando_sync::time::Duration;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::context::{Command, Kind};
+use crate::shared::Shared;
+
+/// What a pause does with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Paused {
+    /// It runs.
+    No,
+    /// Its run finds out: it calls functions, and waits at the first one that may write.
+    ByFunction,
+    /// It waits before it runs.
+    Yes,
+}
+
+/// Returns what a pause of writes does with a command.
+fn paused(shared: &Shared, command: &Command, arguments: Arguments<'_>) -> Paused {
+    if !command.may_write() {
+        return Paused::No;
+    }
+    #[cfg(feature = "scripts")]
+    match command.name {
+        "fcall" => return Paused::ByFunction,
+        "eval" if crate::commands::only_reads(arguments.at(1)) => return Paused::No,
+        "evalsha" if crate::commands::named_only_reads(shared, arguments.at(1)) => {
+            return Paused::No;
+        }
+        _ => {}
+    }
+    #[cfg(not(feature = "scripts"))]
+    let _not_asked = (shared, arguments);
+    Paused::Yes
+}
 
 impl Connection {
-    /// Returns true if `command` must wait before it runs.
+    /// Returns what the pause, if there is one, does with the command that begins.
     #[inline]
-    pub(super) fn is_paused(&self, turn: &Turn<'_>, command: &Command) -> bool {
+    pub(super) fn paused(&self, turn: &Turn<'_>, command: &Command) -> Paused {
         match turn.shared.pause.get(turn.now_ms) {
-            None => false,
-            Some((_, all)) => all || self.may_write(turn, command),
+            None => Paused::No,
+            Some((_, true)) => Paused::Yes,
+            Some((_, false)) => self.paused_as_write(turn, command),
         }
     }
 
-    /// Returns true if `command` may change data, or publish.
+    /// Returns what a pause of those that may change data, or publish, does with `command`.
     #[cold]
-    fn may_write(&self, turn: &Turn<'_>, command: &Command) -> bool {
-        match (&self.session.multi, command.kind) {
+    fn paused_as_write(&self, turn: &Turn<'_>, command: &Command) -> Paused {
+        let of_command = match (&self.session.multi, command.kind) {
             (Some(multi), Kind::Exec) => {
-                (0..multi.len()).any(|place| turn.commands.at(multi.at(place).0).may_write())
+                let commands = (0..multi.len()).map(|place| multi.at(place));
+                let each = commands.map(|(index, arguments)| {
+                    paused(turn.shared, turn.commands.at(index), arguments)
+                });
+                each.max().unwrap_or(Paused::No)
             }
-            (_, Kind::Commit) => true,
-            _ => command.may_write(),
+            (_, Kind::Commit) => Paused::Yes,
+            _ => {
+                let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+                let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+                paused(turn.shared, command, arguments)
+            }
+        };
+        match of_command {
+            // Its transaction stays as it is, and so does what it has read.
+            Paused::ByFunction if self.session.interactive.is_some() => Paused::Yes,
+            other => other,
         }
     }
 
@@ -33,7 +79,8 @@ impl Connection {
     pub(super) fn stays_held(&mut self, turn: &Turn<'_>) -> bool {
         let command = self.running.as_ref().map(|running| running.command);
         let pause = turn.shared.pause.get(turn.now_ms);
-        let pause = pause.filter(|_| command.is_some_and(|of| self.is_paused(turn, of)));
+        let waits = |of| self.paused(turn, of) != Paused::No;
+        let pause = pause.filter(|_| command.is_some_and(waits));
         let until = pause.and_then(|(until_ms, _)| {
             let left = Duration::from_millis(until_ms - turn.now_ms);
             turn.clock.checked_add(left)

@@ -95,7 +95,8 @@ impl<'a> Context<'a> {
         code_name: [u8; 20],
     ) -> Run {
         self.put_function_value(&library_key(name), &library.encode())?;
-        for function in &library.functions {
+        // Of those whose names differ in case only the first one stays, and is called.
+        for function in library.functions.iter().rev() {
             let row = FunctionRow {
                 flags: function.flags,
                 code_name,

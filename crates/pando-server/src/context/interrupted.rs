@@ -33,6 +33,9 @@ pub(crate) enum Interrupted {
     /// A script takes long, and goes on on a script thread, from its beginning.
     #[cfg(feature = "scripts")]
     Leaves,
+    /// The command would call a function that may write, and is to wait for the end of a pause.
+    #[cfg(feature = "scripts")]
+    Held,
     /// The command was ended in the middle, and the transaction around it with it, whatever was
     /// written: this error is the reply.
     #[cfg(feature = "scripts")]

@@ -216,6 +216,8 @@ pub(crate) struct Progress {
     pub(crate) deadline: Option<Instant>,
     /// The command waits for something that may never come.
     pub(crate) waiting: bool,
+    /// It began in a pause of writes, and is to wait when it calls a function that may write.
+    pub(crate) holds_writers: bool,
     /// Number of look-ups of the current run that found their key.
     pub(crate) hits: u32,
     /// Number of look-ups of the current run that did not find their key.
@@ -423,6 +425,7 @@ impl Progress {
         self.pushed.clear();
         self.written.clear();
         self.is_tracking = false;
+        self.holds_writers = false;
         if !self.parts.is_empty() {
             self.parts = Parts::default();
         }

@@ -238,33 +238,38 @@ impl Context<'_> {
     /// misses.
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
-        let found = self.find(key)?;
+        let found = self.find(key);
         self.count_look_up(key, &found);
-        Ok(found)
+        found
     }
 
     /// Like [`Context::read`], for what [`Context::find_partly`] finds.
     pub(crate) fn read_partly(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
-        let found = self.find_partly(key)?;
+        let found = self.find_partly(key);
         self.count_look_up(key, &found);
-        Ok(found)
+        found
     }
 
     /// Like [`Context::read`], for what [`Context::find_head`] finds.
     pub(crate) fn read_head(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
-        let found = self.find_head(key)?;
+        let found = self.find_head(key);
         self.count_look_up(key, &found);
-        Ok(found)
+        found
     }
 
     #[inline]
-    fn count_look_up(&mut self, key: &[u8], found: &Found) {
-        match found.row {
-            Some(_) => self.progress.hits += 1,
-            None => {
+    fn count_look_up(&mut self, key: &[u8], found: &Result<Found, Interrupted>) {
+        match found {
+            Ok(Found { row: Some(_), .. }) => self.progress.hits += 1,
+            Ok(_) => {
                 self.progress.misses += 1;
                 self.event_of_miss(key);
             }
+            // It has found a value of another type.
+            Err(Interrupted::Refused(text)) if text == replies::WRONG_TYPE => {
+                self.progress.hits += 1;
+            }
+            Err(_) => {}
         }
     }
 

@@ -7,7 +7,7 @@ use crate::data::keyspace::ValueType;
 
 /// Properties of a command, as COMMAND shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flags(u16);
+pub(crate) struct Flags(u32);
 
 impl Flags {
     pub(crate) const NONE: Self = Self(0);
@@ -43,6 +43,20 @@ impl Flags {
     /// Its arguments need not have a key, though they may.
     pub(crate) const NO_MANDATORY_KEYS: Self = Self(16_384);
 
+    // What follows is shown to clients, and nothing here goes by it.
+    /// Its keys have places that only the command itself knows.
+    pub(crate) const MOVABLE_KEYS: Self = Self(1 << 15);
+    /// Redis runs it on a replica that has lost its master.
+    pub(crate) const STALE: Self = Self(1 << 16);
+    /// Redis runs it while a script holds it up, which none does here.
+    pub(crate) const ALLOW_BUSY: Self = Self(1 << 17);
+    /// MONITOR shows it at another time than other commands.
+    pub(crate) const SKIP_MONITOR: Self = Self(1 << 18);
+    /// The slow log does not have it.
+    pub(crate) const SKIP_SLOWLOG: Self = Self(1 << 19);
+    /// Redis does not run it on a replica that loads beside serving.
+    pub(crate) const NO_ASYNC_LOADING: Self = Self(1 << 20);
+
     /// Returns the flags of both.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -55,19 +69,25 @@ impl Flags {
 
     /// Returns the names that COMMAND shows.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [(Flags, &str); 12] = [
+        const NAMES: [(Flags, &str); 18] = [
             (Flags::WRITE, "write"),
             (Flags::READONLY, "readonly"),
             (Flags::DENYOOM, "denyoom"),
             (Flags::ADMIN, "admin"),
+            (Flags::PUBSUB, "pubsub"),
             (Flags::NOSCRIPT, "noscript"),
             (Flags::BLOCKING, "blocking"),
-            (Flags::PUBSUB, "pubsub"),
             (Flags::LOADING, "loading"),
+            (Flags::STALE, "stale"),
+            (Flags::SKIP_MONITOR, "skip_monitor"),
+            (Flags::SKIP_SLOWLOG, "skip_slowlog"),
             (Flags::FAST, "fast"),
             (Flags::NO_AUTH, "no_auth"),
-            (Flags::NO_MULTI, "no_multi"),
             (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
+            (Flags::NO_ASYNC_LOADING, "no_async_loading"),
+            (Flags::NO_MULTI, "no_multi"),
+            (Flags::MOVABLE_KEYS, "movablekeys"),
+            (Flags::ALLOW_BUSY, "allow_busy"),
         ];
         NAMES
             .into_iter()

@@ -9,6 +9,7 @@ use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::{Duration, Instant, now};
 
+use super::json_settings::Settings;
 use super::random::Random;
 
 /// Bytes of the stack that a script may take. Threads have 2 MiB.
@@ -95,6 +96,8 @@ pub(crate) struct Guard {
     pub(super) waited: Cell<Duration>,
     /// What `redis.setresp` has chosen.
     pub(super) version: Cell<Version>,
+    /// What the run has chosen of how `cjson` works.
+    pub(super) json: Cell<Settings>,
     /// Of `math.random`.
     pub(super) random: Random,
     /// The error that the script has ended with.
@@ -111,6 +114,7 @@ impl Guard {
             limits: RefCell::new(None),
             waited: Cell::new(Duration::ZERO),
             version: Cell::new(Version::Resp2),
+            json: Cell::new(Settings::default()),
             random: Random::new(0),
             failure: RefCell::new(None),
             stack: Cell::new(0),
@@ -122,6 +126,7 @@ impl Guard {
         self.ending.set(None);
         self.failure.replace(None);
         self.version.set(Version::Resp2);
+        self.json.set(Settings::default());
         self.random.seed(limits.seed);
         self.limits.replace(Some(limits));
         self.waited.set(Duration::ZERO);

@@ -6,7 +6,8 @@
 use mlua::{Lua, Table, Value};
 
 use super::decimal::leading;
-use super::json_encode::{DEPTH_MAX, Problem};
+use super::json_encode::Problem;
+use super::json_settings::{DECODE_DEPTH, DECODES_INVALID, Settings};
 
 /// A piece of the text.
 enum Token {
@@ -58,6 +59,7 @@ pub(super) struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
     levels: Vec<Level>,
+    settings: Settings,
 }
 
 /// A token, and where it begins or goes wrong.
@@ -71,13 +73,29 @@ fn expected(what: &str, (token, at): &Found) -> Problem {
     ))
 }
 
+/// Returns true if a text begins with a number that JSON does not have: hexadecimal, infinite, with
+/// a plus or with a zero in front.
+fn is_not_json(text: &[u8]) -> bool {
+    let bare = text.strip_prefix(b"-").unwrap_or(text);
+    let begins = |word: &[u8]| {
+        let start = bare.get(..word.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    match bare {
+        _ if text.starts_with(b"+") => true,
+        [b'0', next, ..] => matches!(next, b'x' | b'X' | b'0'..=b'9'),
+        _ => begins(b"inf") || begins(b"nan"),
+    }
+}
+
 impl<'a> Decoder<'a> {
-    pub(super) fn new(lua: &'a Lua, text: &'a [u8]) -> Self {
+    pub(super) fn new(lua: &'a Lua, text: &'a [u8], settings: Settings) -> Self {
         Self {
             lua,
             text,
             at: 0,
             levels: Vec::new(),
+            settings,
         }
     }
 
@@ -126,6 +144,10 @@ impl<'a> Decoder<'a> {
             _ if rest.starts_with(b"true") => (Token::Boolean(true), 4),
             _ if rest.starts_with(b"false") => (Token::Boolean(false), 5),
             _ if rest.starts_with(b"null") => (Token::Null, 4),
+            _ if self.settings.at(DECODES_INVALID) == 0 && is_not_json(rest) => match byte {
+                b'-' | b'0'..=b'9' => (Token::Wrong("invalid number"), 0),
+                _ => (Token::Wrong("invalid token"), 0),
+            },
             b'-' | b'+' | b'0'..=b'9' | b'i' | b'I' | b'n' | b'N' => match leading(rest) {
                 Some((number, bytes)) => (Token::Number(number), bytes),
                 None if matches!(byte, b'-' | b'+') => (Token::Wrong("invalid number"), 0),
@@ -222,7 +244,7 @@ impl<'a> Decoder<'a> {
     /// Returns the table of an object or array that begins.
     fn descend(&mut self) -> Result<Table, Problem> {
         let (depth, at) = (self.levels.len() + 1, self.at);
-        if depth <= DEPTH_MAX {
+        if depth <= self.settings.depth(DECODE_DEPTH) {
             return Ok(self.lua.create_table()?);
         }
         Err(Problem::Text(format!(

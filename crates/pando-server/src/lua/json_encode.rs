@@ -5,14 +5,9 @@
 use mlua::{Function, Table, Value};
 
 use super::decimal::general;
-
-/// Nesting of tables from which on encoding is refused.
-pub(super) const DEPTH_MAX: usize = 1000;
-/// An array with a larger share of holes, and a place beyond `SPARSE_SAFE`, is refused.
-const SPARSE_RATIO: usize = 2;
-const SPARSE_SAFE: usize = 10;
-/// Digits of numbers.
-const PRECISION: usize = 14;
+use super::json_settings::{
+    CONVERTS_SPARSE, ENCODE_DEPTH, ENCODES_INVALID, PRECISION, SPARSE_RATIO, SPARSE_SAFE, Settings,
+};
 
 /// Why something is not encoded.
 pub(super) enum Problem {
@@ -34,6 +29,7 @@ pub(super) struct Encoder<'a> {
     pub(super) out_max: usize,
     /// `next` of Lua.
     pub(super) next: &'a Function,
+    pub(super) settings: Settings,
 }
 
 /// A table that has begun.
@@ -110,10 +106,14 @@ impl Encoder<'_> {
             Value::Number(number) => *number,
             _ => f64::NAN,
         };
-        if !number.is_finite() {
-            return Err(refused(value, "must not be NaN or Inf"));
-        }
-        let text = general(number, PRECISION);
+        let text = match self.settings.at(ENCODES_INVALID) {
+            _ if number.is_finite() => general(number, self.settings.at(PRECISION)),
+            0 => return Err(refused(value, "must not be NaN or Inf")),
+            1 if number.is_nan() => "nan".to_owned(),
+            // The words of C.
+            1 => format!("{number}"),
+            _ => "null".to_owned(),
+        };
         self.out.extend_from_slice(text.as_bytes());
         Ok(())
     }
@@ -146,12 +146,12 @@ impl Encoder<'_> {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<Level, Problem> {
-        if depth > DEPTH_MAX {
+        if depth > self.settings.depth(ENCODE_DEPTH) {
             let text = format!("Cannot serialise, excessive nesting ({depth})");
             return Err(Problem::Text(text));
         }
         let table = table.clone();
-        Ok(match length(&table)? {
+        Ok(match self.length(&table)? {
             Some(length) if length > 0 => {
                 self.out.push(b'[');
                 Level::Array {
@@ -203,6 +203,30 @@ impl Encoder<'_> {
         }
     }
 
+    /// Returns the place of an array's last element; `None` if it is to be an object.
+    fn length(&self, table: &Table) -> Result<Option<usize>, Problem> {
+        let (mut last, mut count) = (0, 0_usize);
+        for pair in table.pairs::<Value, Value>() {
+            let Some(place) = place_of(&pair?.0) else {
+                return Ok(None);
+            };
+            last = last.max(place);
+            count += 1;
+        }
+        let (ratio, safe) = (
+            self.settings.at(SPARSE_RATIO),
+            self.settings.at(SPARSE_SAFE),
+        );
+        if ratio == 0 || last <= count.saturating_mul(ratio) || last <= safe {
+            return Ok(Some(last));
+        }
+        if self.settings.at(CONVERTS_SPARSE) == 1 {
+            return Ok(None);
+        }
+        let table = Value::Table(table.clone());
+        Err(refused(&table, "excessively sparse array"))
+    }
+
     fn key(&mut self, key: &Value) -> Result<(), Problem> {
         match key {
             Value::String(text) => self.string(&text.as_bytes()),
@@ -216,23 +240,6 @@ impl Encoder<'_> {
         self.out.push(b':');
         Ok(())
     }
-}
-
-/// Returns the place of an array's last element; `None` if a key is no place.
-fn length(table: &Table) -> Result<Option<usize>, Problem> {
-    let (mut last, mut count) = (0, 0_usize);
-    for pair in table.pairs::<Value, Value>() {
-        let Some(place) = place_of(&pair?.0) else {
-            return Ok(None);
-        };
-        last = last.max(place);
-        count += 1;
-    }
-    if last > count.saturating_mul(SPARSE_RATIO) && last > SPARSE_SAFE {
-        let table = Value::Table(table.clone());
-        return Err(refused(&table, "excessively sparse array"));
-    }
-    Ok(Some(last))
 }
 
 /// Returns the place in an array that a key is.

@@ -18,6 +18,7 @@ mod guard;
 mod json;
 mod json_decode;
 mod json_encode;
+mod json_settings;
 mod machine;
 mod message_pack;
 mod message_unpack;

@@ -240,26 +240,6 @@ end
 libraries.math.mod = math.fmod
 libraries.math.random = guarded(native.math).random
 libraries.math.randomseed = guarded(native.math).randomseed
--- Of what changes how cjson works, only what it is already may be chosen.
-local function fixed(name, ...)
-  local values = { ... }
-  libraries.cjson[name] = function(...)
-    for place = 1, select('#', ...) do
-      local value = select(place, ...)
-      if value ~= nil and value ~= values[place] then
-        error({ err = 'ERR cjson.' .. name .. ' cannot be changed' }, 0)
-      end
-    end
-    return unpack(values)
-  end
-end
-fixed('encode_sparse_array', false, 2, 10)
-fixed('encode_max_depth', 1000)
-fixed('decode_max_depth', 1000)
-fixed('encode_number_precision', 14)
-fixed('encode_keep_buffer', true)
-fixed('encode_invalid_numbers', false)
-fixed('decode_invalid_numbers', true)
 
 -- These are functions of C (pando-lua): the way of a call is most of what a short script takes.
 libraries.redis.call, libraries.redis.pcall = native.call, native.pcall
@@ -845,7 +825,13 @@ local function remember(name, callback)
       end
     end
   end
-  registered.by_name[lower(tostring(name))] = callback
+  name = tostring(name)
+  local key = lower(name)
+  local other = registered.names[key]
+  -- Names that differ in case only are all called alike: the first one, in the order of bytes.
+  if not other or name < other then
+    registered.names[key], registered.by_name[key] = name, callback
+  end
 end
 
 -- The metatable of what a library holds as `redis`.
@@ -869,7 +855,7 @@ end, remember)
 local function library_environment(f, of_redis)
   local names = setmetatable({ redis = setmetatable({}, of_redis) }, complete)
   local metatable = { __index = names, __newindex = refuse, __metatable = false }
-  current, current_names, registered = setmetatable({}, metatable), nil, { by_name = {} }
+  current, current_names, registered = setmetatable({}, metatable), nil, { by_name = {}, names = {} }
   running, is_script = f, false
   setfenv(f, current)
   return metatable

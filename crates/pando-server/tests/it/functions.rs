@@ -10,6 +10,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, options};
 use crate::scripts::{cold, cold_with};
+use crate::statistics::fields;
 
 /// Loads a library and returns the reply as text.
 fn load(client: &mut Client, name: &str, body: &str) -> String {
@@ -532,11 +533,8 @@ fn functions_are_called_by_their_names_in_any_case() {
         let again = "redis.register_function('SUM', function() return 1 end)";
         let taken = "-ERR Function SUM already exists";
         assert_eq!(load(&mut client, "other", again), taken);
-        // Redis has a library with both, of which one cannot be called.
-        let both = "redis.register_function('f', function() return 1 end) \
-                    redis.register_function('F', function() return 2 end)";
-        let twice = load(&mut client, "other", both);
-        assert!(twice.ends_with("already exists"), "{twice}");
+        let twice = load(&mut client, "other", &format!("{body} {body}"));
+        assert!(twice.ends_with("already exists in the library"), "{twice}");
         // Names of libraries are not folded.
         assert_eq!(
             load(&mut client, "lib", &body.replace("Sum", "other")),
@@ -555,27 +553,127 @@ fn functions_are_called_by_their_names_in_any_case() {
     client.check(&[("FUNCTION DELETE Lib", "+OK"), ("FCALL sum 0", NOT_FOUND)]);
 }
 
+/// As in Redis, where chance says which one is called: it is the first one, in the order of bytes.
+#[test]
+fn a_library_has_functions_whose_names_differ_in_case_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let both = "redis.register_function('f', function() return 1 end) \
+                redis.register_function{function_name = 'F', flags = {'no-writes'}, \
+                callback = function() return 2 end}";
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        assert_eq!(load(&mut client, "both", both), "\"both\"");
+        client.check(&[("FCALL f 0", ":2"), ("FCALL F 0", ":2")]);
+        let taken = "-ERR Function F already exists";
+        assert_eq!(load(&mut client, "other", both), taken);
+    }
+    let server = on_disk(directory.path());
+    let mut client = server.client();
+    client.check(&[("FCALL f 0", ":2"), ("FCALL_RO f 0", ":2")]);
+    let list = client.run("FUNCTION LIST");
+    assert!(
+        list.contains("\"name\" \"F\"") && list.contains("\"name\" \"f\""),
+        "{list}"
+    );
+    let Answer::Bulk(payload) = client.run_raw("FUNCTION DUMP") else {
+        panic!("no payload");
+    };
+    client.check(&[("FUNCTION DELETE both", "+OK"), ("FCALL f 0", NOT_FOUND)]);
+    let restore: [&[u8]; 3] = [b"FUNCTION", b"RESTORE", &payload];
+    assert_eq!(show(&client.call(&restore)), "+OK");
+    client.check(&[("FCALL f 0", ":2")]);
+    assert_eq!(client.run("FUNCTION LIST"), list);
+}
+
+/// Waits until so many clients wait for the end of a pause.
+fn wait_for_held(client: &mut Client, count: &str) {
+    let until = now() + Duration::from_secs(20);
+    while fields(client, "clients")["blocked_clients"] != count {
+        assert!(now() < until, "they do not wait");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn functions_that_may_write_wait_for_the_end_of_a_pause() {
     let server = Fixture::new();
-    let (mut client, mut other) = (server.client(), server.client());
-    let body = "redis.register_function('writes', function() return 1 end) \
+    let (mut client, mut other, mut third) = (server.client(), server.client(), server.client());
+    let body = "redis.register_function('writes', function() return redis.call('INCR', 'n') end) \
                 redis.register_function{function_name = 'reads', flags = {'no-writes'}, \
                 callback = function() return 2 end}";
     assert_eq!(load(&mut client, "lib", body), "\"lib\"");
+    let script = "#!lua flags=no-writes\nreturn 3";
+    let name = show(&client.call(&["SCRIPT", "LOAD", script]));
+    let name = name.trim_matches('"');
     assert_eq!(other.run("CLIENT PAUSE 100000 WRITE"), "+OK");
-    assert_eq!(other.run("FCALL_RO reads 0"), ":2");
+    // What says that it does not write goes on.
+    assert_eq!(show(&other.call(&["EVAL", script, "0"])), ":3");
+    other.check(&[
+        ("FCALL reads 0", ":2"),
+        ("FCALL_RO reads 0", ":2"),
+        (&format!("EVALSHA {name} 0"), ":3"),
+        ("MULTI", "+OK"),
+        ("FCALL reads 0", "+QUEUED"),
+        (&format!("EVALSHA {name} 0"), "+QUEUED"),
+        ("EXEC", "[:2 :3]"),
+    ]);
     client.send(&encode(&["FCALL", "writes", "0"]));
-    client
-        .stream
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
-    let early = std::io::Read::read(&mut client.stream, &mut [0]);
-    assert!(early.is_err(), "it has not waited");
-    assert_eq!(other.run("CLIENT UNPAUSE"), "+OK");
-    let limit = Some(Duration::from_secs(20));
-    client.stream.set_read_timeout(limit).unwrap();
-    assert_eq!(show(&client.answer()), ":1");
+    third.check(&[
+        ("MULTI", "+OK"),
+        ("FCALL reads 0", "+QUEUED"),
+        ("FCALL writes 0", "+QUEUED"),
+    ]);
+    third.send(&encode(&["EXEC"]));
+    wait_for_held(&mut other, "2");
+    let list = other.text("CLIENT LIST");
+    assert!(
+        list.contains(" cmd=fcall ") && list.contains(" cmd=exec "),
+        "{list}"
+    );
+    let mut more = [server.client(), server.client(), server.client()];
+    more[0].send(&encode(&["FCALL", "nosuch", "0"]));
+    more[1].send(&encode(&["EVAL", "#!lua\nreturn 4", "0"]));
+    more[2].send(&encode(&["EVALSHA", &"0".repeat(40), "0"]));
+    wait_for_held(&mut other, "5");
+    other.check(&[("EXISTS n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
+    // One of both was first.
+    let replies = [client.answer(), third.answer()].map(|of| show(&of));
+    assert!(
+        replies == [":1", "[:2 :2]"] || replies == [":2", "[:2 :1]"],
+        "{replies:?}"
+    );
+    let expected = [
+        NOT_FOUND,
+        ":4",
+        "-NOSCRIPT No matching script. Please use EVAL.",
+    ];
+    for (client, expected) in more.iter_mut().zip(expected) {
+        assert_eq!(show(&client.answer()), expected);
+    }
+}
+
+#[test]
+fn info_tells_how_many_functions_there_are() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let check = |client: &mut Client, functions: &str, libraries: &str| {
+        let memory = fields(client, "memory");
+        assert_eq!(memory["number_of_functions"], functions);
+        assert_eq!(memory["number_of_libraries"], libraries);
+    };
+    check(&mut client, "0", "0");
+    let one = "redis.register_function('a', function() end)";
+    let two = "redis.register_function('b', function() end) \
+               redis.register_function('c', function() end)";
+    assert_eq!(load(&mut client, "one", one), "\"one\"");
+    assert_eq!(load(&mut client, "two", two), "\"two\"");
+    check(&mut client, "3", "2");
+    assert_eq!(client.run("FUNCTION DELETE two"), "+OK");
+    check(&mut client, "1", "1");
+    // There are no figures for these.
+    assert!(!client.text("INFO memory").contains("used_memory_lua"));
+    assert!(!client.text("INFO persistence").contains("rdb_changes"));
 }
 
 #[test]

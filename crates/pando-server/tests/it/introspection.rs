@@ -76,6 +76,62 @@ fn the_table_describes_its_commands() {
     assert_eq!(i64::try_from(all.len()).unwrap(), count);
 }
 
+/// What the server itself does not go by.
+#[test]
+fn flags_and_categories_are_those_of_redis() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for (name, expected) in [
+        (
+            "auth",
+            "[+noscript +loading +stale +fast +no_auth +allow_busy] :0 :0 :0 [+@fast +@connection]",
+        ),
+        (
+            "eval_ro",
+            "[+readonly +noscript +stale +skip_monitor +no_mandatory_keys +movablekeys] :0 :0 :0 \
+             [+@slow +@scripting]",
+        ),
+        (
+            "sort",
+            "[+write +denyoom +movablekeys] :1 :1 :1 \
+             [+@write +@set +@sortedset +@list +@slow +@dangerous]",
+        ),
+        (
+            "role",
+            "[+noscript +loading +stale +fast] :0 :0 :0 [+@admin +@fast +@dangerous]",
+        ),
+        (
+            "command|info",
+            "[+loading +stale] :0 :0 :0 [+@slow +@connection]",
+        ),
+        ("info", "[+loading +stale] :0 :0 :0 [+@slow +@dangerous]"),
+        (
+            "flushall",
+            "[+write] :0 :0 :0 [+@keyspace +@write +@slow +@dangerous]",
+        ),
+        // Containers have no categories of their subcommands.
+        ("xgroup", "[] :0 :0 :0 [+@slow]"),
+    ] {
+        let info = client.run(&format!("COMMAND INFO {name}"));
+        assert!(info.contains(expected), "{info}");
+    }
+    let list = client.run("ACL CAT");
+    assert!(
+        list.contains("\"geo\" \"stream\" \"pubsub\"") && list.ends_with("\"scripting\"]"),
+        "{list}"
+    );
+    let streams = client.run("ACL CAT stream");
+    assert!(
+        streams.contains("\"xgroup|create\"") && !streams.contains("\"xgroup\""),
+        "{streams}"
+    );
+    let own = client.run("COMMAND LIST FILTERBY ACLCAT connection");
+    assert!(
+        own.contains("\"command|info\"") && !own.contains("\"info\""),
+        "{own}"
+    );
+}
+
 #[test]
 fn parameters_are_shown_and_set_together() {
     let server = Fixture::new();

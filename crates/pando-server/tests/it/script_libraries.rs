@@ -63,6 +63,123 @@ fn scripts_have_json_and_message_pack() {
 }
 
 #[test]
+fn scripts_choose_how_json_is_written_and_read() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    check(
+        &mut client,
+        &[
+            (
+                "cjson.encode_sparse_array(true) return cjson.encode({[100] = 1})",
+                "\"{\"100\":1}\"",
+            ),
+            (
+                "cjson.encode_sparse_array(false, 1, 20) return cjson.encode({[15] = 1})",
+                "\"[null,null,null,null,null,null,null,null,null,null,null,null,null,null,1]\"",
+            ),
+            (
+                "cjson.encode_number_precision(3) return cjson.encode({1/3, 12345})",
+                "\"[0.333,1.23e+04]\"",
+            ),
+            (
+                "cjson.encode_invalid_numbers(true) return cjson.encode({1/0, -1/0, 0/0})",
+                "\"[inf,-inf,nan]\"",
+            ),
+            (
+                "cjson.encode_invalid_numbers('null') return cjson.encode({1/0, 0/0})",
+                "\"[null,null]\"",
+            ),
+            (
+                "return {tostring(cjson.encode_invalid_numbers('null')), cjson.encode_max_depth(7)}",
+                "[\"null\" :7]",
+            ),
+            ("return #{cjson.encode_sparse_array()}", ":3"),
+            (
+                "cjson.encode_max_depth(1500) local t = {} for _ = 2, 1500 do t = {t} end \
+                 return #cjson.encode(t)",
+                ":3000",
+            ),
+            (
+                "cjson.decode_max_depth(1500) \
+                 cjson.decode(('['):rep(1500) .. (']'):rep(1500)) return 1",
+                ":1",
+            ),
+            // The next script begins with what Redis begins with.
+            ("return cjson.encode_max_depth()", ":1000"),
+            ("return cjson.encode(1/3)", "\"0.33333333333333\""),
+        ],
+    );
+}
+
+#[test]
+fn scripts_choose_what_is_no_json() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let wrong = "-ERR user_script:1: ";
+    for (script, problem) in [
+        (
+            "cjson.encode_max_depth(2) local _ = cjson.encode({{{}}})",
+            "Cannot serialise, excessive nesting (3)",
+        ),
+        (
+            "cjson.decode_max_depth(2) local _ = cjson.decode('[[[]]]')",
+            "Found too many nested data structures (3) at character 3",
+        ),
+        (
+            "cjson.decode_invalid_numbers(false) local _ = cjson.decode('[0x1]')",
+            "Expected value but found invalid number at character 2",
+        ),
+        (
+            "cjson.decode_invalid_numbers(false) local _ = cjson.decode('[nan]')",
+            "Expected value but found invalid token at character 2",
+        ),
+        (
+            "local _ = cjson.encode_max_depth(0)",
+            "bad argument #1 to 'encode_max_depth' (expected integer between 1 and 2147483647)",
+        ),
+        (
+            "local _ = cjson.encode_invalid_numbers('no')",
+            "bad argument #1 to 'encode_invalid_numbers' (invalid option 'no')",
+        ),
+        (
+            "local _ = cjson.encode_keep_buffer(true, true)",
+            "bad argument #2 to 'encode_keep_buffer' (found too many arguments)",
+        ),
+        // Deeper than 2000 nothing goes.
+        (
+            "cjson.encode_max_depth(2^31 - 1) local t = {} t.a = t local _ = cjson.encode(t)",
+            "Cannot serialise, excessive nesting (2001)",
+        ),
+        (
+            "cjson.decode_max_depth(9999) local _ = cjson.decode(('{\"a\":'):rep(9999))",
+            "Found too many nested data structures (2001) at character 10001",
+        ),
+    ] {
+        let reply = eval(&mut client, script, &[], &[]);
+        let expected = format!("{wrong}{problem}");
+        assert!(reply.starts_with(&expected), "{script}: {reply}");
+    }
+}
+
+#[test]
+fn what_a_script_chooses_of_json_ends_with_it() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let library = "#!lua name=l\nredis.register_function('f', function() \
+                   cjson.encode_number_precision(2) return cjson.encode(1/3) end)";
+    let loaded = show(&client.call(&["FUNCTION", "LOAD", library]));
+    assert_eq!(loaded, "\"l\"");
+    // Also within one transaction.
+    client.check(&[("FCALL f 0", "\"0.33\""), ("MULTI", "+OK")]);
+    let chooses = "cjson.encode_number_precision(5) return cjson.encode(1/3)";
+    client.call(&["EVAL", chooses, "0"]);
+    client.call(&["FCALL", "f", "0"]);
+    client.call(&["EVAL", "return cjson.encode(1/3)", "0"]);
+    let replies = "[\"0.33333\" \"0.33\" \"0.33333333333333\"]";
+    assert_eq!(client.run("EXEC"), replies);
+}
+
+#[test]
 fn what_is_no_json_or_message_is_an_error() {
     let server = Fixture::new();
     let mut client = server.client();

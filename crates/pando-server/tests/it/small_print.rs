@@ -7,7 +7,7 @@ use std::time::Duration;
 use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::thread;
 
-use crate::client::{encode, show};
+use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open, options};
 use crate::statistics::fields;
 
@@ -135,6 +135,16 @@ fn keys_and_what_becomes_of_them_are_told_as_redis_does() {
             "[\"k\" \"d\"]",
         ),
         (
+            "COMMAND GETKEYS GEORADIUS k 1 1 1 m STOREDIST d STORE e",
+            "[\"k\" \"e\" \"d\"]",
+        ),
+        // Here, as in Redis, what STORE means does not count.
+        (
+            "COMMAND GETKEYS GEORADIUS k 1 1 1 m STORE STOREDIST d",
+            "[\"k\" \"STOREDIST\" \"d\"]",
+        ),
+        ("COMMAND GETKEYS GEORADIUS k 1 1 1 m STORE", "[\"k\"]"),
+        (
             "COMMAND GETKEYS GEORADIUSBYMEMBER k m 1 m STORE d",
             "[\"k\" \"d\"]",
         ),
@@ -232,6 +242,11 @@ fn commands_wait_for_the_end_of_a_pause() {
     thread::sleep(Duration::from_millis(50));
     // They count as blocked.
     assert_eq!(fields(&mut client, "clients")["blocked_clients"], "2");
+    let list = client.text("CLIENT LIST");
+    assert!(
+        list.contains(" cmd=set ") && list.contains(" cmd=exec "),
+        "{list}"
+    );
     client.check(&[("EXISTS a n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
     (0..64).for_each(|_| assert_eq!(show(&other.answer()), "+OK"));
     assert_eq!(show(&third.answer()), "[:1]");
@@ -254,6 +269,37 @@ fn a_pause_does_not_hold_up_the_end() {
     server.join().unwrap();
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(other.is_closed());
+}
+
+#[test]
+fn a_value_of_another_type_was_found() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    client.check(&[("SET s 1", "+OK"), ("RPUSH l a", ":1"), ("SADD m a", ":1")]);
+    let counts = |client: &mut Client| {
+        let all = fields(client, "stats");
+        ["keyspace_hits", "keyspace_misses"].map(|name| all[name].parse::<u64>().unwrap())
+    };
+    for (command, hits, misses) in [
+        ("GET l", 1, 0),
+        ("LRANGE s 0 -1", 1, 0),
+        ("STRLEN l", 1, 0),
+        ("XLEN s", 1, 0),
+        ("SINTER m s", 2, 0),
+        ("SDIFF none m l", 2, 1),
+    ] {
+        let before = counts(&mut client);
+        let reply = client.run(command);
+        assert!(reply.starts_with("-WRONGTYPE "), "{command}: {reply}");
+        let after = counts(&mut client);
+        let grown = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(grown, [hits, misses], "{command}");
+    }
+    // In a pipeline, too.
+    let before = counts(&mut client);
+    client.send(&encode(&["GET", "l"]).repeat(20));
+    (0..20).for_each(|_| assert!(show(&client.answer()).starts_with("-WRONGTYPE ")));
+    assert_eq!(counts(&mut client), [before[0] + 20, before[1]]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::commands::script::eval::{Subject, keys_of, run};
-use crate::context::{Command, Context, Flags, Group, Keys, Kind, Run};
+use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run};
 
 const FLAGS: Flags = Flags::NOSCRIPT.and(Flags::NO_MANDATORY_KEYS);
 
@@ -43,7 +43,11 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn call(context: &mut Context<'_>, read_only: bool) -> Run {
     // In any case, as in Redis; names of other commands and of libraries are taken as they are.
     let name = &context.argument(1).to_ascii_lowercase()[..];
-    let Some(mut row) = context.function(name)? else {
+    let row = context.function(name)?;
+    if context.progress.holds_writers && row.as_ref().is_none_or(|row| !row.no_writes()) {
+        return Err(Interrupted::Held);
+    }
+    let Some(mut row) = row else {
         return context.fail("ERR Function not found");
     };
     let keys = keys_of(context, "ERR Bad number of keys provided")?;

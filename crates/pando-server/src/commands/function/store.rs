@@ -110,17 +110,22 @@ pub(super) fn store(
 ) -> Run {
     let mut names = HashSet::new();
     for NewLibrary { library, .. } in new {
+        // In one library names may differ in case only, as in Redis.
+        let mut own = HashSet::new();
         for function in &library.functions {
+            let folded = function.name.to_ascii_lowercase();
             // One of a library that the list does not have is a remnant of damage.
             let is_taken = match old {
                 Old::All => false,
                 Old::Some(_) => (context.function(&function.name)?)
                     .is_some_and(|row| libraries.0.contains_key(&row.library)),
             };
-            if is_taken || !names.insert(function.name.to_ascii_lowercase()) {
+            if is_taken || names.contains(&folded) {
                 return Err(exists("Function", &function.name));
             }
+            own.insert(folded);
         }
+        names.extend(own);
     }
     for NewLibrary { name, listed, .. } in new {
         libraries.0.insert(name.clone(), *listed);

@@ -26,6 +26,7 @@ use crate::lua::{
     Chunk, Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of,
 };
 use crate::script_cache::{Habit, Script, ScriptName};
+use crate::shared::Shared;
 
 thread_local! {
     /// The state of Lua of this loop; `None` before its first script, and while one runs.
@@ -214,6 +215,12 @@ pub(super) fn parsed(text: &[u8]) -> Option<ScriptName> {
         *byte = digit(digits[0])? << 4 | digit(digits[1])?;
     }
     Some(name)
+}
+
+/// Returns true if the script called `name` is known, and says that it does not write.
+pub(crate) fn named_only_reads(shared: &Shared, name: &[u8]) -> bool {
+    let known = parsed(name).and_then(|name| shared.scripts.find(&name));
+    known.is_some_and(|script| script.no_writes)
 }
 
 /// Returns the number of keys, which argument 2 gives; `no_number` is the error if it is none.

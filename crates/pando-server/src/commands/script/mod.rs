@@ -10,4 +10,5 @@ pub(in crate::commands) mod eval;
 mod shebang;
 
 pub(crate) use container::COMMANDS as CONTAINER;
-pub(crate) use eval::COMMANDS;
+pub(crate) use eval::{COMMANDS, named_only_reads};
+pub(crate) use shebang::only_reads;

@@ -53,6 +53,11 @@ pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
     Ok(shebang)
 }
 
+/// Returns true if the first line says that the script does not write.
+pub(crate) fn only_reads(source: &[u8]) -> bool {
+    parse(source).is_ok_and(|shebang| shebang.no_writes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
