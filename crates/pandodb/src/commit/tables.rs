@@ -128,6 +128,8 @@ impl Engine {
         replaced_bytes: &mut Option<u64>,
     ) -> Result<Once> {
         self.check_writable()?;
+        // A tree of another store in the log would be one that this store does not have.
+        set.check_store(&self.store.tables)?;
         if set.reads.is_empty() && set.watched.is_empty() {
             set.refresh_trees_of_changes();
         }

@@ -35,6 +35,7 @@ mod many;
 mod mapping;
 mod merges;
 mod nonblocking;
+mod other_stores;
 mod poisoned;
 mod profile;
 mod progress;
