@@ -28,6 +28,7 @@ mod golden;
 mod hermitage;
 mod limits;
 mod load;
+mod lock_ends;
 mod lock_mix;
 mod locks;
 mod log_size;
