@@ -145,7 +145,8 @@ pub enum Error {
     /// The savepoint is of another transaction, or was made after one that the transaction has gone
     /// back to.
     NoSuchSavepoint,
-    /// A snapshot or a transaction of one store was asked for a table of another one.
+    /// A store, or a batch, a snapshot or a transaction of it, was given a table of another one, or
+    /// a handle from an earlier opening of this one.
     OtherStore,
     /// A table that is to be loaded is not empty.
     NotEmpty {

@@ -37,7 +37,9 @@ impl Batch {
     /// # Errors
     /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`].
     pub fn get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let index = self.set.table(&table.state);
+        let Some(index) = self.set.index_of(&table.state) else {
+            return table.get(key);
+        };
         match self.set.own(index, key) {
             Own::Value(value) => Ok(Some(value.to_vec())),
             Own::Large(_) => Err(Error::InChunks),
@@ -69,10 +71,10 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::BatchTooLarge`], [`Error::Full`],
-    /// [`Error::NoSuchTable`], [`Error::LockTimeout`] after [`crate::Builder::lock_timeout`],
-    /// [`Error::Poisoned`]: nothing was written. The exception is an error
-    /// of the device during the sync: whether the batch was written is unknown until the store is
-    /// opened again.
+    /// [`Error::NoSuchTable`], [`Error::OtherStore`], [`Error::LockTimeout`] after
+    /// [`crate::Builder::lock_timeout`], [`Error::Poisoned`]: nothing was written. The exception is
+    /// an error of the device during the sync: whether the batch was written is unknown until the
+    /// store is opened again.
     pub fn write(&self, batch: &mut Batch, options: WriteOptions) -> Result<()> {
         self.commit(&mut batch.set, options).map(drop)
     }

@@ -1,6 +1,7 @@
 //! Tables by name: creating, finding, dropping, emptying and swapping them.
 
 use pando_format::VERSION_COUNTED;
+use pando_sync::Arc;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -94,6 +95,17 @@ impl Db {
         })
     }
 
+    /// Checks that `table` is of this store.
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`].
+    pub(crate) fn check_store(&self, table: &Table) -> Result<()> {
+        match Arc::ptr_eq(table.db.engine(), self.engine()) {
+            true => Ok(()),
+            false => Err(Error::OtherStore),
+        }
+    }
+
     /// Returns the names of all tables, sorted.
     pub fn tables(&self) -> Vec<String> {
         self.engine()
@@ -127,10 +139,11 @@ impl Db {
     /// Blocks.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], or the reason why nothing can be written.
+    /// [`Error::NoSuchTable`], [`Error::OtherStore`], or the reason why nothing can be written.
     pub fn clear_tables(&self, tables: &[&Table]) -> Result<()> {
         let mut set = WriteSet::default();
         for table in tables {
+            self.check_store(table)?;
             let index = set.table(&table.state);
             set.change_table(index, TableChange::Clear);
         }
@@ -159,14 +172,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; [`Error::NotCounted`] if one table of a pair is counted, and the
-    /// other is not; or the reason why nothing can be written.
+    /// [`Error::NoSuchTable`]; [`Error::OtherStore`]; [`Error::NotCounted`] if one table of a pair
+    /// is counted, and the other is not; or the reason why nothing can be written.
     ///
     /// # Panics
     /// If a table is there twice.
     pub fn swap_tables(&self, pairs: &[(&Table, &Table)]) -> Result<()> {
         let mut set = WriteSet::default();
         for (first, second) in pairs {
+            self.check_store(first)?;
+            self.check_store(second)?;
             let (first, second) = (set.table(&first.state), set.table(&second.state));
             set.swap_tables(first, second);
         }

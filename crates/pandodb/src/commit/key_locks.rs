@@ -205,7 +205,8 @@ impl Engine {
     }
 
     /// Locks `key` of a table for `owner`, in the tree that is returned; the next commit of the key
-    /// is its own. It may be taken away after `at_most`. Does not block.
+    /// is its own. It may be taken away after `at_most`; if that is None, never, also if it was
+    /// locked for a time before. Does not block.
     ///
     /// # Errors
     /// [`Error::LockTimeout`]; [`Error::Deadlock`], then it holds no locks any longer;
@@ -224,7 +225,11 @@ impl Engine {
         let tree = tree_of(state)?;
         let stripe = self.stripes.of(tree, key);
         let name = LockName::Key(tree, key.into());
-        if !owner.has(&name) {
+        let has_it = match at_most {
+            None => owner.keep(&name),
+            Some(_) => owner.has(&name),
+        };
+        if !has_it {
             let mode = Mode::Exclusive { at_most };
             let mark = || self.stripes.mark(stripe);
             step_of(owner.ask((stripe.number(), &name), mode, &state.name, mark)?)?;
@@ -287,7 +292,10 @@ impl Engine {
             "it has its turn with all of its tables locked"
         );
         // Its time begins now. If it was taken away while the tables were waited for, again.
-        if !names.iter().all(|(_, name, _)| owner.extend(name, at_most)) {
+        if !names
+            .iter()
+            .all(|(_, name, _)| owner.extend(name, Some(at_most)))
+        {
             owner.release_all();
             return Err(Restart::Conflict.into());
         }

@@ -4,6 +4,7 @@ pub(crate) mod before_images;
 pub(crate) mod blobs;
 pub(crate) mod buffers;
 pub(crate) mod check;
+pub(crate) mod cut_off;
 pub(crate) mod delete_room;
 pub(crate) mod entered;
 pub(crate) mod key_locks;

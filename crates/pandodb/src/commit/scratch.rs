@@ -89,6 +89,7 @@ impl CommitScratch {
         if self.ready && self.reads == reads {
             return Ok(());
         }
+        set.check_store(&engine.store.tables)?;
         set.check_tables()?;
         let tree_of = |table: usize| set.tables[table].tree().expect("checked above").id;
         self.checked = 0;

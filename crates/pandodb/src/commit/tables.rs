@@ -25,6 +25,7 @@ use pando_versions::VersionScratch;
 use pando_wal::LogReservation;
 
 use crate::changes::tables::LoggedTableChange;
+use crate::commit::cut_off::CutOff;
 use crate::commit::delete_room::DeleteWait;
 use crate::commit::key_locks::Met;
 use crate::commit::page_id_room::chunks_of;
@@ -80,8 +81,13 @@ impl Engine {
     }
 
     fn run_job(&self, job: &Arc<Job>) {
+        // Dropped behind the work: a job ends when it has given back what it held.
+        let mut cut_off = CutOff::new(self);
         let Some(mut work) = job.take() else { return };
-        let wait = match self.change_tables(&mut work) {
+        cut_off.job = Some(job);
+        let changed = self.change_tables(&mut work);
+        cut_off.job = None;
+        let wait = match changed {
             Ok(JobStep::Ended(end)) => {
                 drop(work);
                 return job.end(Ok(end));
@@ -133,6 +139,8 @@ impl Engine {
         replaced_bytes: &mut Option<u64>,
     ) -> Result<Once> {
         self.check_writable()?;
+        // A tree of another store in the log would be one that this store does not have.
+        set.check_store(&self.store.tables)?;
         if set.reads.is_empty() && set.watched.is_empty() {
             set.refresh_trees_of_changes();
         }

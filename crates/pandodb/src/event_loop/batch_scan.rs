@@ -2,10 +2,11 @@
 
 use std::ops::{Bound, RangeBounds as _};
 
+use pando_sync::Arc;
 use pando_tree::{Direction, ScanBound};
 
 use crate::api::table::Table;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_loop::counted::EntryFrom;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::table::{Reads, ScanPage};
@@ -133,7 +134,7 @@ impl ValidatedBatch {
     /// entry was copied, a change of it that follows need not look for it.
     ///
     /// # Errors
-    /// As [`Table::rank`].
+    /// As [`Table::rank`]; [`Error::OtherStore`].
     ///
     /// # Panics
     /// If it is a step of a transaction, which sees another moment.
@@ -144,6 +145,9 @@ impl ValidatedBatch {
         (key, value): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<Polled<EntryFrom>> {
         assert!(self.within.is_none(), "a transaction sees another moment");
+        if !Arc::ptr_eq(table.db.engine(), &self.engine) {
+            return Err(Error::OtherStore);
+        }
         self.reads_beside = true;
         let step = self
             .engine

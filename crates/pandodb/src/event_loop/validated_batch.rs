@@ -57,6 +57,8 @@ pub struct ValidatedBatch {
     pub(crate) reads_beside: bool,
     /// The entry of the log of what the last commit found changed, if it knows.
     changed: Option<usize>,
+    /// The run was given a table of another store in a call that tells no errors: its commit does.
+    is_misled: bool,
 }
 
 /// A place between two reads of a run: see [`ValidatedBatch::place`].
@@ -93,6 +95,7 @@ impl ValidatedBatch {
             refreshed: None,
             reads_beside: false,
             changed: None,
+            is_misled: false,
         }
     }
 
@@ -155,6 +158,7 @@ impl ValidatedBatch {
         self.refreshed = None;
         self.reads_beside = false;
         self.changed = None;
+        self.is_misled = false;
     }
 
     /// Prepares another run from the beginning after a conflict: forgets reads and writes. But
@@ -180,6 +184,7 @@ impl ValidatedBatch {
         self.log.rewind();
         self.scratch.reset();
         self.changed = None;
+        self.is_misled = false;
     }
 
     /// After a commit that met a conflict, until the batch is run again: returns the key of `table`
@@ -269,6 +274,38 @@ impl ValidatedBatch {
         self.log.memory() + size_of_val(&self.set.reads[..])
     }
 
+    /// Returns the index of a table, adding it if it is new to the batch.
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`].
+    #[inline]
+    pub(crate) fn index_of(&mut self, table: &Table) -> Result<usize> {
+        match self.set.index_of(&table.state) {
+            Some(index) => Ok(index),
+            None if Arc::ptr_eq(table.db.engine(), &self.engine) => {
+                Ok(self.set.table(&table.state))
+            }
+            None => Err(Error::OtherStore),
+        }
+    }
+
+    /// As [`ValidatedBatch::index_of`], for a call that tells no errors: None if the commit will
+    /// fail.
+    fn index_or_fail(&mut self, table: &Table) -> Option<usize> {
+        let index = self.index_of(table).ok();
+        if index.is_none() {
+            self.mislead();
+        }
+        index
+    }
+
+    /// Notes that it was given a table of another store, or what was read there.
+    pub(crate) fn mislead(&mut self) {
+        // It was asked to write: it does not go on behind this.
+        self.set.write_calls += 1;
+        self.is_misled = true;
+    }
+
     /// Returns true if this batch may have read or written something in `table`.
     pub fn touches(&self, table: &Table) -> bool {
         let mut tables = self.set.tables.iter();
@@ -296,7 +333,7 @@ impl ValidatedBatch {
     /// Reads `key` into `out`, its own writes first; true if it exists.
     ///
     /// # Errors
-    /// As [`Table::get_into`].
+    /// As [`Table::get_into`]; [`Error::OtherStore`].
     pub fn get(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<bool>> {
         let found = self.get_head(table, key, WHOLE, out)?;
         Ok(found.map(|len| len.is_some()))
@@ -315,7 +352,7 @@ impl ValidatedBatch {
         bytes_max: usize,
         out: &mut Vec<u8>,
     ) -> Result<Polled<Option<usize>>> {
-        let index = self.set.table(&table.state);
+        let index = self.index_of(table)?;
         out.clear();
         let (own, unwritten) = self.set.own_noted(index, key);
         match own {
@@ -404,7 +441,7 @@ impl ValidatedBatch {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::OtherStore`].
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_joined(table, key, (value, &[]))
     }
@@ -425,38 +462,46 @@ impl ValidatedBatch {
         if bytes > limit {
             return Err(Error::ValueTooLong { bytes, limit });
         }
-        let index = self.set.table(&table.state);
+        let index = self.index_of(table)?;
         self.set.put_joined(index, key, (head, rest));
         self.scratch.reset();
         Ok(())
     }
 
-    /// Removes `key`, whether it exists or not.
+    /// Removes `key`, whether it exists or not. If `table` is of another store, the commit fails.
     pub fn delete(&mut self, table: &Table, key: &[u8]) {
-        let index = self.set.table(&table.state);
+        let Some(index) = self.index_or_fail(table) else {
+            return;
+        };
         self.set.write(index, key, None);
         self.scratch.reset();
     }
 
-    /// Empties a table.
+    /// Empties a table. If it is of another store, the commit fails.
     ///
     /// # Panics
     /// If it is a step of a transaction.
     pub fn clear_table(&mut self, table: &Table) {
         assert!(self.within.is_none(), "a transaction changes no tables");
-        let index = self.set.table(&table.state);
+        let Some(index) = self.index_or_fail(table) else {
+            return;
+        };
         self.set.change_table(index, TableChange::Clear);
         self.scratch.reset();
     }
 
     /// Swaps the contents of two tables: see [`Db::swap_tables`]. A batch that swaps tables writes
-    /// nothing else, and reads nothing of these tables afterwards.
+    /// nothing else, and reads nothing of these tables afterwards. If one is of another store, the
+    /// commit fails.
     ///
     /// # Panics
     /// If it does, if a table is there twice, or if it is a step of a transaction.
     pub fn swap_tables(&mut self, first: &Table, second: &Table) {
         assert!(self.within.is_none(), "a transaction changes no tables");
-        let (first, second) = (self.set.table(&first.state), self.set.table(&second.state));
+        let (Some(first), Some(second)) = (self.index_or_fail(first), self.index_or_fail(second))
+        else {
+            return;
+        };
         self.set.swap_tables(first, second);
         self.scratch.reset();
     }
@@ -466,10 +511,14 @@ impl ValidatedBatch {
     /// ends the transaction.
     ///
     /// # Errors
-    /// As [`Db::write`]; of a step as [`Transaction::try_commit`]. A batch that changes tables and
-    /// was handed to an engine thread is empty after its end, whatever that was: run it again from
-    /// the beginning.
+    /// As [`Db::write`]; of a step as [`Transaction::try_commit`]. [`Error::OtherStore`] if a call
+    /// that tells no errors was given a table of another store, until the batch is run again. One
+    /// that changes tables and was handed to an engine thread is empty after its end, whatever that
+    /// was: run it again from the beginning.
     pub fn try_commit(&mut self, reactor: &mut Reactor) -> Result<Polled<Outcome>> {
+        if self.is_misled {
+            return Err(Error::OtherStore);
+        }
         if let Some(transaction) = &mut self.within {
             return commit_step(transaction, &mut self.set, self.ends);
         }

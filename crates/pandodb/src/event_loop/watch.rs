@@ -132,12 +132,17 @@ impl ValidatedBatch {
     }
 
     /// Makes the commit depend on the watched key: it succeeds only if the key was not written
-    /// since, and its table neither emptied nor swapped.
+    /// since, and its table neither emptied nor swapped. It fails if that is a table of another
+    /// store.
     ///
     /// # Panics
     /// If it is a step of a transaction.
     pub fn expect(&mut self, watch: &Watch) {
         assert!(self.within.is_none(), "a transaction watches nothing");
+        if !self.engine.store.tables.has_made(&watch.state) {
+            self.mislead();
+            return;
+        }
         self.set.watched.push(WatchedKey {
             table: watch.state.clone(),
             noted: watch.noted,
@@ -155,6 +160,10 @@ impl ValidatedBatch {
     /// If it is a step of a transaction.
     pub fn expect_absent(&mut self, watch: &Watch) -> Polled<()> {
         assert!(self.within.is_none(), "a transaction watches nothing");
+        if !self.engine.store.tables.has_made(&watch.state) {
+            self.mislead();
+            return Polled::Ready(());
+        }
         if self.set.watched.has_changed() {
             return Polled::Ready(());
         }

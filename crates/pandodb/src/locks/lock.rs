@@ -161,11 +161,17 @@ impl Lock {
         waits.extend(self.queue.iter().map(|queued| queued.wait.clone()));
     }
 
-    /// Lets `owner`, if it holds it, hold it for `at_most` from now on. Returns whether it does.
-    pub(super) fn extend(&mut self, owner: OwnerId, at_most: Duration, now: Instant) -> bool {
+    /// Lets `owner`, if it holds it, hold it for `at_most` from now on, or until it is given back.
+    /// Returns whether it does.
+    pub(super) fn extend(
+        &mut self,
+        owner: OwnerId,
+        at_most: Option<Duration>,
+        now: Instant,
+    ) -> bool {
         let is_holder = self.holder.is_some_and(|(holder, _)| holder == owner);
         if is_holder {
-            self.holder = Some((owner, end_of(Some(at_most), now)));
+            self.holder = Some((owner, end_of(at_most, now)));
         }
         is_holder
     }

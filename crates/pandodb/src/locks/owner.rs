@@ -99,11 +99,21 @@ impl LockOwner {
         std::mem::replace(&mut self.patience, patience.min(PATIENCE_MAX))
     }
 
-    /// Holds the lock, which may be taken away from it, for `at_most` from now on. Returns false if
-    /// it was taken away before.
-    pub(crate) fn extend(&mut self, name: &LockName, at_most: Duration) -> bool {
+    /// Holds the lock, which may be taken away from it, for `at_most` from now on, or until it is
+    /// given back. Returns false if it was taken away before.
+    pub(crate) fn extend(&mut self, name: &LockName, at_most: Option<Duration>) -> bool {
         let stripe = self.held.get(name);
         stripe.is_some_and(|stripe| self.locks.extend((*stripe, name), self.id, at_most))
+    }
+
+    /// Holds the lock until it is given back. Returns false if it has none, or has lost it: it has
+    /// to ask for it.
+    pub(crate) fn keep(&mut self, name: &LockName) -> bool {
+        let is_kept = self.extend(name, None);
+        if !is_kept && self.held.remove(name).is_some() {
+            self.held_key_bytes -= name.key().map_or(0, <[u8]>::len);
+        }
+        is_kept
     }
 
     /// Number of locks and passes that it holds.

@@ -228,7 +228,7 @@ impl LockTable {
         &self,
         place: (u32, &LockName),
         owner: OwnerId,
-        at_most: Duration,
+        at_most: Option<Duration>,
     ) -> bool {
         self.change(place, |lock, _| lock.extend(owner, at_most, time::now()))
     }

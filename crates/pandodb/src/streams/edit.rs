@@ -90,6 +90,9 @@ impl Engine {
     }
 
     /// Writes values that are too long for pages to chunks, before step 1 of a commit. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`], or the reason why they cannot be written.
     #[inline]
     pub(crate) fn spill(engine: &Shared, set: &mut WriteSet) -> Result<()> {
         match set.first_longer(engine.plain_bytes_max()) {
@@ -100,6 +103,8 @@ impl Engine {
 
     /// As [`Engine::spill`], of a set that has such values.
     fn spill_some(engine: &Shared, set: &mut WriteSet) -> Result<()> {
+        // The chunks would be those of the wrong store.
+        set.check_store(&engine.store.tables)?;
         let limit = engine.plain_bytes_max();
         while let Some(at) = set.first_longer(limit) {
             let (_, _, value) = set.write_at(at);

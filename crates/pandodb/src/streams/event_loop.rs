@@ -157,7 +157,7 @@ impl ValidatedBatch {
     /// # Errors
     /// As [`Table::get_into`].
     pub fn open(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<Polled<Opened>> {
-        let index = self.set.table(&table.state);
+        let index = self.index_of(table)?;
         out.clear();
         let mut own = self.set.own(index, key);
         if let (Own::Unknown, Some(transaction)) = (&own, &mut self.within) {
@@ -207,10 +207,10 @@ impl ValidatedBatch {
     /// Sets `key` to a value that was handed over before.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`].
+    /// [`Error::KeyTooLong`], [`Error::OtherStore`].
     pub fn put_large(&mut self, table: &Table, key: &[u8], value: LargeValue) -> Result<()> {
         self.engine.check_key(key)?;
-        let index = self.set.table(&table.state);
+        let index = self.index_of(table)?;
         self.set.write_large(index, key, value);
         self.scratch.reset();
         Ok(())

@@ -61,6 +61,11 @@ impl TableCount {
         (pando_sync::core_count() * size_of::<i64>() + size_of::<(Arc<Lines>, usize)>()) as u64
     }
 
+    /// Returns whether it was taken from `home`.
+    pub(crate) fn is_of(&self, home: &Arc<FreeCounts>) -> bool {
+        Arc::ptr_eq(&self.home, home)
+    }
+
     /// Adds `entries` on this core. Relaxed: a sum is exact only while nobody adds, which its
     /// callers ensure.
     pub(crate) fn add(&self, entries: i64) {

@@ -400,6 +400,13 @@ impl Tables {
         })
     }
 
+    /// Returns whether `table` is one of these, or was: it is of this store, and of this opening of
+    /// it.
+    #[inline]
+    pub(crate) fn has_made(&self, table: &TableState) -> bool {
+        table.count.is_of(&self.counts)
+    }
+
     /// Returns the tree that `table` had for a snapshot of `lsn`; None if it did not exist.
     pub(crate) fn tree_at(&self, table: &TableState, lsn: Lsn) -> Option<Tree> {
         let now = table.tree();

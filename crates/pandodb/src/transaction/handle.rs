@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use pando_format::Lsn;
 use pando_stats::Ticker;
-use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
 
 use crate::api::db::Db;
@@ -176,10 +175,7 @@ impl Transaction {
 
     /// Checks that `table` is of this store.
     pub(crate) fn check_store(&self, table: &Table) -> Result<()> {
-        match Arc::ptr_eq(table.db.engine(), self.db.engine()) {
-            true => Ok(()),
-            false => Err(Error::OtherStore),
-        }
+        self.db.check_store(table)
     }
 
     /// Reads `key` of `table` into `out`, if the transaction itself has written or deleted it; then

@@ -6,8 +6,8 @@
 //! before. So a transaction that still loses gets the *turn*, which one has at a time, first come,
 //! first served, and commits of others into all tables that it has touched so far wait until it has
 //! ended. A table that it touches for the first time may cost one more run. All these locks end
-//! after the lock timeout of the store, so that others get on; whoever has had its turn for that
-//! time, and conflicts, gets the conflict.
+//! after the lock timeout of the store, so that others get on, but for keys that the transaction
+//! locks itself; whoever has had its turn for that time, and conflicts, gets the conflict.
 
 use std::collections::BTreeSet;
 

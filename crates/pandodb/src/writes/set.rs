@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
-use crate::tables::state::{NotedTree, TableState};
+use crate::tables::state::{NotedTree, TableState, Tables};
 use crate::writes::keys::{Change, KeyWrites, Mark, Told, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
 use crate::writes::watched::WatchedKeys;
@@ -577,6 +577,19 @@ impl WriteSet {
             if !matches!(change, TableChange::Create(_)) {
                 self.tables[*table].refresh();
             }
+        }
+    }
+
+    /// Checks that all tables which it touches are those of one store.
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`].
+    #[inline]
+    pub(crate) fn check_store(&self, own: &Tables) -> Result<()> {
+        let mut tables = self.tables.iter();
+        match tables.all(|table| own.has_made(&table.state)) {
+            true => Ok(()),
+            false => Err(Error::OtherStore),
         }
     }
 

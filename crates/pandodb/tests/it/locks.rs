@@ -22,20 +22,20 @@ use crate::nonblocking::run;
 /// Longer than any wait that a test expects to end.
 const LONG: Duration = Duration::from_secs(60);
 /// A wait that a test expects to end by its deadline.
-const SHORT: Duration = Duration::from_millis(50);
+pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
-fn open(timeout: Duration) -> (Db, Table) {
+pub(crate) fn open(timeout: Duration) -> (Db, Table) {
     let options = Db::builder().max_memory(16 << 20).lock_timeout(timeout);
     let db = options.open_in_memory().unwrap();
     let table = db.table("t").unwrap();
     (db, table)
 }
 
-fn at(isolation: Isolation) -> TransactionOptions {
+pub(crate) fn at(isolation: Isolation) -> TransactionOptions {
     TransactionOptions::default().isolation(isolation)
 }
 
-fn begin(db: &Db) -> Transaction {
+pub(crate) fn begin(db: &Db) -> Transaction {
     db.begin(TransactionOptions::default()).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn number(value: Option<Vec<u8>>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()))
 }
 
-fn assert_timeout<T: std::fmt::Debug>(result: pandodb::Result<T>, of: Option<&[u8]>) {
+pub(crate) fn assert_timeout<T: std::fmt::Debug>(result: pandodb::Result<T>, of: Option<&[u8]>) {
     let error = result.unwrap_err();
     assert!(error.is_retryable() && !error.is_conflict(), "{error}");
     match error {
