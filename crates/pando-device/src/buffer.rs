@@ -141,6 +141,52 @@ impl IoBuf {
         self.capacity
     }
 
+    /// Appends `next`, which follows this buffer in the memory of [`IoBuf::many`]. The length
+    /// stays: [`IoBuf::set_len`] makes the other bytes visible.
+    ///
+    /// # Errors
+    /// Returns `next` if it does not follow.
+    pub fn join(&mut self, next: Self) -> Result<(), Self> {
+        let is_same = match (&self.memory, &next.memory) {
+            (Some(memory), Some(other)) => Arc::ptr_eq(memory, other),
+            _ => false,
+        };
+        let end = self.start.addr().get() + self.capacity;
+        if !is_same || next.start.addr().get() != end {
+            return Err(next);
+        }
+        if next.dirty > 0 {
+            self.dirty = self.capacity + next.dirty;
+        }
+        // Both are parts of one allocation, of which `self.start` may reach all, and nobody else
+        // has the bytes of `next`.
+        self.capacity += next.capacity;
+        Ok(())
+    }
+
+    /// Splits the buffer: it keeps the first `at` bytes of its capacity, and the others are
+    /// returned, each with as many bytes of the length as it has.
+    ///
+    /// # Panics
+    /// Unless `at` is a multiple of [`IO_ALIGNMENT`], and less than the capacity.
+    #[must_use = "the rest of the memory"]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        assert!(at < self.capacity, "nothing is left behind {at}");
+        assert_eq!(at % IO_ALIGNMENT, 0, "a buffer that is not aligned");
+        let rest = Self {
+            // SAFETY: `at` is less than the capacity of the memory that starts there.
+            start: unsafe { self.start.add(at) },
+            len: self.len.saturating_sub(at),
+            capacity: self.capacity - at,
+            dirty: self.dirty.saturating_sub(at),
+            memory: self.memory.clone(),
+        };
+        self.len = self.len.min(at);
+        self.dirty = self.dirty.min(at);
+        self.capacity = at;
+        rest
+    }
+
     /// Changes the length. Bytes that become visible keep their last value.
     ///
     /// # Panics
@@ -327,6 +373,54 @@ mod tests {
         assert_eq!(buffer.dirty_bytes(), 5);
         assert_eq!(buffer[..5], [9; 5]);
         assert!(buffer[5..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn neighbours_are_joined_and_split_and_others_are_not() {
+        let mut buffers = IoBuf::many(4, 4096);
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            buffer.prefix_mut(1000 + index).fill(index as u8 + 1);
+        }
+        let (fourth, third) = (buffers.pop().unwrap(), buffers.pop().unwrap());
+        let (second, mut first) = (buffers.pop().unwrap(), buffers.pop().unwrap());
+        let third = first.join(third).expect_err("the second one is between");
+        let other = first.join(IoBuf::new(4096));
+        other.expect_err("memory of its own");
+        let empty = first.join(IoBuf::new(0));
+        empty.expect_err("no memory at all");
+        first.join(second).unwrap();
+        assert_eq!((first.len(), first.capacity()), (4096, 8192));
+        assert_eq!(first.dirty_bytes(), 4096 + 1001);
+        first.join(third).unwrap();
+        first.set_len(3 * 4096);
+        for index in 0..3 {
+            let part = &first[index * 4096..][..4096];
+            assert!(
+                part[..1000 + index]
+                    .iter()
+                    .all(|byte| *byte == index as u8 + 1)
+            );
+            assert!(part[1000 + index..].iter().all(|byte| *byte == 0));
+        }
+        first.fill(9);
+        assert_eq!(fourth[0], 4, "a neighbour that was not joined");
+        let mut second = first.split_off(4096);
+        let third = second.split_off(4096);
+        for part in [&first, &second, &third] {
+            assert_eq!(
+                (part.len(), part.capacity(), part.dirty_bytes()),
+                (4096, 4096, 4096)
+            );
+            assert!(part.iter().all(|byte| *byte == 9));
+        }
+        drop((first, third));
+        assert_eq!(second[4095], 9);
+    }
+
+    #[test]
+    #[should_panic(expected = "not aligned")]
+    fn a_buffer_is_not_split_where_a_device_could_not_read() {
+        let _rest = IoBuf::new(8192).split_off(512);
     }
 
     #[derive(Debug, Clone)]

@@ -284,7 +284,16 @@ impl Pool {
 
     /// Returns whether `page` is not in memory and nobody reads it. May be outdated at once.
     pub fn is_on_disk(&self, page: PageId) -> bool {
-        matches!(self.table().get(page), Place::OnDisk(_))
+        self.place_on_disk(page).is_some()
+    }
+
+    /// Returns where `page` lies, if it is not in memory and nobody reads it. May be outdated at
+    /// once.
+    pub fn place_on_disk(&self, page: PageId) -> Option<StoredPage> {
+        match self.table().get(page) {
+            Place::OnDisk(stored) => Some(stored),
+            _ => None,
+        }
     }
 
     /// Returns whether the page table has a place of `page`, in memory or on disk.

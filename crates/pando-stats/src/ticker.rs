@@ -142,6 +142,7 @@ tickers! {
         Faults "faults" "pages" "Pages asked for that were not in memory.";
         FaultsFailed "faults_failed" "pages" "Faults that ended without the page: faults are these and the pages read.";
         PageReads "page_reads" "pages" "Pages read from the device.";
+        PageReadsJoined "page_reads_joined" "pages" "Pages asked of the device in one request with those beside them.";
         PageReadsLeaf "page_reads_leaf" "pages" "Leaves among these: misses of the cache at the lowest level.";
         PageReadsInner "page_reads_inner" "pages" "Inner nodes among these: misses at the levels above.";
         PageReadsOverflow "page_reads_overflow" "pages" "Pages of long values among these.";

@@ -583,8 +583,9 @@ const BELOW: [Drive; 25] = [
 ];
 
 /// Tickers that are driven by tests of their own.
-const BY_THEMSELVES: [&str; 9] = [
+const BY_THEMSELVES: [&str; 10] = [
     "blocks_discarded",
+    "page_reads_joined",
     "pages_packed",
     "compact_pages",
     "compact_chunks",

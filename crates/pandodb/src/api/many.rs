@@ -390,7 +390,7 @@ impl Gathering<'_> {
         } = &mut *self.scratch;
         let mut failed = Ok(());
         let begun = profile::begin();
-        fetcher.wait(None);
+        fetcher.wait(&self.engine.store, None);
         profile::end(begun, Wait::Page);
         fetcher.reap(&self.engine.store, |tag, _, result| {
             if failed.is_ok() {

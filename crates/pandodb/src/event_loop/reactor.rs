@@ -148,7 +148,7 @@ impl Reactor {
 
     /// Submits the reads that were started to the device. A loop calls it before it sleeps.
     pub fn flush(&mut self) {
-        self.fetcher.lock().flush();
+        self.fetcher.lock().flush(&self.engine.store);
     }
 
     /// Counts gets whose pages had to be read. Whoever runs a get again until it is done counts it

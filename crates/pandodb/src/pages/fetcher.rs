@@ -6,6 +6,7 @@
 //! whatever becomes of the operation that wanted the page.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::task::Waker;
 
@@ -13,11 +14,13 @@ use pando_device::{AnyChannel, Channel, ChannelOptions, Completion, Device, IoBu
 use pando_format::PageId;
 use pando_format::cast::usize_of;
 use pando_pool::{LoadStart, LoadTicket, Restart};
+use pando_stats::Ticker;
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
+use crate::pages::tags::Tags;
 
 thread_local! {
     /// The fetcher of the event loop that runs on this thread, while the loop commits.
@@ -61,18 +64,53 @@ pub(crate) fn reap_own(store: &Store) -> bool {
     })
 }
 
+/// Most bytes that are read together: with this many, a device is about as fast as it gets, and
+/// the first page of them does not wait long for the last one.
+const JOINED_BYTES_MAX: usize = 64 << 10;
+
 /// A channel, the claims of its reads, and its buffers.
+///
+/// Pages that lie one behind the other in the data file, and are asked for in this order, are read
+/// together, by one request to the device (decision 114). Their tags are neighbours, and so are the
+/// buffers of these. If that request fails, each of its pages is read by itself.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     channel: AnyChannel,
-    /// Largest number of reads in flight; also the number of tags.
+    /// Largest number of pages in flight; also the number of tags.
     depth: usize,
-    /// Claims of the reads in flight, by their tags.
+    tags: Tags,
+    /// Claims of the pages in flight, by their tags.
     tickets: Vec<Option<LoadTicket>>,
-    free_tags: Vec<usize>,
-    /// One for each free tag.
-    buffers: Vec<IoBuf>,
+    /// Number of bytes of these pages, by their tags.
+    lens: Vec<usize>,
+    /// By tag, in the order of memory; None while a read has the buffer.
+    buffers: Vec<Option<IoBuf>>,
+    /// Bytes of a buffer.
+    buffer_bytes: usize,
+    /// Number of pages that are read together, by the first tag.
+    counts: Vec<usize>,
+    /// The pages that will be read together, and that the channel does not know yet.
+    gathered: Option<Gathered>,
     completions: Vec<Completion>,
+}
+
+/// Pages that lie one behind the other.
+#[derive(Debug, Clone, Copy)]
+struct Gathered {
+    /// Tag of the first page; those of the others follow.
+    first: usize,
+    count: usize,
+    /// Where they begin in the data file.
+    offset: u64,
+    bytes: usize,
+}
+
+impl Gathered {
+    /// Returns the tag that a page at `offset` gets if it is read together with these.
+    fn next_tag(&self, offset: u64, bytes: usize) -> Option<usize> {
+        let is_next = self.offset + self.bytes as u64 == offset;
+        (is_next && self.bytes + bytes <= JOINED_BYTES_MAX).then_some(self.first + self.count)
+    }
 }
 
 /// Result of a request to read a page.
@@ -102,34 +140,33 @@ impl Fetcher {
         Ok(Self {
             channel,
             depth,
+            tags: Tags::new(depth),
             tickets: (0..depth).map(|_| None).collect(),
-            free_tags: (0..depth).rev().collect(),
-            buffers,
+            lens: vec![0; depth],
+            buffer_bytes: buffers.first().map_or(0, IoBuf::capacity),
+            buffers: buffers.into_iter().map(Some).collect(),
+            counts: vec![0; depth],
+            gathered: None,
             completions: Vec::with_capacity(REAP_MAX),
         })
     }
 
-    /// Number of reads in flight.
+    /// Number of pages in flight.
     pub(crate) fn in_flight(&self) -> usize {
-        self.depth - self.free_tags.len()
+        self.depth - self.tags.free()
     }
 
-    /// Number of further reads that can be started.
+    /// Number of further pages whose reads can be started.
     pub(crate) fn room(&self) -> usize {
-        self.free_tags.len()
+        self.tags.free()
     }
 
-    /// Starts the read of a page, unless somebody reads it already. Never blocks.
+    /// Starts the read of a page, unless somebody reads it already. Never blocks. The device learns
+    /// of it at the next [`Fetcher::flush`], [`Fetcher::reap`] or [`Fetcher::wait`] at the latest.
     pub(crate) fn start(&mut self, store: &Store, page: PageId) -> Result<Started> {
-        let Some(tag) = self.free_tags.last().copied() else {
+        if self.tags.free() == 0 {
             return Ok(Started::Crowded);
-        };
-        assert!(self.tickets[tag].is_none(), "the tag of a read in flight");
-        assert_eq!(
-            self.buffers.len(),
-            self.free_tags.len(),
-            "a buffer for each read that may begin"
-        );
+        }
         let ticket = match store.pool.begin_load(page) {
             Ok(LoadStart::Claimed(ticket)) => ticket,
             Ok(LoadStart::Loading) => return Ok(Started::Loading),
@@ -140,23 +177,69 @@ impl Fetcher {
             Ok(place) => place,
             Err(error) => return Err(store.give_up(ticket, error)),
         };
-        let mut buffer = self.buffers.pop().expect("there is one for each tag");
-        buffer.set_len(bytes);
-        match self
-            .channel
-            .submit_read(&store.data, offset, buffer, tag as u64)
+        let tag = self.take_tag(store, offset, bytes);
+        assert!(self.tickets[tag].is_none(), "the tag of a read in flight");
+        (self.tickets[tag], self.lens[tag]) = (Some(ticket), bytes);
+        Ok(Started::Reading(tag))
+    }
+
+    /// Takes a tag for a page, of which there is one: that behind those of the gathered pages if it
+    /// lies behind these.
+    fn take_tag(&mut self, store: &Store, offset: u64, bytes: usize) -> usize {
+        if let Some(gathered) = &mut self.gathered
+            && let Some(tag) = gathered.next_tag(offset, bytes)
+            && self.tags.take(tag)
         {
-            Ok(()) => {
-                self.free_tags.pop();
-                self.tickets[tag] = Some(ticket);
-                Ok(Started::Reading(tag))
-            }
-            Err(buffer) => {
-                self.buffers.push(buffer);
-                store.pool.fail_load(ticket);
-                Ok(Started::Crowded)
-            }
+            gathered.count += 1;
+            gathered.bytes += bytes;
+            return tag;
         }
+        self.submit_gathered(store);
+        let tag = self.tags.take_next().expect("a tag is free");
+        self.gathered = Some(Gathered {
+            first: tag,
+            count: 1,
+            offset,
+            bytes,
+        });
+        tag
+    }
+
+    /// Hands the gathered pages to the channel.
+    fn submit_gathered(&mut self, store: &Store) {
+        let Some(gathered) = self.gathered.take() else {
+            return;
+        };
+        if gathered.count > 1 {
+            let together = gathered.count as u64;
+            store.statistics.tick(Ticker::PageReadsJoined, together);
+        }
+        self.submit(store, &gathered);
+    }
+
+    fn submit(&mut self, store: &Store, gathered: &Gathered) {
+        let Gathered {
+            first,
+            count,
+            offset,
+            bytes,
+        } = *gathered;
+        let mut own = self.buffers[first..first + count]
+            .iter_mut()
+            .map(|buffer| buffer.take().expect("each tag has a buffer"));
+        let mut buffer = own.next().expect("a read of at least one page");
+        for next in own {
+            buffer.join(next).expect("buffers in the order of memory");
+        }
+        buffer.set_len(bytes);
+        self.counts[first] = count;
+        let submitted = self
+            .channel
+            .submit_read(&store.data, offset, buffer, first as u64);
+        assert!(
+            submitted.is_ok(),
+            "a channel is as deep as it was asked for"
+        );
     }
 
     /// Returns the tag of the read of `page`, if this fetcher reads it.
@@ -168,34 +251,100 @@ impl Fetcher {
     }
 
     /// Takes completions: publishes their pages, wakes the waiters, and calls `each` with tag, page
-    /// and result. Returns the number of completions. Never blocks.
+    /// and result. Returns the number of pages. Never blocks.
     pub(crate) fn reap(
         &mut self,
         store: &Store,
         mut each: impl FnMut(usize, PageId, Result<()>),
     ) -> usize {
+        self.submit_gathered(store);
         let mut completions = std::mem::take(&mut self.completions);
-        let count = self.channel.reap(&mut completions);
-        for completion in completions.drain(..) {
-            let tag = usize_of(completion.tag);
-            let ticket = self.tickets[tag].take().expect("each tag completes once");
-            self.free_tags.push(tag);
-            let page = ticket.page();
-            let result = match completion.result {
-                Ok(()) => store.publish(ticket, &completion.buffer),
-                Err(error) => Err(store.read_failed(ticket, error)),
-            };
-            self.buffers.push(completion.buffer);
-            each(tag, page, result);
+        self.channel.reap(&mut completions);
+        let (mut count, mut is_again) = (0, false);
+        for Completion {
+            tag,
+            mut buffer,
+            result,
+        } in completions.drain(..)
+        {
+            let first = usize_of(tag);
+            let tags = first..first + self.counts[first];
+            assert!(!tags.is_empty(), "each tag completes once");
+            if let Err(error) = result {
+                self.take_back(tags.clone(), buffer);
+                match tags.len() {
+                    1 => {
+                        let ticket = self.end(first);
+                        let page = ticket.page();
+                        each(first, page, Err(store.read_failed(ticket, error)));
+                        count += 1;
+                    }
+                    _ => {
+                        self.read_apart(store, tags);
+                        is_again = true;
+                    }
+                }
+                continue;
+            }
+            let mut at = 0;
+            for tag in tags.clone() {
+                let bytes = at..at + self.lens[tag];
+                at = bytes.end;
+                let ticket = self.end(tag);
+                let page = ticket.page();
+                each(tag, page, store.publish(ticket, &buffer[bytes]));
+                count += 1;
+            }
+            buffer.set_len(buffer.capacity());
+            self.take_back(tags, buffer);
         }
         self.completions = completions;
-        assert!(self.free_tags.len() <= self.depth, "a tag came back twice");
+        if is_again {
+            self.channel.flush();
+        }
         count
+    }
+
+    /// Ends the read of a page, and returns the claim.
+    fn end(&mut self, tag: usize) -> LoadTicket {
+        let ticket = self.tickets[tag].take();
+        self.tags.give_back(tag);
+        ticket.expect("each tag completes once")
+    }
+
+    /// Gives the buffers of `tags` back, which were joined.
+    fn take_back(&mut self, tags: Range<usize>, mut buffer: IoBuf) {
+        self.counts[tags.start] = 0;
+        let last = tags.end - 1;
+        for tag in tags.start..last {
+            let rest = buffer.split_off(self.buffer_bytes);
+            self.buffers[tag] = Some(std::mem::replace(&mut buffer, rest));
+        }
+        self.buffers[last] = Some(buffer);
+    }
+
+    /// Reads the pages of `tags` one by one, since the read of all has failed: perhaps that of
+    /// most does not.
+    #[cold]
+    fn read_apart(&mut self, store: &Store, tags: Range<usize>) {
+        for tag in tags {
+            let ticket = self.tickets[tag].as_ref().expect("a page in flight");
+            let place = store.place_of(ticket);
+            let (offset, bytes) = place.expect("it was read before");
+            let alone = Gathered {
+                first: tag,
+                count: 1,
+                offset,
+                bytes,
+            };
+            self.submit(store, &alone);
+        }
     }
 
     /// Blocks until a read completes, [`Fetcher::waker`] is woken, or `timeout` is over. Returns at
     /// once if nothing is in flight.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) {
+    pub(crate) fn wait(&mut self, store: &Store, timeout: Option<Duration>) {
+        self.submit_gathered(store);
         self.channel.wait(timeout);
     }
 
@@ -205,7 +354,8 @@ impl Fetcher {
     }
 
     /// Submits started reads to the device.
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self, store: &Store) {
+        self.submit_gathered(store);
         self.channel.flush();
     }
 
@@ -217,7 +367,7 @@ impl Fetcher {
     /// Blocks until nothing is in flight; `each` as in [`Fetcher::reap`].
     pub(crate) fn drain(&mut self, store: &Store, mut each: impl FnMut(usize, PageId, Result<()>)) {
         while self.in_flight() > 0 {
-            self.wait(None);
+            self.wait(store, None);
             self.reap(store, &mut each);
         }
     }

@@ -11,4 +11,5 @@ pub(crate) mod lifecycle;
 pub(crate) mod publish;
 pub(crate) mod read_context;
 pub(crate) mod store;
+pub(crate) mod tags;
 pub(crate) mod writeback;

@@ -42,6 +42,8 @@ pub(crate) struct ReadAhead {
     scan: Option<ScanTicket>,
     /// Working memory.
     pages: Vec<PageId>,
+    /// The same pages, behind the blocks where they begin.
+    places: Vec<(u32, PageId)>,
     bound: Vec<u8>,
 }
 
@@ -82,8 +84,9 @@ impl ReadAhead {
         // What it reads in vain is at most half of what it has used.
         let most = self.window.min(self.used / 2);
         self.asked = self.list(engine, at, (0, most));
-        let mut pages = std::mem::take(&mut self.pages);
-        pages.insert(0, page);
+        self.pages.push(page);
+        self.order(engine);
+        let pages = std::mem::take(&mut self.pages);
         self.widen(engine);
         if self.asked > WINDOW_MIN {
             let behind = (self.asked, self.window);
@@ -152,11 +155,28 @@ impl ReadAhead {
             }
             return;
         }
+        self.order(engine);
         let scan = *self.scan.get_or_insert_with(|| engine.reads.begin_scan());
         for page in self.pages.drain(..) {
             engine.reads.request_for(scan, page);
         }
         self.asked += looked;
+    }
+
+    /// Puts the listed pages in the order in which they lie in the data file, in which neighbours
+    /// are read together.
+    fn order(&mut self, engine: &Engine) {
+        let pool = &engine.store.pool;
+        // Each place is looked up once: others may move the page meanwhile.
+        let places = self.pages.iter().map(|page| {
+            let stored = pool.place_on_disk(*page);
+            (stored.map_or(0, |stored| stored.extent.block), *page)
+        });
+        self.places.clear();
+        self.places.extend(places);
+        self.places.sort_unstable();
+        self.pages.clear();
+        self.pages.extend(self.places.iter().map(|(_, page)| *page));
     }
 
     /// The scan has ended: drops its read requests.

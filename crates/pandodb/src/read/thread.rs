@@ -166,7 +166,7 @@ impl ReadThread<'_> {
             thread::yield_now();
         } else {
             match (busy, timeout) {
-                (Some(fetcher), timeout) => fetcher.wait(timeout),
+                (Some(fetcher), timeout) => fetcher.wait(&engine.store, timeout),
                 (None, Some(timeout)) => thread::park_timeout(timeout),
                 (None, None) => park(),
             }

@@ -27,6 +27,7 @@ mod fixture;
 mod futures;
 mod golden;
 mod hermitage;
+mod joined_reads;
 mod limits;
 mod load;
 mod lock_ends;
