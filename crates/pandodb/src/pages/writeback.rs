@@ -402,8 +402,9 @@ mod tests {
     use pando_format::{Lsn, PageId};
     use pando_pool::Marks;
     use pando_stats::Ticker;
-    use pando_sync::thread;
+    use pando_sync::atomic::{AtomicBool, Ordering};
     use pando_sync::time::{self, Duration};
+    use pando_sync::{Arc, thread};
     use pando_tree::{Scratch, ValueReader};
 
     use crate::engine::Engine;
@@ -567,9 +568,13 @@ mod tests {
             .collect();
         let writer = thread::spawn(move || engine.store.write_images(images, OnFullDisk::Wait));
         wait_until(|| db.engine().store.life.is_short());
-        let shared = table.clone();
+        let (shared, is_over) = (table.clone(), Arc::new(AtomicBool::new(false)));
+        let over = is_over.clone();
         let reader = thread::spawn(move || {
-            for key in 9..600_u32 {
+            for key in (9..600_u32).cycle() {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
                 assert!(shared.get(&key.to_be_bytes()).unwrap().is_some());
                 // Time for the other thread to pin what was read.
                 thread::sleep(Duration::from_millis(1));
@@ -587,6 +592,7 @@ mod tests {
             }
         }
         assert!(db.engine().store.life.is_short());
+        is_over.store(true, Ordering::Relaxed);
         drop(pins);
         reader.join().unwrap();
         device.clear_faults();
