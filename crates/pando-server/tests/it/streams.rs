@@ -140,7 +140,11 @@ fn what_is_trimmed_roughly_is_limited() {
         ("XLEN s", ":1"),
         ("XADD s MAXLEN 0 601-0 a b", "\"601-0\""),
         ("XRANGE s - +", "[]"),
+        // Without LIMIT, a hundred times as many as go together.
+        ("CONFIG SET stream-node-max-entries 1", "+OK"),
     ]);
+    fill(&mut client, "t", 102);
+    client.check(&[("XTRIM t MAXLEN ~ 1", ":100"), ("XLEN t", ":2")]);
 }
 
 /// What goes at once fits into a batch, whatever is configured: else each XADD would be refused.

@@ -14,8 +14,10 @@ use crate::notifications::classes::Class;
 
 /// Entries that go together if `stream-node-max-entries` says nothing of them.
 const TOGETHER: usize = 100;
-/// Most entries that go together, whatever that says, and that go at once with `~`, unless LIMIT
-/// says something else: the writes of one command must fit into a batch, and others wait for it.
+/// How often one command with `~` removes so many, unless LIMIT says something else.
+const STEPS: usize = 100;
+/// Most entries that go together, and that go at once with `~` and without LIMIT: the writes of one
+/// command must fit into a batch, and others wait for it.
 const TOGETHER_MAX: usize = 10_000;
 
 pub(in crate::commands) const COMMANDS: &[Command] = &[Command {
@@ -114,7 +116,7 @@ impl Reading {
         let limit = match (self.limit, self.is_rough) {
             (Some(_), false) => return Err(LIMIT_WITHOUT),
             (Some(limit), true) if limit > 0 => usize::try_from(limit).unwrap_or(usize::MAX),
-            (None, true) => TOGETHER_MAX,
+            (None, true) => (STEPS * together).min(TOGETHER_MAX),
             _ => usize::MAX,
         };
         Ok(Some(Trim {
