@@ -80,6 +80,11 @@ impl Members {
         Ok(())
     }
 
+    /// Returns its name, whether there is one or not.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// Returns the table, if there is one.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {

@@ -161,3 +161,22 @@ fn scripts_in_a_transaction_at_read_committed_lock_what_they_write() {
         assert_eq!(show(&other.answer()), ":40003");
     }
 }
+
+/// FLUSHDB waits for the lock when it has looked at the tables of its database already. Then the
+/// one for elements is made.
+#[test]
+fn what_becomes_large_while_a_flush_waits_goes_with_it() {
+    for flush in ["FLUSHDB", "FLUSHALL"] {
+        let server = patient();
+        let (mut client, mut other) = (server.client(), server.client());
+        let mut flusher = server.client();
+        client.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK lock", "+OK")]);
+        flusher.send(&encode(&[flush]));
+        thread::park_timeout(Duration::from_millis(50));
+        make_large(&mut other, "k", "list");
+        client.check(&[("PANDO COMMIT", "+OK")]);
+        assert_eq!(show(&flusher.answer()), "+OK");
+        other.check(&[("EXISTS k", ":0"), ("DBSIZE", ":0")]);
+        make_large(&mut other, "k", "list");
+    }
+}

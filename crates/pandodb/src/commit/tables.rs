@@ -135,10 +135,9 @@ impl Engine {
         let changes = set.table_changes.iter();
         let creates = changes.filter(|(_, how)| matches!(how, TableChange::Create(_)));
         let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
-        if names
-            .clone()
-            .any(|name| self.store.tables.get(name).is_some())
-        {
+        let absent = set.absent.iter().map(|name| &**name);
+        // No other thread makes tables.
+        if (names.clone().chain(absent)).any(|name| self.store.tables.get(name).is_some()) {
             return Ok(Once::Ended(JobEnd::Conflict { watched: false }));
         }
         self.store.tables.check_room(&mut names)?;

@@ -449,6 +449,16 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
+    /// Has the commit meet a conflict if there is a table called `name` by then. For a batch that
+    /// empties tables, and would empty this one, too.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction. The commit does, unless the batch changes tables.
+    pub fn expect_no_table(&mut self, name: &str) {
+        assert!(self.within.is_none(), "a transaction changes no tables");
+        self.set.absent.push(name.into());
+    }
+
     /// Swaps the contents of two tables: see [`Db::swap_tables`]. A batch that swaps tables writes
     /// nothing else, and reads nothing of these tables afterwards.
     ///
@@ -508,6 +518,7 @@ impl ValidatedBatch {
 
     /// Commits a batch that changes no table as a whole.
     fn commit_writes(&mut self) -> Result<Polled<Outcome>> {
+        assert!(self.set.absent.is_empty(), "it changes tables");
         let reads = self.set.reads.len();
         let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
         if is_read_only && self.refreshed == Some(reads) && !self.reads_beside {

@@ -97,6 +97,8 @@ pub(crate) struct WriteSet {
     has_large: bool,
     /// Changes of whole tables, by index of the table.
     pub(crate) table_changes: Vec<(usize, TableChange)>,
+    /// Names of tables that must not exist; only in batches that change tables.
+    pub(crate) absent: Vec<Box<str>>,
     /// Stamps from before each read.
     pub(crate) reads: Vec<Stamp>,
     /// Stripes of keys that a transaction has read, to be shared until the record has its LSN.
@@ -173,6 +175,7 @@ impl Default for WriteSet {
             stored_bytes_max: 0,
             has_large: false,
             table_changes: Vec::new(),
+            absent: Vec::new(),
             reads: Vec::new(),
             shares: Vec::new(),
             watched: WatchedKeys::default(),
@@ -205,13 +208,14 @@ impl WriteSet {
         self.keys.capacity() + of_reads + of_watches <= bytes_max
     }
 
-    /// Forgets writes, table changes and watches; keeps tables and reads.
+    /// Forgets writes, table changes, and what is watched or expected; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.keys.clear();
         self.read.seen = Told::default();
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
+        self.absent.clear();
         self.watched.clear(WATCHED_BYTES_MAX);
     }
 
