@@ -6,7 +6,7 @@ use pando_sync::time::Duration;
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, options};
-use crate::trees::many;
+use crate::trees::{client_of, many};
 
 /// Gives `key` rows of its own, in one of three ways.
 fn make_large(client: &mut Client, key: &str, how: &str) {
@@ -46,6 +46,26 @@ fn what_becomes_large_beside_a_transaction_that_overwrites_it_is_a_conflict() {
                 ]);
             }
         }
+    }
+}
+
+/// At this level what was written is looked at, and elements may come before their key. Their rows
+/// do not say which key they are of.
+#[test]
+fn a_conflict_of_elements_is_one_of_the_key_or_of_all_keys() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (client_of(&server), server.client());
+    for command in ["DEL l", "LPOP l", "RPUSH l a", "SET l x"] {
+        other.run("FLUSHALL");
+        let numbers = (0..50).map(|n| n.to_string());
+        assert_eq!(many(&mut other, &["RPUSH", "l"], numbers), ":50");
+        client.check(&[("SET x 1", "+OK"), ("PANDO BEGIN SNAPSHOT", "+OK")]);
+        let reply = client.run(command);
+        other.check(&[(command, &reply)]);
+        let conflict = client.run("PANDO COMMIT");
+        let expected = ["-CONFLICT range - +", "-CONFLICT key l"];
+        assert!(expected.contains(&&*conflict), "{command}: {conflict}");
+        client.check(&[("PANDO ROLLBACK", "+OK")]);
     }
 }
 
