@@ -128,7 +128,9 @@ fn has_plain_rows(context: &mut Context<'_>) -> bool {
         context.progress.without_entries = Some(counted);
         counted
     });
-    is_without
+    let batch = context.data().batch.as_deref_mut();
+    // The commit may wait, and others may make the first large collection meanwhile.
+    is_without && batch.is_some_and(|batch| batch.expect_unset(database.members.is_made()))
 }
 
 fn set(context: &mut Context<'_>) -> Run {

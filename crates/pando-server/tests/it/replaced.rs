@@ -200,3 +200,28 @@ fn what_becomes_large_while_a_flush_waits_goes_with_it() {
         make_large(&mut other, "k", "list");
     }
 }
+
+/// A SET that reads nothing waits for a lock at its commit. Meanwhile its key becomes the first one
+/// of the database that has rows of its own.
+#[test]
+fn what_becomes_large_while_a_set_waits_is_given_up() {
+    for how in ["list", "stream", "pieces"] {
+        for sets in [&["SET k x"][..], &["MSET j y k x"], &["SET j y", "SET k x"]] {
+            let server = patient();
+            let (mut client, mut other) = (server.client(), server.client());
+            client.check(&[
+                ("PANDO BEGIN READCOMMITTED", "+OK"),
+                ("PANDO LOCK k", "+OK"),
+            ]);
+            let sent: Vec<u8> = sets.iter().flat_map(|set| encode(&words(set))).collect();
+            other.send(&sent);
+            thread::park_timeout(Duration::from_millis(20));
+            make_large(&mut client, "k", how);
+            client.check(&[("PANDO COMMIT", "+OK")]);
+            for _ in sets {
+                assert_eq!(show(&other.answer()), "+OK");
+            }
+            client.check(&[("GET k", "\"x\"")]);
+        }
+    }
+}

@@ -165,6 +165,9 @@ impl Engine {
         }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
         // stamp.
+        if set.is_flag_set() {
+            return Ok(Once::Ended(JobEnd::Conflict { watched: false }));
+        }
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(Once::Ended(JobEnd::Conflict { watched }));
         }

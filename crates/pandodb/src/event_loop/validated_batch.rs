@@ -3,6 +3,7 @@
 
 use pando_format::Lsn;
 use pando_sync::Arc;
+use pando_sync::atomic::AtomicBool;
 use pando_sync::time::Duration;
 use pando_tree::ValueReader;
 
@@ -457,6 +458,18 @@ impl ValidatedBatch {
     pub fn expect_no_table(&mut self, name: &str) {
         assert!(self.within.is_none(), "a transaction changes no tables");
         self.set.absent.push(name.into());
+    }
+
+    /// Has the commit meet a conflict if `flag` is set by then: for a write that need not read its
+    /// key as long as something is not so. Whoever sets the flag (at least with Release) before he
+    /// writes a key is seen by every batch that writes the key after him. Returns false, and
+    /// expects nothing, if it expects that of another flag already.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction.
+    pub fn expect_unset(&mut self, flag: &Arc<AtomicBool>) -> bool {
+        assert!(self.within.is_none(), "its commit is not that of the step");
+        self.set.expect_unset(flag)
     }
 
     /// Swaps the contents of two tables: see [`Db::swap_tables`]. A batch that swaps tables writes
