@@ -42,8 +42,11 @@ fn flush(context: &mut Context<'_>, numbers: std::ops::Range<usize>) -> Run {
     for number in numbers {
         batch.clear_table(&engine.databases[number].keys);
         batch.clear_table(&engine.databases[number].elements);
-        if let Some(members) = engine.databases[number].members.table() {
-            batch.clear_table(members);
+        // It may have been made just now, and get elements until the others are emptied.
+        let members = engine.databases[number].members.name();
+        match engine.db.existing_table(members) {
+            Some(members) => batch.clear_table(&members),
+            None => batch.expect_no_table(members),
         }
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.clear(number);

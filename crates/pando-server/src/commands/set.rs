@@ -95,14 +95,16 @@ fn parse(context: &Context<'_>) -> Result<Options, String> {
 /// database has no entries, nor the batch, the row need not be read for it: an entry that another
 /// client adds in between becomes garbage, which the cleaner removes. So it is enough to count them
 /// once for all commands of a pipeline run. A folded key is always read, since its row may belong
-/// to another key.
+/// to another key; and so is any key in a transaction of several commands: what is known of the
+/// database now may be long over when it commits.
 pub(crate) fn entry_to_replace(
     context: &mut Context<'_>,
     key: &[u8],
 ) -> Result<Found, Interrupted> {
     // Whoever wants to know of new keys has it looked up.
     let asks = context.shared.notifications.wants(Class::New);
-    let may_skip = context.exec_index.is_none() && !context.engine().folder.folds(key);
+    let is_alone = context.exec_index.is_none() && context.session.interactive.is_none();
+    let may_skip = is_alone && !context.engine().folder.folds(key);
     if may_skip && !asks && has_plain_rows(context) {
         return Ok(Found::default());
     }
@@ -126,7 +128,9 @@ fn has_plain_rows(context: &mut Context<'_>) -> bool {
         context.progress.without_entries = Some(counted);
         counted
     });
-    is_without
+    let batch = context.data().batch.as_deref_mut();
+    // The commit may wait, and others may make the first large collection meanwhile.
+    is_without && batch.is_some_and(|batch| batch.expect_unset(database.members.is_made()))
 }
 
 fn set(context: &mut Context<'_>) -> Run {

@@ -203,6 +203,7 @@ impl<'a> Context<'a> {
         (deadline, former): (Option<u64>, Former),
         value: impl FnOnce(Vec<u8>) -> pandodb::Result<LargeValue>,
     ) -> Run {
+        self.check_lock(key)?;
         let expiry = self.replace_former(key, Times::of(deadline), former)?;
         self.event_of_new(key, former);
         let whole_key = self.engine().folder.folds(key).then_some(key);

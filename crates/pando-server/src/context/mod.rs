@@ -197,8 +197,8 @@ impl<'a> Context<'a> {
     /// Runs the command from its beginning. One that is refused replies with the error.
     #[inline]
     pub(crate) fn run(&mut self) -> Run {
-        if self.progress.to_lock.is_some() && self.exec_index.is_none() {
-            self.lock_large()?;
+        if self.session.interactive.is_some() {
+            self.lock_written()?;
         }
         if self.exec_index.is_some()
             && let Some(tracking) = &self.session.tracking

@@ -234,8 +234,8 @@ pub(crate) struct Progress {
     /// The reply of the current run confirms subscriptions: as messages, it is sent to clients that
     /// want no replies, too.
     pub(crate) confirms: bool,
-    /// Database and stored key of a large collection that the next run locks first.
-    pub(crate) to_lock: Option<(usize, Vec<u8>)>,
+    /// Database and stored keys that the next run locks first.
+    pub(crate) to_lock: Option<(usize, Vec<Vec<u8>>)>,
     /// A database, and whether it had no expiry entries when the current run, or the pipeline run,
     /// looked first.
     pub(crate) without_entries: Option<(usize, bool)>,

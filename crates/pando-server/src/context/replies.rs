@@ -97,7 +97,10 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 /// Returns the reply to a command that failed since the store failed.
 pub(crate) fn engine_error(error: &pandodb::Error) -> String {
     use pandodb::{ConflictKind, Error};
+    const ALL: &str = "CONFLICT range - +";
     match error {
+        // A row of a large collection, which does not say of which key it is.
+        Error::Conflict { table, .. } if table.ends_with("/members") => ALL.to_owned(),
         Error::Conflict {
             key: Some(key),
             kind: ConflictKind::Range,
@@ -118,7 +121,7 @@ pub(crate) fn engine_error(error: &pandodb::Error) -> String {
             ..
         } => format!("CONFLICT key {}", shown_key(table, key)),
         // The whole database was changed.
-        Error::Conflict { key: None, .. } => "CONFLICT range - +".to_owned(),
+        Error::Conflict { key: None, .. } => ALL.to_owned(),
         Error::LockTimeout { table, key } => {
             let key = key.as_ref().map(|key| shown_key(table, key));
             format!("LOCKTIMEOUT {}", key.unwrap_or_default())
@@ -149,4 +152,27 @@ fn shown_key(table: &str, stored: &[u8]) -> String {
 #[cold]
 pub(crate) fn too_long(what: &str, bytes: usize, most: usize) -> String {
     format!("ERR {what} has {bytes} bytes: longer ones than {most} bytes are not there yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use pandodb::{ConflictKind, Error};
+
+    use super::engine_error;
+
+    #[test]
+    fn a_conflict_names_no_rows_of_elements() {
+        for kind in [ConflictKind::Written, ConflictKind::Range] {
+            let shown = |table: &str, key: &[u8]| {
+                engine_error(&Error::Conflict {
+                    table: table.into(),
+                    key: Some(key.into()),
+                    kind,
+                })
+            };
+            assert_eq!(shown("db/0/members", &[0; 17]), "CONFLICT range - +");
+            assert!(shown("db/0/keys", b"\0key").starts_with("CONFLICT "));
+            assert!(shown("db/0/keys", b"\0key").ends_with(" key"));
+        }
+    }
 }

@@ -184,7 +184,7 @@ impl Context<'_> {
         let large = large.filter(|_| lives);
         let large = large.map(|stream| Box::new(Chunked { stream, patches }));
         if former.tree.is_some() {
-            self.note_tree()?;
+            self.note_tree();
         }
         Ok(Found {
             row: lives.then_some(row),
@@ -196,16 +196,12 @@ impl Context<'_> {
     }
 
     /// Prepares for what is read or written behind the head of a large collection, which was read.
-    fn note_tree(&mut self) -> Run {
+    fn note_tree(&mut self) {
         if self.data().batch.is_none() {
             // Behind the head: if a swap came before this, and no other one comes, the head is
             // found to have changed.
             let last_swap = self.last_swap();
             self.progress.beside_swap.get_or_insert(last_swap);
-        }
-        match self.session.interactive.is_some() {
-            true => self.check_lock(),
-            false => Ok(()),
         }
     }
 
@@ -353,6 +349,7 @@ impl Context<'_> {
         times: Times,
         former: Former,
     ) -> Run {
+        self.check_lock(key)?;
         let expiry = match former.owns_nothing() && times.due().is_none() {
             true => None,
             false => self.replace_former(key, times, former)?,
@@ -424,6 +421,7 @@ impl Context<'_> {
 
     /// Deletes the row at `key`, and what goes with it.
     pub(crate) fn remove_row(&mut self, key: &[u8], former: Former) -> Run {
+        self.check_lock(key)?;
         self.note_written(key);
         let number = self.session.database;
         let database = self.database();
@@ -438,22 +436,6 @@ impl Context<'_> {
             overlay.delete(number, &scratch.stored);
         }
         Ok(())
-    }
-
-    /// Keeps the expiry entry that the key was found to have. In a transaction somebody else may
-    /// have removed it meanwhile, and the row names it all the same if its level checks no reads.
-    fn keep_entry(&mut self, key: &[u8], expiry: Expiry) -> Result<Option<Expiry>, Interrupted> {
-        if self.session.interactive.is_some() {
-            let database = self.database();
-            let data = self.data();
-            let scratch = &mut *data.scratch;
-            data.engine.folder.store(key, &mut scratch.stored);
-            entry_key(&mut scratch.encoded, expiry.entry, &scratch.stored);
-            let batch = data.batch.as_deref_mut();
-            let batch = batch.expect("commands that write have a transaction");
-            batch.put(&database.elements, &scratch.encoded, b"")?;
-        }
-        Ok(Some(expiry))
     }
 
     /// Makes sure that the key's only expiry entry is not later than the times, and gives up the
@@ -490,7 +472,7 @@ impl Context<'_> {
             // One that has come due may be gone.
             && (self.now_ms..=due).contains(&entry)
         {
-            return self.keep_entry(key, Expiry { times, entry });
+            return Ok(Some(Expiry { times, entry }));
         }
         if due.is_none() && entry.is_none() {
             return Ok(None);

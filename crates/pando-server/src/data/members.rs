@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, OnceLock};
 use pandodb::{Db, Table, TableOptions};
 
@@ -20,6 +20,8 @@ pub(crate) struct Members(Arc<Inner>);
 struct Inner {
     name: String,
     table: OnceLock<Table>,
+    /// Set before the table is.
+    is_made: Arc<AtomicBool>,
     next: Arc<NextId>,
 }
 
@@ -44,6 +46,7 @@ impl Members {
         let members = Self(Arc::new(Inner {
             name: format!("db/{number}/members"),
             table: OnceLock::new(),
+            is_made: Arc::new(AtomicBool::new(false)),
             next: next.clone(),
         }));
         if let Some(table) = db.existing_table(&members.0.name) {
@@ -76,14 +79,26 @@ impl Members {
         let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));
         // Relaxed: who gets the table below gets it, too.
         self.0.next.0.fetch_max(used + 1, Ordering::Relaxed);
+        // Release: pairs with the Acquire of commits that expect it not to be set.
+        self.0.is_made.store(true, Ordering::Release);
         let _others = self.0.table.set(table);
         Ok(())
+    }
+
+    /// Returns its name, whether there is one or not.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// Returns the table, if there is one.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
         self.0.table.get()
+    }
+
+    /// Returns the flag that is set before anybody gets the table.
+    pub(crate) fn is_made(&self) -> &Arc<AtomicBool> {
+        &self.0.is_made
     }
 
     /// Returns an id that no collection has had since the store was opened, nor has now.

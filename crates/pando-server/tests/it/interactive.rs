@@ -505,22 +505,6 @@ fn others_expire_beside_a_lock() {
     wait_until(|| two.run("DBSIZE") == ":0");
 }
 
-/// A transaction that checks no reads writes a row with a deadline that somebody else has taken
-/// away meanwhile: it expires all the same.
-#[test]
-fn what_is_written_with_a_deadline_expires_at_every_level() {
-    let server = Fixture::new();
-    let (mut one, mut two) = (server.client(), server.client());
-    one.check(&[
-        ("SET n 1 PX 400", "+OK"),
-        ("PANDO BEGIN READCOMMITTED", "+OK"),
-        ("INCR n", ":2"),
-    ]);
-    two.check(&[("PERSIST n", ":1")]);
-    one.check(&[("PANDO COMMIT", "+OK"), ("GET n", "\"2\"")]);
-    wait_until(|| two.run("DBSIZE") == ":0");
-}
-
 /// What is in the head of a large collection must be true of its elements, at a level that checks
 /// no reads, too: who writes it locks it, and who waited for that reads it anew.
 #[test]

@@ -92,6 +92,8 @@ mod profile;
 #[cfg(test)]
 mod pubsub;
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod rows_check;
 #[cfg(test)]
 mod scan;

@@ -52,6 +52,9 @@ impl Engine {
             assert!(locked.holds(stamp), "the stripe of a read is not held");
             self.stripes.unchanged_held(stamp)
         };
+        if set.is_flag_set() {
+            return Ok(Some(false));
+        }
         // A second look sees what was read, not what was watched.
         if let Some(watched) = set.changed(unchanged)
             && (watched

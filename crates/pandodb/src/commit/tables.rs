@@ -148,10 +148,9 @@ impl Engine {
         let changes = set.table_changes.iter();
         let creates = changes.filter(|(_, how)| matches!(how, TableChange::Create(_)));
         let mut names = creates.map(|(table, _)| &*set.tables[*table].state.name);
-        if names
-            .clone()
-            .any(|name| self.store.tables.get(name).is_some())
-        {
+        let absent = set.absent.iter().map(|name| &**name);
+        // No other thread makes tables.
+        if (names.clone().chain(absent)).any(|name| self.store.tables.get(name).is_some()) {
             return Ok(Once::Ended(JobEnd::Conflict { watched: false }));
         }
         self.store.tables.check_room(&mut names)?;
@@ -183,6 +182,9 @@ impl Engine {
         }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
         // stamp.
+        if set.is_flag_set() {
+            return Ok(Once::Ended(JobEnd::Conflict { watched: false }));
+        }
         if let Some(watched) = set.changed(|stamp| self.stripes.unchanged_held(stamp)) {
             return Ok(Once::Ended(JobEnd::Conflict { watched }));
         }

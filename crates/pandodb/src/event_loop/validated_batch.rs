@@ -3,6 +3,7 @@
 
 use pando_format::Lsn;
 use pando_sync::Arc;
+use pando_sync::atomic::AtomicBool;
 use pando_sync::time::Duration;
 use pando_tree::ValueReader;
 
@@ -490,6 +491,28 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
+    /// Has the commit meet a conflict if there is a table called `name` by then. For a batch that
+    /// empties tables, and would empty this one, too.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction. The commit does, unless the batch changes tables.
+    pub fn expect_no_table(&mut self, name: &str) {
+        assert!(self.within.is_none(), "a transaction changes no tables");
+        self.set.absent.push(name.into());
+    }
+
+    /// Has the commit meet a conflict if `flag` is set by then: for a write that need not read its
+    /// key as long as something is not so. Whoever sets the flag (at least with Release) before he
+    /// writes a key is seen by every batch that writes the key after him. Returns false, and
+    /// expects nothing, if it expects that of another flag already.
+    ///
+    /// # Panics
+    /// If it is a step of a transaction.
+    pub fn expect_unset(&mut self, flag: &Arc<AtomicBool>) -> bool {
+        assert!(self.within.is_none(), "its commit is not that of the step");
+        self.set.expect_unset(flag)
+    }
+
     /// Swaps the contents of two tables: see [`Db::swap_tables`]. A batch that swaps tables writes
     /// nothing else, and reads nothing of these tables afterwards. If one is of another store, the
     /// commit fails.
@@ -557,6 +580,7 @@ impl ValidatedBatch {
 
     /// Commits a batch that changes no table as a whole.
     fn commit_writes(&mut self) -> Result<Polled<Outcome>> {
+        assert!(self.set.absent.is_empty(), "it changes tables");
         let reads = self.set.reads.len();
         let is_read_only = self.set.is_read_only() && self.set.watched.is_empty();
         if is_read_only && self.refreshed == Some(reads) && !self.reads_beside {

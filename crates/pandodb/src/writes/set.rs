@@ -4,6 +4,7 @@
 use std::ops::Bound;
 
 use pando_sync::Arc;
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_tree::{ScanValue, Tree};
 
 use crate::blobs::value::LargeValue;
@@ -97,6 +98,11 @@ pub(crate) struct WriteSet {
     has_large: bool,
     /// Changes of whole tables, by index of the table.
     pub(crate) table_changes: Vec<(usize, TableChange)>,
+    /// Names of tables that must not exist; only in batches that change tables.
+    pub(crate) absent: Vec<Box<str>>,
+    /// The flag that must not be set, if `expects_unset`; kept from one use to the next.
+    unset: Option<Arc<AtomicBool>>,
+    expects_unset: bool,
     /// Stamps from before each read.
     pub(crate) reads: Vec<Stamp>,
     /// Stripes of keys that a transaction has read, to be shared until the record has its LSN.
@@ -173,6 +179,9 @@ impl Default for WriteSet {
             stored_bytes_max: 0,
             has_large: false,
             table_changes: Vec::new(),
+            absent: Vec::new(),
+            unset: None,
+            expects_unset: false,
             reads: Vec::new(),
             shares: Vec::new(),
             watched: WatchedKeys::default(),
@@ -205,14 +214,38 @@ impl WriteSet {
         self.keys.capacity() + of_reads + of_watches <= bytes_max
     }
 
-    /// Forgets writes, table changes and watches; keeps tables and reads.
+    /// Forgets writes, table changes, and what is watched or expected; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.keys.clear();
         self.read.seen = Told::default();
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
+        self.absent.clear();
+        self.expects_unset = false;
         self.watched.clear(WATCHED_BYTES_MAX);
+    }
+
+    /// Has the commit meet a conflict if `flag` is set by then. Returns false if it has another one
+    /// already.
+    pub(crate) fn expect_unset(&mut self, flag: &Arc<AtomicBool>) -> bool {
+        let known = self.unset.as_ref();
+        if !known.is_some_and(|known| Arc::ptr_eq(known, flag)) {
+            if self.expects_unset {
+                return false;
+            }
+            self.unset = Some(flag.clone());
+        }
+        self.expects_unset = true;
+        true
+    }
+
+    /// Returns whether the flag is set that must not be.
+    #[inline]
+    pub(crate) fn is_flag_set(&self) -> bool {
+        let flag = self.unset.as_ref().filter(|_| self.expects_unset);
+        // Acquire: pairs with the Release of who sets it.
+        flag.is_some_and(|flag| flag.load(Ordering::Acquire))
     }
 
     /// Returns true if nothing is written.

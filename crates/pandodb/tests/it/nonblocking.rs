@@ -339,6 +339,36 @@ fn a_transaction_may_empty_a_table_and_write_to_it() {
     assert!(db.durable_lsn() >= lsn);
 }
 
+/// Who empties all tables of a group must not miss one that is made meanwhile.
+#[test]
+fn a_batch_that_expects_no_table_conflicts_when_there_is_one() {
+    let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+    let table = db.table("group/keys").unwrap();
+    table.put(b"key", b"value").unwrap();
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    let mut batch = ValidatedBatch::new(&db);
+    batch.clear_table(&table);
+    batch.expect_no_table("group/rest");
+    let rest = db.table("group/rest").unwrap();
+    rest.put(b"key", b"value").unwrap();
+    let outcome = run(&mut reactor, |reactor| batch.try_commit(reactor).unwrap());
+    assert_eq!(outcome, Outcome::Conflict { watched: false });
+    assert_eq!((table.len(), rest.len()), (1, 1));
+    batch.begin_again();
+    batch.clear_table(&table);
+    batch.clear_table(&rest);
+    batch.expect_no_table("group/other");
+    let outcome = run(&mut reactor, |reactor| batch.try_commit(reactor).unwrap());
+    assert!(matches!(outcome, Outcome::Committed(Some(_))));
+    assert_eq!((table.len(), rest.len()), (0, 0));
+    // What one batch expects, the next one does not.
+    db.table("group/other").unwrap();
+    batch.reset();
+    batch.put(&table, b"key", b"value").unwrap();
+    let outcome = run(&mut reactor, |reactor| batch.try_commit(reactor).unwrap());
+    assert!(matches!(outcome, Outcome::Committed(Some(_))));
+}
+
 #[test]
 fn a_commit_that_needs_a_page_of_its_own_reads_in_flight_takes_it() {
     let directory = tempfile::tempdir().unwrap();

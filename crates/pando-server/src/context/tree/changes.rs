@@ -21,7 +21,6 @@ use crate::notifications::classes::Class;
 impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.
     pub(in crate::context) fn put_new_tree(&mut self, key: &[u8], collection: &Collection) -> Run {
-        self.check_new(key)?;
         self.make_members()?;
         let head = TreeHead::new(self.database().members.new_id());
         // Nothing of it was loaded, and all is new.

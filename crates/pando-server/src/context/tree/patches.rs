@@ -87,7 +87,7 @@ impl Context<'_> {
     ) -> Run {
         let mut head = match chunked.patches {
             Some(head) => head,
-            None => self.new_patch_head(key, chunked)?,
+            None => self.new_patch_head(chunked)?,
         };
         let written = new.0..new.0 + new.1.len() as u64;
         let numbers = head.pieces(&written);
@@ -132,8 +132,7 @@ impl Context<'_> {
     }
 
     /// Returns the head of a string in chunks that gets its first patch.
-    fn new_patch_head(&mut self, key: &[u8], chunked: &Chunked) -> Result<PieceHead, Interrupted> {
-        self.check_new(key)?;
+    fn new_patch_head(&mut self, chunked: &Chunked) -> Result<PieceHead, Interrupted> {
         self.make_members()?;
         Ok(PieceHead {
             id: self.database().members.new_id(),
@@ -360,7 +359,7 @@ impl Context<'_> {
         times: (Option<u64>, Former),
     ) -> Run {
         let value = self.copied(key, &chunked.stream)?;
-        let mut head = self.new_patch_head(key, chunked)?;
+        let mut head = self.new_patch_head(chunked)?;
         let mut edition = Edition::behind(head.edition, self.progress.seed());
         for (place, row) in patches.iter() {
             self.put_piece(&head, head.number_at(place), row, &mut edition)?;

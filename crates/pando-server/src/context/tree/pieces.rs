@@ -71,7 +71,6 @@ impl Context<'_> {
     /// Writes the string that `found` describes, which is in its row and was read last, in pieces,
     /// with `new` at `offset`.
     pub(crate) fn put_new_pieces(&mut self, key: &[u8], found: &Found, new: (u64, &[u8])) -> Run {
-        self.check_new(key)?;
         self.make_members()?;
         let old = match found.row {
             Some(row) => self.payload(row).to_vec(),
