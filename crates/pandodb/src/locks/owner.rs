@@ -17,6 +17,14 @@ const HELD_BYTES: usize = 64;
 /// The longest wait.
 const PATIENCE_MAX: Duration = Duration::from_hours(24 * 365);
 
+/// A lock, or a pass, that an owner has.
+#[derive(Debug, Clone, Copy)]
+struct Holding {
+    stripe: u32,
+    /// See [`LockOwner::confirm`].
+    is_confirmed: bool,
+}
+
 /// Holds locks until it is dropped. It waits for one lock at a time.
 #[derive(Debug)]
 pub(crate) struct LockOwner {
@@ -29,8 +37,8 @@ pub(crate) struct LockOwner {
     patience: Duration,
     /// When the present call gives up; None before its first wait.
     deadline: Option<Instant>,
-    /// What it holds, with the stripe of each.
-    held: HashMap<LockName, u32>,
+    /// What it holds.
+    held: HashMap<LockName, Holding>,
     /// Bytes of the keys in `held`.
     held_key_bytes: usize,
     waiting: Option<AwaitedLock>,
@@ -102,8 +110,8 @@ impl LockOwner {
     /// Holds the lock, which may be taken away from it, for `at_most` from now on, or until it is
     /// given back. Returns false if it was taken away before.
     pub(crate) fn extend(&mut self, name: &LockName, at_most: Option<Duration>) -> bool {
-        let stripe = self.held.get(name);
-        stripe.is_some_and(|stripe| self.locks.extend((*stripe, name), self.id, at_most))
+        let holding = self.held.get(name);
+        holding.is_some_and(|of| self.locks.extend((of.stripe, name), self.id, at_most))
     }
 
     /// Holds the lock until it is given back. Returns false if it has none, or has lost it: it has
@@ -114,6 +122,19 @@ impl LockOwner {
             self.held_key_bytes -= name.key().map_or(0, <[u8]>::len);
         }
         is_kept
+    }
+
+    /// Notes that no commit of others that had begun before the lock was taken can still write what
+    /// is locked. This holds for as long as the lock is held.
+    pub(crate) fn confirm(&mut self, name: &LockName) {
+        if let Some(holding) = self.held.get_mut(name) {
+            holding.is_confirmed = true;
+        }
+    }
+
+    /// Returns whether this was noted of a lock that it has not lost since.
+    pub(crate) fn is_confirmed(&self, name: &LockName) -> bool {
+        self.held.get(name).is_some_and(|of| of.is_confirmed)
     }
 
     /// Number of locks and passes that it holds.
@@ -205,10 +226,14 @@ impl LockOwner {
 
     fn hold(&mut self, name: LockName, stripe: u32) {
         let key_bytes = name.key().map_or(0, <[u8]>::len);
-        match self.held.insert(name, stripe) {
+        let holding = Holding {
+            stripe,
+            is_confirmed: false,
+        };
+        match self.held.insert(name, holding) {
             None => self.held_key_bytes += key_bytes,
             // A pass that was taken away, and is given again.
-            Some(before) => assert_eq!(before, stripe, "a name has one stripe"),
+            Some(before) => assert_eq!(before.stripe, stripe, "a name has one stripe"),
         }
     }
 
@@ -289,8 +314,8 @@ impl LockOwner {
     pub(crate) fn release_all(&mut self) {
         self.cut_off();
         self.held_key_bytes = 0;
-        for (name, stripe) in self.held.drain() {
-            self.locks.release((stripe, &name), self.id);
+        for (name, holding) in self.held.drain() {
+            self.locks.release((holding.stripe, &name), self.id);
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::error::Result;
 use crate::pages::fetcher::{Fetcher, Started};
 use crate::pages::store::Store;
 
+/// Most reads in flight of one fetcher, whatever was asked for: the kernel's rings have no more.
+const DEPTH_MAX: usize = (1 << 15) - 1;
+
 /// A borrowed fetcher; given back, empty, on drop.
 #[derive(Debug)]
 pub(crate) struct Borrowed<'a> {
@@ -26,7 +29,7 @@ impl Engine {
     /// Most reads in flight of one fetcher: it claims at most an eighth of the frames.
     pub(crate) fn fetch_depth(&self) -> usize {
         let share = self.store.pool.frames() / 8;
-        self.options.queue_depth.min(share).max(1)
+        self.options.queue_depth.min(share).clamp(1, DEPTH_MAX)
     }
 
     /// Borrows a fetcher. Blocks while all are lent.
