@@ -151,7 +151,7 @@ impl TableState {
     /// Returns the current tree; None if the table was dropped.
     #[inline]
     pub(crate) fn tree(&self) -> Option<Tree> {
-        // Acquire: pairs with the Release in set_row, so the tree's pages are there.
+        // Acquire: pairs with the Release in replace, so the tree's pages are there.
         let row = self.row.load(Ordering::Acquire);
         if row <= IN_SWAP {
             return self.tree_of_few(row);
