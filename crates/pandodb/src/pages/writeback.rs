@@ -175,6 +175,8 @@ impl Store {
         if images.is_empty() {
             return Ok(());
         }
+        // What was made one after the other is often read so, too.
+        images.sort_unstable_by_key(Image::page);
         let sealed = self.seal_images(&mut images);
         let extents = sealed
             .and_then(|()| self.check_poison())
@@ -458,6 +460,26 @@ mod tests {
             .modify(&engine.store.pool.apply_token(&guard))
             .unwrap();
         page.store(WORD_HEAP, u64::MAX);
+    }
+
+    /// In whatever frames they are.
+    #[test]
+    fn pages_that_are_written_together_lie_in_the_order_of_their_ids() {
+        let engine = engine(&FaultyDevice::new(1));
+        for number in 0..300 {
+            put(&engine, format!("{number:04}").repeat(50).as_bytes());
+        }
+        let pool = &engine.store.pool;
+        let frames = (0..pool.frames()).rev();
+        let frames = frames.map(|frame| FrameIndex(u32::try_from(frame).unwrap()));
+        let images: Vec<_> = frames.filter_map(|of| pool.image_of(of, None)).collect();
+        let mut pages: Vec<_> = images.iter().map(pando_pool::Image::page).collect();
+        assert!(pages.len() > 10, "{pages:?}");
+        engine.store.write_images(images, OnFullDisk::Wait).unwrap();
+        pages.sort_unstable();
+        let block = |page| pool.stored_extent(page).unwrap().block;
+        let blocks: Vec<_> = pages.into_iter().map(block).collect();
+        assert!(blocks.is_sorted(), "{blocks:?}");
     }
 
     fn check(write: impl FnOnce(&Engine) -> crate::Result<()>) {
