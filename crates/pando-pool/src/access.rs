@@ -307,6 +307,23 @@ impl<'a> Exclusive<'a> {
     /// When a running checkpoint still needs the content: call [`Exclusive::modify`] first, before
     /// any change.
     pub fn free(self, token: &ApplyToken<'_>) {
+        let was_changed = self.was_changed(token);
+        self.free_as(token, was_changed);
+    }
+
+    /// Returns whether the page was changed since the last durable checkpoint, and replay would
+    /// need room for it that is not kept otherwise: what an earlier epoch has written lies in an
+    /// extent that waits for the checkpoint.
+    pub(crate) fn was_changed(&self, token: &ApplyToken<'_>) -> bool {
+        let header = self.pool.header(self.frame);
+        header.dirty_epoch().is_some()
+            || header.image().is_some()
+            || header.stored().is_some() && header.stored_epoch() == token.epoch()
+    }
+
+    /// As [`Exclusive::free`], of a page that `was_changed` or not before the caller has called
+    /// [`Exclusive::modify`].
+    pub(crate) fn free_as(self, token: &ApplyToken<'_>, was_changed: bool) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
@@ -315,6 +332,7 @@ impl<'a> Exclusive<'a> {
             "{page} is wired: unwire it before it is freed"
         );
         epochs.push_pair(token.epoch(), page, None);
+        epochs.page_freed(token.epoch(), was_changed);
         if let Some(epoch) = header.dirty_epoch() {
             assert_eq!(
                 epoch,

@@ -88,6 +88,7 @@ impl Pool {
         }
         self.epochs().push_pair(token.epoch(), page, None);
         self.epochs().retire(stored.extent, UNKNOWN, token.epoch());
+        self.epochs().page_freed(token.epoch(), false);
         self.page_ids().give_back(page);
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_sub(1, Ordering::Relaxed);

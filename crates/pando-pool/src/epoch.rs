@@ -40,6 +40,10 @@ pub struct Epochs {
     dirty: [AtomicU64; 2],
     /// Number of images of the epoch in flight, by parity.
     images: [AtomicU64; 2],
+    /// Number of pages and chunks freed in the epoch, by parity.
+    freed: [AtomicU64; 2],
+    /// How many of them were changed in the epoch.
+    freed_changed: [AtomicU64; 2],
     /// The newest closed epoch, and in `closed_at` its C, the LSN at which it was closed. Written
     /// under `lists`. Both change together, C first, and only grow: a reader that loads the epoch
     /// first sees its C or a later one.
@@ -69,6 +73,8 @@ impl Epochs {
             ),
             dirty: [AtomicU64::new(0), AtomicU64::new(0)],
             images: [AtomicU64::new(0), AtomicU64::new(0)],
+            freed: [AtomicU64::new(0), AtomicU64::new(0)],
+            freed_changed: [AtomicU64::new(0), AtomicU64::new(0)],
             closed: AtomicU64::new(current.0 - 1),
             closed_at: AtomicU64::new(0),
         }
@@ -200,6 +206,33 @@ impl Epochs {
         assert!(before > 0, "more images ended than began");
     }
 
+    /// Counts a page or chunk that is freed in `epoch`, and whether it `was_changed` in it. A page
+    /// that still counts as dirty does so until it is counted here.
+    pub(crate) fn page_freed(&self, epoch: Epoch, was_changed: bool) {
+        if !self.has_mapping {
+            return;
+        }
+        // Relaxed: who has read the number of dirty frames after dirty_ended sees this, too.
+        self.freed[parity(epoch)].fetch_add(1, Ordering::Relaxed);
+        let changed = u64::from(was_changed);
+        self.freed_changed[parity(epoch)].fetch_add(changed, Ordering::Relaxed);
+    }
+
+    /// Returns the number of pages and chunks that were freed since the last durable checkpoint.
+    /// Nothing in the log says so, so replay has them all: each with its id.
+    pub fn freed_total(&self) -> u64 {
+        let counts = self.freed.iter();
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns how many of [`Epochs::freed_total`] were changed since, so that replay writes them.
+    /// A caller that misses a frame in [`Epochs::dirty_total`] sees it here, if it reads this
+    /// afterwards.
+    pub fn freed_changed_total(&self) -> u64 {
+        let counts = self.freed_changed.iter();
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Adds a mapping change to the list of `epoch`, unless the pool has no device.
     pub(crate) fn push_pair(&self, epoch: Epoch, page: PageId, stored: Option<StoredPage>) {
         if !self.has_mapping {
@@ -243,10 +276,14 @@ impl Epochs {
         std::mem::take(&mut lists.by_parity[parity(epoch)].pairs)
     }
 
-    /// Takes the extents that have become free because the checkpoint of `epoch` is durable.
+    /// Takes the extents that have become free because the checkpoint of `epoch` is durable. What
+    /// was freed in the epoch is not counted any longer.
     pub fn take_retired(&self, epoch: Epoch) -> Vec<Extent> {
         let mut lists = self.lists.lock();
         assert!(epoch < lists.current, "{epoch} is not closed");
+        // Nobody frees in a closed epoch.
+        self.freed[parity(epoch)].store(0, Ordering::Relaxed);
+        self.freed_changed[parity(epoch)].store(0, Ordering::Relaxed);
         let list = &mut lists.by_parity[parity(epoch)];
         list.retired_blocks = 0;
         std::mem::take(&mut list.retired)
@@ -257,11 +294,13 @@ impl Epochs {
         std::mem::take(&mut self.lists.lock().free_now)
     }
 
-    /// Returns the number of mapping changes, and of blocks in retired extents, of the current
-    /// epoch. Both trigger checkpoints.
-    pub fn current_lengths(&self) -> (usize, u64) {
+    /// Returns the number of mapping changes, of blocks in retired extents, and of changed pages
+    /// that were freed, of the current epoch. All of them trigger checkpoints.
+    pub fn current_lengths(&self) -> (usize, u64, u64) {
         let lists = self.lists.lock();
-        let list = &lists.by_parity[parity(lists.current)];
-        (list.pairs.len(), list.retired_blocks)
+        let parity = parity(lists.current);
+        let list = &lists.by_parity[parity];
+        let freed = self.freed_changed[parity].load(Ordering::Relaxed);
+        (list.pairs.len(), list.retired_blocks, freed)
     }
 }

@@ -24,9 +24,10 @@ impl Pool {
         match self.table().get(page) {
             Place::Resident(_) => {
                 let mut exclusive = self.exclusive(page)?;
+                let was_changed = exclusive.was_changed(token);
                 exclusive.modify(token)?;
                 exclusive.unwire();
-                exclusive.free(token);
+                exclusive.free_as(token, was_changed);
                 Ok(())
             }
             Place::Loading(_) => Err(Restart::Conflict),
@@ -38,6 +39,7 @@ impl Pool {
                 self.epochs().push_pair(token.epoch(), page, None);
                 // The epoch of its image is not known without reading the page, so the extent
                 // always waits for the checkpoint.
+                self.epochs().page_freed(token.epoch(), false);
                 self.epochs().retire(stored.extent, None, token.epoch());
                 self.page_ids().give_back(page);
                 Ok(())

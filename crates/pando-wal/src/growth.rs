@@ -33,8 +33,8 @@ pub const RETRY: time::Duration = time::Duration::from_millis(200);
 
 /// What the owner of a log does for the thread that makes its files.
 pub trait Surroundings {
-    /// Calls `allocate`, which takes room on the device, while nobody else takes room that is
-    /// promised.
+    /// Calls `allocate`, which takes room on the device or gives it back, while nobody else takes
+    /// room that is promised, or not durably free yet.
     fn alone(&self, allocate: &mut dyn FnMut());
 
     /// A file could not be made, for this reason; or one could be made again.
@@ -80,7 +80,7 @@ impl<D: Device> Log<D> {
         let ends = || self.stopping.load(Ordering::Acquire) || self.group.failed();
         while !ends() {
             if self.growth.spare.swap(false, Ordering::Relaxed) {
-                self.remove_spare();
+                self.remove_spare(around);
             }
             let rests = failed.map(|at| RETRY.saturating_sub(at.elapsed()));
             let is_resting = rests.is_some_and(|rest| !rest.is_zero());
@@ -141,7 +141,7 @@ impl<D: Device> Log<D> {
     }
 
     /// Cuts and removes what records have not needed lately. Returns the number of bytes.
-    fn remove_spare(&self) -> u64 {
+    fn remove_spare(&self, around: &impl Surroundings) -> u64 {
         let _change = self.segments.begin_change();
         let mut given = 0;
         loop {
@@ -149,7 +149,8 @@ impl<D: Device> Log<D> {
             let Some(spare) = taken else {
                 break;
             };
-            let left = self.segments.shorten(spare.slot, spare.keeps);
+            let mut left = None;
+            around.alone(&mut || left = self.segments.shorten(spare.slot, spare.keeps));
             given += spare.bytes - left.unwrap_or(0);
             if let Some(bytes) = left {
                 self.shared.tail.lock().add_slot(spare.slot, bytes);
@@ -165,9 +166,9 @@ impl<D: Device> Log<D> {
 
     /// Cuts and removes free files, whatever records have needed lately. Returns the number of
     /// bytes.
-    pub fn remove_free(&self) -> u64 {
+    pub fn remove_free(&self, around: &impl Surroundings) -> u64 {
         self.shared.tail.lock().forget_need();
-        self.remove_spare()
+        self.remove_spare(around)
     }
 
     /// Makes files up to the budget, and blocks for as long as that takes. Returns their number.

@@ -197,18 +197,23 @@ impl<D: Device> Segments<D> {
     /// Cuts the file in `slot`, whose records are dead and which nobody writes to, to `keeps`
     /// bytes, or removes it if that is 0. Returns its length if it is ready for further use. The
     /// caller has begun the change.
+    ///
+    /// Blocks until that is durable: others use the room from then on, and a file that came back
+    /// after a crash would leave recovery without it. If it cannot be made durable, it may.
     pub(crate) fn shorten(&self, slot: usize, keeps: u64) -> Option<u64> {
         let taken = self.files.lock().get_mut(slot).and_then(Option::take);
         let mut ready = taken?;
         if keeps == 0 {
             drop(ready);
             // A file that stays has dead records only, and is found by the next opening.
-            let _ = self.device.remove(&name_of(slot));
+            if self.device.remove(&name_of(slot)).is_ok() {
+                let _ = self.device.sync_directory();
+            }
             return None;
         }
-        // Not synced: a file that is longer again after a crash has dead records behind its end.
         if ready.file.set_len(keeps).is_ok() {
             ready.bytes = keeps;
+            let _ = ready.file.sync();
         }
         let bytes = ready.bytes;
         self.put(slot, ready);

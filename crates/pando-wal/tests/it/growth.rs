@@ -221,14 +221,14 @@ fn promised_room_stays_though_files_are_taken_away() {
                 }
                 match random.u8(..12) {
                     0 => drop(log.make_all_files().unwrap()),
-                    1..4 => drop(log.remove_free()),
+                    1..4 => drop(log.remove_free(&Told::default())),
                     _ => {}
                 }
             }
             while !promised.is_empty() {
                 let (reservation, bytes) = promised.swap_remove(random.usize(..promised.len()));
                 if random.u8(..4) == 0 {
-                    log.remove_free();
+                    log.remove_free(&Told::default());
                 }
                 let payload = vec![seed as u8; bytes];
                 let acknowledge = Acknowledge::WhenDurable;
@@ -447,7 +447,7 @@ fn live(seed: u64, mode: CrashMode, plan: impl Fn(&FaultyDevice, &mut Rng)) {
             for step in 0..40_u8 {
                 match random.u8(..10) {
                     0 => drop(log.make_all_files()?),
-                    1 => drop(log.remove_free()),
+                    1 => drop(log.remove_free(&Told::default())),
                     2 => {
                         log.flush_now()?;
                         acknowledged = log.durable();

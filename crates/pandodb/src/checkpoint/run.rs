@@ -111,11 +111,13 @@ impl Engine {
         }
     }
 
-    /// True if the epoch has enough mapping changes or retired extents for a checkpoint.
+    /// True if the epoch has enough mapping changes, retired extents, or blocks promised to pages
+    /// that were freed, for a checkpoint.
     fn epoch_is_long(&self) -> bool {
-        let (pairs, retired) = self.store.pool.epochs().current_lengths();
+        let (pairs, retired, freed) = self.store.pool.epochs().current_lengths();
         let retired_max = (self.store.space.blocks() / RETIRED_SHARE).max(RETIRED_MIN);
-        pairs > self.pairs_max() || retired > retired_max
+        let promised = freed * u64::from(self.store.page_blocks());
+        pairs > self.pairs_max() || retired.max(promised) > retired_max
     }
 
     /// Number of mapping changes of an epoch above which a checkpoint is due.

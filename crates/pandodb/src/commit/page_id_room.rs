@@ -70,8 +70,8 @@ impl Engine {
         wait: &mut IdWait,
     ) -> Step<IdReservation<'_>> {
         loop {
-            if need.ids > self.store.pool.page_ids().available() {
-                return Err(self.page_ids_error().into());
+            if need.ids > self.store.ids_at_most(need.urgent) {
+                return Err(self.without_ids(need));
             }
             if !need.urgent {
                 // Background work makes room ahead of time; here it was too slow.
@@ -94,6 +94,16 @@ impl Engine {
                 }
                 .into());
             }
+        }
+    }
+
+    /// Returns why an operation cannot continue for which too few ids are left: it waits for the
+    /// checkpoint behind which those of freed pages may be used again.
+    fn without_ids(&self, need: &IdNeed) -> Unfinished {
+        let enough = need.ids <= self.store.pool.page_ids().available();
+        match enough && !self.store.life.is_checkpoint_stalled() {
+            true => WaitReason::Checkpoint(self.checkpoint.ask()).into(),
+            false => self.page_ids_error().into(),
         }
     }
 

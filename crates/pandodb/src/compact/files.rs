@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn trim_log(&self) -> Result<u64> {
-        let removed = self.log.remove_free();
+        let removed = self.log.remove_free(self);
         Ok(removed + self.log.trim()?)
     }
 }

@@ -138,8 +138,17 @@ impl Store {
     #[inline]
     pub(crate) fn ids_for(&self, need: &IdNeed) -> u64 {
         let without_room = self.mapping_reserve.ids_without_room();
-        let available = self.pool.page_ids().available();
+        let available = self.ids_at_most(need.urgent);
         available.saturating_sub(without_room * u64::from(!need.urgent))
+    }
+
+    /// Number of page ids that may be given out if a merge of the mapping has room. As many as were
+    /// freed since the last checkpoint are not among them, as replay frees none; but a delete, which
+    /// hardly ever takes one, may have them.
+    #[inline]
+    pub(crate) fn ids_at_most(&self, urgent: bool) -> u64 {
+        let freed = self.pool.epochs().freed_total() * u64::from(!urgent);
+        self.pool.page_ids().available().saturating_sub(freed)
     }
 
     /// True if a caller without reservations has to wait for the end of one. If pages wait for
@@ -155,10 +164,12 @@ impl Store {
     }
 
     /// Largest number of blocks that dirty pages and images in flight may need: how well they
-    /// compress is not known before.
+    /// compress is not known before. Replay may need as many again for pages that were changed, and
+    /// then freed, since the last checkpoint: it changes and keeps them.
     pub(crate) fn committed_blocks(&self) -> u64 {
         let epochs = self.pool.epochs();
-        (epochs.dirty_total() + epochs.images_total()) * u64::from(self.page_blocks())
+        let dirty = epochs.dirty_total() + epochs.images_total();
+        (dirty + epochs.freed_changed_total()) * u64::from(self.page_blocks())
     }
 
     /// True if `pages` more pages may become dirty. Dirty pages and copies for a checkpoint, which
