@@ -644,6 +644,9 @@ impl Connection {
         let running = self.running.as_mut().expect("a command has begun");
         assert!(!running.committing, "a commit is not repeated");
         running.waited = false;
+        if let Some(batch) = &mut running.batch {
+            batch.forget_refreshed();
+        }
     }
 
     /// Undoes what the commands of an uncommitted EXEC did to the session.

@@ -229,7 +229,8 @@ impl<'a> Context<'a> {
                 self.progress.events.truncate(events);
                 self.fail(&text)
             }
-            // Its commit tells damage from a head of another moment; if it has written, a new run.
+            // Its commit tells damage from a head of another moment; if it has written, a new run, at
+            // a new moment: what is answered as before would contradict itself again.
             Err(Interrupted::Torn) if self.write_calls() == written => {
                 self.out.truncate(start);
                 self.progress.events.truncate(events);
@@ -237,6 +238,13 @@ impl<'a> Context<'a> {
             }
             Err(Interrupted::Torn) if self.progress.restarts < RESTARTS_MAX => {
                 self.progress.restarts += 1;
+                if let Some(batch) = self
+                    .data
+                    .as_mut()
+                    .and_then(|data| data.batch.as_deref_mut())
+                {
+                    batch.forget_refreshed();
+                }
                 Err(Interrupted::Yield)
             }
             Err(Interrupted::Torn) => Err(replies::TORN.into()),

@@ -177,6 +177,13 @@ impl ValidatedBatch {
         self.conflicts = conflicts;
     }
 
+    /// Has the next run that [`ValidatedBatch::begin_again`] prepares read what is there then, and
+    /// not what the commit of an earlier one has found. For a run that has found a contradiction in
+    /// its reads: some were answered as of an earlier moment, and it would find the same again.
+    pub fn forget_refreshed(&mut self) {
+        self.refreshed = None;
+    }
+
     /// Forgets the writes, for another run from the beginning after a pending read: reads that were
     /// done are answered as before, so each run gets further.
     pub fn rewind(&mut self) {

@@ -143,8 +143,8 @@ impl Store {
     }
 
     /// Number of page ids that may be given out if a merge of the mapping has room. As many as were
-    /// freed since the last checkpoint are not among them, as replay frees none; but a delete, which
-    /// hardly ever takes one, may have them.
+    /// freed since the last checkpoint are not among them, as replay frees none; but a delete may
+    /// have them, which hardly ever takes one.
     #[inline]
     pub(crate) fn ids_at_most(&self, urgent: bool) -> u64 {
         let freed = self.pool.epochs().freed_total() * u64::from(!urgent);

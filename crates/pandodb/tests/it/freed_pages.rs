@@ -1,10 +1,10 @@
 //! Pages that are freed without a record: replay has them all, and finds room for them
 //! (decision 116).
 
+use pando_sync::time::Duration;
 use pandodb::device::faulty::{CrashMode, FaultyDevice};
 use pandodb::statistics::Ticker;
 use pandodb::{Builder, Db, Durability, Error, Table, WriteOptions};
-use std::time::Duration;
 
 use crate::fixture::open_on;
 
@@ -41,7 +41,7 @@ fn delete(db: &Db, table: &Table, keys: std::ops::Range<u32>) -> u64 {
             .delete_with(&number.to_be_bytes(), unsynced())
             .unwrap();
         if number % 32 == 0 {
-            std::thread::sleep(Duration::from_millis(2));
+            pando_sync::thread::sleep(Duration::from_millis(2));
         }
     }
     let freed = db.statistics().since(&before);

@@ -80,6 +80,37 @@ impl Place {
     }
 }
 
+/// A run that is answered with what a commit has found may meet what came later. If it finds a
+/// contradiction, the next one is to read anew.
+#[test]
+fn a_run_reads_what_is_there_if_the_refreshed_reads_are_forgotten() {
+    let mut place = Place::new();
+    let mut transaction = ValidatedBatch::new(&place.db);
+    for _ in 0..ATTEMPTS_MAX {
+        transaction.begin_again();
+        let _values = place.read(&mut transaction);
+        let table = place.table.clone();
+        transaction.put(&table, b"sum", b"").unwrap();
+        place.write_own();
+        place.write_others();
+        assert!(matches!(
+            place.commit(&mut transaction),
+            Outcome::Conflict { .. }
+        ));
+    }
+    let refreshed = place.round;
+    place.write_own();
+    transaction.begin_again();
+    assert_eq!(place.read(&mut transaction)[0], Some(refreshed));
+    transaction.forget_refreshed();
+    transaction.begin_again();
+    assert_eq!(place.read(&mut transaction)[0], Some(refreshed + 1));
+    assert!(matches!(
+        place.commit(&mut transaction),
+        Outcome::Committed(None)
+    ));
+}
+
 /// Repeats the transaction until it commits. Returns what it has read then, and the number of
 /// conflicts.
 fn run_beside(
