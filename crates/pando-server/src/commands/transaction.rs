@@ -299,6 +299,12 @@ fn exec(context: &mut Context<'_>) -> Run {
             context.session.multi = Some(multi);
             return Err(Interrupted::Pending(pending));
         }
+        // The commit looks again. Until then commands may do what it does not take back.
+        if batch.has_changed_watch() {
+            context.session.end_transaction();
+            context.reply().null_array();
+            return Ok(());
+        }
     }
     // A repeated run begins in the same state as the first one.
     multi.enter(context.session);
