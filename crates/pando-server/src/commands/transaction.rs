@@ -80,7 +80,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Returns true for the commands that run between MULTI and EXEC instead of being queued.
+/// Returns true for the commands that run between MULTI and EXEC instead of being queued. Takes the
+/// container of a subcommand, which may have the name of one of them: SLOWLOG RESET.
 pub(crate) fn runs_at_once(command: &Command) -> bool {
     matches!(
         command.name,

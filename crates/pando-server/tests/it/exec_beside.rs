@@ -1,7 +1,12 @@
 //! Commands of EXEC that act beside the store, which no conflict of its transaction takes back.
 
+use pando_resp::Answer;
+
 use crate::client::{Client, encode, show};
 use crate::fixture::Fixture;
+
+/// The commands that run between MULTI and EXEC, as in Redis.
+const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 
 /// Waits until CLIENT LIST shows that client `id` waits for elements.
 fn wait_for_wait(asks: &mut Client, id: &str) {
@@ -61,4 +66,40 @@ fn an_exec_whose_watched_key_has_changed_does_nothing_beside_the_store() {
         let exists = "SCRIPT EXISTS 63143b6f8007b98c53ca2149822777b3566f9241";
         other.check(&[(exists, "[:1]")]);
     }
+}
+
+#[test]
+fn multi_queues_all_but_six_commands() {
+    let server = Fixture::new();
+    let (mut client, mut asks) = (server.client(), server.client());
+    let Answer::Array(names) = asks.run_raw("COMMAND LIST") else {
+        panic!("COMMAND LIST replies an array");
+    };
+    let names: Vec<String> = (names.iter())
+        .map(|name| show(name).trim_matches('"').to_owned())
+        .collect();
+    let (mut queued, mut refused) = (0, 0);
+    for name in &names {
+        let is_container = names.iter().any(|of| of.starts_with(&format!("{name}|")));
+        if is_container || AT_ONCE.contains(&&name[..]) {
+            continue;
+        }
+        let info = asks.run(&format!("COMMAND INFO {name}"));
+        let arity = info.split(' ').find_map(|word| word.strip_prefix(':'));
+        let arity: isize = arity.unwrap().parse().unwrap();
+        let mut words: Vec<&str> = name.split('|').collect();
+        words.resize(arity.unsigned_abs().max(words.len()), "1");
+        client.check(&[("MULTI", "+OK")]);
+        let reply = show(&client.call(&words));
+        if info.contains("+no_multi") {
+            refused += 1;
+            let text = "-ERR Command not allowed inside a transaction";
+            assert_eq!(reply, text, "{name}");
+        } else {
+            queued += 1;
+            assert_eq!(reply, "+QUEUED", "{name}");
+        }
+        client.check(&[("DISCARD", "+OK")]);
+    }
+    assert!(queued > 150 && refused > 3, "{queued} {refused}");
 }
