@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pando_resp::Answer;
+use pando_server::ServerOptions;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
@@ -359,6 +360,34 @@ fn who_does_not_read_is_closed_and_holds_nobody_up() {
     assert_eq!(show(&reader.answer()), "[\"message\" \"a\" \"end\"]");
     drop(reader);
     wait_for_no_subscribers(&mut publisher);
+}
+
+/// One who does not read takes all memory for messages: it is closed, and not who has a few more
+/// messages to read.
+#[test]
+fn who_is_a_turn_behind_stays_when_another_takes_the_memory() {
+    const TOGETHER: usize = 20;
+    let server = Fixture::with(ServerOptions {
+        threads: 1,
+        ..options()
+    });
+    let (mut publisher, mut reader) = (server.client(), server.client());
+    let mut deaf = server.client();
+    deaf.run("SUBSCRIBE a");
+    reader.run("SUBSCRIBE a");
+    let pipeline = encode(&["PUBLISH", "a", &"x".repeat(1000)]).repeat(TOGETHER);
+    let mut rounds = 0;
+    while publisher.run("PUBSUB NUMSUB a") != "[\"a\" :1]" {
+        rounds += 1;
+        assert!(rounds < 5000, "{}", publisher.text("CLIENT LIST"));
+        publisher.send(&pipeline);
+        for _ in 0..TOGETHER {
+            publisher.answer();
+            assert!(show(&reader.answer()).starts_with("[\"message\" \"a\" \"xxx"));
+        }
+    }
+    let closed = info(&mut publisher, "client_output_buffer_limit_disconnections");
+    assert_eq!(closed, "1");
 }
 
 #[test]
