@@ -123,7 +123,9 @@ impl EventLoop {
                 self.shared.events.slow_subscriber(client);
                 self.shared.channels.count_overrun();
             }
-            let late = !connection.session.authenticated && since(connection.opened) > handshake
+            let session = &connection.session;
+            let unknown_since = session.reset_at.unwrap_or(connection.opened);
+            let late = !session.authenticated && since(unknown_since) > handshake
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
                 || connection
                     .closing_since
