@@ -3,10 +3,14 @@
 use pando_resp::Answer;
 
 use crate::client::{Client, encode, show};
+use crate::cold::{KEYS, filled, suspended};
 use crate::fixture::Fixture;
 
 /// The commands that run between MULTI and EXEC, as in Redis.
 const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+
+/// Number of keys that an EXEC reads, of which some are not in memory.
+const READS: usize = 3;
 
 /// Waits until CLIENT LIST shows that client `id` waits for elements.
 fn wait_for_wait(asks: &mut Client, id: &str) {
@@ -102,4 +106,58 @@ fn multi_queues_all_but_six_commands() {
         client.check(&[("DISCARD", "+OK")]);
     }
     assert!(queued > 150 && refused > 3, "{queued} {refused}");
+}
+
+/// Runs an EXEC of `command` and of reads of some keys from number `first` on. Returns true if it
+/// has waited for a page.
+fn run_cold(client: &mut Client, asks: &mut Client, command: &str, first: usize) -> bool {
+    client.check(&[("MULTI", "+OK"), (command, "+QUEUED")]);
+    for number in first..first + READS {
+        client.run(&format!("GET key:{}", number * 1237 % KEYS));
+    }
+    let before = suspended(asks);
+    let reply = client.run("EXEC");
+    assert!(reply.starts_with("[:1 \""), "{command}: {reply}");
+    suspended(asks) > before
+}
+
+/// EXEC begins again when it has read a page. What it had done before is done, and is not done
+/// again.
+#[test]
+fn what_an_exec_that_runs_again_has_done_is_replied() {
+    let (server, mut client) = filled();
+    let mut asks = server.client();
+    let mut numbers = (0..).step_by(READS);
+    let mut next = || numbers.next().unwrap();
+    loop {
+        let mut killed = server.client();
+        let command = format!("CLIENT KILL ID {}", killed.integer("CLIENT ID"));
+        let is_cold = run_cold(&mut client, &mut asks, &command, next());
+        assert!(killed.is_closed());
+        if is_cold {
+            break;
+        }
+    }
+    loop {
+        let mut waiter = server.client();
+        let id = waiter.integer("CLIENT ID").to_string();
+        waiter.send(&encode(&["BLPOP", "none", "0"]));
+        wait_for_wait(&mut asks, &id);
+        let command = format!("CLIENT UNBLOCK {id}");
+        let is_cold = run_cold(&mut client, &mut asks, &command, next());
+        assert_eq!(show(&waiter.answer()), "nil");
+        if is_cold {
+            break;
+        }
+    }
+    loop {
+        let mut killer = server.client();
+        let id = killer.integer("CLIENT ID");
+        let command = format!("CLIENT KILL ID {id} SKIPME no");
+        let is_cold = run_cold(&mut killer, &mut asks, &command, next());
+        assert!(killer.is_closed());
+        if is_cold {
+            break;
+        }
+    }
 }
