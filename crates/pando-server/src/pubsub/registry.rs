@@ -36,7 +36,7 @@ use crate::glob;
 /// Number of shards of each kind of channel.
 const SHARDS: usize = 64;
 /// Memory that a subscription takes besides its name, in the tables of registry and client.
-const SUBSCRIPTION_BYTES: u64 = 256;
+pub(super) const SUBSCRIPTION_BYTES: u64 = 256;
 
 /// The subscribers of one name, by client: a client that subscribes twice receives once.
 type Members = BTreeMap<u64, Arc<Mailbox>>;
@@ -330,12 +330,17 @@ impl Channels {
         found
     }
 
-    /// Returns true if there is memory for a further subscription to `names`.
-    pub(crate) fn has_room<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> bool {
+    /// Returns true if there is memory for a further subscription to `names`, besides the
+    /// `pending_bytes` of those that the registry does not know yet.
+    pub(crate) fn has_room<'n>(
+        &self,
+        names: impl Iterator<Item = &'n [u8]>,
+        pending_bytes: u64,
+    ) -> bool {
         let more: u64 = names
             .map(|name| name.len() as u64 + SUBSCRIPTION_BYTES)
             .sum();
-        self.bytes.load(Ordering::Relaxed) + more <= self.limits.bytes_max()
+        self.bytes.load(Ordering::Relaxed) + pending_bytes + more <= self.limits.bytes_max()
     }
 
     /// Returns the memory of subscriptions and of messages that wait, in bytes.

@@ -390,6 +390,34 @@ fn who_is_a_turn_behind_stays_when_another_takes_the_memory() {
     assert_eq!(closed, "1");
 }
 
+/// The memory for subscriptions is a bound inside EXEC, too, whose commands carry them out behind
+/// its commit.
+#[test]
+fn subscriptions_of_an_exec_are_bounded() {
+    const CHANNELS: usize = 3000;
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let mut pipeline = encode(&["MULTI"]);
+    for prefix in ["a", "b", "c", "d"] {
+        let mut command = vec!["SUBSCRIBE".to_owned()];
+        command.extend((0..CHANNELS).map(|name| format!("{prefix}{name}")));
+        pipeline.extend(encode(&command));
+    }
+    pipeline.extend(encode(&["EXEC"]));
+    client.send(&pipeline);
+    let refused = "-ERR too many subscriptions: all memory that connections have for them is taken";
+    let mut answers = Vec::new();
+    // Each channel has its own reply.
+    while answers.iter().filter(|of| *of == refused).count() < 2 {
+        answers.push(show(&client.answer()));
+        assert!(answers.len() <= 4 * CHANNELS, "nothing is refused");
+    }
+    assert_eq!(
+        info(&mut other, "pubsub_channels"),
+        (2 * CHANNELS).to_string()
+    );
+}
+
 #[test]
 fn many_channels_of_a_client_that_dies_are_given_back() {
     const CHANNELS: usize = 10_000;
