@@ -243,7 +243,10 @@ impl Session {
         self.subscriptions = None;
         self.tracking = None;
         self.database = 0;
-        self.reply_mode = ReplyMode::On;
+        // RESET itself is left out if the command before it asked for that.
+        if self.reply_mode != ReplyMode::Skip {
+            self.reply_mode = ReplyMode::On;
+        }
         self.version = Version::Resp2;
         self.profiles = None;
         self.authenticated = authenticated;
