@@ -54,7 +54,10 @@ impl EventLoop {
                     HOUSEKEEPING_INTERVAL
                 };
         }
-        if self.cleaning && self.stop_at.is_none() && self.shared.settings.active_expire() {
+        let cleans = self.cleaning && self.stop_at.is_none();
+        // A pause of writes is one of this, too.
+        let cleans = cleans && self.shared.pause.get(unix_ms()).is_none();
+        if cleans && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let shared = (statistics, &self.shared.notifications);
             let cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
