@@ -72,6 +72,24 @@ fn an_exec_publishes_at_its_commit() {
         ("EXEC", "[+OK :1]"),
     ]);
     assert_eq!(show(&other.answer()), "[\"message\" \"a\" \"sent\"]");
+    // What it receives itself is no part of the reply of EXEC.
+    client.run("HELLO 3");
+    let (subscribed, message) = (">(\"subscribe\" \"b\" :1)", ">(\"message\" \"b\" \"own\")");
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SUBSCRIBE b", "+QUEUED"),
+        ("PUBLISH b own", "+QUEUED"),
+        ("EXEC", &format!("[{subscribed} :1]")),
+    ]);
+    assert_eq!(show(&client.answer()), message);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("PUBLISH b own", "+QUEUED"),
+        ("UNSUBSCRIBE b", "+QUEUED"),
+        ("EXEC", message),
+    ]);
+    let left = "[:1 >(\"unsubscribe\" \"b\" :0)]";
+    assert_eq!(show(&client.answer()), left);
 }
 
 /// Number of clients that publish in the test with many, and of messages of each to each channel.
