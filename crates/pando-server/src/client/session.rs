@@ -2,6 +2,7 @@
 
 use pando_resp::{Arguments, Span, Version};
 use pando_sync::atomic::Ordering;
+use pando_sync::time::{Instant, now};
 use pandodb::Lsn;
 
 use crate::client::interactive::Interactive;
@@ -134,6 +135,8 @@ pub(crate) struct Session {
     pub(crate) version: Version,
     /// False until the client has given the password, if one is asked for.
     pub(crate) authenticated: bool,
+    /// When RESET ended that; `None`: the client has not given a password before.
+    pub(crate) reset_at: Option<Instant>,
     /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
     /// A command of the running EXEC closes the connection, once that has ended.
@@ -240,10 +243,14 @@ impl Session {
         self.subscriptions = None;
         self.tracking = None;
         self.database = 0;
-        self.reply_mode = ReplyMode::On;
+        // RESET itself is left out if the command before it asked for that.
+        if self.reply_mode != ReplyMode::Skip {
+            self.reply_mode = ReplyMode::On;
+        }
         self.version = Version::Resp2;
         self.profiles = None;
         self.authenticated = authenticated;
+        self.reset_at = (!authenticated).then(now);
     }
 }
 

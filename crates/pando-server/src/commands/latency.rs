@@ -61,7 +61,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         sub(
             "reset",
             -2,
-            reset,
+            |context| context.once(reset),
             "Resets the latency data for one or more events.",
         ),
         Command {

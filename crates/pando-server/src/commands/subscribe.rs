@@ -80,7 +80,10 @@ fn subscribe(context: &mut Context<'_>, space: Space) -> Run {
     if names.from(1).any(|name| name.len() > bytes_max) {
         return context.fail(text);
     }
-    if !context.shared.channels.has_room(names.from(1)) {
+    let subscriptions = context.session.subscriptions.as_ref();
+    // Those of the commands before it in EXEC.
+    let pending_bytes = subscriptions.map_or(0, |of| of.pending_bytes());
+    if !(context.shared.channels).has_room(names.from(1), pending_bytes) {
         return context.fail(replies::TOO_MANY_SUBSCRIPTIONS);
     }
     let verb = match space {

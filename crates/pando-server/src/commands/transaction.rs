@@ -80,7 +80,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Returns true for the commands that run between MULTI and EXEC instead of being queued.
+/// Returns true for the commands that run between MULTI and EXEC instead of being queued. Takes the
+/// container of a subcommand, which may have the name of one of them: SLOWLOG RESET.
 pub(crate) fn runs_at_once(command: &Command) -> bool {
     matches!(
         command.name,
@@ -298,6 +299,12 @@ fn exec(context: &mut Context<'_>) -> Run {
         if let Polled::Pending(pending) = expected {
             context.session.multi = Some(multi);
             return Err(Interrupted::Pending(pending));
+        }
+        // The commit looks again. Until then commands may do what it does not take back.
+        if batch.has_changed_watch() {
+            context.session.end_transaction();
+            context.reply().null_array();
+            return Ok(());
         }
     }
     // A repeated run begins in the same state as the first one.

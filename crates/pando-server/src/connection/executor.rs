@@ -115,7 +115,8 @@ impl Connection {
         if let Some(text) = buffers.staging.refusal() {
             return self.refuse(turn, consumed, Some(id), &text);
         }
-        if self.session.multi.is_some() && !commands::runs_at_once(command) {
+        let is_queued = || !commands::runs_at_once(turn.commands.at(index));
+        if self.session.multi.is_some() && is_queued() {
             return self.queue(turn, consumed, (index, id));
         }
         let paused = self.paused(turn, command);

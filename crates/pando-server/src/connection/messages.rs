@@ -158,19 +158,19 @@ impl Connection {
         }
         let unsent = self.unsent();
         let has_room = unsent < UNSENT_BYTES_MAX && !self.session.closing;
-        // Each has to know what is unsent.
+        // That of a subscriber has to know what is unsent. Who tracks keys has no bound for its
+        // replies, as other clients have none.
         let of_channels = self.of_channels().is_some_and(|of| of.sent(unsent));
-        let about_keys = self.about_keys().is_some_and(|of| of.sent(unsent));
+        let about_keys = self.about_keys().is_some_and(|of| of.sent(0));
         // One that was held when it overran has woken nobody.
         let is_overrun = self.about_keys().is_some_and(|of| of.is_overrun());
         is_overrun || has_room && (of_channels || about_keys)
     }
 
-    /// Returns true if more than the soft limit has waited for longer than it may.
+    /// Returns true if it is a subscriber, and more than the soft limit has waited for longer than
+    /// it may.
     pub(crate) fn is_slow_subscriber(&mut self, limits: &SubscriberLimits, now: Instant) -> bool {
-        let is_told = self.session.is_subscribed()
-            || self.session.is_monitor()
-            || self.record.mail().is_some();
+        let is_told = self.session.is_subscribed() || self.session.is_monitor();
         let bytes = self.unsent() + self.mail_bytes();
         if !is_told || !limits.is_over_soft(bytes) {
             self.slow_since = None;

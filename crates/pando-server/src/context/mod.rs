@@ -19,6 +19,7 @@ mod large;
 mod locks;
 mod monitored;
 mod named;
+mod once;
 pub(crate) mod overlay;
 pub(crate) mod parts;
 pub(crate) mod patience;

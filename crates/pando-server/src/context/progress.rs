@@ -210,6 +210,8 @@ pub(crate) struct Progress {
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
     pub(crate) job: Option<Arc<Job>>,
+    /// What commands of EXEC have done beside the store, in all runs so far.
+    pub(crate) done: Vec<Done>,
     /// The clients that CLIENT KILL has hit.
     pub(crate) killed: Option<Box<Killed>>,
     /// When the command stops waiting; the loop wakes it then.
@@ -289,6 +291,16 @@ pub(crate) struct RunPlace {
 pub(crate) struct RunMark {
     events: Mark,
     calls: usize,
+}
+
+/// What a command of EXEC has done beside the store.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Its place in EXEC.
+    pub(crate) place: usize,
+    pub(crate) reply: Vec<u8>,
+    /// It closes its own client when EXEC has ended.
+    pub(crate) closes: bool,
 }
 
 /// Clients that were killed.
@@ -420,6 +432,9 @@ impl Progress {
         }
         self.blocked = None;
         self.killed = None;
+        if !self.done.is_empty() {
+            self.done = Vec::new();
+        }
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
         self.pushed.clear();

@@ -54,7 +54,10 @@ impl EventLoop {
                     HOUSEKEEPING_INTERVAL
                 };
         }
-        if self.cleaning && self.stop_at.is_none() && self.shared.settings.active_expire() {
+        let cleans = self.cleaning && self.stop_at.is_none();
+        // A pause of writes is one of this, too.
+        let cleans = cleans && self.shared.pause.get(unix_ms()).is_none();
+        if cleans && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let shared = (statistics, &self.shared.notifications);
             let cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
@@ -123,7 +126,9 @@ impl EventLoop {
                 self.shared.events.slow_subscriber(client);
                 self.shared.channels.count_overrun();
             }
-            let late = !connection.session.authenticated && since(connection.opened) > handshake
+            let session = &connection.session;
+            let unknown_since = session.reset_at.unwrap_or(connection.opened);
+            let late = !session.authenticated && since(unknown_since) > handshake
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
                 || connection
                     .closing_since

@@ -14,8 +14,8 @@ pub(crate) struct SubscriberLimits {
     /// Who has more for longer than `soft_s` is closed; 0: no limit.
     soft_bytes: AtomicU64,
     soft_s: AtomicU64,
-    /// Memory for the subscriptions of all clients together, and as much again for the messages
-    /// that wait for them.
+    /// Memory for the subscriptions of all clients together. When the messages that wait for them
+    /// take as much again, who holds much of that is closed.
     bytes_max: AtomicU64,
 }
 
@@ -65,11 +65,41 @@ impl SubscriberLimits {
         Duration::from_secs(self.soft_s.load(Ordering::Relaxed))
     }
 
+    /// Returns how much may wait in one mailbox while all messages that wait take `used` bytes.
+    ///
+    /// Once their memory is taken, it is a quarter of that: so one who does not read is closed, and
+    /// not those who are a turn behind. The more they take beyond it, the less it is; at twice the
+    /// memory it is nothing, so that many who hold little take no more.
+    pub(crate) fn share(&self, used: u64) -> usize {
+        let most = self.bytes_max();
+        if used <= most {
+            return usize::MAX;
+        }
+        let share = most.saturating_mul(2).saturating_sub(used) / 4;
+        usize::try_from(share).unwrap_or(usize::MAX)
+    }
+
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_bytes_max(&self, bytes: u64) {
         self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_mailbox_falls_from_a_quarter_to_nothing() {
+        let limits = SubscriberLimits::default();
+        limits.set_bytes_max(1000);
+        let cases = [(0, usize::MAX), (1000, usize::MAX), (1004, 249)];
+        let more = [(1600, 100), (2000, 0), (u64::MAX, 0)];
+        for (used, share) in cases.into_iter().chain(more) {
+            assert_eq!(limits.share(used), share, "{used}");
+        }
     }
 }

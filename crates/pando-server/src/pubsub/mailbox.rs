@@ -35,6 +35,15 @@ impl Put {
     }
 }
 
+/// How much may wait in a mailbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Together with what is unsent, always.
+    pub(crate) bytes_max: usize,
+    /// Now, behind another message: less than that while all messages take too much memory.
+    pub(crate) share_max: usize,
+}
+
 /// The mailbox of one client.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -65,16 +74,16 @@ impl Mailbox {
         }
     }
 
-    /// Puts a message in. At most `bytes_max` bytes may wait; none besides this one if
-    /// `is_memory_short`.
-    pub(crate) fn put(&self, delivery: Delivery, bytes_max: usize, is_memory_short: bool) -> Put {
+    /// Puts a message in, if there is room for it.
+    pub(crate) fn put(&self, delivery: Delivery, room: Room) -> Put {
         let mut waiting = self.waiting.lock();
         if waiting.overrun || waiting.closed {
             return Put::new(false);
         }
         let was_empty = waiting.queue.is_empty();
         let bytes = waiting.bytes + delivery.bytes();
-        if bytes + waiting.unsent > bytes_max || is_memory_short && !was_empty {
+        let has_share = was_empty || bytes <= room.share_max;
+        if bytes + waiting.unsent > room.bytes_max || !has_share {
             let dropped = std::mem::take(&mut *waiting);
             waiting.overrun = true;
             return Put {
@@ -153,51 +162,50 @@ mod tests {
         Delivery::new(Reason::Channel, message)
     }
 
+    const fn room(bytes_max: usize, share_max: usize) -> Room {
+        Room {
+            bytes_max,
+            share_max,
+        }
+    }
+
     #[test]
     fn who_has_too_much_waiting_loses_it_and_gets_nothing_more() {
         let waiting = Arc::default();
         let mailbox = Mailbox::new(Waker::noop().clone());
         let one = || delivery(&[b'x'; 100], &waiting);
         let bytes = one().bytes();
-        assert!(mailbox.put(one(), bytes * 2, false).wakes);
-        assert!(!mailbox.put(one(), bytes * 2, false).wakes);
+        let room = room(bytes * 2, usize::MAX);
+        assert!(mailbox.put(one(), room).wakes);
+        assert!(!mailbox.put(one(), room).wakes);
         assert_eq!(mailbox.bytes(), bytes * 2);
         assert!(mailbox.take().is_some());
         // The unsent output counts.
         assert!(mailbox.sent(1));
-        assert!(
-            mailbox.put(one(), bytes * 2, false).wakes,
-            "it is to be closed"
-        );
+        assert!(mailbox.put(one(), room).wakes, "it is to be closed");
         assert_eq!((mailbox.bytes(), waiting.used()), (0, 0));
-        assert!(!mailbox.put(one(), bytes * 2, false).wakes);
+        assert!(!mailbox.put(one(), room).wakes);
         assert!(mailbox.is_overrun() && mailbox.has_news());
         assert!(mailbox.take().is_none());
         assert_eq!(waiting.used(), 0);
     }
 
     #[test]
-    fn when_memory_is_short_nobody_may_be_behind() {
+    fn when_memory_is_short_nobody_may_be_far_behind() {
         let waiting = Arc::default();
         let mailbox = Mailbox::new(Waker::noop().clone());
+        let one = || delivery(b"x", &waiting);
         for _ in 0..2 {
-            assert!(
-                mailbox
-                    .put(delivery(b"x", &waiting), usize::MAX, true)
-                    .wakes
-            );
+            assert!(mailbox.put(one(), room(usize::MAX, 0)).wakes);
             assert!(mailbox.take().is_some());
         }
-        assert!(
-            mailbox
-                .put(delivery(b"x", &waiting), usize::MAX, true)
-                .wakes
-        );
-        assert!(
-            mailbox
-                .put(delivery(b"x", &waiting), usize::MAX, true)
-                .wakes
-        );
+        let share = room(usize::MAX, one().bytes() * 3);
+        assert!(mailbox.put(one(), share).wakes);
+        for _ in 0..2 {
+            assert!(!mailbox.put(one(), share).wakes);
+        }
+        assert!(!mailbox.is_overrun());
+        assert!(mailbox.put(one(), share).wakes);
         assert!(mailbox.is_overrun() && mailbox.has_news());
         assert!(mailbox.take().is_none());
     }

@@ -29,14 +29,14 @@ use pando_sync::{Arc, CachePadded, Mutex, Rank, RwLock};
 use pandodb::Lsn;
 
 use super::limits::SubscriberLimits;
-use super::mailbox::{Mailbox, Put};
+use super::mailbox::{Mailbox, Put, Room};
 use super::message::{Delivery, Message, MessageBytes, Name, Reason, Space};
 use crate::glob;
 
 /// Number of shards of each kind of channel.
 const SHARDS: usize = 64;
 /// Memory that a subscription takes besides its name, in the tables of registry and client.
-const SUBSCRIPTION_BYTES: u64 = 256;
+pub(super) const SUBSCRIPTION_BYTES: u64 = 256;
 
 /// The subscribers of one name, by client: a client that subscribes twice receives once.
 type Members = BTreeMap<u64, Arc<Mailbox>>;
@@ -118,9 +118,8 @@ fn remove(names: &mut Names, name: &[u8], id: u64) -> bool {
 /// A message that is being put into mailboxes.
 struct Round {
     /// How much may wait in a mailbox.
-    bytes_max: usize,
+    room: Room,
     message: Arc<Message>,
-    is_memory_short: bool,
     count: usize,
     /// Those that have to be woken.
     asleep: Vec<(Arc<Mailbox>, Put)>,
@@ -136,7 +135,7 @@ impl Round {
         for mailbox in members.values() {
             let delivery = Delivery::new(reason.clone(), Arc::clone(&self.message));
             self.count += 1;
-            let put = mailbox.put(delivery, self.bytes_max, self.is_memory_short);
+            let put = mailbox.put(delivery, self.room);
             if put.wakes {
                 self.asleep.push((Arc::clone(mailbox), put));
             }
@@ -256,10 +255,17 @@ impl Channels {
         rounds.iter().for_each(Round::wake);
     }
 
+    /// Returns how much may wait in a mailbox now.
+    fn room(&self) -> Room {
+        Room {
+            bytes_max: self.limits.hard(),
+            share_max: self.limits.share(self.waiting.used()),
+        }
+    }
+
     fn round(&self, message: Arc<Message>) -> Round {
         Round {
-            bytes_max: self.limits.hard(),
-            is_memory_short: self.waiting.used() > self.limits.bytes_max(),
+            room: self.room(),
             message,
             count: 0,
             asleep: Vec::new(),
@@ -268,12 +274,8 @@ impl Channels {
 
     /// Puts a message into one mailbox that is no subscriber's, and wakes its connection.
     pub(crate) fn deliver(&self, mailbox: &Mailbox, reason: Reason, message: &Arc<Message>) {
-        let is_memory_short = self.waiting.used() > self.limits.bytes_max();
         let delivery = Delivery::new(reason, Arc::clone(message));
-        if mailbox
-            .put(delivery, self.limits.hard(), is_memory_short)
-            .wakes
-        {
+        if mailbox.put(delivery, self.room()).wakes {
             mailbox.wake();
         }
     }
@@ -328,12 +330,17 @@ impl Channels {
         found
     }
 
-    /// Returns true if there is memory for a further subscription to `names`.
-    pub(crate) fn has_room<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> bool {
+    /// Returns true if there is memory for a further subscription to `names`, besides the
+    /// `pending_bytes` of those that the registry does not know yet.
+    pub(crate) fn has_room<'n>(
+        &self,
+        names: impl Iterator<Item = &'n [u8]>,
+        pending_bytes: u64,
+    ) -> bool {
         let more: u64 = names
             .map(|name| name.len() as u64 + SUBSCRIPTION_BYTES)
             .sum();
-        self.bytes.load(Ordering::Relaxed) + more <= self.limits.bytes_max()
+        self.bytes.load(Ordering::Relaxed) + pending_bytes + more <= self.limits.bytes_max()
     }
 
     /// Returns the memory of subscriptions and of messages that wait, in bytes.

@@ -12,7 +12,7 @@ use pando_sync::Arc;
 
 use super::mailbox::Mailbox;
 use super::message::{Name, Space};
-use super::registry::{Channels, Subscriber};
+use super::registry::{Channels, SUBSCRIPTION_BYTES, Subscriber};
 use crate::glob;
 
 /// What an allocation takes besides its bytes, about.
@@ -60,6 +60,8 @@ pub(crate) struct Subscriptions {
     changes: Vec<Change>,
     /// Memory of the messages in `changes`.
     message_bytes: usize,
+    /// Memory of the subscriptions in `changes`, of which the registry does not know.
+    pending_bytes: u64,
     /// From the first subscription on.
     place: Option<Place>,
 }
@@ -117,6 +119,7 @@ impl Subscriptions {
             return;
         }
         let name = Name::from(name);
+        self.pending_bytes += name.len() as u64 + SUBSCRIPTION_BYTES;
         self.names_mut(space).insert(Arc::clone(&name));
         self.changes.push(Change::Subscribe(space, name));
     }
@@ -158,8 +161,13 @@ impl Subscriptions {
 
     /// Takes the changes out, in order, so that each is carried out.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
-        self.message_bytes = 0;
+        (self.message_bytes, self.pending_bytes) = (0, 0);
         std::mem::take(&mut self.changes)
+    }
+
+    /// Returns the memory of the subscriptions that wait to be carried out.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
     }
 
     /// Returns the memory of the messages that wait to be published.
@@ -192,7 +200,7 @@ impl Subscriptions {
 
     /// Undoes the changes: nobody has seen them.
     pub(crate) fn revert(&mut self) {
-        self.message_bytes = 0;
+        (self.message_bytes, self.pending_bytes) = (0, 0);
         while let Some(change) = self.changes.pop() {
             match change {
                 Change::Subscribe(space, name) => {

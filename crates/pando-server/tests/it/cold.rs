@@ -10,7 +10,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 
-const KEYS: usize = 4000;
+pub(crate) const KEYS: usize = 4000;
 
 fn value(n: usize) -> String {
     format!("{n:x}-").repeat(120)
@@ -27,7 +27,7 @@ fn small() -> Fixture {
 
 /// Returns a server whose database has `KEYS` keys and is several times larger than its pool, and a
 /// client.
-fn filled() -> (Fixture, Client) {
+pub(crate) fn filled() -> (Fixture, Client) {
     let server = small();
     let mut client = server.client();
     for chunk in (0..KEYS).collect::<Vec<_>>().chunks(100) {
@@ -42,7 +42,7 @@ fn filled() -> (Fixture, Client) {
     (server, client)
 }
 
-fn suspended(client: &mut Client) -> u64 {
+pub(crate) fn suspended(client: &mut Client) -> u64 {
     let info = client.text("INFO stats");
     let at = info.find("suspended_commands:").unwrap() + 19;
     info[at..].lines().next().unwrap().parse().unwrap()

@@ -159,6 +159,32 @@ fn ended_keys_are_removed_without_being_read() {
     assert!(info.contains("expired_keys:900"), "{info}");
 }
 
+/// While writes pause, nothing is removed, and nobody is told so: it is over for those who read.
+#[test]
+fn nothing_is_removed_in_a_pause() {
+    let server = Fixture::new();
+    let (mut client, mut other, mut told) = (server.client(), server.client(), server.client());
+    client.run("CONFIG SET notify-keyspace-events Ex");
+    told.run("SUBSCRIBE __keyevent@0__:expired");
+    loop {
+        client.run("SET k v PX 300");
+        other.run("CLIENT PAUSE 100000 WRITE");
+        if client.integer("PTTL k") > 0 {
+            break;
+        }
+        other.run("CLIENT UNPAUSE");
+    }
+    while client.run("GET k") != "nil" {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // The cleaner would come several times.
+    thread::sleep(Duration::from_millis(600));
+    client.check(&[("DBSIZE", ":1"), ("CLIENT UNPAUSE", "+OK")]);
+    wait_for_size(&mut client, 0);
+    let event = "[\"message\" \"__keyevent@0__:expired\" \"k\"]";
+    assert_eq!(crate::client::show(&told.answer()), event);
+}
+
 #[test]
 fn an_entry_follows_its_key() {
     let server = Fixture::new();

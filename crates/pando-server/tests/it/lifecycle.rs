@@ -191,6 +191,27 @@ fn clients_that_do_not_authenticate_are_closed() {
     assert_eq!(known.run("PING"), "+PONG");
 }
 
+/// The time in which a password is asked for begins with RESET, and not with the connection.
+#[test]
+fn a_client_has_time_for_its_password_behind_reset() {
+    // Longer than the server takes to look at its connections.
+    let handshake_timeout = Duration::from_millis(1500);
+    let server = Fixture::with(ServerOptions {
+        requirepass: Some("secret".into()),
+        handshake_timeout,
+        ..options()
+    });
+    let mut client = server.client();
+    client.check(&[("AUTH secret", "+OK")]);
+    thread::sleep(handshake_timeout);
+    client.check(&[("PING", "+PONG")]);
+    let began = pando_sync::time::now();
+    client.check(&[("RESET", "+RESET")]);
+    assert!(client.is_closed());
+    let lasted = began.elapsed();
+    assert!(lasted >= handshake_timeout, "{lasted:?}");
+}
+
 #[test]
 fn several_addresses_are_listened_on() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

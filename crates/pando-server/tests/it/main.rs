@@ -28,6 +28,8 @@ mod durability;
 #[cfg(test)]
 mod encodings;
 #[cfg(test)]
+mod exec_beside;
+#[cfg(test)]
 mod expiry;
 #[cfg(test)]
 mod failures;

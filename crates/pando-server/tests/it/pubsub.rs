@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use pando_resp::Answer;
+use pando_server::ServerOptions;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
@@ -71,6 +72,24 @@ fn an_exec_publishes_at_its_commit() {
         ("EXEC", "[+OK :1]"),
     ]);
     assert_eq!(show(&other.answer()), "[\"message\" \"a\" \"sent\"]");
+    // What it receives itself is no part of the reply of EXEC.
+    client.run("HELLO 3");
+    let (subscribed, message) = (">(\"subscribe\" \"b\" :1)", ">(\"message\" \"b\" \"own\")");
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SUBSCRIBE b", "+QUEUED"),
+        ("PUBLISH b own", "+QUEUED"),
+        ("EXEC", &format!("[{subscribed} :1]")),
+    ]);
+    assert_eq!(show(&client.answer()), message);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("PUBLISH b own", "+QUEUED"),
+        ("UNSUBSCRIBE b", "+QUEUED"),
+        ("EXEC", message),
+    ]);
+    let left = "[:1 >(\"unsubscribe\" \"b\" :0)]";
+    assert_eq!(show(&client.answer()), left);
 }
 
 /// Number of clients that publish in the test with many, and of messages of each to each channel.
@@ -359,6 +378,62 @@ fn who_does_not_read_is_closed_and_holds_nobody_up() {
     assert_eq!(show(&reader.answer()), "[\"message\" \"a\" \"end\"]");
     drop(reader);
     wait_for_no_subscribers(&mut publisher);
+}
+
+/// One who does not read takes all memory for messages: it is closed, and not who has a few more
+/// messages to read.
+#[test]
+fn who_is_a_turn_behind_stays_when_another_takes_the_memory() {
+    const TOGETHER: usize = 20;
+    let server = Fixture::with(ServerOptions {
+        threads: 1,
+        ..options()
+    });
+    let (mut publisher, mut reader) = (server.client(), server.client());
+    let mut deaf = server.client();
+    deaf.run("SUBSCRIBE a");
+    reader.run("SUBSCRIBE a");
+    let pipeline = encode(&["PUBLISH", "a", &"x".repeat(1000)]).repeat(TOGETHER);
+    let mut rounds = 0;
+    while publisher.run("PUBSUB NUMSUB a") != "[\"a\" :1]" {
+        rounds += 1;
+        assert!(rounds < 5000, "{}", publisher.text("CLIENT LIST"));
+        publisher.send(&pipeline);
+        for _ in 0..TOGETHER {
+            publisher.answer();
+            assert!(show(&reader.answer()).starts_with("[\"message\" \"a\" \"xxx"));
+        }
+    }
+    let closed = info(&mut publisher, "client_output_buffer_limit_disconnections");
+    assert_eq!(closed, "1");
+}
+
+/// The memory for subscriptions is a bound inside EXEC, too, whose commands carry them out behind
+/// its commit.
+#[test]
+fn subscriptions_of_an_exec_are_bounded() {
+    const CHANNELS: usize = 3000;
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let mut pipeline = encode(&["MULTI"]);
+    for prefix in ["a", "b", "c", "d"] {
+        let mut command = vec!["SUBSCRIBE".to_owned()];
+        command.extend((0..CHANNELS).map(|name| format!("{prefix}{name}")));
+        pipeline.extend(encode(&command));
+    }
+    pipeline.extend(encode(&["EXEC"]));
+    client.send(&pipeline);
+    let refused = "-ERR too many subscriptions: all memory that connections have for them is taken";
+    let mut answers = Vec::new();
+    // Each channel has its own reply.
+    while answers.iter().filter(|of| *of == refused).count() < 2 {
+        answers.push(show(&client.answer()));
+        assert!(answers.len() <= 4 * CHANNELS, "nothing is refused");
+    }
+    assert_eq!(
+        info(&mut other, "pubsub_channels"),
+        (2 * CHANNELS).to_string()
+    );
 }
 
 #[test]

@@ -204,6 +204,14 @@ fn replies_are_left_out_as_the_client_asks() {
     ] {
         assert_eq!(show(&client.answer()), expected);
     }
+    // RESET is left out as other commands are, and ends what CLIENT REPLY OFF began.
+    client.send(
+        b"CLIENT REPLY SKIP\r\nRESET\r\nECHO three\r\nCLIENT REPLY OFF\r\nECHO no\r\nRESET\r\n\
+          ECHO four\r\n",
+    );
+    for expected in ["\"three\"", "+RESET", "\"four\""] {
+        assert_eq!(show(&client.answer()), expected);
+    }
     client.check(&[
         ("CLIENT REPLY WHAT", "-ERR syntax error"),
         ("MULTI", "+OK"),

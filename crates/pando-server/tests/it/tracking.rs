@@ -1,11 +1,12 @@
 //! Clients that keep what they have read are told to forget it: CLIENT TRACKING.
 
 use pando_resp::Answer;
+use pando_server::ServerOptions;
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pandodb::Db;
 
-use crate::client::{Client, show};
+use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 
 /// Returns a client with RESP3 that has called CLIENT TRACKING ON with these options.
@@ -610,6 +611,79 @@ fn many_keys_of_a_command_are_told_in_turns() {
 }
 
 /// Whoever begins to track between a write and its commit has to forget everything.
+/// Number of replies of [`LONG`] bytes that a client asks for and does not read, and their length.
+const REPLIES: usize = 100;
+const LONG: usize = 200_000;
+
+/// Sends many commands with long replies, and waits until the sockets take no more of these.
+fn read_later(client: &mut Client, other: &mut Client) {
+    let command = format!("CLIENT LIST ID {}", client.integer("CLIENT ID"));
+    client.send(&encode(&["GET", "long"]).repeat(REPLIES));
+    let unsent = |list: String| {
+        let field = list.split(' ').find_map(|field| field.strip_prefix("obl="));
+        field.map_or(0, |bytes| bytes.parse::<usize>().unwrap())
+    };
+    while unsent(other.text(&command)) < 500_000 {
+        thread::yield_now();
+    }
+}
+
+/// Reads all of these replies. Returns the other messages.
+fn read_all(client: &mut Client) -> Vec<String> {
+    let (mut replies, mut messages) = (0, Vec::new());
+    while replies < REPLIES {
+        match client.answer() {
+            Answer::Bulk(bytes) => {
+                assert_eq!(bytes.len(), LONG);
+                replies += 1;
+            }
+            message => messages.push(show(&message)),
+        }
+    }
+    messages
+}
+
+/// The limits of subscribers are not for who tracks keys, or has done so, and reads long replies
+/// slowly.
+#[test]
+fn replies_of_those_who_track_have_no_limit() {
+    let server = Fixture::with(ServerOptions {
+        threads: 1,
+        ..options()
+    });
+    let mut other = server.client();
+    let limit = |other: &mut Client, limits: &str| {
+        let set = ["CONFIG", "SET", "client-output-buffer-limit", limits];
+        assert_eq!(show(&other.call(&set)), "+OK");
+    };
+    other.run(&format!("SET long {}", "x".repeat(LONG)));
+    // The hard one: when a message comes.
+    limit(&mut other, "pubsub 300kb 0 0");
+    let mut tracks = tracking(&server, "");
+    tracks.check(&[("GET k", "nil")]);
+    read_later(&mut tracks, &mut other);
+    other.run("SET k v");
+    assert_eq!(read_all(&mut tracks), [">(\"invalidate\" [\"k\"])"]);
+    // The soft one: a subscriber as slow as they are is closed.
+    limit(&mut other, "pubsub 0 100kb 1");
+    let mut has_tracked = tracking(&server, "");
+    has_tracked.check(&[("RESET", "+RESET")]);
+    let mut subscriber = server.client();
+    assert!(matches!(subscriber.run_raw("HELLO 3"), Answer::Map(_)));
+    subscriber.run("SUBSCRIBE c");
+    for client in [&mut tracks, &mut has_tracked, &mut subscriber] {
+        read_later(client, &mut other);
+    }
+    let limit = now() + Duration::from_secs(60);
+    while other.run("PUBSUB NUMSUB c") != "[\"c\" :0]" {
+        assert!(now() < limit, "{}", other.text("CLIENT LIST"));
+        thread::sleep(Duration::from_millis(20));
+    }
+    for client in [&mut tracks, &mut has_tracked] {
+        assert_eq!(read_all(client), [""; 0]);
+    }
+}
+
 #[test]
 fn writes_that_were_not_noted_are_told_as_everything() {
     let server = Fixture::new();

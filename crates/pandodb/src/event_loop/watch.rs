@@ -196,6 +196,13 @@ impl ValidatedBatch {
         Polled::Ready(())
     }
 
+    /// Returns true if a watched key that the commit depends on has changed already, so that the
+    /// commit would fail. A change that somebody is about to make is none yet.
+    pub fn has_changed_watch(&self) -> bool {
+        let is_unchanged = |stamp| self.engine.stripes.unchanged_held(stamp);
+        self.set.watched.changed(is_unchanged) == Some(true)
+    }
+
     /// Returns what became of a key that did not exist. Its table has another tree by now.
     fn fate(&mut self, watch: &Watch) -> Fate {
         let (engine, watched) = (&self.engine, &mut self.set.watched);
@@ -349,6 +356,7 @@ mod tests {
             let watched = watch(&table, KEY);
             apply(steps, &db, &table, &other);
             let mut batch = dependent(&watched, &table);
+            assert_eq!(batch.has_changed_watch(), !expected, "{steps}");
             assert_eq!(commits(&mut batch, &db), expected, "{steps}");
             let last = table.state.tree().unwrap().id;
             assert!((tree.0..tree.0 + TREES_MAX).contains(&last.0), "{last}");
@@ -357,6 +365,7 @@ mod tests {
             batch.expect(&watched);
             batch.put(&table, b"result", b"").unwrap();
             let kept = !steps.contains(['p', 'e']);
+            assert_eq!(batch.has_changed_watch(), !kept, "{steps}");
             assert_eq!(commits(&mut batch, &db), kept, "{steps}");
         }
     }
@@ -384,6 +393,7 @@ mod tests {
             apply(before, &db, &table, b"");
             let mut batch = dependent(&watched, &table);
             apply(after, &db, &table, b"");
+            assert_eq!(batch.has_changed_watch(), !after.contains('e'));
             let mut reactor = reactor(&db);
             let mut ended = end(&mut batch, &mut reactor);
             assert_eq!(

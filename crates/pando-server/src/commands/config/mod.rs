@@ -45,12 +45,17 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         ),
         Command {
             shown: 3,
-            ..sub("set", -4, set, "Sets configuration parameters in-flight.")
+            ..sub(
+                "set",
+                -4,
+                |context| context.once(set),
+                "Sets configuration parameters in-flight.",
+            )
         },
         sub(
             "resetstat",
             2,
-            reset_statistics,
+            |context| context.once(reset_statistics),
             "Resets the server's statistics.",
         ),
         Command {

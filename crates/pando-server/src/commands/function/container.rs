@@ -76,7 +76,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "kill",
             2,
             (Flags::NOSCRIPT, Kind::Session),
-            kill,
+            |context| context.once(kill),
             ("O(1)", "Terminates a function during execution."),
         ),
         sub(

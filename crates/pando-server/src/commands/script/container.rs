@@ -44,7 +44,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "flush",
             -2,
             "2.6.0",
-            flush,
+            |context| context.once(flush),
             "Removes all server-side Lua scripts from the script cache.",
         ),
         Command {
@@ -61,7 +61,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "kill",
             2,
             "2.6.0",
-            kill,
+            |context| context.once(kill),
             "Terminates a server-side Lua script during execution.",
         ),
         sub(
