@@ -355,8 +355,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A store on a disk that became full: a checkpoint waits for room for its pages, and so many
-    /// others are dirty that a merge has to wait for the cleaner, but not a removal.
+    /// A store on a disk that became full: a checkpoint waits for room for its pages.
     pub(crate) struct ShortStore {
         pub(crate) db: Db,
         pub(crate) table: Table,
@@ -389,12 +388,26 @@ pub(crate) mod tests {
             let checkpoint = thread::spawn(move || shared.checkpoint());
             let store = &db.engine().store;
             wait_until("pages wait", || store.life.is_short());
+            Self {
+                db,
+                table,
+                device,
+                checkpoint,
+            }
+        }
+
+        /// As [`ShortStore::new`], and so many other pages are dirty that a merge has to wait for
+        /// the cleaner, but not a removal.
+        pub(crate) fn with_dirty_pages() -> Self {
+            let short = Self::new();
+            let engine = short.db.engine();
+            let store = &engine.store;
             // Deletes are refused earlier.
             for page in (0..store.pool.page_ids().high_water()).map(PageId) {
                 if !store.dirty_room(MERGE_PAGES) {
                     break;
                 }
-                let changed = db.engine().in_gate(1, |_, token| {
+                let changed = engine.in_gate(1, |_, token| {
                     let mut latch = store.pool.exclusive(page)?;
                     latch.write_again(token)
                 });
@@ -403,12 +416,7 @@ pub(crate) mod tests {
             assert!(store.is_too_short_for(MERGE_PAGES, true));
             assert!(!store.is_too_short_for(REMOVAL_PAGES, true));
             assert!(!store.space.is_full());
-            Self {
-                db,
-                table,
-                device,
-                checkpoint,
-            }
+            short
         }
 
         /// Makes room; checks that the store is sound.
@@ -425,7 +433,7 @@ pub(crate) mod tests {
     /// Tasks that wait for a lock are woken by the maintenance thread when their time is over.
     #[test]
     fn waits_for_locks_end_in_time_while_pages_wait_for_room() {
-        let short = ShortStore::new();
+        let short = ShortStore::with_dirty_pages();
         let (db, table) = (&short.db, &short.table);
         let mut holder = db.begin(TransactionOptions::default()).unwrap();
         holder.lock(table, &[b"k"]).unwrap();
