@@ -467,8 +467,8 @@ impl Budget {
         // The page table takes an eighth, enough for 64 times as much data with pages of 4 KiB.
         let table = memory / 8;
         let tables_bytes = memory / 64;
-        // For free page ids, mapping lists, versions, kept checkpoints, connections and everything
-        // that is not counted.
+        // For free page ids, mapping lists and merges, versions, kept checkpoints, connections and
+        // everything that is not counted.
         let rest = memory / 8;
         let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
         let frames = memory.saturating_sub(fixed) / (page + 64);

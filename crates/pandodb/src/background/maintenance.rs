@@ -28,12 +28,13 @@ const REMOVAL_PAGES: u64 = 4;
 /// Most pages that merging one leaf may dirty.
 pub(crate) const MERGE_PAGES: u64 = 8;
 
-/// Result of a wait for room for the removal of an empty leaf.
-enum RemovalRoom<'a> {
+/// Result of a wait for room for a change of a leaf.
+enum LeafRoom<'a> {
     Reserved(BlockReservation<'a>),
     /// Try again when the file has grown; or never, if the store is closing.
     Later,
-    /// No checkpoint can make room.
+    /// No checkpoint can make room, or pages wait for it: others need this thread meanwhile. The
+    /// leaf stays as it is; a scan that meets an empty one queues it again.
     Never,
 }
 
@@ -124,13 +125,12 @@ impl Engine {
                 return Ok(false);
             };
             let room = match self.wait_for_room_to_remove() {
-                RemovalRoom::Reserved(room) => room,
-                RemovalRoom::Later => {
+                LeafRoom::Reserved(room) => room,
+                LeafRoom::Later => {
                     self.underfull_leaves.put_back((tree, key));
                     return Ok(true);
                 }
-                // The leaf stays as it is; a scan that meets it queues it again.
-                RemovalRoom::Never => continue,
+                LeafRoom::Never => continue,
             };
             let unknown = self.leave_damaged(self.in_gate(REMOVAL_PAGES, |engine, token| {
                 engine.remove_empty(token, tree, &key)
@@ -139,9 +139,13 @@ impl Engine {
             if unknown.unwrap_or(true) || self.store.space.is_full() {
                 continue;
             }
-            let Some(_reservation) = self.wait_for_room_to_merge() else {
-                self.underfull_leaves.put_back((tree, key));
-                return Ok(true);
+            let _reservation = match self.wait_for_room_to_merge() {
+                LeafRoom::Reserved(room) => room,
+                LeafRoom::Later => {
+                    self.underfull_leaves.put_back((tree, key));
+                    return Ok(true);
+                }
+                LeafRoom::Never => continue,
             };
             self.leave_damaged(self.in_gate(MERGE_PAGES, |engine, token| {
                 engine.merge(token, tree, &key, scratch)
@@ -200,37 +204,43 @@ impl Engine {
 
     /// As [`Engine::room_to_remove`]; on a full disk waits for the checkpoint that makes room, as
     /// deletes do.
-    fn wait_for_room_to_remove(&self) -> RemovalRoom<'_> {
+    fn wait_for_room_to_remove(&self) -> LeafRoom<'_> {
         let mut turns = 0;
         loop {
             if self.store.is_too_short_for(REMOVAL_PAGES, true) {
-                return RemovalRoom::Never;
+                return LeafRoom::Never;
             }
             if let Some(reservation) = self.room_to_remove() {
-                return RemovalRoom::Reserved(reservation);
+                return LeafRoom::Reserved(reservation);
             }
             let is_full = self.store.space.is_full();
             if self.store.life.is_ended() || self.store.check_poison().is_err() || !is_full {
-                return RemovalRoom::Later;
+                return LeafRoom::Later;
             }
             if self.store.life.is_checkpoint_stalled() {
-                return RemovalRoom::Never;
+                return LeafRoom::Never;
             }
             self.checkpoint.request();
             pause(&mut turns);
         }
     }
 
-    /// Waits for the cleaner to make room. `None` if the file has to grow first, or the store ends.
-    fn wait_for_room_to_merge(&self) -> Option<BlockReservation<'_>> {
+    /// Waits for the cleaner to make room among the dirty pages.
+    fn wait_for_room_to_merge(&self) -> LeafRoom<'_> {
         let mut turns = 0;
         loop {
-            let reservation = self.room_to_merge();
+            if let Some(reservation) = self.room_to_merge() {
+                return LeafRoom::Reserved(reservation);
+            }
+            // The cleaner waits, too, and for as long as the disk is full.
+            if self.store.is_too_short_for(MERGE_PAGES, true) {
+                return LeafRoom::Never;
+            }
             let ends = self.store.life.is_ended()
                 || self.store.space.is_wanted()
                 || self.store.check_poison().is_err();
-            if reservation.is_some() || ends {
-                return reservation;
+            if ends {
+                return LeafRoom::Later;
             }
             self.store.pool.work().notify_all();
             pause(&mut turns);
@@ -311,5 +321,152 @@ impl Engine {
             };
             self.store.serve(restart, &mut turns)?;
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use super::*;
+    use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::PageId;
+    use pando_sync::atomic::{AtomicBool, Ordering};
+    use pando_sync::{Arc, time};
+    use pando_tree::LeafFill;
+
+    use crate::{Db, Durability, Table, TransactionOptions, WriteOptions};
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn wait_until(what: &str, mut is_over: impl FnMut() -> bool) {
+        let deadline = time::now() + Duration::from_secs(30);
+        while !is_over() {
+            assert!(time::now() < deadline, "{what}");
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+
+    /// A store on a disk that became full: a checkpoint waits for room for its pages.
+    pub(crate) struct ShortStore {
+        pub(crate) db: Db,
+        pub(crate) table: Table,
+        device: FaultyDevice,
+        checkpoint: thread::JoinHandle<Result<()>>,
+    }
+
+    const ROWS: u32 = 1500;
+
+    pub(crate) fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    impl ShortStore {
+        pub(crate) fn new() -> Self {
+            let device = FaultyDevice::new(1);
+            let options = Db::builder().frames(128).max_memory(8 << 20);
+            let options = options.page_size(4096);
+            let db = Db::open_device(options, device.clone().into()).unwrap();
+            let table = db.table("t").unwrap();
+            let none = WriteOptions::durability(Durability::None);
+            // Three of them are in a page.
+            for number in 0..ROWS {
+                table.put_with(&key(number), &[7; 1000], none).unwrap();
+            }
+            db.checkpoint().unwrap();
+            device.fail(FaultPlan::sticky(Operation::Write, "data", 1, Fault::Full));
+            assert!(table.delete_with(&key(ROWS - 1), none).unwrap());
+            let shared = db.clone();
+            let checkpoint = thread::spawn(move || shared.checkpoint());
+            let store = &db.engine().store;
+            wait_until("pages wait", || store.life.is_short());
+            Self {
+                db,
+                table,
+                device,
+                checkpoint,
+            }
+        }
+
+        /// As [`ShortStore::new`], and so many other pages are dirty that a merge has to wait for
+        /// the cleaner, but not a removal.
+        pub(crate) fn with_dirty_pages() -> Self {
+            let short = Self::new();
+            let engine = short.db.engine();
+            let store = &engine.store;
+            // Deletes are refused earlier.
+            for page in (0..store.pool.page_ids().high_water()).map(PageId) {
+                if !store.dirty_room(MERGE_PAGES) {
+                    break;
+                }
+                let changed = engine.in_gate(1, |_, token| {
+                    let mut latch = store.pool.exclusive(page)?;
+                    latch.write_again(token)
+                });
+                changed.unwrap();
+            }
+            assert!(store.is_too_short_for(MERGE_PAGES, true));
+            assert!(!store.is_too_short_for(REMOVAL_PAGES, true));
+            assert!(!store.space.is_full());
+            short
+        }
+
+        /// Makes room; checks that the store is sound.
+        pub(crate) fn end(self) {
+            self.device.clear_faults();
+            self.checkpoint.join().unwrap().unwrap();
+            drop(self.table);
+            self.db.close().unwrap();
+            let report = crate::VerifyReport::of_device(&self.device.into()).unwrap();
+            assert!(report.damages.is_empty(), "{:?}", report.damages);
+        }
+    }
+
+    /// Tasks that wait for a lock are woken by the maintenance thread when their time is over.
+    #[test]
+    fn waits_for_locks_end_in_time_while_pages_wait_for_room() {
+        let short = ShortStore::with_dirty_pages();
+        let (db, table) = (&short.db, &short.table);
+        let mut holder = db.begin(TransactionOptions::default()).unwrap();
+        holder.lock(table, &[b"k"]).unwrap();
+        let engine = db.engine();
+        let tree = *engine.store.tables.trees().last().unwrap();
+        let wakes = engine
+            .underfull_leaves
+            .push(tree, &key(100), LeafFill::Empty);
+        assert!(wakes);
+        engine.store.space.growth.notify_all();
+        wait_until("the leaf is looked at", || {
+            engine.underfull_leaves.is_empty()
+        });
+        let timeout = TransactionOptions::default().lock_timeout(Duration::from_millis(20));
+        let mut other = db.begin(timeout).unwrap();
+        {
+            let mut wait = pin!(other.lock_async(table, &[b"k"]));
+            let woken = Arc::new(Woken(AtomicBool::new(true)));
+            let waker = Waker::from(woken.clone());
+            wait_until("the wait for the lock ends", || {
+                // It finds out by itself, once it is woken.
+                woken.0.swap(false, Ordering::AcqRel)
+                    && match wait.as_mut().poll(&mut Context::from_waker(&waker)) {
+                        Poll::Ready(end) => {
+                            assert!(matches!(end, Err(Error::LockTimeout { .. })), "{end:?}");
+                            true
+                        }
+                        Poll::Pending => false,
+                    }
+            });
+        }
+        assert!(engine.store.life.is_short());
+        drop((holder, other));
+        short.end();
     }
 }

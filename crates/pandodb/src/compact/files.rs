@@ -26,7 +26,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
             .space
             .cut_tail(goal, || engine.store.committed_blocks());
         // It names the shorter file, and the mapping if that is a new one.
-        engine.checkpoint_now()?;
+        self.checkpoint()?;
         self.check()?;
         Ok(engine.truncate_data()?)
     }

@@ -63,7 +63,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
         let mut without_run = 0;
         let mut before = u64::MAX;
         for _ in 0..ROUNDS_MAX {
-            engine.checkpoint_now()?;
+            self.checkpoint()?;
             let goal = engine.store.space.cut_goal(engine.store.committed_blocks());
             engine
                 .store

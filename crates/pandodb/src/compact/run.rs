@@ -37,6 +37,8 @@ pub(crate) struct Compaction<'a, P> {
     /// The store closes, and waits for it.
     pub(super) at_close: bool,
     progress: P,
+    /// The last phase reported.
+    phase: CompactPhase,
     /// The highest progress reported so far.
     share: f64,
     /// Steps so far.
@@ -68,7 +70,8 @@ impl Db {
     /// work done so far stays.
     ///
     /// The store may be closed or killed meanwhile. The call does not wait for concurrent writes:
-    /// the file becomes as small as it can be at that time, and grows again when necessary.
+    /// the file becomes as small as it can be at that time, and grows again when necessary. Nor
+    /// does it wait for room on a full disk.
     /// # Errors
     /// [`Error::Busy`] while another call runs, [`Error::Full`], [`Error::Closed`],
     /// [`Error::Poisoned`], an error for damage.
@@ -139,6 +142,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             pages,
             at_close: false,
             progress,
+            phase: CompactPhase::Garbage,
             share: 0.0,
             steps: 0,
         }
@@ -219,6 +223,7 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     pub(super) fn go_on(&mut self, phase: CompactPhase, share: f64) -> Part<()> {
         self.check()?;
         assert!((0.0..=1.0).contains(&share), "more than all is done");
+        self.phase = phase;
         self.share = self.share.max(share);
         let progress = CompactProgress {
             phase,
@@ -244,6 +249,22 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
             return self.go_on(phase, from + (to - from) * share.clamp(0.0, 1.0));
         }
         self.check()
+    }
+
+    /// As [`Compaction::go_on`], within a wait of a step: nothing is done meanwhile.
+    pub(super) fn keep_waiting(&mut self) -> Part<()> {
+        self.go_on(self.phase, self.share)
+    }
+
+    /// Blocks until a checkpoint that began after the call is durable.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if it waits for room on the disk, which may never come.
+    pub(super) fn checkpoint(&self) -> Part<()> {
+        match self.engine.checkpoint_if_room()? {
+            true => Ok(()),
+            false => Err(self.engine.store.shortage_error().into()),
+        }
     }
 
     /// Checks that the store still takes writes.

@@ -170,16 +170,23 @@ impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     }
 
     /// Waits until one step has room among dirty pages and blocks, and reserves the blocks.
-    pub(super) fn room_to_change(&self) -> Part<BlockReservation<'a>> {
+    ///
+    /// # Errors
+    /// [`Error::Full`](crate::Error::Full) if there is no room on the disk: it may never come.
+    pub(super) fn room_to_change(&mut self) -> Part<BlockReservation<'a>> {
         let engine = self.engine;
         let mut turns = 0;
         loop {
             if let Some(reservation) = engine.room_to_merge() {
                 return Ok(reservation);
             }
-            self.check()?;
+            self.keep_waiting()?;
             if engine.store.space.is_full() {
                 return Err(engine.store.space.full_error().into());
+            }
+            // The cleaner waits, too, and for as long as the disk is full.
+            if engine.store.life.is_short() {
+                return Err(engine.store.shortage_error().into());
             }
             engine.store.pool.work().notify_all();
             pause(&mut turns);
@@ -192,5 +199,58 @@ fn unless_gone<T>(tree: Tree, attempt: Attempt<T>) -> Attempt<Option<T>> {
     match attempt {
         Err(Restart::Damaged(page, _)) if page == tree.root => Ok(None),
         other => other.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use pando_sync::thread;
+
+    use crate::background::maintenance::tests::{ShortStore, wait_until};
+    use crate::{CompactPhase, CompactProgress, CompactReport, Error};
+
+    /// Compacts a store whose pages wait for room.
+    fn compact(
+        short: ShortStore,
+        progress: impl FnMut(CompactProgress) -> ControlFlow<()> + Send + 'static,
+    ) -> crate::Result<CompactReport> {
+        let db = short.db.clone();
+        let compacting = thread::spawn(move || db.compact(progress));
+        wait_until("the compaction ends", || compacting.is_finished());
+        assert!(short.db.engine().store.life.is_short());
+        short.end();
+        compacting.join().unwrap()
+    }
+
+    #[test]
+    fn a_compaction_does_not_wait_for_pages_that_wait_for_room() {
+        let refused = compact(
+            ShortStore::with_dirty_pages(),
+            |_| ControlFlow::Continue(()),
+        );
+        assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    }
+
+    /// Its steps have room, and are done.
+    #[test]
+    fn a_compaction_does_not_wait_for_a_checkpoint_that_waits_for_room() {
+        let refused = compact(ShortStore::new(), |_| ControlFlow::Continue(()));
+        assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_compaction_is_told_to_stop_while_a_step_waits() {
+        let mut calls = 0;
+        let report = compact(ShortStore::with_dirty_pages(), move |progress| {
+            calls += u32::from(progress.phase == CompactPhase::Pack);
+            // The first one is the begin of the phase.
+            match calls < 2 {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        assert!(!report.unwrap().finished);
     }
 }

@@ -1,5 +1,8 @@
 //! Merges of the mapping: base and journal become the base of the next number (decisions 001, 065).
 //!
+//! The words of one window of pages at a time are in memory, and the journal is read once for each
+//! window, at most [`WINDOWS_MAX`] times (decision 115).
+//!
 //! Between checkpoints a merge shortens a long journal. Within a checkpoint it is the way out when
 //! the journal cannot grow: the changes of the checkpoint go into a base that no superblock names.
 
@@ -17,8 +20,11 @@ use crate::files::mapping::{MappingFiles, open, read_groups};
 use crate::files::names::{base_name, journal_name};
 use crate::files::reserve::{Allocated, MappingReserve, MappingSize, NextMapping};
 
-/// Sections whose words are merged at a time: 1 MiB of memory.
-const WINDOW_SECTIONS: u64 = 256;
+/// Fewest sections whose words are merged at a time: 1 MiB of memory.
+const WINDOW_SECTIONS_MIN: u64 = 256;
+/// Most windows of a merge of as many pages as the page table has room for. Its words have 8 bytes
+/// each, too, and an eighth of `max_memory`: a window has a 128th of that.
+const WINDOWS_MAX: u64 = 16;
 /// Bytes of the smallest journal that is worth merging.
 const MERGE_MIN_BYTES: u64 = 4 << 20;
 /// Bytes by which the journal must grow before a failed merge is tried again.
@@ -61,7 +67,7 @@ impl MappingFiles {
             !self.obsolete.iter().any(|name| names.contains(name)),
             "a file to be written is to be removed"
         );
-        match self.merge_into(&next, page_count) {
+        match self.merge_into(&next, page_count, window_sections(reserve.ids_max())) {
             Ok(()) => {
                 reserve.merged(self.follow(next, page_count));
                 Ok(())
@@ -73,13 +79,16 @@ impl MappingFiles {
         }
     }
 
-    /// Writes the base of `next` and makes it durable with its names.
-    fn merge_into(&self, next: &NextMapping, page_count: u64) -> Result<()> {
+    /// Writes the base of `next`, `window` sections at a time, and makes it durable with its names.
+    fn merge_into(&self, next: &NextMapping, page_count: u64, window: u64) -> Result<()> {
         let old_base = open(&self.device, &base_name(self.number))?;
+        let all = sections(page_count);
+        let mut words = vec![0; usize_of(window.min(all)) * SECTION_WORDS];
         let mut first = 0;
-        while first < sections(page_count) {
-            let count = WINDOW_SECTIONS.min(sections(page_count) - first);
-            self.merge_window(&old_base, &next.base.file, first, count)?;
+        while first < all {
+            let count = window.min(all - first);
+            let words = &mut words[..usize_of(count) * SECTION_WORDS];
+            self.merge_window(&old_base, &next.base.file, first, words)?;
             first += count;
         }
         let syncing = Error::io("syncing the mapping");
@@ -107,21 +116,22 @@ impl MappingFiles {
         next.base
     }
 
-    /// Merges the words of `count` sections from `first` on, and writes them to the new base.
+    /// Merges the words of the sections from `first` on, as many as `words` holds, and writes them
+    /// to the new base.
     fn merge_window(
         &self,
         old_base: &AnyFile,
         new_base: &AnyFile,
         first: u64,
-        count: u64,
+        words: &mut [u64],
     ) -> Result<()> {
         let start = first * SECTION_WORDS as u64;
-        let mut words = vec![0; usize_of(count) * SECTION_WORDS];
         let mut section = IoBuf::new(SECTION_BYTES);
-        for index in first..(first + count).min(sections(self.base_pages)) {
-            let at = usize_of(index - first) * SECTION_WORDS;
-            let slots = &mut words[at..at + SECTION_WORDS];
-            self.read_section(old_base, index, &mut section, slots)?;
+        for (index, slots) in (first..).zip(words.chunks_mut(SECTION_WORDS)) {
+            match index < sections(self.base_pages) {
+                true => self.read_section(old_base, index, &mut section, slots)?,
+                false => slots.fill(0),
+            }
         }
         let name = journal_name(self.number);
         read_groups(&self.journal, &name, self.journal_bytes, |group| {
@@ -237,6 +247,13 @@ impl MappingFiles {
     }
 }
 
+/// Sections whose words a merge has in memory at a time, with a page table of `ids_max` ids: the
+/// journal is read at most [`WINDOWS_MAX`] times.
+fn window_sections(ids_max: u64) -> u64 {
+    let share = sections(ids_max).div_ceil(WINDOWS_MAX);
+    share.max(WINDOW_SECTIONS_MIN)
+}
+
 /// One past the largest page for which `pairs` has a place.
 fn pages_of(pairs: &[(PageId, u64)]) -> u64 {
     let used = pairs.iter().filter(|(_, word)| *word != 0);
@@ -257,8 +274,11 @@ mod tests {
     use crate::files::mapping::Mapping;
     use crate::files::mapping::tests::{group, word};
     use crate::files::superblock::tests::superblock;
+    use crate::options::Budget;
     use pando_device::AnyDevice;
     use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+    use pando_format::PageSize;
+    use pando_format::cast::u32_of;
     use pando_format::superblock::Superblock;
 
     /// Returns empty files of mapping 1 on `device`, and the reserve for mapping 2.
@@ -434,5 +454,71 @@ mod tests {
 
     fn read_bytes(device: &FaultyDevice, number: u64) -> [Vec<u8>; 2] {
         [base_name(number), journal_name(number)].map(|name| device.snapshot_file(&name))
+    }
+
+    /// Returns how often a merge of two groups and a base of `PAGES` pages reads the journal, with
+    /// a page table of `ids_max` ids. Checks what is merged.
+    fn passes(ids_max: u64) -> u64 {
+        const PAGES: u32 = 8192 * SECTION_WORDS as u32;
+        let device = FaultyDevice::new(1);
+        let mut files = MappingFiles::create(&AnyDevice::from(device.clone()), 1).unwrap();
+        let reserve = MappingReserve::new(AnyDevice::from(device.clone()), ids_max);
+        reserve.begin(1).unwrap();
+        let mut expected = BTreeMap::new();
+        let mut append = |files: &mut MappingFiles, generation: u64, pages: &[u32]| {
+            let pairs: Vec<_> = pages
+                .iter()
+                .map(|page| (*page, word(u32_of(generation) * PAGES + page)))
+                .collect();
+            expected.extend(pairs.iter().copied());
+            files.append(&group(generation, &pairs), &reserve).unwrap();
+        };
+        // Also the first and the last page of each window, however long it is.
+        let firsts = (0..PAGES).step_by(SECTION_WORDS * 16);
+        let of_base: Vec<u32> = firsts.chain((1..PAGES).step_by(9973)).collect();
+        append(&mut files, 4, &of_base);
+        files.merge(PAGES.into(), 0, &reserve).unwrap();
+        files.named();
+        let last: Vec<u32> = of_base[1..].iter().map(|page| page - 1).collect();
+        append(&mut files, 5, &last);
+        append(&mut files, 6, &[0, 77, PAGES / 2, PAGES - 1]);
+        let reads = FaultPlan::sticky(
+            Operation::Read,
+            &journal_name(files.number),
+            1,
+            Fault::Yield(0),
+        );
+        device.fail(reads);
+        let before = device.faults_struck();
+        files.merge(PAGES.into(), 0, &reserve).unwrap();
+        let reads = device.faults_struck() - before;
+        device.clear_faults();
+        append(&mut files, 7, &[5]);
+        assert_eq!(read(&device, &files, 7).0, expected);
+        // Head and whole of each of the two groups.
+        assert_eq!(reads % 4, 0, "{reads}");
+        reads / 4
+    }
+
+    /// Counted: with windows of 1 MiB it was read 32 times, and once more for each 130,816 pages.
+    #[test]
+    fn a_merge_reads_the_journal_a_bounded_number_of_times() {
+        const PAGES: u64 = 8192 * SECTION_WORDS as u64;
+        assert_eq!(passes(PAGES), WINDOWS_MAX);
+        // As many pages in a store that has memory for more.
+        assert_eq!(passes(4 * PAGES), WINDOWS_MAX / 4);
+        // Words take no more than a 128th of the memory, or 1 MiB.
+        for memory in [4_u64 << 20, 1 << 30, 16 << 30, 1 << 40] {
+            let options = crate::Builder::default().max_memory(memory);
+            let budget = Budget::new(&options, PageSize::new(4096).unwrap());
+            let ids_max = budget.page_ids_max as u64;
+            let window = window_sections(ids_max);
+            assert!(sections(ids_max).div_ceil(window) <= WINDOWS_MAX);
+            let bytes = window * SECTION_WORDS as u64 * 8;
+            assert!(
+                bytes <= (memory / 128 + 4096).max(1 << 20),
+                "{memory}: {bytes}"
+            );
+        }
     }
 }

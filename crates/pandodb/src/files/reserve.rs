@@ -179,6 +179,11 @@ impl MappingReserve {
         }
     }
 
+    /// Number of page ids that the page table has.
+    pub(crate) fn ids_max(&self) -> u64 {
+        self.ids_max
+    }
+
     /// Number of page ids that must not be given out to puts, because a mapping with them would
     /// have no room on a full disk.
     pub(crate) fn ids_without_room(&self) -> u64 {

@@ -9,24 +9,65 @@ use crate::error::{Error, Result};
 /// Name of the superblock file.
 pub(crate) const SUPERBLOCK: &str = "superblock";
 
-/// Reads the newest valid slot of the superblock.
+/// Why a slot of the superblock is of no use.
+#[derive(Debug)]
+pub(crate) struct BadSlot {
+    /// What is wrong with it.
+    pub(crate) what: String,
+    /// The version of the format, if the slot is valid and this program does not read that version.
+    version: Option<u32>,
+}
+
+/// Reads the newest valid slot of the superblock. A slot that is damaged or cannot be read is
+/// logged.
+///
+/// # Errors
+/// As [`newest`].
 pub(crate) fn read_superblock(file: &AnyFile) -> Result<Superblock> {
-    let mut slots = IoBuf::new(2 * SLOT_BYTES);
-    file.read_at(&mut slots, 0)
-        .map_err(|error| Error::corrupt(SUPERBLOCK, error))?;
-    let first = Superblock::decode(&slots[..SLOT_BYTES]);
-    let second = Superblock::decode(&slots[SLOT_BYTES..]);
-    match (first, second) {
-        (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
-        (Ok(slot), _) | (Err(_), Ok(slot)) => Ok(slot),
-        (Err(first), Err(second)) => match slots.chunks(SLOT_BYTES).find_map(other_version) {
+    let slots = read_slots(file);
+    for (number, slot) in slots.iter().enumerate() {
+        if let Err(bad) = slot {
+            tracing::warn!(
+                error = bad.what,
+                "slot {number} of the superblock is of no use"
+            );
+        }
+    }
+    newest(slots)
+}
+
+/// Reads the slots one by one: where one cannot be read, the other one is enough.
+pub(crate) fn read_slots(file: &AnyFile) -> [std::result::Result<Superblock, BadSlot>; 2] {
+    [0, SLOT_BYTES as u64].map(|offset| {
+        let mut slot = IoBuf::new(SLOT_BYTES);
+        file.read_at(&mut slot, offset).map_err(|error| BadSlot {
+            what: error.to_string(),
+            version: None,
+        })?;
+        Superblock::decode(&slot).map_err(|damage| BadSlot {
+            what: damage.what,
+            version: other_version(&slot),
+        })
+    })
+}
+
+/// Returns the newest of the valid slots.
+///
+/// # Errors
+/// If neither is valid: [`Error::Version`] if one has a version that this program does not read, an
+/// error for damage otherwise.
+pub(crate) fn newest(slots: [std::result::Result<Superblock, BadSlot>; 2]) -> Result<Superblock> {
+    match slots {
+        [Ok(first), Ok(second)] if second.generation > first.generation => Ok(second),
+        [Ok(slot), _] | [Err(_), Ok(slot)] => Ok(slot),
+        [Err(first), Err(second)] => match first.version.or(second.version) {
             Some(found) => Err(Error::Version {
                 found,
                 known: VERSION,
             }),
             None => Err(Error::corrupt(
                 SUPERBLOCK,
-                format!("slot 0: {first}; slot 1: {second}"),
+                format!("slot 0: {}; slot 1: {}", first.what, second.what),
             )),
         },
     }

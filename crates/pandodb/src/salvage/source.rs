@@ -1,12 +1,12 @@
 //! The damaged store: its newest checkpoint, as far as it can be read. It is only read.
 
-use pando_device::{AnyDevice, Device, File, IoBuf, OpenOptions};
-use pando_format::superblock::{SLOT_BYTES, Superblock};
+use pando_device::{AnyDevice, Device, OpenOptions};
+use pando_format::superblock::Superblock;
 use pando_format::{Compression, Epoch};
 
 use crate::error::{Error, Result};
 use crate::files::names::CREATING;
-use crate::files::superblock::{SUPERBLOCK, read_superblock};
+use crate::files::superblock::{SUPERBLOCK, newest, read_slots};
 use crate::options::{Budget, Builder};
 use crate::pages::codec_sample::compression_of_sample;
 use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
@@ -75,25 +75,14 @@ fn newest_slot(device: &AnyDevice, report: &mut SalvageReport) -> Result<Superbl
     let file = device
         .open(SUPERBLOCK, OpenOptions::read())
         .map_err(opening)?;
-    let mut slots = Vec::new();
-    for slot in 0..2 {
-        let mut bytes = IoBuf::new(SLOT_BYTES);
-        let read = file.read_at(&mut bytes, slot * SLOT_BYTES as u64);
-        let decoded = match read {
-            Ok(()) => Superblock::decode(&bytes).map_err(|damage| damage.what),
-            Err(error) => Err(error.to_string()),
-        };
-        match decoded {
-            Ok(superblock) => slots.push(superblock),
-            Err(what) => report.harmless.push(Damage {
-                place: format!("{SUPERBLOCK}, slot {slot}"),
-                what,
-            }),
+    let slots = read_slots(&file);
+    for (number, slot) in slots.iter().enumerate() {
+        if let Err(bad) = slot {
+            report.harmless.push(Damage {
+                place: format!("{SUPERBLOCK}, slot {number}"),
+                what: bad.what.clone(),
+            });
         }
     }
-    match slots.into_iter().max_by_key(|slot| slot.generation) {
-        Some(newest) => Ok(newest),
-        // It returns the error for the damage, or for another version.
-        None => read_superblock(&file),
-    }
+    newest(slots)
 }

@@ -3,10 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pando_format::TreeId;
 use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_TREE};
 use pando_format::page::{HEADER_BYTES, PageKind};
+use pando_format::superblock::SLOT_BYTES;
 use pando_sync::time::{self, Duration};
 use pandodb::{Builder, Db, Error, VerifyReport, WriteOptions};
 
@@ -380,4 +381,43 @@ fn tables_are_made_and_filled_beside_a_damaged_page_of_the_garbage() {
     let db = open(&device);
     assert_eq!(db.table("t").unwrap().iter().count(), ROWS as usize);
     assert_eq!(db.table("other").unwrap().iter().count(), 2);
+}
+
+/// Each slot is read by itself, so that a block of the disk that cannot be read takes one along.
+#[test]
+fn a_store_opens_with_the_slot_of_the_superblock_that_can_be_read() {
+    for slot in [0, 1] {
+        let device = filled(31, 100);
+        let place = slot * SLOT_BYTES;
+        device.overwrite("superblock", place as u64, &[7; SLOT_BYTES]);
+        let nth = 1 + slot as u64;
+        device.fail(FaultPlan::once(
+            Operation::Read,
+            "superblock",
+            nth,
+            Fault::Io,
+        ));
+        let db = open(&device);
+        assert_eq!(device.faults_struck(), 1);
+        assert_eq!(db.table("t").unwrap().len(), 100);
+        // It was written again.
+        let bytes = device.snapshot_file("superblock");
+        assert_eq!(bytes[..SLOT_BYTES], bytes[SLOT_BYTES..2 * SLOT_BYTES]);
+        db.close().unwrap();
+        let report = verify(&device);
+        assert!(report.damages.is_empty(), "{:?}", report.damages);
+    }
+    let device = filled(31, 100);
+    device.fail(FaultPlan::sticky(
+        Operation::Read,
+        "superblock",
+        1,
+        Fault::Io,
+    ));
+    let refused = Db::open_device(options(), device.into())
+        .map(drop)
+        .unwrap_err();
+    assert!(refused.is_corruption(), "{refused}");
+    let text = refused.to_string();
+    assert_eq!(text.matches("Input/output error").count(), 2, "{text}");
 }
