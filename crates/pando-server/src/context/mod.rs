@@ -230,8 +230,8 @@ impl<'a> Context<'a> {
                 self.progress.events.truncate(events);
                 self.fail(&text)
             }
-            // Its commit tells damage from a head of another moment; if it has written, a new run, at
-            // a new moment: what is answered as before would contradict itself again.
+            // Its commit tells damage from a head of another moment; if it has written, a new run
+            // does, at a new moment: what is answered as before would contradict itself again.
             Err(Interrupted::Torn) if self.write_calls() == written => {
                 self.out.truncate(start);
                 self.progress.events.truncate(events);
