@@ -24,6 +24,7 @@ mod durable_reads;
 mod ends;
 mod exits;
 mod fixture;
+mod freeing;
 mod futures;
 mod golden;
 mod hermitage;
