@@ -30,6 +30,8 @@ mod encodings;
 #[cfg(test)]
 mod expiry;
 #[cfg(test)]
+mod expiry_obstacles;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod fields;
