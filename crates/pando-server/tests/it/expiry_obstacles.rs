@@ -115,6 +115,57 @@ fn large_collections_leave_a_full_disk() {
     wait_until("room", || has_room(&mut client, 5000));
 }
 
+/// Those of small collections as well as those of large ones.
+#[test]
+fn elements_are_removed_on_a_full_disk() {
+    let (server, device) = serve(Durability::None, None);
+    let mut client = server.client();
+    client.check(&[
+        ("RPUSH l a b c d e", ":5"),
+        ("SADD s a b c", ":3"),
+        ("ZADD z 1 a 2 b 3 c 4 d", ":4"),
+        ("HSET h a 1 b 2 c 3", ":3"),
+    ]);
+    put_large(&mut client, "hash");
+    for number in 0..1000 {
+        let value = value(number);
+        client.call(&["RPUSH", "list", &value]);
+        client.call(&["SADD", "set", &value]);
+        client.call(&["ZADD", "sorted", &number.to_string(), &value]);
+    }
+    device.set_capacity(48 << 20);
+    let filled = fill(&mut client, 0, &[]);
+    assert!(filled > 1000, "{filled}");
+    client.check(&[
+        ("LPOP l", "\"a\""),
+        ("LTRIM l 0 1", "+OK"),
+        ("SREM s a", ":1"),
+        ("ZPOPMIN z", "[\"a\" \"1\"]"),
+        ("ZREM z b", ":1"),
+        ("HDEL h a", ":1"),
+        ("LRANGE l 0 -1", "[\"b\" \"c\"]"),
+        ("ZCARD z", ":2"),
+    ]);
+    for number in 0..900 {
+        let value = value(number);
+        assert_eq!(
+            show(&client.call(&["LPOP", "list"])),
+            format!("\"{value}\"")
+        );
+        assert_eq!(show(&client.call(&["SREM", "set", &value])), ":1");
+        assert_eq!(show(&client.call(&["ZREM", "sorted", &value])), ":1");
+        let field = format!("hash:{number}");
+        assert_eq!(show(&client.call(&["HDEL", "hash", &field])), ":1");
+    }
+    client.check(&[
+        ("LLEN list", ":100"),
+        ("SCARD set", ":100"),
+        ("ZCARD sorted", ":100"),
+        ("HLEN hash", ":2100"),
+    ]);
+    wait_until("room", || has_room(&mut client, 500));
+}
+
 /// Turns a bit in each page that has the text.
 fn damage(device: &FaultyDevice, text: &[u8]) -> usize {
     let data = device.snapshot_file("data");
