@@ -4,7 +4,7 @@ use pando_resp::Writer;
 use pandodb::nonblocking::{Opened, Polled, Reads};
 use pandodb::{Error, ValueStream};
 
-use super::{Chunked, Context, Former, Found, Interrupted, NewString, Run};
+use super::{Chunked, Context, Flags, Former, Found, Interrupted, NewString, Run};
 use crate::client::waiters::queue_of;
 use crate::context::replies;
 use crate::context::strings::FormerState;
@@ -401,12 +401,16 @@ impl Context<'_> {
         self.note_written(key);
         let number = self.session.database;
         let database = self.database();
+        let frees_room = self.command.flags.has(Flags::REMOVES);
         let data = self.data();
         let scratch = &mut *data.scratch;
         data.engine.folder.store(key, &mut scratch.stored);
         let batch = data.batch.as_deref_mut();
         let batch = batch.expect("commands that write have a transaction");
-        batch.put_joined(&database.keys, &scratch.stored, row)?;
+        match frees_room {
+            false => batch.put_joined(&database.keys, &scratch.stored, row)?,
+            true => batch.put_freeing(&database.keys, &scratch.stored, row)?,
+        }
         if let Some(overlay) = data.overlay.as_deref_mut() {
             overlay.put(number, &scratch.stored, key);
         }

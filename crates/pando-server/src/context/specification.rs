@@ -43,6 +43,9 @@ impl Flags {
     /// Its arguments need not have a key, though they may.
     pub(crate) const NO_MANDATORY_KEYS: Self = Self(16_384);
 
+    /// Removes elements: what it puts is smaller than what it removes, so it works on a full disk.
+    pub(crate) const REMOVES: Self = Self(1 << 21);
+
     // What follows is shown to clients, and nothing here goes by it.
     /// Its keys have places that only the command itself knows.
     pub(crate) const MOVABLE_KEYS: Self = Self(1 << 15);

@@ -11,6 +11,9 @@
 //! A row that cannot be decoded keeps its entry: it is damaged, and its readers get the error, or a
 //! later program has written it, which may be back tomorrow and needs the entry.
 //!
+//! What cannot be done now holds up nothing else (`data/obstacles.rs`): on a full disk it leaves
+//! alone what needs room, makes its batches smaller, and goes on; it passes over what is damaged.
+//!
 //! When nothing is due, it removes the elements of large collections that were given up, and then
 //! the row that says so (`data/elements.rs`). Nobody reads or writes them any more.
 
@@ -28,6 +31,7 @@ use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
 use crate::data::field_cleaner::remove_expired;
 use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
+use crate::data::obstacles::Obstacles;
 use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
 use crate::notifications::classes::Class;
@@ -74,8 +78,14 @@ pub(crate) struct Cleaner {
     /// Databases and stored keys that are locked, or whose rows cannot be decoded: passed over
     /// until nothing else is due.
     passed: BTreeSet<(usize, Vec<u8>)>,
+    /// What it keeps away from for longer.
+    obstacles: Obstacles,
+    /// Number of entries that the current batch has looked at.
+    looked_at: usize,
     /// Maximum number of entries of the next batch.
     size: usize,
+    /// Maximum number of elements and fields of the next batch.
+    size_gone: usize,
     /// Number of waits for pages of the current batch.
     waits: u32,
     /// It waits for pages: what its batch has read so far is known.
@@ -99,17 +109,20 @@ pub(crate) struct Cleaner {
 enum Stop {
     Waiting,
     Again,
-    Failed,
+    Failed(pandodb::Error),
+    /// The row of this stored key, or what belongs to it, is damaged.
+    DamagedKey(Vec<u8>, pandodb::Error),
+    /// Rows of this collection, which was given up, are.
+    DamagedCollection(u64, pandodb::Error),
     /// A transaction has locked the row of this stored key, or it cannot be decoded.
     Passed(Vec<u8>),
 }
 
 impl From<pandodb::Error> for Stop {
-    // A failed engine answers every command with its error; the cleaner does nothing.
     fn from(error: pandodb::Error) -> Self {
         match error {
             pandodb::Error::LockTimeout { key: Some(key), .. } => Self::Passed(key),
-            _ => Self::Failed,
+            error => Self::Failed(error),
         }
     }
 }
@@ -123,6 +136,8 @@ enum Processed {
     Shortened,
     /// Nothing was changed: the row cannot be decoded.
     Unknown,
+    /// Nothing was changed: the row lives, and to say so needs room.
+    NeedsRoom,
 }
 
 /// Returns the key of a row that was processed.
@@ -139,6 +154,8 @@ struct Due<'d> {
     stored: &'d [u8],
     now_ms: u64,
     number: usize,
+    /// The disk is full.
+    is_full: bool,
     notifications: &'d Notifications,
 }
 
@@ -184,6 +201,9 @@ impl Due<'_> {
         if row.is_over(self.now_ms) {
             return remove(self, batch, (&row, value), events).map(Polled::Ready);
         }
+        if self.is_full && !row.times().has_expired_fields(self.now_ms) {
+            return Ok(Polled::Ready(Processed::NeedsRoom));
+        }
         if cut > 0
             && let Polled::Pending(pending) = batch.get(&self.database.keys, self.stored, value)?
         {
@@ -224,7 +244,7 @@ fn remove(
     if let (Some(id), Some(members)) = (tree, database.members.table()) {
         let mut key = Vec::new();
         given_up_key(id, &mut key);
-        batch.put(members, &key, b"")?;
+        batch.put_freeing(members, &key, (b"", b""))?;
     }
     batch.delete(&database.keys, stored);
     Ok(Processed::Removed)
@@ -282,7 +302,10 @@ impl Renewed<'_> {
         let expiry = times.due().map(|entry| Expiry { times, entry });
         if let Some(expiry) = expiry {
             entry_key(&mut encoded, expiry.entry, stored);
-            batch.put(&database.elements, &encoded, b"")?;
+            match rest {
+                Some(_) => batch.put_freeing(&database.elements, &encoded, (b"", b""))?,
+                None => batch.put(&database.elements, &encoded, b"")?,
+            }
         }
         if let Some(stream) = large {
             let mut head = Vec::new();
@@ -299,10 +322,15 @@ impl Renewed<'_> {
             expiry,
             payload,
         );
-        batch.put(&database.keys, stored, &encoded)?;
         Ok(Polled::Ready(match rest {
-            Some(_) => Processed::Shortened,
-            None => Processed::Renewed,
+            Some(_) => {
+                batch.put_freeing(&database.keys, stored, (&encoded, b""))?;
+                Processed::Shortened
+            }
+            None => {
+                batch.put(&database.keys, stored, &encoded)?;
+                Processed::Renewed
+            }
         }))
     }
 }
@@ -319,7 +347,10 @@ impl Cleaner {
             gone: Vec::new(),
             gone_of: Lsn::default(),
             passed: BTreeSet::new(),
+            obstacles: Obstacles::default(),
+            looked_at: 0,
             size: BATCH,
+            size_gone: GONE,
             waits: 0,
             missing: false,
             committing: false,
@@ -362,18 +393,12 @@ impl Cleaner {
         let Some(number) = self.databases.get(self.at).copied() else {
             return Cleaned::Nothing;
         };
+        if self.obstacles.is_closed(number) {
+            return self.next_database();
+        }
         let database = &engine.databases[number];
         match self.batch(database, engine, reactor, (unix_ms(), notifications)) {
-            Ok(0) => {
-                self.at = (self.at + 1) % self.databases.len();
-                self.quiet += 1;
-                if self.quiet < self.databases.len() {
-                    return Cleaned::More;
-                }
-                self.quiet = 0;
-                self.passed.clear();
-                Cleaned::Nothing
-            }
+            Ok(0) => self.next_database(),
             Ok(_) => {
                 statistics.tick(Ticker::ExpiredKeys, self.removed);
                 self.quiet = 0;
@@ -381,12 +406,24 @@ impl Cleaner {
             }
             Err(Stop::Waiting) => Cleaned::Waiting,
             Err(Stop::Again) => Cleaned::More,
-            Err(Stop::Failed) => Cleaned::Nothing,
+            Err(Stop::Failed(error)) => {
+                self.go_on_after(number, &error);
+                Cleaned::More
+            }
+            Err(Stop::DamagedKey(stored, error)) => {
+                self.obstacles.tell(number, &error);
+                self.obstacles.add_key(number, &stored);
+                self.drop_batch();
+                Cleaned::More
+            }
+            Err(Stop::DamagedCollection(id, error)) => {
+                self.obstacles.tell(number, &error);
+                self.obstacles.add_collection(number, id);
+                self.drop_batch();
+                Cleaned::More
+            }
             Err(Stop::Passed(key)) => {
-                self.committing = false;
-                self.batch.reset();
-                self.due.clear();
-                self.gone.clear();
+                self.drop_batch();
                 match self.passed.len() < PASSED_MAX && self.passed.insert((number, key)) {
                     true => Cleaned::More,
                     false => {
@@ -395,6 +432,60 @@ impl Cleaner {
                     }
                 }
             }
+        }
+    }
+
+    /// Goes to the next database: there is nothing more to do in this one.
+    fn next_database(&mut self) -> Cleaned {
+        self.at = (self.at + 1) % self.databases.len();
+        self.quiet += 1;
+        if self.quiet < self.databases.len() {
+            return Cleaned::More;
+        }
+        self.quiet = 0;
+        self.passed.clear();
+        self.obstacles.end_round();
+        Cleaned::Nothing
+    }
+
+    /// Gives the current batch up.
+    fn drop_batch(&mut self) {
+        self.committing = false;
+        self.missing = false;
+        self.batch.reset();
+        self.due.clear();
+        self.gone.clear();
+    }
+
+    /// Decides what to do after an error of a batch of this database: without what needs room, with
+    /// less, without the only entry, or in another database.
+    fn go_on_after(&mut self, number: usize, error: &pandodb::Error) {
+        self.obstacles.tell(number, error);
+        let is_full = matches!(error, pandodb::Error::Full { .. });
+        if is_full && self.obstacles.is_newly_full() {
+            return self.drop_batch();
+        }
+        // Of what it has collected; nothing if that was what failed.
+        let entries = match (self.due.len(), self.gone.len()) {
+            (0, gone) => gone,
+            (1, _) => self.size_gone,
+            (due, _) => due,
+        };
+        let first = self.due.first().map(|(_, stored)| stored.clone());
+        let id = self.gone.first().map(|key| match decode_given_up(key) {
+            Some(id) => id,
+            None => id_of(key),
+        });
+        self.drop_batch();
+        match (is_full || error.is_corruption(), entries, first, id) {
+            (true, 2.., ..) => {
+                self.obstacles.refuse(entries);
+                self.size = self.obstacles.limit(self.size, BATCH);
+                self.size_gone = self.obstacles.limit(self.size_gone, GONE);
+            }
+            (true, 1, Some(stored), _) if !is_full => self.obstacles.add_key(number, &stored),
+            (true, 1, None, Some(id)) if !is_full => self.obstacles.add_collection(number, id),
+            _ => self.obstacles.close(number),
         }
     }
 
@@ -456,11 +547,15 @@ impl Cleaner {
                 // freed.
                 self.batch.reset();
                 self.changed.append(&mut self.changing);
+                if let Some(last) = self.due[..self.looked_at].last() {
+                    self.obstacles.look_behind(self.databases[self.at], last);
+                }
                 let count = self.due.len() + self.gone.len();
                 self.due.clear();
                 self.gone.clear();
                 self.waits = 0;
-                self.size = (self.size * 2).min(BATCH);
+                self.size = self.obstacles.limit(self.size * 2, BATCH);
+                self.size_gone = self.obstacles.limit(self.size_gone * 2, GONE);
                 Ok(count)
             }
         }
@@ -476,7 +571,9 @@ impl Cleaner {
         if database.entries() == 0 {
             return Ok(());
         }
-        let mut from = ENTRY_TAG.to_vec();
+        let number = self.databases[self.at];
+        let behind = self.obstacles.first_entry(number);
+        let mut from = behind.unwrap_or_else(|| ENTRY_TAG.to_vec());
         loop {
             let elements = Reads::of(&database.elements);
             let scanned = elements.scan(Bound::Included(&from), &mut self.page)?;
@@ -497,6 +594,9 @@ impl Cleaner {
                         .passed
                         .contains(&(self.databases[self.at], stored.to_vec()))
                 {
+                    continue;
+                }
+                if self.obstacles.has_key(number, stored) {
                     continue;
                 }
                 any = true;
@@ -520,21 +620,30 @@ impl Cleaner {
             return Ok(());
         };
         let gone_of = members.last_swap();
-        let mut given_up = None;
-        self.scan_members(members, reactor, &[0; 8], &mut |key| {
+        let number = self.databases[self.at];
+        let (mut given_up, most) = (None, self.size_gone);
+        let obstacles = std::mem::take(&mut self.obstacles);
+        let scanned = self.scan_members(members, reactor, &[0; 8], &mut |key| {
             given_up = decode_given_up(key);
-            false
-        })?;
-        let Some(id) = given_up else {
+            given_up.is_some_and(|id| obstacles.has_collection(number, id))
+        });
+        self.obstacles = obstacles;
+        scanned?;
+        let is_left = |id: &u64| !self.obstacles.has_collection(number, *id);
+        let Some(id) = given_up.filter(is_left) else {
             return Ok(());
         };
         let mut gone = Vec::new();
-        self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
+        let scanned = self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
             let is_of = id_of(key) == id;
             if is_of {
                 gone.push(key.to_vec());
             }
-            is_of && gone.len() < GONE
+            is_of && gone.len() < most
+        });
+        scanned.map_err(|stop| match stop {
+            Stop::Failed(error) if error.is_corruption() => Stop::DamagedCollection(id, error),
+            stop => stop,
         })?;
         if gone.is_empty() {
             let mut key = Vec::new();
@@ -581,14 +690,20 @@ impl Cleaner {
         (now_ms, notifications): (u64, &Notifications),
     ) -> Result<(), Stop> {
         let mut missing = false;
-        let mut most = GONE;
+        let mut most = self.size_gone;
+        let damaged = |stored: &Vec<u8>, error: pandodb::Error| match error.is_corruption() {
+            true => Stop::DamagedKey(stored.clone(), error),
+            false => error.into(),
+        };
+        self.looked_at = 0;
         for (time, stored) in &self.due {
             if most == 0 {
                 // The other entries stay due.
                 break;
             }
-            let looked = database.look_in(&mut self.batch, stored, &mut self.value)?;
-            let looked = match looked {
+            self.looked_at += 1;
+            let looked = database.look_in(&mut self.batch, stored, &mut self.value);
+            let looked = match looked.map_err(|error| damaged(stored, error))? {
                 Polled::Ready(looked) => looked,
                 Polled::Pending(pending) => {
                     // All missing rows of the batch are requested together.
@@ -607,16 +722,19 @@ impl Cleaner {
                 stored,
                 now_ms,
                 number: self.databases[self.at],
+                is_full: self.obstacles.is_full(),
                 notifications,
             };
             let told = (&mut most, &mut self.events);
-            let processed = due.process(&mut self.batch, looked, &mut self.value, told)?;
+            let processed = due.process(&mut self.batch, looked, &mut self.value, told);
+            let processed = processed.map_err(|error| damaged(stored, error))?;
             if let Polled::Ready(Processed::Removed | Processed::Shortened) = processed {
                 self.changing.push(key_of(stored, &self.value));
             }
             match processed {
                 Polled::Ready(Processed::Removed) => self.removed += 1,
-                Polled::Ready(Processed::Renewed | Processed::Shortened) => {}
+                Polled::Ready(Processed::Renewed | Processed::Shortened | Processed::NeedsRoom) => {
+                }
                 Polled::Ready(Processed::Unknown) if self.passed.len() >= PASSED_MAX => {
                     return Err(Stop::Passed(stored.clone()));
                 }

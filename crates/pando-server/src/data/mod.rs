@@ -16,6 +16,7 @@ pub(crate) mod functions;
 pub(crate) mod keyspace;
 pub(crate) mod limits;
 pub(crate) mod members;
+pub(crate) mod obstacles;
 pub(crate) mod packed;
 pub(crate) mod patches;
 pub(crate) mod piece_head;

@@ -1,7 +1,7 @@
 //! The replies to clients when the store fails, to pipeline runs as well as to single commands.
 
 use pando_resp::Answer;
-use pando_server::{Durability, ServerOptions};
+use pando_server::{DebugCommands, Durability, ServerOptions};
 use pandodb::Db;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 
@@ -18,6 +18,7 @@ pub(crate) fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, 
     let device = FaultyDevice::new(1);
     let options = ServerOptions {
         durability,
+        debug_commands: DebugCommands::Local,
         ..options()
     };
     let own = device.clone();
@@ -31,15 +32,15 @@ pub(crate) fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, 
     (server, device)
 }
 
-fn key(number: usize) -> String {
+pub(crate) fn key(number: usize) -> String {
     format!("key:{number}")
 }
 
-fn value(number: usize) -> String {
+pub(crate) fn value(number: usize) -> String {
     number.to_string().repeat(600)
 }
 
-fn send(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>) -> usize {
+pub(crate) fn send(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>) -> usize {
     let all: Vec<_> = commands.collect();
     client.send(&all.concat());
     all.len()

@@ -32,6 +32,8 @@ mod exec_beside;
 #[cfg(test)]
 mod expiry;
 #[cfg(test)]
+mod expiry_obstacles;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod fields;

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::pages::store::pause;
 use crate::space::growth::MadeRoom;
 use crate::space::reservations::BlockReservation;
+use crate::space::urgency::Urgency;
 use crate::wait::reason::WaitReason;
 
 /// Number of underfull leaves that are processed before the thread checks for other work.
@@ -196,10 +197,8 @@ impl Engine {
     /// Reserves blocks for the pages that the removal of an empty leaf dirties.
     fn room_to_remove(&self) -> Option<BlockReservation<'_>> {
         let blocks = REMOVAL_PAGES * u64::from(self.store.page_blocks());
-        let urgent = true;
-        self.store
-            .space
-            .try_reserve(blocks, || self.store.committed_blocks(), urgent)
+        let committed = || self.store.committed_blocks();
+        (self.store.space).try_reserve(blocks, committed, Urgency::Deletes)
     }
 
     /// As [`Engine::room_to_remove`]; on a full disk waits for the checkpoint that makes room, as
@@ -250,13 +249,11 @@ impl Engine {
     /// Reserves blocks for the pages that a merge dirties; None also if too many pages are dirty.
     pub(crate) fn room_to_merge(&self) -> Option<BlockReservation<'_>> {
         let blocks = MERGE_PAGES * u64::from(self.store.page_blocks());
-        let urgent = true;
         let store = &self.store;
-        (store.dirty_room(MERGE_PAGES) && !store.is_too_short_for(MERGE_PAGES, urgent))
+        (store.dirty_room(MERGE_PAGES) && !store.is_too_short_for(MERGE_PAGES, true))
             .then(|| {
-                self.store
-                    .space
-                    .try_reserve(blocks, || self.store.committed_blocks(), urgent)
+                let committed = || store.committed_blocks();
+                (store.space).try_reserve(blocks, committed, Urgency::Deletes)
             })
             .flatten()
     }

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::space::growth::MadeRoom;
 use crate::space::id_turns::{IdNeed, IdWait};
 use crate::space::reservations::IdReservation;
+use crate::space::urgency::Urgency;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
@@ -31,10 +32,10 @@ impl Engine {
     pub(crate) fn reserve_ids(
         &self,
         set: &WriteSet,
-        (pages, urgent): (u64, bool),
+        (pages, urgency): (u64, Urgency),
         wait: &mut IdWait,
     ) -> Step<IdReservation<'_>> {
-        self.reserve_page_ids((pages, chunks_of(set)), urgent, wait)
+        self.reserve_page_ids((pages, chunks_of(set)), urgency.takes_last_ids(), wait)
     }
 
     /// Reserves ids for `chunks`, besides those for `pages`, whose blocks are reserved. An `urgent`
@@ -123,12 +124,17 @@ impl Engine {
     pub(crate) fn look_for_ids(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<()> {
         let pages = self.pages_of(set, self.garbage_pages(set));
         let ids = pages + chunks_of(set);
-        self.look_for_page_ids(ids, set.only_deletes(), &mut scratch.id_wait)
+        self.look_for_page_ids(ids, set.urgency(), &mut scratch.id_wait)
     }
 
     /// As [`Engine::look_for_ids`], for any operation; `wait` is its own.
-    pub(crate) fn look_for_page_ids(&self, ids: u64, urgent: bool, wait: &mut IdWait) -> Step<()> {
-        let need = wait.need(ids, urgent);
+    pub(crate) fn look_for_page_ids(
+        &self,
+        ids: u64,
+        urgency: Urgency,
+        wait: &mut IdWait,
+    ) -> Step<()> {
+        let need = wait.need(ids, urgency.takes_last_ids());
         match wait.is_refused() && self.store.awaits_ids(&need) {
             true => Err(self.refused_ids(&need, wait)),
             false => Ok(()),

@@ -9,6 +9,7 @@
 use pando_tree::Tree;
 
 use crate::engine::Engine;
+use crate::space::urgency::Urgency;
 use crate::writes::set::WriteSet;
 
 /// Pages that one write may dirty: its leaf, a new leaf, and its share of the inner nodes that are
@@ -16,8 +17,8 @@ use crate::writes::set::WriteSet;
 /// again, so the share is at most a half, a quarter, an eighth of a node for each write on the
 /// levels above.
 const PAGES_PER_WRITE: u64 = 3;
-/// The same for a batch that only deletes: the leaf of each write. On a full disk this has to fit
-/// into the reserve.
+/// The same for a delete in a batch that only frees room: the leaf of each write. On a full disk
+/// this has to fit into the reserve.
 const PAGES_PER_DELETE: u64 = 1;
 /// Further pages that a batch may dirty: splits up to the root. A single write needs no more.
 const PAGES_PER_BATCH: u64 = 8;
@@ -35,10 +36,15 @@ impl Engine {
             .values_beyond(page / 4)
             .map(|bytes| bytes.div_ceil(piece) + 4)
             .sum();
-        let of_writes = match set.only_deletes() {
-            true => PAGES_PER_DELETE * set.len() as u64 + self.counting_pages(set),
-            false if set.len() == 1 => PAGES_PER_WRITE,
-            false => PAGES_PER_WRITE * set.len() as u64 + self.inner_pages(set),
+        let of_writes = match set.urgency() {
+            Urgency::Deletes => PAGES_PER_DELETE * set.len() as u64 + self.counting_pages(set),
+            _ if set.len() == 1 => PAGES_PER_WRITE,
+            Urgency::FreesRoom => {
+                let puts = set.puts();
+                let deletes = set.len() as u64 - puts;
+                PAGES_PER_WRITE * puts + PAGES_PER_DELETE * deletes + self.inner_pages(set)
+            }
+            Urgency::No => PAGES_PER_WRITE * set.len() as u64 + self.inner_pages(set),
         };
         of_writes + PAGES_PER_BATCH + overflow as u64 + garbage
     }

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::profile::{CommitStep, Steps};
 use crate::space::id_turns::IdWait;
 use crate::space::reservations::{BlockReservation, IdReservation};
+use crate::space::urgency::Urgency;
 use crate::tables::state::TableState;
 use crate::writes::set::Value;
 
@@ -172,7 +173,7 @@ impl Engine {
         let space = &self.store.space;
         let committed = || self.store.committed_blocks();
         let blocks = pages * u64::from(self.store.page_blocks());
-        let blocks = space.try_reserve(blocks, committed, false)?;
+        let blocks = space.try_reserve(blocks, committed, Urgency::No)?;
         if !self.store.dirty_room(pages) {
             return None;
         }

@@ -287,7 +287,8 @@ impl Engine {
         let pages = self.pages_of(set, garbage);
         (reserved.garbage, reserved.pages) = (garbage, pages);
         let blocks = pages * u64::from(self.store.page_blocks());
-        let urgent = set.only_deletes();
+        let urgency = set.urgency();
+        let urgent = urgency.is_urgent();
         if self.store.is_too_short_for(pages, urgent) {
             return Err(self.store.shortage_error().into());
         }
@@ -295,7 +296,7 @@ impl Engine {
             return Err(reason.into());
         }
         let committed = || self.store.committed_blocks();
-        reserved.blocks = self.store.space.try_reserve(blocks, committed, urgent);
+        reserved.blocks = self.store.space.try_reserve(blocks, committed, urgency);
         if reserved.blocks.is_none() {
             if self.store.space.is_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
@@ -305,7 +306,7 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        reserved.ids = Some(self.reserve_ids(set, (pages, urgent), &mut scratch.id_wait)?);
+        reserved.ids = Some(self.reserve_ids(set, (pages, urgency), &mut scratch.id_wait)?);
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }

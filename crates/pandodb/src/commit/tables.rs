@@ -165,7 +165,10 @@ impl Engine {
         }
         let garbage = self.garbage_pages(set);
         let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
-        if self.store.is_too_short_for(pages, set.only_deletes()) {
+        if self
+            .store
+            .is_too_short_for(pages, set.urgency().is_urgent())
+        {
             return Err(self.store.shortage_error());
         }
         let (log, blocks_reserved, ids) = self.reserve_for_change(set, payload.len(), pages)?;
@@ -211,19 +214,20 @@ impl Engine {
         pages: u64,
     ) -> Result<(LogReservation<'_>, BlockReservation<'_>, IdReservation<'_>)> {
         let blocks = pages * u64::from(self.store.page_blocks());
-        let urgent = set.only_deletes();
+        let urgency = set.urgency();
+        let urgent = urgency.is_urgent();
         let mut delete_wait = DeleteWait::default();
         let mut id_wait = IdWait::default();
         self.block(|_| {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
             }
-            self.look_for_page_ids(pages + chunks_of(set), urgent, &mut id_wait)?;
+            self.look_for_page_ids(pages + chunks_of(set), urgency, &mut id_wait)?;
             let log = self.reserve_log(bytes)?;
             let committed = || self.store.committed_blocks();
-            match self.store.space.try_reserve(blocks, committed, urgent) {
+            match self.store.space.try_reserve(blocks, committed, urgency) {
                 Some(reserved) => {
-                    let ids = self.reserve_ids(set, (pages, urgent), &mut id_wait)?;
+                    let ids = self.reserve_ids(set, (pages, urgency), &mut id_wait)?;
                     Ok((log, reserved, ids))
                 }
                 None if self.store.space.is_full() => {

@@ -465,13 +465,36 @@ impl ValidatedBatch {
         key: &[u8],
         (head, rest): (&[u8], &[u8]),
     ) -> Result<()> {
+        self.put_marked(table, key, (head, rest), false)
+    }
+
+    /// As [`ValidatedBatch::put_joined`], for a value that belongs to the removal of something
+    /// larger, such as a note of what is to be removed: on a full disk a batch of nothing but
+    /// deletes and such puts may use what is kept for deletes.
+    ///
+    /// The value must be small, or replace one that is larger.
+    ///
+    /// # Errors
+    /// As [`ValidatedBatch::put`].
+    pub fn put_freeing(&mut self, table: &Table, key: &[u8], value: (&[u8], &[u8])) -> Result<()> {
+        self.put_marked(table, key, value, true)
+    }
+
+    #[inline]
+    fn put_marked(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        (head, rest): (&[u8], &[u8]),
+        frees_room: bool,
+    ) -> Result<()> {
         self.engine.check_key(key)?;
         let (bytes, limit) = (head.len() + rest.len(), self.engine.plain_bytes_max());
         if bytes > limit {
             return Err(Error::ValueTooLong { bytes, limit });
         }
         let index = self.index_of(table)?;
-        self.set.put_joined(index, key, (head, rest));
+        self.set.put_marked(index, key, (head, rest), frees_room);
         self.scratch.reset();
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::space::id_turns::IdWait;
 use crate::space::reservations::BlockReservation;
+use crate::space::urgency::Urgency;
 use crate::state::loads::Filled;
 use crate::tables::state::{GARBAGE, TableState};
 use crate::wait::reason::{Step, WaitReason};
@@ -255,10 +256,10 @@ impl Engine {
         if self.store.life.is_short() {
             return Err(self.store.shortage_error().into());
         }
-        self.look_for_page_ids(PAGES_PER_SECTION, false, wait)?;
+        self.look_for_page_ids(PAGES_PER_SECTION, Urgency::No, wait)?;
         let blocks = PAGES_PER_SECTION * u64::from(self.store.page_blocks());
         let committed = || self.store.committed_blocks();
-        let Some(reservation) = self.store.space.try_reserve(blocks, committed, false) else {
+        let Some(reservation) = self.store.space.try_reserve(blocks, committed, Urgency::No) else {
             if self.store.space.is_full() {
                 self.checkpoint.request();
                 return Err(self.store.space.full_error().into());

@@ -10,6 +10,7 @@ use pando_sync::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::space::growth::GROWTH_MIN_BYTES;
 use crate::space::keeper::SpaceKeeper;
+use crate::space::urgency::Urgency;
 
 /// Of a store at rest, less than this fraction of the file is spare.
 const SPARE_SHARE: u64 = 32;
@@ -78,7 +79,7 @@ impl SpaceKeeper {
     /// fewer it would grow again at once.
     pub(crate) fn cut_goal(&self, committed: u64) -> u64 {
         let used = self.blocks().saturating_sub(self.space().free_blocks());
-        let needed = used + committed + self.reserved_blocks() + self.delete_reserve(false);
+        let needed = used + committed + self.reserved_blocks() + self.delete_reserve(Urgency::No);
         needed + self.kept_free(needed)
     }
 
@@ -134,7 +135,7 @@ impl SpaceKeeper {
         let keep = self.kept_free(blocks - wanted);
         // SeqCst: withhold first, read afterwards: see `taken`.
         self.withheld.fetch_add(wanted, Ordering::SeqCst);
-        let taken = self.taken(committed, false) + keep;
+        let taken = self.taken(committed, Urgency::No) + keep;
         let free = self.free_for_pages(u64::MAX) + wanted;
         let spare = free.saturating_sub(taken);
         let cut = wanted.min(spare);

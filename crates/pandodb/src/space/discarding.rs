@@ -179,7 +179,9 @@ mod tests {
         keeper.discard_spare(|| 0);
         assert_eq!(keeper.discards.blocks(), 0, "no discard was asked for");
         keeper.begin_discards();
-        let _reservation = keeper.try_reserve(3000, || 0, false).unwrap();
+        let _reservation = keeper
+            .try_reserve(3000, || 0, crate::space::urgency::Urgency::No)
+            .unwrap();
         keeper.discard_spare(|| 2000);
         let discarded = keeper.discards.blocks();
         assert!(discarded > 4000, "{discarded}");

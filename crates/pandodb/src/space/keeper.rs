@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::space::discards::Discards;
 use crate::space::id_turns::{IdNeed, IdTurns, IdWait};
 use crate::space::reservations::{BlockReservation, IdReservation, Reservations};
+use crate::space::urgency::Urgency;
 
 /// Bytes that only deletes and background work may use.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -152,14 +153,14 @@ impl SpaceKeeper {
         }
     }
 
-    /// Blocks of the reserve, which are not for callers that are not `urgent`.
-    pub(super) fn delete_reserve(&self, urgent: bool) -> u64 {
-        if urgent { 0 } else { self.reserve_blocks }
+    /// Blocks of the reserve that are not for callers of this urgency.
+    pub(super) fn delete_reserve(&self, urgency: Urgency) -> u64 {
+        urgency.leaves(self.reserve_blocks)
     }
 
     /// True if `blocks` more can be reserved when dirty pages need `committed` blocks.
     pub(super) fn has_available(&self, blocks: u64, committed: u64) -> bool {
-        let taken = self.taken(|| committed, false) + blocks;
+        let taken = self.taken(|| committed, Urgency::No) + blocks;
         self.free_for_pages(taken) >= taken
     }
 
@@ -169,30 +170,31 @@ impl SpaceKeeper {
     /// Counts in the order in which blocks move: from a reservation to dirty pages and images, and
     /// from there to extents, which are not free. So a caller that reads the number of free blocks
     /// after this misses none of them, whatever ends meanwhile; some may be counted twice.
-    pub(super) fn taken(&self, committed: impl FnOnce() -> u64, urgent: bool) -> u64 {
+    pub(super) fn taken(&self, committed: impl FnOnce() -> u64, urgency: Urgency) -> u64 {
         let reserved = self.reservations.blocks();
         // SeqCst: a thread that cuts the file withholds first, and reads what is reserved
         // afterwards.
         let withheld = self.withheld.load(Ordering::SeqCst);
-        reserved + committed() + withheld + self.delete_reserve(urgent)
+        reserved + committed() + withheld + self.delete_reserve(urgency)
     }
 
-    /// Reserves `blocks`; an `urgent` caller (a delete) may use the reserve as well. `committed`
+    /// Reserves `blocks`; an urgent caller (a delete) may use the reserve as well. `committed`
     /// returns how many blocks dirty pages need. Returns None if too few are free.
     pub(crate) fn try_reserve(
         &self,
         blocks: u64,
         committed: impl FnOnce() -> u64,
-        urgent: bool,
+        urgency: Urgency,
     ) -> Option<BlockReservation<'_>> {
         let reservation = self.reservations.reserve(blocks);
-        let taken = self.taken(committed, urgent);
+        let taken = self.taken(committed, urgency);
         let free = self.free_for_pages(taken);
         if free < taken + self.low_water() {
             self.want(blocks);
         }
         let has_room = taken <= free;
-        if has_room && urgent && (self.is_full() || free - taken < self.delete_reserve(false)) {
+        let takes_last = || self.is_full() || free - taken < self.reserve_blocks;
+        if has_room && urgency.is_urgent() && takes_last() {
             // Relaxed: a counter that orders nothing.
             self.deletes_served.fetch_add(1, Ordering::Relaxed);
         }
@@ -211,7 +213,7 @@ impl SpaceKeeper {
         committed: impl FnOnce() -> u64,
     ) -> Option<BlockReservation<'_>> {
         let reservation = self.reservations.reserve(blocks);
-        let taken = self.taken(committed, false) + 2 * self.low_water();
+        let taken = self.taken(committed, Urgency::No) + 2 * self.low_water();
         (self.free_for_pages(taken) >= taken).then_some(reservation)
     }
 
@@ -311,7 +313,7 @@ impl SpaceKeeper {
         // A run may break up a unit at each of its ends.
         let unit = u64::from(self.space.unit());
         let units = u64::from(blocks).next_multiple_of(unit) + 2 * unit;
-        self.try_reserve(units, committed, false)
+        self.try_reserve(units, committed, Urgency::No)
     }
 
     /// True if [`SpaceKeeper::try_reserve`] would succeed, or cannot succeed because the disk is
@@ -429,14 +431,14 @@ mod tests {
             drop(other.take());
             0
         };
-        let mut other = keeper.try_reserve(1000, || 0, true);
+        let mut other = keeper.try_reserve(1000, || 0, Urgency::Deletes);
         assert!(other.is_some());
-        let all = keeper.try_reserve(BLOCKS, || ends(&mut other), true);
+        let all = keeper.try_reserve(BLOCKS, || ends(&mut other), Urgency::Deletes);
         assert!(
             all.is_none(),
             "a thousand blocks belong to the other commit"
         );
-        let mut other = keeper.try_reserve(BLOCKS, || 0, true);
+        let mut other = keeper.try_reserve(BLOCKS, || 0, Urgency::Deletes);
         assert_eq!(keeper.cut_tail(0, || ends(&mut other)), 0);
     }
 
@@ -553,7 +555,7 @@ mod tests {
         let keeper = keeper_of(1 << 14);
         let awaits = |ids| keeper.awaits_ids(&chunks(ids), || 10);
         assert!(!awaits(10) && !awaits(11));
-        let blocks = keeper.try_reserve(1, || 0, true);
+        let blocks = keeper.try_reserve(1, || 0, Urgency::Deletes);
         assert!(awaits(10) && !awaits(9) && !awaits(11));
         drop(blocks);
         let ids = keeper.try_reserve_ids(&chunks(4), 4, || 10);
@@ -566,7 +568,7 @@ mod tests {
     fn the_end_of_each_reservation_wakes() {
         let keeper = keeper_of(1 << 14);
         let ids = keeper.try_reserve_ids(&chunks(2), 2, || 10).unwrap();
-        let blocks = keeper.try_reserve(1, || 0, true);
+        let blocks = keeper.try_reserve(1, || 0, Urgency::Deletes);
         let ends: [Box<dyn FnOnce() + '_>; 3] = [
             Box::new(|| ids.taken()),
             Box::new(|| drop(blocks)),
@@ -608,15 +610,23 @@ mod tests {
             }]);
         }
         assert_eq!(keeper.space().free_blocks(), 8192);
-        assert!(keeper.try_reserve(u64::from(UNIT), || 0, true).is_none());
+        assert!(
+            keeper
+                .try_reserve(u64::from(UNIT), || 0, Urgency::Deletes)
+                .is_none()
+        );
         keeper.free_all([Extent {
             block: all[0].block + UNIT / 2,
             blocks: UNIT / 2,
         }]);
-        assert!(keeper.try_reserve(u64::from(UNIT), || 0, true).is_some());
         assert!(
             keeper
-                .try_reserve(u64::from(UNIT) + 1, || 0, true)
+                .try_reserve(u64::from(UNIT), || 0, Urgency::Deletes)
+                .is_some()
+        );
+        assert!(
+            keeper
+                .try_reserve(u64::from(UNIT) + 1, || 0, Urgency::Deletes)
                 .is_none()
         );
     }

@@ -8,3 +8,4 @@ pub(crate) mod held;
 pub(crate) mod id_turns;
 pub(crate) mod keeper;
 pub(crate) mod reservations;
+pub(crate) mod urgency;

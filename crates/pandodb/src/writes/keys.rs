@@ -24,9 +24,10 @@ const REPLACED_BYTES_MAX: usize = 64 << 10;
 /// What a batch does to one key.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
-    /// Has the place of the value.
+    /// Has the place of the value. `frees_room`: it belongs to the removal of something larger.
     Put {
         value: Range<usize>,
+        frees_room: bool,
     },
     PutLarge(LargeValue),
     Delete,
@@ -299,7 +300,11 @@ impl KeyWrites {
 
     /// Appends a value of two parts, for a write that follows.
     #[inline]
-    pub(super) fn append_value(&mut self, (head, rest): (&[u8], &[u8])) -> Change {
+    pub(super) fn append_value(
+        &mut self,
+        (head, rest): (&[u8], &[u8]),
+        frees_room: bool,
+    ) -> Change {
         let start = self.bytes.len();
         self.bytes.reserve(head.len() + rest.len());
         self.bytes.extend_from_slice(head);
@@ -307,7 +312,7 @@ impl KeyWrites {
             self.bytes.extend_from_slice(rest);
         }
         let value = start..self.bytes.len();
-        Change::Put { value }
+        Change::Put { value, frees_room }
     }
 
     /// Drops the values that later writes have replaced. Not while there is a savepoint.
@@ -320,7 +325,7 @@ impl KeyWrites {
         };
         for write in &mut self.writes {
             keep(&mut write.key);
-            if let Change::Put { value } = &mut write.change {
+            if let Change::Put { value, .. } = &mut write.change {
                 keep(value);
             }
         }
@@ -346,7 +351,7 @@ impl KeyWrites {
             let old = std::mem::replace(&mut self.writes[known].change, change);
             if self.journal.is_kept() {
                 self.journal.replaced(known, old);
-            } else if let Change::Put { value } = old {
+            } else if let Change::Put { value, .. } = old {
                 self.replaced_bytes += value.len();
                 if self.replaced_bytes > REPLACED_BYTES_MAX.max(self.bytes.len() / 2) {
                     self.drop_replaced();

@@ -10,6 +10,7 @@ use pando_tree::{ScanValue, Tree};
 use crate::blobs::value::LargeValue;
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::space::urgency::Urgency;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
 use crate::tables::state::{NotedTree, TableState, Tables};
@@ -300,9 +301,22 @@ impl WriteSet {
     /// Puts a value of two parts. Replaces an earlier write to the key.
     #[inline]
     pub(crate) fn put_joined(&mut self, table: usize, key: &[u8], value: (&[u8], &[u8])) {
+        self.put_marked(table, key, value, false);
+    }
+
+    /// As [`WriteSet::put_joined`], with a mark: whether it belongs to the removal of something
+    /// larger.
+    #[inline]
+    pub(crate) fn put_marked(
+        &mut self,
+        table: usize,
+        key: &[u8],
+        value: (&[u8], &[u8]),
+        frees_room: bool,
+    ) {
         let bytes = value.0.len() + value.1.len();
         self.stored_bytes_max = self.stored_bytes_max.max(bytes);
-        let change = self.keys.append_value(value);
+        let change = self.keys.append_value(value, frees_room);
         self.change(table, key, change);
     }
 
@@ -366,7 +380,7 @@ impl WriteSet {
             .writes()
             .iter()
             .position(|write| match &write.change {
-                Change::Put { value } => value.len() > limit,
+                Change::Put { value, .. } => value.len() > limit,
                 Change::PutLarge(_) | Change::Delete => false,
             })
     }
@@ -494,7 +508,7 @@ impl WriteSet {
     pub(crate) fn own_noted(&self, table: usize, key: &[u8]) -> (Own<'_>, Unwritten) {
         let (position, hash) = self.keys.look_up(table, key);
         let own = match position.map(|position| &self.keys.writes()[position].change) {
-            Some(Change::Put { value }) => Own::Value(self.keys.value(value)),
+            Some(Change::Put { value, .. }) => Own::Value(self.keys.value(value)),
             Some(Change::PutLarge(value)) => Own::Large(value),
             Some(Change::Delete) => Own::Gone,
             None if self.changes_table(table) => {
@@ -533,7 +547,7 @@ impl WriteSet {
     pub(crate) fn write_at(&self, position: usize) -> (usize, &[u8], Option<Value<'_>>) {
         let write = &self.keys.writes()[position];
         let value = match &write.change {
-            Change::Put { value } => Some(Value::Bytes(self.keys.value(value))),
+            Change::Put { value, .. } => Some(Value::Bytes(self.keys.value(value))),
             Change::PutLarge(value) => Some(Value::Chunks(value)),
             Change::Delete => None,
         };
@@ -579,17 +593,28 @@ impl WriteSet {
         })
     }
 
-    /// Returns true if all writes are deletes and no table is created: such a batch may use the
-    /// reserve.
-    pub(crate) fn only_deletes(&self) -> bool {
-        self.keys
-            .writes()
-            .iter()
-            .all(|write| matches!(write.change, Change::Delete))
-            && self
-                .table_changes
-                .iter()
-                .all(|(_, change)| !matches!(change, TableChange::Create(_)))
+    /// Returns how much of the reserve it may use: all of it if all writes are deletes, some if
+    /// the others are puts that free room; nothing if it creates a table.
+    pub(crate) fn urgency(&self) -> Urgency {
+        let mut urgency = Urgency::Deletes;
+        for write in self.keys.writes() {
+            match write.change {
+                Change::Delete => {}
+                Change::Put { frees_room, .. } if frees_room => urgency = Urgency::FreesRoom,
+                Change::Put { .. } | Change::PutLarge(_) => return Urgency::No,
+            }
+        }
+        let is_creation = |change: &TableChange| matches!(change, TableChange::Create(_));
+        match self.table_changes.iter().any(|(_, how)| is_creation(how)) {
+            true => Urgency::No,
+            false => urgency,
+        }
+    }
+
+    /// Number of writes that are puts.
+    pub(crate) fn puts(&self) -> u64 {
+        let is_put = |write: &&Write| !matches!(write.change, Change::Delete);
+        self.keys.writes().iter().filter(is_put).count() as u64
     }
 
     /// Notes the current trees of all tables, for another attempt.

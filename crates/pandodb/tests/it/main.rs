@@ -25,6 +25,7 @@ mod ends;
 mod exits;
 mod fixture;
 mod freed_pages;
+mod freeing;
 mod futures;
 mod golden;
 mod hermitage;

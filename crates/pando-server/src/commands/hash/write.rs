@@ -35,7 +35,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         "Sets the value of a field in a hash only when the field doesn't exist.",
     ),
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "O(N) where N is the number of fields to be removed.",
         ..writing(
             "hdel",
@@ -47,7 +47,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         )
     },
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "O(N) where N is the number of specified fields.",
         ..writing(
             "hgetdel",

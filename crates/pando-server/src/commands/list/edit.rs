@@ -32,6 +32,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         complexity: "O(N) where N is the number of elements to be removed by the operation.",
         summary: "Removes elements from both ends a list. Deletes the list if all elements were \
                   trimmed.",
+        flags: Flags::WRITE.and(Flags::REMOVES),
         ..writing("ltrim", 4, trim)
     },
 ];

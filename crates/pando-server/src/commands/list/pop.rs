@@ -10,14 +10,14 @@ use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "O(N) where N is the number of elements returned",
         summary: "Returns the first elements in a list after removing it. Deletes the list if the \
                   last element was popped.",
         ..writing("lpop", -2, |context| pop(context, End::Head))
     },
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "O(N) where N is the number of elements returned",
         summary: "Returns and removes the last elements of a list. Deletes the list if the last \
                   element was popped.",

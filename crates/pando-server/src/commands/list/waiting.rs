@@ -7,7 +7,10 @@ use crate::commands::popping::Popping;
 use crate::context::{Command, Context, Flags, Keys, Run};
 use crate::notifications::classes::Class;
 
-const FLAGS: Flags = Flags::WRITE.and(Flags::BLOCKING).and(Flags::NOSCRIPT);
+const FLAGS: Flags = Flags::WRITE
+    .and(Flags::REMOVES)
+    .and(Flags::BLOCKING)
+    .and(Flags::NOSCRIPT);
 const OF_MANY: &str = "O(N) where N is the number of provided keys.";
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -30,7 +33,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..writing("brpop", -3, |context| pop(context, End::Tail))
     },
     Command {
-        flags: Flags::WRITE.and(Flags::BLOCKING),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::BLOCKING),
         since: "7.0.0",
         keys: Keys::NONE.and_counted(2),
         complexity: "O(N+M) where N is the number of provided keys and M is the number of \

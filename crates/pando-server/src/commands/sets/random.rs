@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         )
     },
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the \
                      passed count.",
         ..writing(

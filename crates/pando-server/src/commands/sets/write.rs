@@ -18,7 +18,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         )
     },
     Command {
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST),
         complexity: "O(N) where N is the number of members to be removed.",
         ..writing(
             "srem",

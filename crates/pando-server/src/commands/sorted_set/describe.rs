@@ -36,6 +36,6 @@ pub(super) const fn writing(
 /// Flags of commands that read, and take more than logarithmic time.
 pub(super) const SLOW_READ: Flags = Flags::READONLY;
 /// Flags of commands that only remove.
-pub(super) const REMOVING: Flags = Flags::WRITE.and(Flags::FAST);
+pub(super) const REMOVING: Flags = Flags::WRITE.and(Flags::REMOVES).and(Flags::FAST);
 /// Flags of commands that write as much as they read.
 pub(super) const STORING: Flags = Flags::WRITE.and(Flags::DENYOOM);

@@ -33,7 +33,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..writing("zpopmax", -2, "5.0.0", |context| pop(context, End::Highest))
     },
     Command {
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.and(Flags::REMOVES),
         keys: Keys::NONE.and_counted(1),
         complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
                      number of elements in the sorted set, and M being the number of elements \

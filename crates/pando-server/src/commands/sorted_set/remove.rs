@@ -19,7 +19,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..writing("zrem", -3, "1.2.0", remove)
     },
     Command {
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.and(Flags::REMOVES),
         complexity: RANGE_COMPLEXITY,
         summary: "Removes members in a sorted set within a range of indexes. Deletes the sorted \
                   set if all members were removed.",
@@ -28,7 +28,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.and(Flags::REMOVES),
         complexity: RANGE_COMPLEXITY,
         summary: "Removes members in a sorted set within a range of scores. Deletes the sorted \
                   set if all members were removed.",
@@ -37,7 +37,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.and(Flags::REMOVES),
         complexity: RANGE_COMPLEXITY,
         summary: "Removes members in a sorted set within a lexicographical range. Deletes the \
                   sorted set if all members were removed.",

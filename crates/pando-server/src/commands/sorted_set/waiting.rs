@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: Flags::WRITE.and(Flags::BLOCKING),
+        flags: Flags::WRITE.and(Flags::REMOVES).and(Flags::BLOCKING),
         keys: Keys::NONE.and_counted(2),
         complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
                      number of elements in the sorted set, and M being the number of elements \
@@ -43,6 +43,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 const FLAGS: Flags = Flags::WRITE
+    .and(Flags::REMOVES)
     .and(Flags::FAST)
     .and(Flags::BLOCKING)
     .and(Flags::NOSCRIPT);

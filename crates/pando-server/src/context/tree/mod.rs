@@ -144,6 +144,6 @@ impl<'a> Context<'a> {
         given_up_key(id, &mut data.scratch.encoded);
         let batch = data.batch.as_deref_mut();
         let batch = batch.expect("commands that write have a transaction");
-        Ok(batch.put(members, &data.scratch.encoded, b"")?)
+        Ok(batch.put_freeing(members, &data.scratch.encoded, (b"", b""))?)
     }
 }
