@@ -135,8 +135,8 @@ pub(crate) struct Session {
     pub(crate) version: Version,
     /// False until the client has given the password, if one is asked for.
     pub(crate) authenticated: bool,
-    /// When RESET ended that; `None`: the client has not given a password before.
-    pub(crate) reset_at: Option<Instant>,
+    /// Since when it has to give that: from the beginning, or from a RESET on.
+    pub(crate) asked_since: Option<Instant>,
     /// The connection is closed once the replies so far are sent.
     pub(crate) closing: bool,
     /// A command of the running EXEC closes the connection, once that has ended.
@@ -250,7 +250,7 @@ impl Session {
         self.version = Version::Resp2;
         self.profiles = None;
         self.authenticated = authenticated;
-        self.reset_at = (!authenticated).then(now);
+        self.asked_since = (!authenticated).then(now);
     }
 }
 

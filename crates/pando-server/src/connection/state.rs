@@ -106,8 +106,6 @@ pub(crate) struct Connection {
     pub(crate) buffers: Option<Box<Buffers>>,
     /// The command that has begun and not finished; it waits for something.
     pub(crate) running: Option<Running>,
-    /// When the connection was accepted.
-    pub(crate) opened: Instant,
     /// Time of the last [`Connection::publish`]; idle time counts from here.
     pub(crate) active: Instant,
     /// Number of bytes of the commands that it has executed.
@@ -176,11 +174,11 @@ impl Connection {
             wake,
             session: Session {
                 authenticated,
+                asked_since: (!authenticated).then_some(now),
                 ..Session::default()
             },
             buffers: None,
             running: None,
-            opened: now,
             active: now,
             position: 0,
             looked_until: 0,

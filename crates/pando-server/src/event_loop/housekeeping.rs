@@ -127,8 +127,8 @@ impl EventLoop {
                 self.shared.channels.count_overrun();
             }
             let session = &connection.session;
-            let unknown_since = session.reset_at.unwrap_or(connection.opened);
-            let late = !session.authenticated && since(unknown_since) > handshake
+            let is_late = |asked| !session.authenticated && since(asked) > handshake;
+            let late = session.asked_since.is_some_and(is_late)
                 || idle && idle_timeout.is_some_and(|most| since(connection.active) > most)
                 || connection
                     .closing_since
