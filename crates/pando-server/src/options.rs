@@ -81,6 +81,8 @@ impl DebugCommands {
 pub struct Parameter {
     /// Its name in CONFIG GET.
     pub name: &'static str,
+    /// Its older names, which a file may have as well.
+    pub other_names: Vec<&'static str>,
     /// Its value now.
     pub value: String,
     /// The value is another one than what the parameter has if no file names it.

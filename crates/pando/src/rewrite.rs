@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::Path;
 
 use pando_server::{ConfigRewriter, Parameter};
@@ -72,13 +73,26 @@ fn rewritten(old: &str, parameters: &[Parameter]) -> Result<String, String> {
             Some(_) => expected.get_mut(PARAMETERS).and_then(Value::as_table_mut),
         };
         let Some(table) = table else { continue };
-        let was = table.get(key);
-        if was.is_none() && !parameter.is_changed || was.is_some_and(|was| is(was, value)) {
-            continue;
+        let is_name = |of: &&String| {
+            let mut names = iter::once(key).chain(parameter.other_names.iter().copied());
+            names.any(|name| of.eq_ignore_ascii_case(name))
+        };
+        // All of its names get the value: the last one counts.
+        let mut found: Vec<String> = match section {
+            Some(_) => table.keys().filter(is_name).cloned().collect(),
+            None => table.get(key).map(|_| key.to_owned()).into_iter().collect(),
+        };
+        if found.is_empty() && parameter.is_changed {
+            found.push(key.to_owned());
         }
-        table.insert(key.to_owned(), Value::String(value.to_owned()));
-        let line = format!("{key} = {}", Value::String(value.to_owned()));
-        text = with_line(&text, section, key, &line);
+        for key in found {
+            if table.get(&key).is_some_and(|was| is(was, value)) {
+                continue;
+            }
+            table.insert(key.clone(), Value::String(value.to_owned()));
+            let line = format!("{key} = {}", Value::String(value.to_owned()));
+            text = with_line(&text, section, &key, &line);
+        }
     }
     // The file may say it in a form that lines do not show: then it stays as it is.
     match text.parse::<Table>() {
@@ -122,14 +136,16 @@ fn rewritten_conf(old: &str, parameters: &[Parameter]) -> String {
     for parameter in parameters {
         let Parameter {
             name,
+            other_names,
             value,
             is_changed,
         } = parameter;
+        let mut names = vec![*name];
         match *name {
             // How often the log is flushed counts only with `appendonly yes`.
             "appendfsync" if *is_changed || says_appendonly(&lines) => {
-                put_directive(&mut lines, "appendonly", "appendonly yes", true);
-                put_directive(&mut lines, name, &format!("{name} {value}"), true);
+                put_directive(&mut lines, &["appendonly"], "appendonly yes", true);
+                put_directive(&mut lines, &names, &format!("{name} {value}"), true);
             }
             "appendfsync" => {}
             "client-output-buffer-limit" => {
@@ -137,35 +153,34 @@ fn rewritten_conf(old: &str, parameters: &[Parameter]) -> String {
                     .rsplit_once("pubsub ")
                     .map_or("", |(_, limits)| limits);
                 let prefix = format!("{name} pubsub");
-                put_directive(
-                    &mut lines,
-                    &prefix,
-                    &format!("{prefix} {limits}"),
-                    *is_changed,
-                );
+                let line = format!("{prefix} {limits}");
+                put_directive(&mut lines, &[&prefix], &line, *is_changed);
             }
             "save" if !value.is_empty() => {
-                put_directive(&mut lines, name, &format!("{name} {value}"), *is_changed);
+                put_directive(&mut lines, &names, &format!("{name} {value}"), *is_changed);
             }
             name => {
+                names.extend(other_names);
                 let line = format!("{name} {}", words::quoted(value));
-                put_directive(&mut lines, name, &line, *is_changed);
+                put_directive(&mut lines, &names, &line, *is_changed);
             }
         }
     }
     joined(&lines)
 }
 
-/// Puts `line` in the place of the last one whose words begin with those of `prefix`; at the end,
-/// if there is none and it `is_needed`.
-fn put_directive(lines: &mut Vec<String>, prefix: &str, line: &str, is_needed: bool) {
-    let prefix: Vec<&str> = prefix.split(' ').collect();
+/// Puts `line` in the place of the last one whose words begin with those of one of `prefixes`, and
+/// drops those before it; at the end, if there is none and it `is_needed`.
+fn put_directive(lines: &mut Vec<String>, prefixes: &[&str], line: &str, is_needed: bool) {
     let is_one = |of: &String| {
         let of = of.trim();
         let words = (!of.starts_with('#')).then(|| words::split(of)).flatten();
         let words = words.unwrap_or_default();
-        words.len() >= prefix.len()
-            && (prefix.iter().zip(&words)).all(|(a, b)| a.eq_ignore_ascii_case(b))
+        prefixes.iter().any(|prefix| {
+            let count = prefix.split(' ').count();
+            let mut pairs = prefix.split(' ').zip(&words);
+            words.len() >= count && pairs.all(|(a, b)| a.eq_ignore_ascii_case(b))
+        })
     };
     let Some(last) = lines.iter().rposition(is_one) else {
         if is_needed {
@@ -176,16 +191,17 @@ fn put_directive(lines: &mut Vec<String>, prefix: &str, line: &str, is_needed: b
         }
         return;
     };
-    // The name may be written in another case.
+    // The name may be written in another case, or be an older one.
     let values = |of: &str| words::split(of).map(|words| words[1..].to_vec());
     if values(&lines[last]) != values(line) {
         line.clone_into(&mut lines[last]);
-        let mut at = 0;
-        lines.retain(|of| {
-            at += 1;
-            at > last || !is_one(of)
-        });
     }
+    // Those of `save` would count as well.
+    let mut at = 0;
+    lines.retain(|of| {
+        at += 1;
+        at > last || !is_one(of)
+    });
 }
 
 /// Returns true if a value of the file says `text`.
@@ -288,6 +304,10 @@ mod tests {
     fn parameter(name: &'static str, value: &str, is_changed: bool) -> Parameter {
         Parameter {
             name,
+            other_names: match name {
+                "replica-priority" => vec!["slave-priority"],
+                _ => Vec::new(),
+            },
             value: value.to_owned(),
             is_changed,
         }
@@ -383,6 +403,31 @@ mod tests {
             rewritten_conf("appendonly no\nappendfsync always", &flush),
             expected
         );
+    }
+
+    #[test]
+    fn older_names_and_earlier_lines_do_not_bring_back_what_they_say() {
+        let old = "slave-priority 50\nsave 300 10\n# mine\nsave 900 1\n";
+        let first = [
+            parameter("replica-priority", "100", false),
+            parameter("save", "900 1", true),
+        ];
+        let expected = "replica-priority 100\n# mine\nsave 900 1\n";
+        assert_eq!(rewritten_conf(old, &first), expected);
+        // Whichever is the last one counts, and what says the value stays.
+        let both = "replica-priority 7\nSlave-Priority 100\n";
+        assert_eq!(rewritten_conf(both, &first[..1]), "Slave-Priority 100\n");
+        let own = "[config]\nslave-priority = 50\nHZ = 20\n";
+        let first = [
+            parameter("hz", "10", false),
+            parameter("replica-priority", "100", false),
+        ];
+        let expected = "[config]\nslave-priority = \"100\"\nHZ = \"10\"\n";
+        assert_eq!(rewritten(own, &first).as_deref(), Ok(expected));
+        let both = "[config]\nreplica-priority = 7\nslave-priority = 50\n";
+        let expected = "[config]\nreplica-priority = \"9\"\nslave-priority = \"9\"\n";
+        let changed = [parameter("replica-priority", "9", true)];
+        assert_eq!(rewritten(both, &changed).as_deref(), Ok(expected));
     }
 
     /// What looks like a line of the file may be part of a text.

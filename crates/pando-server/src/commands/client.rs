@@ -125,9 +125,16 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     ..Command::new("client", -2, help)
 }];
 
-/// Returns a name as it is stored; refuses names with blanks or invisible characters.
+/// Length of a name of a client or its library: each client keeps three.
+const NAME_BYTES_MAX: usize = 4096;
+const NAME_TOO_LONG: &str = "ERR names of clients and libraries have at most 4096 bytes";
+
+/// Returns a name as it is stored; refuses long ones, and those with blanks or invisible
+/// characters.
 pub(crate) fn valid_name(name: &[u8]) -> Result<String, &'static str> {
-    if name.iter().all(u8::is_ascii_graphic) {
+    if name.len() > NAME_BYTES_MAX {
+        Err(NAME_TOO_LONG)
+    } else if name.iter().all(u8::is_ascii_graphic) {
         Ok(String::from_utf8_lossy(name).into_owned())
     } else {
         Err("ERR Client names cannot contain spaces, newlines or special characters.")
@@ -166,11 +173,15 @@ fn set_info(context: &mut Context<'_>) -> Run {
         let option = replies::shown(option);
         return context.fail(&format!("ERR Unrecognized option '{option}'"));
     }
-    let Ok(value) = valid_name(value) else {
-        let option = if is_name { "lib-name" } else { "lib-ver" };
-        return context.fail(&format!(
-            "ERR {option} cannot contain spaces, newlines or special characters."
-        ));
+    let value = match valid_name(value) {
+        Ok(value) => value,
+        Err(NAME_TOO_LONG) => return context.fail(NAME_TOO_LONG),
+        Err(_) => {
+            let option = if is_name { "lib-name" } else { "lib-ver" };
+            return context.fail(&format!(
+                "ERR {option} cannot contain spaces, newlines or special characters."
+            ));
+        }
     };
     let mut names = context.record.names.lock();
     if is_name {

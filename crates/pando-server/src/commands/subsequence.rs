@@ -6,6 +6,9 @@ use crate::context::{Command, Context, Flags, Interrupted, Keys, Kind, Run, repl
 /// Bytes that the table of Redis may take, which has 4 for each pair of beginnings.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
+/// What Redis says of a key of another type, instead of WRONGTYPE.
+const NO_STRING: &str = "ERR The specified keys must contain string values";
+
 pub(crate) const COMMANDS: &[Command] = &[Command {
     since: "7.0.0",
     flags: Flags::READONLY,
@@ -49,7 +52,10 @@ fn parse(context: &Context<'_>) -> Result<Options, &'static str> {
 /// Returns the whole string at argument `index`; an empty one if there is none.
 fn string(context: &mut Context<'_>, index: usize) -> Result<Vec<u8>, Interrupted> {
     let key = context.argument(index);
-    let found = context.read(key)?;
+    let found = context.read(key).map_err(|error| match error {
+        Interrupted::Refused(text) if text == replies::WRONG_TYPE => NO_STRING.into(),
+        error => error,
+    })?;
     context.part(key, &found, 0..u64::MAX)
 }
 

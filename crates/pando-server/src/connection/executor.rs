@@ -597,7 +597,7 @@ impl Connection {
                 turn.shared.waiters.wake_all();
             }
             let places: Vec<_> = (pushed.iter())
-                .map(|(database, key)| (database, key.to_vec()))
+                .map(|(database, key)| (database, key.into()))
                 .collect();
             turn.shared.waiters.wake(&places);
         }

@@ -19,7 +19,7 @@ use pando_resp::Writer;
 use pando_sync::time::{Duration, Instant, now};
 
 use super::progress::Blocked;
-use super::{Context, Interrupted, Run};
+use super::{Context, Interrupted, Run, replies};
 use crate::client::unblocking::Unblocked;
 use crate::client::waiters::queue_of;
 use crate::data::stream_id::StreamId;
@@ -224,13 +224,17 @@ impl Context<'_> {
         (until, looks_at): (Option<Instant>, Option<Instant>),
         ids: Vec<StreamId>,
     ) -> Run {
-        self.record.unblocking.begin_wait();
         if self.progress.blocked.is_none() {
             let (queue, arguments) = (self.queue(), self.arguments);
             // What BLMOVE and BRPOPLPUSH take from the first of their keys goes to the second.
             let target = self.command.keys.of(arguments).nth(keys.len());
             let keys = (queue, keys.map(|place| arguments.at(place)));
-            let registration = self.shared.waiters.register(keys, target, self.waker);
+            let waiters = &self.shared.waiters;
+            let most = self.engine().awaited_bytes_max;
+            let Ok(registration) = waiters.register(keys, target, self.waker, most) else {
+                return Err(replies::TOO_MANY_AWAITED.into());
+            };
+            self.record.unblocking.begin_wait();
             self.progress.blocked = Some(Box::new(Blocked {
                 until,
                 registration,
@@ -240,6 +244,7 @@ impl Context<'_> {
             self.progress.waiting = false;
             return Err(Interrupted::Blocked);
         }
+        self.record.unblocking.begin_wait();
         self.progress.waiting = true;
         self.progress.deadline = looks_at;
         Err(Interrupted::Blocked)

@@ -58,6 +58,8 @@ pub(crate) const RANK_ZERO: &str = "ERR RANK can't be zero: use 1 to start from 
 /// WATCH was refused: none of its keys are watched.
 pub(crate) const TOO_MANY_WATCHES: &str =
     "ERR too many watched keys: all memory that connections have for them is taken";
+pub(crate) const TOO_MANY_AWAITED: &str =
+    "ERR too many awaited keys: all memory that clients which wait have for them is taken";
 pub(crate) const TOO_MANY_SUBSCRIPTIONS: &str =
     "ERR too many subscriptions: all memory that connections have for them is taken";
 pub(crate) const OF_REPLICA: &str = "ERR Replica can't interact with the keyspace";

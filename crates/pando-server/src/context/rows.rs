@@ -342,7 +342,21 @@ impl Context<'_> {
     }
 
     /// As [`Context::put_row`], of a change for which nobody waits.
+    #[inline]
     pub(super) fn put_unawaited(
+        &mut self,
+        key: &[u8],
+        value: (ValueType, &[u8]),
+        times: Times,
+        former: Former,
+    ) -> Run {
+        self.note_written(key);
+        self.put_untold(key, value, times, former)
+    }
+
+    /// As [`Context::put_unawaited`], of a change of which those who have read the value need not
+    /// hear.
+    pub(super) fn put_untold(
         &mut self,
         key: &[u8],
         (value_type, payload): (ValueType, &[u8]),
@@ -398,7 +412,6 @@ impl Context<'_> {
     /// Puts a row that consists of a head and a payload.
     #[inline]
     fn put_encoded(&mut self, key: &[u8], row: (&[u8], &[u8])) -> Run {
-        self.note_written(key);
         let number = self.session.database;
         let database = self.database();
         let frees_room = self.command.flags.has(Flags::REMOVES);

@@ -120,6 +120,8 @@ pub(crate) struct Engine {
     pub(crate) function_bytes_max: usize,
     /// Memory that the watches of all connections may take together.
     pub(crate) watch_bytes_max: u64,
+    /// Memory that the keys of all clients that wait may take together.
+    pub(crate) awaited_bytes_max: u64,
 }
 
 impl Engine {
@@ -139,6 +141,7 @@ impl Engine {
         }
         let max_memory = bytes(db.report().max_memory);
         let quarter = max_memory / 4;
+        let sixteenth_or_more = (max_memory / 16).max((6 * MIB).min(max_memory / 8));
         let share = usize::try_from(quarter.clamp(16 * MIB, 512 * MIB)).unwrap_or(usize::MAX);
         let row_bytes_max = db.plain_bytes_max();
         let whole_bytes_max = plain_string_bytes_max(row_bytes_max).max(1024 * 1024);
@@ -158,7 +161,7 @@ impl Engine {
             reply_bytes_max,
             drawn_together_max: usize::try_from(max_memory / (8 * 256)).unwrap_or(usize::MAX),
             // Enough for a hundred thousand iterations, if the memory allows that.
-            cursor_bytes_max: (max_memory / 16).max((6 * MIB).min(max_memory / 8)),
+            cursor_bytes_max: sixteenth_or_more,
             read_set_bytes_max: usize::try_from(max_memory / 1024)
                 .unwrap_or(usize::MAX)
                 .clamp(64 * 1024, 1024 * 1024),
@@ -171,6 +174,8 @@ impl Engine {
             #[cfg(feature = "scripts")]
             function_bytes_max: (row_bytes_max / 2).min(script_bytes_max / 8),
             watch_bytes_max: max_memory / 16,
+            // Enough for ten thousand keys, if the memory allows that.
+            awaited_bytes_max: sixteenth_or_more,
             databases,
             db,
         })

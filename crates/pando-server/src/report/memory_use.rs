@@ -31,7 +31,7 @@ pub(crate) struct MemoryUse {
     /// not counted.
     pub(crate) rest_budget: u64,
     /// Buffers of all connections, an estimate for each, their subscriptions, the messages that
-    /// wait, and the keys that they track.
+    /// wait, and the keys that they track or wait for.
     pub(crate) connections: u64,
     /// An upper bound: untouched pages of counters take no memory.
     pub(crate) statistics: u64,
@@ -104,7 +104,7 @@ fn connections(shared: &Shared) -> u64 {
     let buffers = shared
         .clients
         .sum(|record| CONNECTION_BYTES + record.buffer_bytes());
-    buffers + shared.channels.bytes() + shared.tracking.bytes()
+    buffers + shared.channels.bytes() + shared.tracking.bytes() + shared.waiters.bytes()
 }
 
 /// Returns the resident memory of the process, as the system counts it, in bytes.

@@ -475,3 +475,38 @@ fn who_is_unblocked_takes_nothing() {
     }
     assert!(ended[0] > 0 && ended[1] > 0, "{ended:?}");
 }
+
+/// What those who wait take is counted, and has a bound for all of them together.
+#[test]
+fn keys_that_are_awaited_have_a_bound() {
+    let open = |_: &std::path::Path| pandodb::Db::builder().max_memory(16 << 20).open_in_memory();
+    let server = Fixture::opened_by(options(), open);
+    let (mut first, mut second, mut other) = (server.client(), server.client(), server.client());
+    let bytes = |client: &mut Client| -> u64 {
+        let text = client.text("INFO memory");
+        let mut lines = text.lines();
+        let found = lines.find_map(|line| line.strip_prefix("memory_connections:"));
+        found.unwrap().parse().unwrap()
+    };
+    let wait = |client: &mut Client, count: usize| {
+        let keys: Vec<String> = (0..count).map(|number| format!("k{number}")).collect();
+        client.begin(&format!("BLPOP {} 0", keys.join(" ")));
+    };
+    let before = bytes(&mut other);
+    wait(&mut first, 5000);
+    wait_for_waiters(&mut other, 1);
+    let used = bytes(&mut other);
+    assert!(used - before >= 256 * 5000, "{before} {used}");
+    wait(&mut second, 5000);
+    let refused = second.end();
+    assert!(
+        refused.starts_with("-ERR too many awaited keys"),
+        "{refused}"
+    );
+    other.run("RPUSH k4999 a");
+    assert_eq!(first.end(), "[\"k4999\" \"a\"]");
+    wait(&mut second, 5000);
+    wait_for_waiters(&mut other, 1);
+    other.run("RPUSH k0 b");
+    assert_eq!(second.end(), "[\"k0\" \"b\"]");
+}

@@ -267,11 +267,18 @@ fn the_owner_of_the_file_gets_what_has_changed_since_the_start() {
         ("timeout", "9"),
     ];
     assert_eq!(changed, expected);
-    assert!(
-        written
-            .iter()
-            .all(|of| of.name != "port" && of.name != "durability")
+    let names = |name: &str| {
+        let mut found = written.iter().filter(|of| of.name == name);
+        found.next().map(|of| of.other_names.as_slice())
+    };
+    assert_eq!(names("replica-priority"), Some(&["slave-priority"][..]));
+    assert_eq!(
+        names("zset-max-listpack-value"),
+        Some(&["zset-max-ziplist-value"][..])
     );
+    for absent in ["port", "durability", "slave-priority"] {
+        assert_eq!(names(absent), None);
+    }
     client.check(&[
         ("CONFIG SET hz 66", "+OK"),
         (

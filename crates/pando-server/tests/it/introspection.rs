@@ -196,6 +196,18 @@ fn clients_are_named_listed_and_killed() {
         ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"),
         ("SELECT 4", "+OK"),
     ]);
+    for command in [
+        &["CLIENT", "SETNAME"][..],
+        &["CLIENT", "SETINFO", "LIB-NAME"],
+        &["CLIENT", "SETINFO", "LIB-VER"],
+        &["HELLO", "2", "SETNAME"],
+    ] {
+        let long = "n".repeat(4097);
+        assert_eq!(
+            show(&client.call(&[command, &[&long]].concat())),
+            "-ERR names of clients and libraries have at most 4096 bytes"
+        );
+    }
     assert_eq!(
         show(&client.call(&["CLIENT", "SETNAME", "a b"])),
         "-ERR Client names cannot contain spaces, newlines or special characters."

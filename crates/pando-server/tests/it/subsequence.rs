@@ -30,6 +30,15 @@ fn the_longest_common_subsequence_is_found() {
         ),
         ("LCS a b MINMATCHLEN", "-ERR syntax error"),
         ("LCS a b WHAT", "-ERR syntax error"),
+        ("RPUSH list a", ":1"),
+        (
+            "LCS list a WHAT",
+            "-ERR The specified keys must contain string values",
+        ),
+        (
+            "LCS a list",
+            "-ERR The specified keys must contain string values",
+        ),
         ("COMMAND GETKEYS LCS a b LEN", "[\"a\" \"b\"]"),
         ("MULTI", "+OK"),
         ("SET b text", "+QUEUED"),

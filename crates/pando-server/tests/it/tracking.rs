@@ -120,6 +120,48 @@ fn a_client_hears_of_the_keys_that_it_has_read_once() {
     }
 }
 
+/// As in Redis: who has read a stream does not hear of what its groups do.
+#[test]
+fn groups_of_streams_are_not_told() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (tracking(&server, ""), server.client());
+    check_told(&mut client, &[("XLEN st", "")]);
+    let told = ">([\"st\"])";
+    check_other(
+        &mut other,
+        &mut client,
+        &[("XGROUP CREATE st g 0 MKSTREAM", told)],
+    );
+    for number in 1..=4 {
+        other.run(&format!("XADD st {number}-1 f v"));
+    }
+    for (command, expected) in [
+        ("XGROUP CREATE st h $", ""),
+        ("XGROUP SETID st h 0", ""),
+        ("XGROUP CREATECONSUMER st g c", ""),
+        ("XREADGROUP GROUP g c COUNT 2 STREAMS st >", ""),
+        ("XCLAIM st g d 0 1-1", ""),
+        ("XAUTOCLAIM st g e 0 0", ""),
+        ("XACK st g 1-1", ""),
+        ("XGROUP DELCONSUMER st g e", ""),
+        ("XGROUP DESTROY st h", ""),
+        ("XSETID st 9-9", ""),
+        ("XDEL st 1-1", told),
+        ("XTRIM st MAXLEN 2", told),
+        ("XADD st * f v", told),
+        ("COPY st st2", ""),
+    ] {
+        client.run_raw("XLEN st");
+        check_other(&mut other, &mut client, &[(command, expected)]);
+    }
+    client.run_raw("XLEN st2");
+    check_other(
+        &mut other,
+        &mut client,
+        &[("COPY st st2 REPLACE", ">([\"st2\"])")],
+    );
+}
+
 #[test]
 fn what_commands_refuse_and_show() {
     let server = Fixture::new();

@@ -21,6 +21,12 @@
 //! A client that comes while another one is awake for its key waits behind it: awake from its
 //! wake-up until its command has ended, or waits again (`queues.rs`).
 //!
+//! **Very many keys** are registered, looked at and removed some hundreds at a time, and others
+//! have the lock in between. That changes nothing for any one key: a client has a number of its own
+//! in each queue, which it gets with its place there; who is woken before all is registered looks
+//! afterwards; and nobody reads a key before all of them are noted as looked at. A client that
+//! moves elements waits for one key.
+//!
 //! **Nobody comes between** a commit and the one whom it has woken (decision 111). Whoever is about
 //! to run another command asks [`Waiters::hold`] first, and is woken once the one who is awake has
 //! ended. So is one with a key to which somebody who waits for such a key would move elements, and
@@ -40,10 +46,11 @@ mod tests;
 
 use std::task::Waker;
 
-use pando_sync::atomic::{AtomicUsize, Ordering, fence};
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use pando_sync::{Arc, Mutex, Rank, thread};
 
-use self::queues::{Entry, Place, Queues, Signs, is_for_all};
+pub(crate) use self::queues::Place;
+use self::queues::{Entry, KEY_BYTES, Queues, Signs, is_for_all};
 use crate::data::keyspace::ValueType;
 
 /// Returns the number of the queue of those who wait for values of a type in a database: who waits
@@ -56,6 +63,13 @@ pub(crate) fn queue_of(database: usize, value_type: ValueType) -> usize {
 /// looked at under the lock. Who is behind more is not held.
 const STEPS_MAX: usize = 256;
 
+/// Keys of one client that are dealt with before others may have the lock.
+const KEYS_PER_TURN: usize = if cfg!(test) { 1 } else { 256 };
+
+/// Error: all memory for keys of clients that wait is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
 /// The types of those who wait, and are served one by one.
 const SERVED: [ValueType; 2] = [ValueType::List, ValueType::SortedSet];
 
@@ -64,8 +78,10 @@ const SERVED: [ValueType; 2] = [ValueType::List, ValueType::SortedSet];
 pub(crate) struct Waiters {
     /// Number of registrations.
     count: AtomicUsize,
+    /// Memory that all registrations take. Relaxed throughout: it orders nothing.
+    bytes: AtomicU64,
     signs: Signs,
-    /// Held for a look-up or a change of one client's keys.
+    /// Held for a look-up or a change of some of one client's keys.
     queues: Mutex<Queues>,
 }
 
@@ -73,6 +89,7 @@ impl Default for Waiters {
     fn default() -> Self {
         Self {
             count: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
             signs: Signs::default(),
             queues: Mutex::new(Rank::Leaf, Queues::default()),
         }
@@ -80,25 +97,51 @@ impl Default for Waiters {
 }
 
 impl Waiters {
+    /// Returns the memory that the keys of those who wait take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Registers a client that waits for `keys` of a queue, and moves what it takes to `target`;
     /// `waker` wakes it. It must look at its keys after this.
+    ///
+    /// # Errors
+    /// All clients together would take more than `bytes_max`.
     pub(crate) fn register<'k>(
         self: &Arc<Self>,
-        keys: (usize, impl Iterator<Item = &'k [u8]>),
-        target: Option<&[u8]>,
+        (queue, keys): (usize, impl Iterator<Item = &'k [u8]> + Clone),
+        target: Option<&'k [u8]>,
         waker: &Waker,
-    ) -> Registration {
-        let mut queues = self.queues.lock();
-        let entry = queues.register(&self.signs, keys, target, waker);
-        drop(queues);
+        bytes_max: u64,
+    ) -> Result<Registration, TooMany> {
+        let named = keys.clone().chain(target);
+        let bytes = named.map(|key| KEY_BYTES + key.len() as u64).sum();
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > bytes_max {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(TooMany);
+        }
+        // A key that is named twice is one.
+        let mut keys: Vec<&[u8]> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut entry = Entry {
+            waiting: Vec::with_capacity(keys.len()),
+            target: target.map(|key| (queue, Arc::from(key))),
+        };
+        assert!(target.is_none() || keys.len() == 1, "one key is the source");
+        in_turns(&keys, |keys| {
+            let mut queues = self.queues.lock();
+            queues.register(&self.signs, (queue, keys), &mut entry, waker);
+        });
         // Relaxed: the fence orders it.
         self.count.fetch_add(1, Ordering::Relaxed);
         // See the top of this file.
         fence(Ordering::SeqCst);
-        Registration {
+        Ok(Registration {
             waiters: Arc::clone(self),
             entry,
-        }
+            bytes,
+        })
     }
 
     /// Returns true if somebody may wait. To be asked after a commit.
@@ -121,7 +164,7 @@ impl Waiters {
     fn has_queue<'k>(&self, mut places: impl Iterator<Item = (usize, &'k [u8])>) -> bool {
         places.any(|(queue, key)| {
             let may_have = !is_for_all(queue) && self.signs.awaited.has(self.signs.of(key));
-            may_have && self.queues.lock().has(&(queue, key.to_vec()))
+            may_have && self.queues.lock().has(&(queue, Arc::from(key)))
         })
     }
 
@@ -138,13 +181,20 @@ impl Waiters {
 
     /// Wakes the first one of every key: anything may have been committed.
     pub(crate) fn wake_all(&self) {
-        let places = self.queues.lock().places();
-        self.wake(&places);
+        let mut last: Option<Place> = None;
+        loop {
+            let places = self.queues.lock().places(last.as_ref(), KEYS_PER_TURN);
+            self.wake(&places);
+            last = places.last().cloned();
+            if last.is_none() {
+                return;
+            }
+        }
     }
 
     /// Returns true if somebody is awake for `key` of a queue.
     pub(crate) fn is_awaited(&self, queue: usize, key: &[u8]) -> bool {
-        self.queues.lock().is_awake(&(queue, key.to_vec()))
+        self.queues.lock().is_awake(&(queue, Arc::from(key)))
     }
 
     /// Returns true if anybody is awake. To be asked before each command.
@@ -183,7 +233,7 @@ impl Waiters {
         let mut steps = STEPS_MAX;
         for (database, key) in keys.filter(|(_, key)| self.signs.holding.has(self.signs.of(key))) {
             let mut queues = self.queues.lock();
-            let places = SERVED.map(|of| (queue_of(database, of), key.to_vec()));
+            let places = SERVED.map(|of| (queue_of(database, of), Arc::from(key)));
             let mut places = places.into_iter();
             if let Some(holder) = places.find_map(|of| queues.holder(of, others, &mut steps)) {
                 if let Some(held) = held {
@@ -221,18 +271,33 @@ impl Waiters {
     }
 }
 
+/// Does `step` with some of `all` at a time. In between others may have the lock that it takes.
+fn in_turns<T>(all: &[T], mut step: impl FnMut(&[T])) {
+    for (turn, some) in all.chunks(KEYS_PER_TURN).enumerate() {
+        if turn > 0 {
+            thread::yield_now();
+        }
+        step(some);
+    }
+}
+
 /// The place of a client in the queues of its keys; given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     waiters: Arc<Waiters>,
     entry: Entry,
+    /// What it takes of [`Waiters::bytes`].
+    bytes: u64,
 }
 
 impl Registration {
     /// Notes that the client looks at its keys from now on: what is committed later wakes it again.
     /// Returns those of its keys for which somebody who has waited longer is awake.
     pub(crate) fn look(&self) -> Vec<Vec<u8>> {
-        let awaited = self.waiters.queues.lock().look(&self.entry);
+        let mut awaited = Vec::new();
+        in_turns(&self.entry.waiting, |waiting| {
+            self.waiters.queues.lock().look(waiting, &mut awaited);
+        });
         fence(Ordering::SeqCst);
         awaited
     }
@@ -241,20 +306,27 @@ impl Registration {
     /// woken since it has looked.
     pub(crate) fn sleep(&self) {
         let mut wakers = Vec::new();
-        let mut queues = self.waiters.queues.lock();
-        queues.sleep(&self.waiters.signs, &self.entry, &mut wakers);
-        drop(queues);
-        wakers.into_iter().for_each(Waker::wake);
+        in_turns(&self.entry.waiting, |waiting| {
+            let mut queues = self.waiters.queues.lock();
+            queues.sleep(&self.waiters.signs, waiting, &mut wakers);
+            drop(queues);
+            wakers.drain(..).for_each(Waker::wake);
+        });
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut wakers = Vec::new();
-        let mut queues = self.waiters.queues.lock();
-        queues.remove(&self.waiters.signs, &self.entry, &mut wakers);
-        drop(queues);
-        wakers.into_iter().for_each(Waker::wake);
+        let target = self.entry.target.as_ref();
+        in_turns(&self.entry.waiting, |waiting| {
+            let mut queues = self.waiters.queues.lock();
+            queues.remove(&self.waiters.signs, (waiting, target), &mut wakers);
+            drop(queues);
+            wakers.drain(..).for_each(Waker::wake);
+        });
         self.waiters.count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.waiters.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        assert!(before >= self.bytes, "what is given back was taken");
     }
 }

@@ -4,16 +4,22 @@
 //! A client is *awake* for a key from its wake-up until its command has ended or waits again. Only
 //! the first of a queue ever is: it alone is woken, and who comes later is behind it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Bound;
 use std::task::Waker;
 
+use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::data::keyspace::ValueType;
 
 /// Number of a queue (see [`super::queue_of`]), and a key in it.
-pub(super) type Place = (usize, Vec<u8>);
+pub(crate) type Place = (usize, Arc<[u8]>);
+
+/// Memory that a client takes for each key that it waits for, besides the key itself, if nobody
+/// else waits for it: its places in both tables, a queue of one, and what allocations add.
+pub(super) const KEY_BYTES: u64 = 256;
 
 /// Number of keys that are looked at to find out from where elements may come to one. Who is behind
 /// a longer way is not held.
@@ -40,10 +46,19 @@ enum State {
 
 #[derive(Debug)]
 struct Waiter {
+    number: u64,
     waker: Waker,
     state: State,
     /// It moves what it takes to another key.
     moves: bool,
+}
+
+/// Those who wait for a key, by their numbers: who comes is the last.
+type Queue = VecDeque<Waiter>;
+
+/// Returns where the one with this number is.
+fn place_in(queue: &Queue, number: u64) -> Option<usize> {
+    queue.binary_search_by_key(&number, |of| of.number).ok()
 }
 
 /// For all keys that share a sign, how many of them have some property.
@@ -123,22 +138,29 @@ impl Signs {
     }
 }
 
-/// A client's number, the keys that it waits for, and the one to which it would move an element.
+/// A key that a client waits for, and its number in the queue of that key.
 #[derive(Debug)]
+pub(super) struct Waiting {
+    place: Place,
+    number: u64,
+}
+
+/// The keys that a client waits for, and the one to which it would move an element: then it waits
+/// for one key alone.
+#[derive(Debug, Default)]
 pub(super) struct Entry {
-    pub(super) number: u64,
-    pub(super) places: Vec<Place>,
+    pub(super) waiting: Vec<Waiting>,
     pub(super) target: Option<Place>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// Number of the next registration: a smaller one has waited longer.
+    /// Number of the next registration: of two in one queue the smaller one has waited longer.
     next: u64,
-    by_key: HashMap<Place, BTreeMap<u64, Waiter>>,
+    by_key: BTreeMap<Place, Queue>,
     /// For each key to which those who wait would move elements: the keys that they wait for, and
     /// how many do.
-    sources: HashMap<Place, BTreeMap<Vec<u8>, usize>>,
+    sources: HashMap<Place, BTreeMap<Arc<[u8]>, usize>>,
     /// Queues whose first is awake, and would change another key.
     movers: Vec<Place>,
     /// Connections whose command waits until the first of a queue is awake no longer, by their
@@ -147,43 +169,38 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Adds one who waits for `keys` of a queue.
-    pub(super) fn register<'k>(
+    /// Adds some of the keys of a queue for which one waits to its entry, and to the queues, where
+    /// it does not have them yet.
+    pub(super) fn register(
         &mut self,
         signs: &Signs,
-        (queue, keys): (usize, impl Iterator<Item = &'k [u8]>),
-        target: Option<&[u8]>,
+        (queue, keys): (usize, &[&[u8]]),
+        entry: &mut Entry,
         waker: &Waker,
-    ) -> Entry {
+    ) {
         let number = self.next;
         self.next += 1;
-        let mut places = Vec::new();
         for key in keys {
-            let place = (queue, key.to_vec());
+            let place: Place = (queue, Arc::from(*key));
             let waiter = Waiter {
+                number,
                 waker: waker.clone(),
                 state: State::Asleep,
-                moves: target.is_some(),
+                moves: entry.target.is_some(),
             };
-            let waiters = self.by_key.entry(place.clone()).or_default();
-            // A key that is named twice is one.
-            if waiters.insert(number, waiter).is_none() {
-                if waiters.len() == 1 && !is_for_all(queue) {
-                    signs.awaited.add(signs.of(key));
-                }
-                places.push(place);
+            let waiters = self.by_key.entry(place.clone());
+            // Most keys have one who waits.
+            let waiters = waiters.or_insert_with(|| Queue::with_capacity(1));
+            waiters.push_back(waiter);
+            if waiters.len() == 1 && !is_for_all(queue) {
+                signs.awaited.add(signs.of(key));
             }
+            entry.waiting.push(Waiting { place, number });
         }
-        let target = target.map(|key| (queue, key.to_vec()));
-        if let (Some(target), Some(source)) = (&target, places.first()) {
+        if let (Some(target), [source]) = (&entry.target, &entry.waiting[..]) {
             let sources = self.sources.entry(target.clone()).or_default();
-            *sources.entry(source.1.clone()).or_default() += 1;
+            *sources.entry(source.place.1.clone()).or_default() += 1;
             signs.holding.add(signs.of(&target.1));
-        }
-        Entry {
-            number,
-            places,
-            target,
         }
     }
 
@@ -195,7 +212,7 @@ impl Queues {
         };
         let is_for_all = is_for_all(place.0);
         let most = if is_for_all { queue.len() } else { 1 };
-        for waiter in queue.values_mut().take(most) {
+        for waiter in queue.iter_mut().take(most) {
             let before = std::mem::replace(&mut waiter.state, State::Woken);
             if before != State::Woken {
                 wakers.push(waiter.waker.clone());
@@ -209,38 +226,38 @@ impl Queues {
         }
     }
 
-    /// Notes that one looks at its keys, but those that belong to somebody before it, who is awake:
-    /// returns these.
-    pub(super) fn look(&mut self, entry: &Entry) -> Vec<Vec<u8>> {
-        let mut awaited = Vec::new();
-        for place in &entry.places {
+    /// Notes that one looks at these keys, but those that belong to somebody before it, who is
+    /// awake: adds these to `awaited`.
+    pub(super) fn look(&mut self, waiting: &[Waiting], awaited: &mut Vec<Vec<u8>>) {
+        for Waiting { place, number } in waiting {
             let Some(queue) = self.by_key.get_mut(place) else {
                 continue;
             };
             let is_for_all = is_for_all(place.0);
-            let first = queue.first_key_value();
+            let first = queue.front();
             if !is_for_all
-                && first
-                    .is_some_and(|(of, first)| *of < entry.number && first.state != State::Asleep)
+                && first.is_some_and(|of| of.number < *number && of.state != State::Asleep)
             {
-                awaited.push(place.1.clone());
+                awaited.push(place.1.to_vec());
                 continue;
             }
-            match queue.get_mut(&entry.number) {
+            match place_in(queue, *number).and_then(|at| queue.get_mut(at)) {
                 Some(own) if is_for_all => own.state = State::Asleep,
                 Some(own) if own.state == State::Woken => own.state = State::Looking,
                 _ => {}
             }
         }
-        awaited
     }
 
-    /// Notes that one that has looked waits again; it stays awake for keys for which it was woken
-    /// since. The wakers are to be called without the lock.
-    pub(super) fn sleep(&mut self, signs: &Signs, entry: &Entry, wakers: &mut Vec<Waker>) {
-        for place in &entry.places {
-            let own = self.by_key.get_mut(place);
-            let own = own.and_then(|queue| queue.get_mut(&entry.number));
+    /// Notes that one that has looked at these keys waits again; it stays awake for keys for which
+    /// it was woken since. The wakers are to be called without the lock.
+    pub(super) fn sleep(&mut self, signs: &Signs, waiting: &[Waiting], wakers: &mut Vec<Waker>) {
+        for Waiting { place, number } in waiting {
+            let queue = self.by_key.get_mut(place);
+            let own = queue.and_then(|queue| {
+                let at = place_in(queue, *number)?;
+                queue.get_mut(at)
+            });
             if let Some(own) = own.filter(|own| own.state == State::Looking) {
                 own.state = State::Asleep;
                 let moves = own.moves;
@@ -249,14 +266,19 @@ impl Queues {
         }
     }
 
-    /// Removes one that waits no longer. It may have looked at a key and gone without what is
-    /// there: whoever is next looks, too.
-    pub(super) fn remove(&mut self, signs: &Signs, entry: &Entry, wakers: &mut Vec<Waker>) {
-        for place in &entry.places {
+    /// Removes one that waits for these keys no longer. It may have looked at a key and gone
+    /// without what is there: whoever is next looks, too.
+    pub(super) fn remove(
+        &mut self,
+        signs: &Signs,
+        (waiting, target): (&[Waiting], Option<&Place>),
+        wakers: &mut Vec<Waker>,
+    ) {
+        for Waiting { place, number } in waiting {
             let Some(queue) = self.by_key.get_mut(place) else {
                 continue;
             };
-            let own = queue.remove(&entry.number);
+            let own = place_in(queue, *number).and_then(|at| queue.remove(at));
             let is_last = queue.is_empty();
             if is_last {
                 self.by_key.remove(place);
@@ -273,16 +295,15 @@ impl Queues {
                 self.end(signs, (place, own.moves), wakers);
             }
         }
-        let Some(target) = &entry.target else {
+        let (Some(target), [source]) = (target, waiting) else {
             return;
         };
         signs.holding.remove(signs.of(&target.1));
-        let source = entry.places.first().map(|place| &place.1);
-        if let (Some(sources), Some(source)) = (self.sources.get_mut(target), source) {
-            if let Some(count) = sources.get_mut(source) {
+        if let Some(sources) = self.sources.get_mut(target) {
+            if let Some(count) = sources.get_mut(&source.place.1) {
                 *count -= 1;
                 if *count == 0 {
-                    sources.remove(source);
+                    sources.remove(&source.place.1);
                 }
             }
             if sources.is_empty() {
@@ -299,9 +320,11 @@ impl Queues {
             && self.held.is_empty()
     }
 
-    /// Returns all keys that are awaited.
-    pub(super) fn places(&self) -> Vec<Place> {
-        self.by_key.keys().cloned().collect()
+    /// Returns the first `most` keys that are awaited, of those behind `last`.
+    pub(super) fn places(&self, last: Option<&Place>, most: usize) -> Vec<Place> {
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let places = self.by_key.range((start, Bound::Unbounded)).take(most);
+        places.map(|(place, _)| place.clone()).collect()
     }
 
     /// Returns true if somebody waits for `place`.
@@ -312,7 +335,7 @@ impl Queues {
     /// Returns true if the first who waits for `place` is awake.
     pub(super) fn is_awake(&self, place: &Place) -> bool {
         let queue = self.by_key.get(place).filter(|_| !is_for_all(place.0));
-        let first = queue.and_then(|queue| queue.values().next());
+        let first = queue.and_then(VecDeque::front);
         first.is_some_and(|first| first.state != State::Asleep)
     }
 

@@ -32,7 +32,7 @@ fn name(key: usize) -> Vec<u8> {
 }
 
 fn place(key: usize) -> Place {
-    (queue_of(0, ValueType::List), name(key))
+    (queue_of(0, ValueType::List), name(key).into())
 }
 
 /// What a client that waits does next.
@@ -98,8 +98,11 @@ impl Model {
         let waited = (place(0).0, names.iter().map(Vec::as_slice));
         let waker = Waker::from(self.woken[at].clone());
         let of = target.map(name);
+        let registration = self
+            .waiters
+            .register(waited, of.as_deref(), &waker, u64::MAX);
         self.clients[at] = Some(Client {
-            registration: self.waiters.register(waited, of.as_deref(), &waker),
+            registration: registration.unwrap(),
             keys,
             target,
             phase: Phase::Looks,
@@ -249,11 +252,12 @@ fn no_wake_up_is_lost_and_nobody_comes_between() {
 #[test]
 fn who_waits_for_a_stream_holds_nobody() {
     let waiters = Arc::<Waiters>::default();
-    let stream = (queue_of(0, ValueType::Stream), b"s".to_vec());
+    let stream: Place = (queue_of(0, ValueType::Stream), b"s"[..].into());
     let woken: [WakerArc<Woken>; 2] = Default::default();
     let registrations = woken.clone().map(|woken| {
         let keys = (stream.0, [&stream.1[..]].into_iter());
-        waiters.register(keys, None, &Waker::from(woken))
+        let registered = waiters.register(keys, None, &Waker::from(woken), u64::MAX);
+        registered.unwrap()
     });
     waiters.wake(std::slice::from_ref(&stream));
     assert!(woken.iter().all(|woken| woken.take()));
@@ -263,4 +267,35 @@ fn who_waits_for_a_stream_holds_nobody() {
     registrations[0].sleep();
     drop(registrations);
     assert!(waiters.signs.are_clear());
+}
+
+#[test]
+fn keys_are_counted_until_they_are_given_back_and_have_a_bound() {
+    let waiters = Arc::<Waiters>::default();
+    let woken = WakerArc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let queue = queue_of(0, ValueType::List);
+    let names = [&b"b"[..], b"a", b"b", b"c", b"a"];
+    let most = 5 * (KEY_BYTES + 1);
+    let register = |count: usize, most| {
+        waiters.register((queue, names[..count].iter().copied()), None, &waker, most)
+    };
+    assert_eq!(register(5, most - 1).err(), Some(TooMany));
+    assert_eq!(waiters.bytes(), 0);
+    let all = register(5, most).unwrap();
+    assert_eq!(waiters.bytes(), most);
+    assert_eq!(register(1, most).err(), Some(TooMany));
+    // Keys that are named twice, and those of several turns, are awaited once each.
+    for name in [&b"a"[..], b"b", b"c"] {
+        waiters.wake(&[(queue, name.into())]);
+        assert!(waiters.is_awaited(queue, name) && woken.take());
+    }
+    assert!(all.look().is_empty());
+    all.sleep();
+    assert!(!waiters.is_anyone_awake());
+    waiters.wake_all();
+    assert_eq!(waiters.signs.awake(), 3);
+    drop(all);
+    assert_eq!(waiters.bytes(), 0);
+    assert!(waiters.queues.lock().is_empty() && waiters.signs.are_clear());
 }

@@ -108,9 +108,12 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ("hash-max-listpack-value", Value::Limit(Limit::HashBytes)),
     (
         "hash-max-ziplist-entries",
-        Value::Limit(Limit::HashElements),
+        Value::Alias("hash-max-listpack-entries"),
     ),
-    ("hash-max-ziplist-value", Value::Limit(Limit::HashBytes)),
+    (
+        "hash-max-ziplist-value",
+        Value::Alias("hash-max-listpack-value"),
+    ),
     (
         "io-threads",
         Value::Computed(|shared| shared.loops.len().to_string()),
@@ -132,7 +135,10 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
         Value::Fixed("50 99 99.9"),
     ),
     ("list-max-listpack-size", Value::Limit(Limit::ListSize)),
-    ("list-max-ziplist-size", Value::Limit(Limit::ListSize)),
+    (
+        "list-max-ziplist-size",
+        Value::Alias("list-max-listpack-size"),
+    ),
     ("loglevel", Value::Settable(log_level, set_log_level)),
     ("lua-time-limit", Value::Alias("busy-reply-threshold")),
     ("maxclients", Value::Settable(maxclients, set_maxclients)),
@@ -256,11 +262,11 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ),
     (
         "zset-max-ziplist-entries",
-        Value::Limit(Limit::SortedSetElements),
+        Value::Alias("zset-max-listpack-entries"),
     ),
     (
         "zset-max-ziplist-value",
-        Value::Limit(Limit::SortedSetBytes),
+        Value::Alias("zset-max-listpack-value"),
     ),
 ];
 

@@ -77,11 +77,8 @@ pub(super) fn all() -> Vec<Named> {
 fn values(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = all();
     all.retain(|named| named.value.is_settable() && named.name == named.own_name);
-    // The durability and the budget of the next start have keys of their own in the file; the
-    // others are other names.
-    all.retain(|named| {
-        !matches!(named.name, "durability" | "maxmemory") && !named.name.contains("-ziplist-")
-    });
+    // The durability and the budget of the next start have keys of their own in the file.
+    all.retain(|named| !matches!(named.name, "durability" | "maxmemory"));
     let value = |named: Named| match named.name {
         "requirepass" => shared.settings.password(),
         _ => named.get(shared),
@@ -91,12 +88,21 @@ fn values(shared: &Shared) -> Vec<(&'static str, String)> {
         .collect()
 }
 
+/// Returns the other names of a parameter.
+fn other_names(own_name: &str) -> Vec<&'static str> {
+    let all = EFFECTIVE.iter().chain(REMEMBERED);
+    all.filter(|(_, value)| matches!(value, Value::Alias(of) if *of == own_name))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
 /// Returns what a configuration file is to say of the parameters.
 pub(super) fn to_be_written(shared: &Shared) -> Vec<Parameter> {
     let first = shared.first_parameters.lock().clone();
     let now = values(shared).into_iter();
     let parameters = now.map(|(name, value)| Parameter {
         name,
+        other_names: other_names(name),
         is_changed: !first.iter().any(|(of, was)| *of == name && *was == value),
         value,
     });

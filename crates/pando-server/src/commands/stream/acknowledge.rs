@@ -38,7 +38,7 @@ fn acknowledge(context: &mut Context<'_>) -> Run {
     }
     if count > 0 {
         group.put(context, &mut stream)?;
-        context.put_unawaited_stream(key, stream)?;
+        context.put_group(key, stream)?;
     }
     context.integer(count)
 }

@@ -97,7 +97,7 @@ fn run(context: &mut Context<'_>) -> Run {
     let done = claim(context, (&mut stream, &mut group), (&options, &claiming))?;
     let entries = claiming.entries(context, &stream, &done.claimed)?;
     group.put(context, &mut stream)?;
-    context.put_unawaited_stream(key, stream)?;
+    context.put_group(key, stream)?;
     context.reply().array(3);
     reply_id(&mut context.reply(), done.next);
     reply_claimed(context, &done.claimed, &entries)?;

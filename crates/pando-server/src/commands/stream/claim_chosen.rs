@@ -114,7 +114,7 @@ fn run(context: &mut Context<'_>) -> Run {
     let claimed = claim(context, (&mut stream, &mut group), (&options, &claiming))?;
     let entries = claiming.entries(context, &stream, &claimed)?;
     group.put(context, &mut stream)?;
-    context.put_unawaited_stream(key, stream)?;
+    context.put_group(key, stream)?;
     reply_claimed(context, &claimed, &entries)
 }
 

@@ -150,7 +150,8 @@ fn create(context: &mut Context<'_>) -> Run {
         return context.fail("BUSYGROUP Consumer Group name already exists");
     }
     context.check_row("a consumer group", GROUP_BYTES + name.len())?;
-    if !stream.exists() {
+    let exists = stream.exists();
+    if !exists {
         context.create_stream(&mut stream)?;
     }
     let group = GroupRow {
@@ -164,7 +165,10 @@ fn create(context: &mut Context<'_>) -> Run {
     stream.head.next_number += 1;
     stream.head.groups += 1;
     put_group(context, &mut stream, &group)?;
-    context.put_stream(key, stream)?;
+    match exists {
+        true => context.put_awaited_group(key, stream)?,
+        false => context.put_stream(key, stream)?,
+    }
     context.event(Class::Stream, "xgroup-create", key);
     context.ok()
 }
@@ -179,7 +183,7 @@ fn set_last(context: &mut Context<'_>) -> Run {
     group.read = options.read;
     put_group(context, &mut stream, &group)?;
     let key = context.argument(2);
-    context.put_stream(key, stream)?;
+    context.put_awaited_group(key, stream)?;
     context.event(Class::Stream, "xgroup-setid", key);
     context.ok()
 }
@@ -191,7 +195,7 @@ fn destroy(context: &mut Context<'_>) -> Run {
         return context.integer(0);
     };
     remove_group(context, &mut stream, &group)?;
-    context.put_stream(key, stream)?;
+    context.put_awaited_group(key, stream)?;
     context.event(Class::Stream, "xgroup-destroy", key);
     context.integer(1)
 }
@@ -207,7 +211,7 @@ fn create_consumer(context: &mut Context<'_>) -> Run {
     group.find_or_create(context, &mut stream, name)?;
     group.put(context, &mut stream)?;
     let key = context.argument(2);
-    context.put_stream(key, stream)?;
+    context.put_awaited_group(key, stream)?;
     context.event(Class::Stream, CREATED_CONSUMER, key);
     context.integer(1)
 }
@@ -222,7 +226,7 @@ fn delete_consumer(context: &mut Context<'_>) -> Run {
     let pending = group.remove_consumer(context, &mut stream, &consumer)?;
     group.put(context, &mut stream)?;
     let key = context.argument(2);
-    context.put_stream(key, stream)?;
+    context.put_awaited_group(key, stream)?;
     context.event(Class::Stream, "xgroup-delconsumer", key);
     reply_count(&mut context.reply(), pending);
     Ok(())

@@ -181,7 +181,7 @@ fn serve_one(
         }
     };
     group.put(context, &mut stream)?;
-    context.put_unawaited_stream(context.argument(place), stream)?;
+    context.put_group(context.argument(place), stream)?;
     Ok(served)
 }
 

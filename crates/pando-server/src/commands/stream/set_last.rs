@@ -76,7 +76,7 @@ fn set_last(context: &mut Context<'_>) -> Run {
     if options.max_deleted != StreamId::ZERO {
         stream.head.max_deleted = options.max_deleted;
     }
-    context.put_stream(key, stream)?;
+    context.put_awaited_group(key, stream)?;
     context.event(Class::Stream, "xsetid", key);
     context.ok()
 }

@@ -179,7 +179,20 @@ impl Context<'_> {
 
     /// As [`Context::put_stream`], of a change for which nobody waits: no entry has come, and no
     /// group has come, gone, or another ID.
-    pub(crate) fn put_unawaited_stream(&mut self, key: &[u8], mut stream: Stream) -> Run {
+    pub(crate) fn put_unawaited_stream(&mut self, key: &[u8], stream: Stream) -> Run {
+        self.note_written(key);
+        self.put_group(key, stream)
+    }
+
+    /// As [`Context::put_stream`], of a change of groups or of the last ID: those who have read the
+    /// stream are not told.
+    pub(crate) fn put_awaited_group(&mut self, key: &[u8], stream: Stream) -> Run {
+        self.wake_readers(key);
+        self.put_group(key, stream)
+    }
+
+    /// As [`Context::put_awaited_group`], of a change for which nobody waits.
+    pub(crate) fn put_group(&mut self, key: &[u8], mut stream: Stream) -> Run {
         stream.head.edition = self.edition_of(&mut stream).finish();
         let former = match stream.exists() {
             true => stream.found.former.but_tree(),
@@ -199,7 +212,7 @@ impl Context<'_> {
         let mut payload = std::mem::take(&mut self.data().scratch.value);
         head.encode(&mut payload);
         let value = (ValueType::Stream, &payload[..]);
-        let result = self.put_unawaited(key, value, Times::of(deadline), former);
+        let result = self.put_untold(key, value, Times::of(deadline), former);
         self.data().scratch.value = payload;
         result
     }
@@ -407,6 +420,7 @@ impl Context<'_> {
             }
         }
         self.wake_readers(key);
+        self.note_written(key);
         self.put_stream_head(key, &head, deadline, former)
     }
 }
