@@ -172,6 +172,9 @@ pub struct Exclusive<'a> {
     version: u64,
     /// None after [`Exclusive::leave_taken`], when no thread owns the latch.
     held: Option<Held>,
+    /// The page was not changed since the last durable checkpoint before this latch changed it, or
+    /// what was changed lies in an extent that waits for the next one.
+    was_clean: bool,
 }
 
 impl<'a> Exclusive<'a> {
@@ -182,6 +185,7 @@ impl<'a> Exclusive<'a> {
             frame,
             version,
             held: Some(Held::new(Kind::Latch)),
+            was_clean: false,
         }
     }
 
@@ -233,6 +237,7 @@ impl<'a> Exclusive<'a> {
         match header.dirty_epoch() {
             Some(epoch) if epoch == token.epoch() => {}
             None => {
+                self.was_clean = header.stored_epoch() != token.epoch();
                 epochs.dirty_began(token.epoch());
                 header.set_dirty_epoch(Some(token.epoch()));
             }
@@ -307,23 +312,17 @@ impl<'a> Exclusive<'a> {
     /// When a running checkpoint still needs the content: call [`Exclusive::modify`] first, before
     /// any change.
     pub fn free(self, token: &ApplyToken<'_>) {
-        let was_changed = self.was_changed(token);
-        self.free_as(token, was_changed);
-    }
-
-    /// Returns whether the page was changed since the last durable checkpoint, and replay would
-    /// need room for it that is not kept otherwise: what an earlier epoch has written lies in an
-    /// extent that waits for the checkpoint.
-    pub(crate) fn was_changed(&self, token: &ApplyToken<'_>) -> bool {
         let header = self.pool.header(self.frame);
-        header.dirty_epoch().is_some()
+        let is_changed = header.dirty_epoch().is_some()
             || header.image().is_some()
-            || header.stored().is_some() && header.stored_epoch() == token.epoch()
+            || header.stored().is_some() && header.stored_epoch() == token.epoch();
+        let was_changed = is_changed && !self.was_clean;
+        self.pool.epochs().page_freed(token.epoch(), was_changed);
+        self.free_uncounted(token);
     }
 
-    /// As [`Exclusive::free`], of a page that `was_changed` or not before the caller has called
-    /// [`Exclusive::modify`].
-    pub(crate) fn free_as(self, token: &ApplyToken<'_>, was_changed: bool) {
+    /// As [`Exclusive::free`], of a page that replay frees, too.
+    pub(crate) fn free_uncounted(self, token: &ApplyToken<'_>) {
         let (pool, page) = (self.pool, self.page());
         let header = pool.header(self.frame);
         let epochs = pool.epochs();
@@ -332,7 +331,6 @@ impl<'a> Exclusive<'a> {
             "{page} is wired: unwire it before it is freed"
         );
         epochs.push_pair(token.epoch(), page, None);
-        epochs.page_freed(token.epoch(), was_changed);
         if let Some(epoch) = header.dirty_epoch() {
             assert_eq!(
                 epoch,

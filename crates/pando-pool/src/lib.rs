@@ -67,4 +67,5 @@ pub use pin_budget::{PinBudget, PinShare, StepShare};
 pub use pool::Pool;
 pub use restart::{Attempt, Resource, Restart};
 pub use shared::Shared;
+pub use unread::FreedBy;
 pub use words::{PageMut, PageWords};

@@ -14,6 +14,16 @@ use crate::restart::{Attempt, Restart};
 pub(crate) const OUT_OF_REACH: &str =
     "is out of reach: it could not be read when a write to it was due";
 
+/// Who frees a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FreedBy {
+    /// A write that is in the log: replay frees the page, too.
+    #[default]
+    Record,
+    /// Work of which the log says nothing: until the next checkpoint, replay keeps the page.
+    BackgroundWork,
+}
+
 impl Pool {
     /// Frees a page, of a tree that is being freed, without reading it.
     ///
@@ -21,13 +31,24 @@ impl Pool {
     /// [`Restart::Conflict`] when the page is latched or being loaded: the caller tries again
     /// later.
     pub fn free_unread(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<()> {
+        self.free_by(token, page, FreedBy::BackgroundWork)
+    }
+
+    /// As [`Pool::free_unread`], by whom the caller says.
+    ///
+    /// # Errors
+    /// As [`Pool::free_unread`].
+    pub fn free_by(&self, token: &ApplyToken<'_>, page: PageId, by: FreedBy) -> Attempt<()> {
+        let counts = by == FreedBy::BackgroundWork;
         match self.table().get(page) {
             Place::Resident(_) => {
                 let mut exclusive = self.exclusive(page)?;
-                let was_changed = exclusive.was_changed(token);
                 exclusive.modify(token)?;
                 exclusive.unwire();
-                exclusive.free_as(token, was_changed);
+                match counts {
+                    true => exclusive.free(token),
+                    false => exclusive.free_uncounted(token),
+                }
                 Ok(())
             }
             Place::Loading(_) => Err(Restart::Conflict),
@@ -39,7 +60,9 @@ impl Pool {
                 self.epochs().push_pair(token.epoch(), page, None);
                 // The epoch of its image is not known without reading the page, so the extent
                 // always waits for the checkpoint.
-                self.epochs().page_freed(token.epoch(), false);
+                if counts {
+                    self.epochs().page_freed(token.epoch(), false);
+                }
                 self.epochs().retire(stored.extent, None, token.epoch());
                 self.page_ids().give_back(page);
                 Ok(())

@@ -1,7 +1,7 @@
 //! State that a change keeps from one attempt to the next: buffers, and pages that must not leak.
 
 use pando_format::PageId;
-use pando_pool::{ApplyToken, Attempt, Pool, Restart};
+use pando_pool::{ApplyToken, Attempt, FreedBy, Pool, Restart};
 
 use crate::finger::Finger;
 use crate::node::list::RecordList;
@@ -22,6 +22,8 @@ pub struct Scratch {
     pub(crate) old: OldValue,
     /// Pages that nothing names any longer, and that the current apply section still has to free.
     pub(crate) pending_frees: Vec<PageId>,
+    /// Who frees them.
+    freed_by: FreedBy,
     /// Overflow pages of old values are kept, and not freed.
     keeps_old: bool,
     /// Overflow pages of old values that nothing names any longer, and that were kept.
@@ -126,6 +128,14 @@ impl Scratch {
         Self::default()
     }
 
+    /// Makes empty buffers for work of which the log says nothing.
+    pub fn of_background() -> Self {
+        Self {
+            freed_by: FreedBy::BackgroundWork,
+            ..Self::default()
+        }
+    }
+
     /// Makes empty buffers for changes that split leaves only when these are full, and not because
     /// writers contend for them.
     pub fn frugal() -> Self {
@@ -226,10 +236,10 @@ impl Scratch {
     /// Frees the pages that earlier changes of this apply section could not free.
     ///
     /// # Errors
-    /// As [`Pool::free_unread`]. The remaining pages are kept for the next call.
+    /// As [`Pool::free_by`]. The remaining pages are kept for the next call.
     pub fn try_finish(&mut self, pool: &Pool, token: &ApplyToken<'_>) -> Attempt<()> {
         while let Some(page) = self.pending_frees.last() {
-            match pool.free_unread(token, *page) {
+            match pool.free_by(token, *page, self.freed_by) {
                 // The id belongs to no page: the page that named it was damaged.
                 Err(Restart::Damaged(..)) => self.leaks += 1,
                 freed => freed?,

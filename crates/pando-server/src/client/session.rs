@@ -249,8 +249,11 @@ impl Session {
         }
         self.version = Version::Resp2;
         self.profiles = None;
+        // Who has not given the password is not given more time for it.
+        if self.authenticated && !authenticated {
+            self.asked_since = Some(now());
+        }
         self.authenticated = authenticated;
-        self.asked_since = (!authenticated).then(now);
     }
 }
 

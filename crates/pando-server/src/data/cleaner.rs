@@ -471,7 +471,7 @@ impl Cleaner {
             (1, _) => self.size_gone,
             (due, _) => due,
         };
-        let first = self.due.first().map(|(_, stored)| stored.clone());
+        let first = self.due.first().cloned();
         let id = self.gone.first().map(|key| match decode_given_up(key) {
             Some(id) => id,
             None => id_of(key),
@@ -483,7 +483,11 @@ impl Cleaner {
                 self.size = self.obstacles.limit(self.size, BATCH);
                 self.size_gone = self.obstacles.limit(self.size_gone, GONE);
             }
-            (true, 1, Some(stored), _) if !is_full => self.obstacles.add_key(number, &stored),
+            (true, 1, Some((_, stored)), _) if !is_full => {
+                self.obstacles.add_key(number, &stored);
+            }
+            // Plain keys behind it need less room.
+            (true, 1, Some(entry), _) => self.obstacles.look_behind(number, &entry),
             (true, 1, None, Some(id)) if !is_full => self.obstacles.add_collection(number, id),
             _ => self.obstacles.close(number),
         }

@@ -164,7 +164,14 @@ impl Client {
 impl Client {
     /// Returns the reply to PING, or `None` if the server refuses this client.
     pub(crate) fn try_answer_to_ping(&mut self) -> Option<String> {
-        self.stream.write_all(b"PING\r\n").ok()?;
+        self.try_answer_to("PING")
+    }
+
+    /// Returns the reply to `command`, or `None` if the server has closed the connection.
+    pub(crate) fn try_answer_to(&mut self, command: &str) -> Option<String> {
+        self.stream
+            .write_all(format!("{command}\r\n").as_bytes())
+            .ok()?;
         self.try_answer().map(|answer| show(&answer))
     }
 }

@@ -212,6 +212,24 @@ fn a_client_has_time_for_its_password_behind_reset() {
     assert!(lasted >= handshake_timeout, "{lasted:?}");
 }
 
+/// RESET gives no more time to a client that has not given the password.
+#[test]
+fn resets_do_not_lengthen_the_time_for_a_password() {
+    let handshake_timeout = Duration::from_millis(300);
+    let server = Fixture::with(ServerOptions {
+        requirepass: Some("secret".into()),
+        handshake_timeout,
+        ..options()
+    });
+    let mut client = server.client();
+    let began = pando_sync::time::now();
+    while client.try_answer_to("RESET").is_some() {
+        let lasted = began.elapsed();
+        assert!(lasted < 100 * handshake_timeout, "{lasted:?}");
+        thread::sleep(handshake_timeout / 10);
+    }
+}
+
 #[test]
 fn several_addresses_are_listened_on() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -42,7 +42,7 @@ enum LeafRoom<'a> {
 impl Engine {
     /// Loop of the maintenance thread.
     pub(crate) fn run_maintenance(&self) {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::of_background();
         let mut kept = KeptRows::default();
         let mut care = VersionCare::default();
         // Damage was logged; once is enough.
@@ -170,7 +170,7 @@ impl Engine {
     /// is not stored. Reads no pages and waits for no room: work that cannot be done now is
     /// skipped.
     pub(crate) fn tidy_leaves_at_close(&self) -> Result<()> {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::of_background();
         let no_reads = |restart| match restart {
             Restart::Fault(_) => Ok(()),
             other => Err(other),

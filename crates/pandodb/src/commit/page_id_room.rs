@@ -87,6 +87,13 @@ impl Engine {
             if need.ids <= available() {
                 return Err(self.refused_ids(need, wait));
             }
+            if need.ids > self.store.ids_at_most(need.urgent) {
+                // Others have taken some meanwhile.
+                continue;
+            }
+            if self.may_wait_for_freed_ids(need) {
+                return Err(WaitReason::Checkpoint(self.checkpoint.ask()).into());
+            }
             // A kept checkpoint has a mapping of its own.
             if !need.urgent && self.make_room(true) != MadeRoom::Now {
                 return Err(Error::Full {
@@ -101,11 +108,18 @@ impl Engine {
     /// Returns why an operation cannot continue for which too few ids are left: it waits for the
     /// checkpoint behind which those of freed pages may be used again.
     fn without_ids(&self, need: &IdNeed) -> Unfinished {
-        let enough = need.ids <= self.store.pool.page_ids().available();
-        match enough && !self.store.life.is_checkpoint_stalled() {
+        match self.may_wait_for_freed_ids(need) {
             true => WaitReason::Checkpoint(self.checkpoint.ask()).into(),
             false => self.page_ids_error().into(),
         }
+    }
+
+    /// Returns whether there are enough ids for which a merge of the mapping has room, counting
+    /// those that were freed since the last checkpoint, and whether there will be another one.
+    fn may_wait_for_freed_ids(&self, need: &IdNeed) -> bool {
+        let without_room = self.store.mapping_reserve.ids_without_room();
+        let most = need.ids + without_room * u64::from(!need.urgent);
+        most <= self.store.pool.page_ids().available() && !self.store.life.is_checkpoint_stalled()
     }
 
     /// Returns why an operation cannot continue that others keep from its ids.
@@ -187,6 +201,20 @@ mod tests {
         pool.reserve_ids(count as usize, &mut Vec::new());
         db.engine().store.keep_mapping_room();
         assert_eq!(pool.page_ids().available(), left);
+    }
+
+    /// Replay frees the pages of values that are replaced, so no room is kept for them.
+    #[test]
+    fn pages_that_a_record_frees_are_not_counted() {
+        let (db, table) = store();
+        db.checkpoint().expect("a sound store");
+        let none = WriteOptions::durability(Durability::None);
+        for round in 0..100 {
+            let put = table.put_with(b"in pages of its own", &[round; 3000], none);
+            put.expect("there is room");
+        }
+        let epochs = db.engine().store.pool.epochs();
+        assert_eq!((epochs.freed_total(), epochs.freed_changed_total()), (0, 0));
     }
 
     /// Runs `work` on each of many threads, of which no call is refused.

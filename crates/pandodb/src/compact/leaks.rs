@@ -77,7 +77,7 @@ fn reclaim(store: &Store, token: &ApplyToken<'_>) -> Result<u64> {
             lsn: Lsn(0),
             multi_lsn: Lsn(0),
         };
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::of_background();
         let leaks = rows
             .iter()
             .filter(|(key, _)| key[..] >= leak_key(TreeId(0))[..]);

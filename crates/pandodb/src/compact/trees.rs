@@ -44,7 +44,7 @@ struct PackPosition {
 impl<'a, P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'a, P> {
     /// Packs every tree, as the part from `from` to `to` of the whole compaction.
     pub(super) fn pack_trees(&mut self, from: f64, to: f64) -> Part<()> {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::of_background();
         let of_tables = self.engine.store.tables.trees();
         let trees: Vec<Tree> = [CATALOGUE, GARBAGE].into_iter().chain(of_tables).collect();
         let ids = self.engine.store.pool.page_ids();

@@ -161,10 +161,11 @@ impl PageStream {
         let engine = &self.engine;
         // Near the limit of the page table, reserve only what is needed.
         let mut wait = IdWait::default();
-        let (reservation, count) = match engine.reserve_page_ids((0, IDS as u64), false, &mut wait)
-        {
-            Ok(reservation) => (reservation, IDS),
-            Err(_) => {
+        let many = IDS as u64 <= engine.store.ids_at_most(false);
+        let many = many.then(|| engine.reserve_page_ids((0, IDS as u64), false, &mut wait));
+        let (reservation, count) = match many {
+            Some(Ok(reservation)) => (reservation, IDS),
+            Some(Err(_)) | None => {
                 let one = engine.block(|_| engine.reserve_page_ids((0, 1), false, &mut wait))?;
                 (one, 1)
             }
