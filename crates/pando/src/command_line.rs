@@ -84,6 +84,9 @@ pub(crate) struct VerifyFlags {
     /// log goes into its pages.
     #[arg(long)]
     pub(crate) rows: bool,
+    /// Memory budget for that [default: 1g, or half of the memory of machine or cgroup].
+    #[arg(long, value_name = "SIZE", requires = "rows")]
+    pub(crate) max_memory: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -9,26 +9,17 @@ use serde_json::json;
 use crate::command_line::CompactFlags;
 use crate::failure::Failure;
 use crate::inspect::check_directory;
-use crate::memory;
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::{parse_size, show_size};
+use crate::quantity::{memory_budget, show_size};
 
-/// Default memory budget, if the machine has that much. A store that cannot be opened with it needs
-/// `--max-memory`.
-const MEMORY_DEFAULT: u64 = 1 << 30;
 /// The smallest log, so that little of it has to be written before it is freed.
 const LOG_BYTES: u64 = 4 << 20;
 
 /// Opens the store, which nobody else may have open, compacts it, and closes it.
 pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     check_directory(&flags.target)?;
-    let max_memory = match &flags.max_memory {
-        Some(text) => {
-            parse_size(text).map_err(|what| Failure::usage(format!("--max-memory: {what}")))?
-        }
-        None => MEMORY_DEFAULT.min(memory::available() / 2),
-    };
+    let max_memory = memory_budget(flags.max_memory.as_deref(), 2)?;
     let dir = &flags.target.dir;
     let before = disk_bytes(dir);
     let mut options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);

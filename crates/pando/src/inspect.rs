@@ -10,7 +10,7 @@ use crate::command_line::{StatFlags, StoreArgs, VerifyFlags};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::show_size;
+use crate::quantity::{memory_budget, show_size};
 use crate::tree_stat;
 
 /// Prints figures of a store that no process has open. Reads every page, changes nothing.
@@ -72,7 +72,7 @@ pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
                 output::line("No damage found.");
             }
             match what.rows {
-                true => verify_rows(target),
+                true => verify_rows(target, what.max_memory.as_deref()),
                 false => Ok(()),
             }
         }
@@ -87,8 +87,9 @@ pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
 }
 
 /// Opens the store, and compares the heads of large collections with the rows of their elements.
-fn verify_rows(target: &StoreArgs) -> Result<(), Failure> {
-    let db = pandodb::Db::builder().open_existing(&target.dir)?;
+fn verify_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<(), Failure> {
+    let options = pandodb::Db::builder().max_memory(memory_budget(max_memory, 2)?);
+    let db = options.open_existing(&target.dir)?;
     let report = pando_server::check_rows(&db)?;
     db.close()?;
     if target.json {

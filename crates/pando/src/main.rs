@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
-    match result {
+    match result.and_then(|()| output::check()) {
         Ok(()) => Code::Fine.into(),
         Err(failure) => fail(&failure),
     }

@@ -3,8 +3,35 @@
 use std::fmt;
 use std::io::{self, Write};
 
-/// Writes a line. If the pipe is closed, nobody is left to tell.
+use pando_sync::atomic::{AtomicBool, Ordering};
+
+use crate::failure::{Code, Failure};
+
+/// A line could not be written.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line. If the pipe is closed, nobody is left to tell. Other errors are told of, and
+/// [`check`] fails.
 pub(crate) fn line(text: impl fmt::Display) {
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    let failed = written.err();
+    let failed = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+    // Relaxed: a flag by itself. The first error is enough.
+    if let Some(error) = failed
+        && !FAILED.swap(true, Ordering::Relaxed)
+    {
+        eprintln!("pando: standard output: {error}");
+    }
+}
+
+/// Returns the failure of the program if some of its lines are missing.
+pub(crate) fn check() -> Result<(), Failure> {
+    match FAILED.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => Err(Failure::new(
+            Code::Io,
+            "what was written to standard output is not whole".to_owned(),
+        )),
+    }
 }

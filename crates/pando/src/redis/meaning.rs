@@ -183,7 +183,8 @@ impl Meaning {
             meaning.listen(last)?;
         }
         if let Some(last) = has(&["appendonly", "appendfsync"]) {
-            meaning.durability(last)?;
+            let is_set = before.is_some_and(|of| of.appends == Some(true) && of.flush.is_some());
+            meaning.durability(last, is_set)?;
         }
         Ok(meaning)
     }
@@ -375,8 +376,9 @@ impl Meaning {
 
     /// How often the log is flushed counts for whoever has asked for one: the redis.conf of many
     /// systems says `everysec` behind `appendonly no`, which must not lower what replies promise.
-    fn durability(&mut self, last: &Directive) -> Result<(), Failure> {
-        let Some(flush) = &self.flush else {
+    /// Directives before these may have set another level: then this one takes that back.
+    fn durability(&mut self, last: &Directive, is_set: bool) -> Result<(), Failure> {
+        let Some(flush) = self.flush.clone() else {
             return Ok(());
         };
         let level = match flush.to_ascii_lowercase().as_str() {
@@ -392,6 +394,9 @@ impl Meaning {
         if self.appends == Some(true) {
             self.value("durability", level.to_owned(), &last.origin);
         } else if level != "durable" {
+            if is_set {
+                self.value("durability", "durable".to_owned(), &last.origin);
+            }
             let note = format!("appendfsync {flush} counts only with appendonly yes");
             self.notes.push(note);
         }
@@ -460,6 +465,9 @@ mod tests {
         assert_eq!(value(&flags, "durability").as_deref(), Some("none"));
         let flags = Meaning::of(&directives("port 7"), Some(&file)).unwrap();
         assert_eq!(value(&flags, "durability"), None);
+        let file = meaning("appendonly yes\nappendfsync everysec").unwrap();
+        let flags = Meaning::of(&directives("appendonly no"), Some(&file)).unwrap();
+        assert_eq!(value(&flags, "durability").as_deref(), Some("durable"));
         assert!(meaning("appendonly yes\nappendfsync x").is_err());
     }
 

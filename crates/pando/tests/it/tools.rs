@@ -78,6 +78,28 @@ fn rows_of_collections_are_compared_when_asked() {
     assert!(out.contains("db/0") && err.contains("1 rows"), "{out}{err}");
     let (code, _, _) = run(here, &["verify", "store"]);
     assert_eq!(code, 0, "pages and records are sound");
+    // A large store needs more memory than there is by default.
+    let (code, _, err) = run(here, &["verify", "store", "--rows", "--max-memory", "much"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("--max-memory: 'much' is no size"), "{err}");
+    let (code, _, err) = run(here, &["verify", "store", "--rows", "--max-memory", "64m"]);
+    assert_eq!(code, 3, "{err}");
+}
+
+/// Who keeps the report in a file learns that it is not whole.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let full = fs::File::options().write(true).open("/dev/full");
+    let mut stat = pando(here);
+    stat.args(["stat", "store", "--json"]).stdout(full.unwrap());
+    let output = stat.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{err}");
+    assert!(err.contains("standard output: No space left"), "{err}");
 }
 
 #[test]
