@@ -40,7 +40,7 @@ pub struct Epochs {
     dirty: [AtomicU64; 2],
     /// Number of images of the epoch in flight, by parity.
     images: [AtomicU64; 2],
-    /// Number of pages and chunks freed in the epoch, by parity.
+    /// Number of pages and chunks that background work has freed in the epoch, by parity.
     freed: [AtomicU64; 2],
     /// How many of them were changed in the epoch.
     freed_changed: [AtomicU64; 2],
@@ -206,8 +206,8 @@ impl Epochs {
         assert!(before > 0, "more images ended than began");
     }
 
-    /// Counts a page or chunk that is freed in `epoch`, and whether it `was_changed` in it. A page
-    /// that still counts as dirty does so until it is counted here.
+    /// Counts a page or chunk that background work frees in `epoch`, and whether it `was_changed`
+    /// in it. A page that still counts as dirty does so until it is counted here.
     pub(crate) fn page_freed(&self, epoch: Epoch, was_changed: bool) {
         if !self.has_mapping {
             return;
@@ -218,8 +218,8 @@ impl Epochs {
         self.freed_changed[parity(epoch)].fetch_add(changed, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages and chunks that were freed since the last durable checkpoint.
-    /// Nothing in the log says so, so replay has them all: each with its id.
+    /// Returns the number of pages and chunks that background work has freed since the last durable
+    /// checkpoint. Nothing in the log says so, so replay has them all: each with its id.
     pub fn freed_total(&self) -> u64 {
         let counts = self.freed.iter();
         counts.map(|count| count.load(Ordering::Relaxed)).sum()

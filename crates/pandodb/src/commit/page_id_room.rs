@@ -42,8 +42,9 @@ impl Engine {
     /// caller, a delete, may take ids for which a merge of the mapping has no room.
     ///
     /// # Errors
-    /// [`WaitReason::PageIds`] when others have reserved too many; [`Error::Full`] when fewer ids
-    /// are left than it needs, and when a merge would have no room on a full disk.
+    /// [`WaitReason::PageIds`] when others have reserved too many; [`WaitReason::Checkpoint`] when
+    /// the next one frees enough; [`Error::Full`] when fewer ids are left than it needs, and when a
+    /// merge would have no room on a full disk.
     #[inline]
     pub(crate) fn reserve_page_ids(
         &self,

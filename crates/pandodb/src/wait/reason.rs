@@ -35,8 +35,8 @@ pub(crate) enum WaitReason {
     PageIds(IdNeed),
     /// This many free blocks in a row: enough blocks are free, but not in a row.
     Run(u32),
-    /// The checkpoint with this number, which makes room for deletes: until it finishes, or itself
-    /// waits for room.
+    /// The checkpoint with this number, which makes room for deletes, or frees page ids: until it
+    /// finishes, or itself waits for room.
     Checkpoint(u64),
     /// Not a wait: the value is in chunks, and has to be read in another way.
     Chunks,
