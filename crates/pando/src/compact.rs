@@ -9,9 +9,10 @@ use serde_json::json;
 use crate::command_line::CompactFlags;
 use crate::failure::Failure;
 use crate::inspect::check_directory;
+use crate::memory;
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::{memory_budget, show_size};
+use crate::quantity::show_size;
 
 /// The smallest log, so that little of it has to be written before it is freed.
 const LOG_BYTES: u64 = 4 << 20;
@@ -19,7 +20,7 @@ const LOG_BYTES: u64 = 4 << 20;
 /// Opens the store, which nobody else may have open, compacts it, and closes it.
 pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
     check_directory(&flags.target)?;
-    let max_memory = memory_budget(flags.max_memory.as_deref(), 2)?;
+    let max_memory = memory::tool_budget(flags.max_memory.as_deref(), 2)?;
     let dir = &flags.target.dir;
     let before = disk_bytes(dir);
     let mut options = Db::builder().max_memory(max_memory).log_bytes(LOG_BYTES);

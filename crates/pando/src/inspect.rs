@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use crate::command_line::{StatFlags, StoreArgs, VerifyFlags};
 use crate::failure::{Code, Failure};
+use crate::memory;
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::{memory_budget, show_size};
+use crate::quantity::show_size;
 use crate::tree_stat;
 
 /// Prints figures of a store that no process has open. Reads every page, changes nothing.
@@ -88,7 +89,7 @@ pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
 
 /// Opens the store, and compares the heads of large collections with the rows of their elements.
 fn verify_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<(), Failure> {
-    let options = pandodb::Db::builder().max_memory(memory_budget(max_memory, 2)?);
+    let options = pandodb::Db::builder().max_memory(memory::tool_budget(max_memory, 2)?);
     let db = options.open_existing(&target.dir)?;
     let report = pando_server::check_rows(&db)?;
     db.close()?;

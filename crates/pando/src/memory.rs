@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
+use crate::quantity::parse_size;
+
 /// Assumed number of bytes when the system does not tell.
 const UNKNOWN: u64 = 1 << 30;
 
@@ -16,6 +19,21 @@ pub(crate) fn available() -> u64 {
     match (machine, limit) {
         (Some(machine), Some(limit)) => machine.min(limit),
         (one, other) => one.or(other).unwrap_or(UNKNOWN),
+    }
+}
+
+/// Default memory budget of a tool, if the machine has that much. A store that cannot be opened
+/// with it needs `--max-memory`.
+const TOOL_MEMORY: u64 = 1 << 30;
+
+/// Returns the memory budget of a tool that opens a store: what `--max-memory` says, or else
+/// [`TOOL_MEMORY`], but no more than a `share`th of what there is.
+pub(crate) fn tool_budget(flag: Option<&str>, share: u64) -> Result<u64, Failure> {
+    match flag {
+        Some(text) => {
+            parse_size(text).map_err(|what| Failure::usage(format!("--max-memory: {what}")))
+        }
+        None => Ok(TOOL_MEMORY.min(available() / share)),
     }
 }
 

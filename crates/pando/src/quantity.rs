@@ -1,24 +1,7 @@
-//! Sizes and durations as people write them, parsed and printed.
+//! Sizes and durations as people write them, parsed and printed. The comparison with other engines
+//! (`peers/`) compiles this file, too, so it uses nothing of this crate.
 
 use pando_sync::time::Duration;
-
-use crate::failure::Failure;
-use crate::memory;
-
-/// Default memory budget of a tool, if the machine has that much. A store that cannot be opened
-/// with it needs `--max-memory`.
-const TOOL_MEMORY: u64 = 1 << 30;
-
-/// Returns the memory budget of a tool that opens a store: what `--max-memory` says, or else
-/// [`TOOL_MEMORY`], but no more than a `share`th of what there is.
-pub(crate) fn memory_budget(flag: Option<&str>, share: u64) -> Result<u64, Failure> {
-    match flag {
-        Some(text) => {
-            parse_size(text).map_err(|what| Failure::usage(format!("--max-memory: {what}")))
-        }
-        None => Ok(TOOL_MEMORY.min(memory::available() / share)),
-    }
-}
 
 /// Returns a number and the unit after it, in lower case.
 fn split(text: &str) -> (&str, String) {

@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use crate::command_line::SalvageFlags;
 use crate::failure::{Code, Failure};
 use crate::inspect::check_directory;
+use crate::memory;
 use crate::output;
 use crate::progress::Progress;
-use crate::quantity::{memory_budget, show_size};
+use crate::quantity::show_size;
 
 /// Copies what can be read into a new store. Fails with [`Code::Damage`] if that is not everything.
 pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
     check_directory(&flags.target)?;
     check_new(&flags.target.dir, &flags.new)?;
-    let max_memory = memory_budget(flags.max_memory.as_deref(), 4)?;
+    let max_memory = memory::tool_budget(flags.max_memory.as_deref(), 4)?;
     let mut progress = Progress::new();
     let options = Db::builder().max_memory(max_memory);
     let salvaged = pandodb::salvage(&flags.target.dir, &flags.new, options, |done, all| {
