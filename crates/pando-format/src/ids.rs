@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{VERSION_BASE, VERSION_COUNTED, VERSION_WEIGHTED};
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $inner:ty, $label:literal) => {
         $(#[$doc])*
@@ -32,7 +34,11 @@ pub struct TreeId(pub u32);
 
 impl fmt::Display for TreeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.is_counted() { "counted " } else { "" };
+        let kind = match (self.is_weighted(), self.is_counted()) {
+            (true, _) => "weighted ",
+            (_, true) => "counted ",
+            _ => "",
+        };
         write!(f, "{kind}tree {}", self.number())
     }
 }
@@ -61,13 +67,21 @@ id!(
 impl TreeId {
     /// Bit of the id of a counted tree.
     const COUNTED: u32 = 1 << 31;
+    /// Bit of the id of a weighted tree, which is counted, too.
+    const WEIGHTED: u32 = 1 << 30;
     /// Number of the last id that is given out.
-    pub const NUMBER_MAX: u32 = Self::COUNTED - 1;
+    pub const NUMBER_MAX: u32 = Self::WEIGHTED - 1;
 
     /// Returns the id of a counted tree with the number of this one: see `page`.
     #[must_use]
     pub fn counted(self) -> Self {
         Self(self.0 | Self::COUNTED)
+    }
+
+    /// Returns the id of a weighted tree with the number of this one: see [`crate::weight`].
+    #[must_use]
+    pub fn weighted(self) -> Self {
+        Self(self.0 | Self::COUNTED | Self::WEIGHTED)
     }
 
     /// Returns whether the tree is counted: its inner entries tell how many records are below.
@@ -76,9 +90,26 @@ impl TreeId {
         self.0 & Self::COUNTED != 0
     }
 
-    /// Returns its number, of which no other tree has the same, counted or not.
+    /// Returns whether the tree is counted, and each record counts as often as its weight says.
+    #[inline]
+    pub fn is_weighted(self) -> bool {
+        self.0 & (Self::COUNTED | Self::WEIGHTED) == Self::COUNTED | Self::WEIGHTED
+    }
+
+    /// Returns the first version of the format that has trees of this kind; None if no version that
+    /// is known has any.
+    pub fn version(self) -> Option<u32> {
+        match (self.is_counted(), self.0 & Self::WEIGHTED != 0) {
+            (false, false) => Some(VERSION_BASE),
+            (true, false) => Some(VERSION_COUNTED),
+            (true, true) => Some(VERSION_WEIGHTED),
+            (false, true) => None,
+        }
+    }
+
+    /// Returns its number, of which no other tree has the same, of whatever kind.
     pub fn number(self) -> u32 {
-        self.0 & !Self::COUNTED
+        self.0 & Self::NUMBER_MAX
     }
 }
 

@@ -6,9 +6,9 @@
 //! read wrongly needs a new number, and golden files for it. A store has the least version that has
 //! all it uses.
 //!
-//! Reading order: [`ids`], [`extent`], [`page`], [`compression`], [`superblock`], [`mapping`],
-//! [`catalogue`], [`chunks`], [`log`], [`checksum`]; [`cast`] has the conversions between widths of
-//! integers.
+//! Reading order: [`ids`], [`extent`], [`page`], [`weight`], [`compression`], [`superblock`],
+//! [`mapping`], [`catalogue`], [`chunks`], [`log`], [`checksum`]; [`cast`] has the conversions
+//! between widths of integers.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -32,6 +32,7 @@ pub mod lost;
 pub mod mapping;
 pub mod page;
 pub mod superblock;
+pub mod weight;
 
 pub use compression::{Codec, Compression, PageDecoder, PageEncoder};
 pub use extent::{Extent, StoredKind, StoredPage};
@@ -42,12 +43,14 @@ pub use page::PageSize;
 compile_error!("pages are used in memory as they lie on disk: little-endian");
 
 /// The newest version of the format that this code reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The version of a store that uses nothing newer, as each does at first: programs that know no
 /// later version can open it.
 pub const VERSION_BASE: u32 = 1;
 /// The first version with counted trees.
 pub const VERSION_COUNTED: u32 = 2;
+/// The first version with weighted trees.
+pub const VERSION_WEIGHTED: u32 = 3;
 
 /// An error of a decoder: why bytes were not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

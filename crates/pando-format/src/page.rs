@@ -28,7 +28,9 @@
 //! A leaf's slot is one word; an inner node's entry is two: slot, then child word.
 //!
 //! Bit 31 of the tree id is set in *counted* trees (format version 2): each inner entry, the first
-//! one too, has a record, and its value is the number of records in the leaves below (u64).
+//! one too, has a record, and its value is the number of records in the leaves below (u64). With
+//! bit 30, too, the tree is *weighted* (version 3): that value is the sum of the weights of these
+//! records (see `weight`).
 //!
 //! ```text
 //! slot:  bit 63       32 31     19 18  17  16 15          0

@@ -1,13 +1,17 @@
 //! Counted trees (decision 079): each inner entry tells how many records lie below it. So the tree
 //! answers how many keys are smaller than one, and which key has a given number, by one descent
-//! each. (Knuth, The Art of Computer Programming, volume 3, 6.2.3, has this for binary trees.)
+//! each. (Knuth, The Art of Computer Programming, volume 3, 6.2.3, has this for binary trees.) In a
+//! weighted tree (decision 117) a record counts as often as its weight says: it stands for so many
+//! units, which have numbers in its place.
 //!
-//! A change that adds or removes a record takes the latches of all nodes from the root to the leaf,
-//! at the versions at which it has seen them, changes the leaf, and goes back up: each node is
-//! counted and then released, so no latch is released before that of the node below it. Latches
-//! are only ever tried, so no order of them can deadlock. Several records of one leaf are one
-//! change (`run`, `remove_run`). Changes of the structure move records between neighbours and add
-//! none: they write what they know of both sides to the parent, and leave the nodes above alone.
+//! A change that adds or removes a record, or gives one another weight, takes the latches of all
+//! nodes from the root to the leaf, at the versions at which it has seen them, changes the leaf,
+//! and goes back up: each node is counted and then released, so no latch is released before that of
+//! the node below it. Latches are only ever tried, so no order of them can deadlock. Several
+//! records of one leaf are one change (`run`, `remove_run`). A value that is replaced by one of the
+//! same weight changes its leaf alone; what it weighs was read at the version at which the leaf is
+//! latched. Changes of the structure move records between neighbours and add none: they write what
+//! they know of both sides to the parent, and leave the nodes above alone.
 //!
 //! **Why a descent without latches counts right.** It takes the version of a child while the parent
 //! is not latched, and unchanged since its own version was taken: that is checked afterwards.
@@ -54,10 +58,11 @@ pub enum Ranked<'k> {
 pub enum Selected {
     /// There are not that many records.
     None,
-    /// The key has been copied, and the value: what is to be said of that, and where the key is.
-    Record(Lookup, Place),
-    /// The key has been copied. The value does not lie in the leaf.
-    Key,
+    /// The key has been copied, and the value: what is to be said of that, and where the key is. So
+    /// many units of the record lie before the one that was looked for.
+    Record(Lookup, Place, u64),
+    /// The key has been copied, and so many units lie before. The value does not lie in the leaf.
+    Key(u64),
 }
 
 /// A leaf, a spot in it, and whether no leaf lies to its right.
@@ -150,20 +155,26 @@ impl Tree {
             index
         })?;
         let spot = node.find_in_leaf(key);
-        leaf.validate()?;
         let itself = spot.exact && matches!(ranked, Ranked::UpTo(_));
-        Ok(smaller + spot.index as u64 + u64::from(itself))
+        let entries = spot.index + usize::from(itself);
+        let before = match all.filter(|_| self.id.is_weighted()) {
+            Some(all) => node.records_before_of(entries, all),
+            None => node.records_before(entries),
+        };
+        leaf.validate()?;
+        Ok(smaller.wrapping_add(before))
     }
 
-    /// Replaces `key` by the key of record `number`, counted from 0, in order. Returns false if
-    /// there are not that many.
+    /// Replaces `key` by the key of record `number`, counted from 0, in order. Returns None if
+    /// there are not that many. In a weighted tree it is the record that has unit `number`, and so
+    /// many of its units as are returned lie before that one; else that is 0.
     ///
     /// # Errors
     /// [`pando_pool::Restart`]; what `key` holds then has no meaning.
     ///
     /// # Panics
     /// When the tree is not counted.
-    pub fn try_select(&self, pool: &Pool, number: u64, key: &mut Vec<u8>) -> Attempt<bool> {
+    pub fn try_select(&self, pool: &Pool, number: u64, key: &mut Vec<u8>) -> Attempt<Option<u64>> {
         assert!(self.id.is_counted(), "{} does not count", self.id);
         retry_then_latch(pool, |latched| match latched {
             None => self.select(pool, &mut OptimisticAccess, number, key),
@@ -185,7 +196,7 @@ impl Tree {
         from: &[u8],
         number: u64,
         key: &mut Vec<u8>,
-    ) -> Attempt<bool> {
+    ) -> Attempt<Option<u64>> {
         assert!(self.id.is_counted(), "{} does not count", self.id);
         retry_then_latch(pool, |latched| match latched {
             None => {
@@ -241,11 +252,11 @@ impl Tree {
         let seat = self.select_seat(pool, second, before.saturating_add(number), key)?;
         let selected = match seat {
             None => Selected::None,
-            Some((leaf, spot, is_rightmost)) => match leaf.read_short(spot, value)? {
-                None => Selected::Key,
+            Some(((leaf, spot, is_rightmost), offset)) => match leaf.read_short(spot, value)? {
+                None => Selected::Key(offset),
                 Some(lookup) => {
                     let finger = Finger::at(*self, leaf.here, is_rightmost);
-                    Selected::Record(lookup, Place::at(finger, spot))
+                    Selected::Record(lookup, Place::at(finger, spot), offset)
                 }
             },
         };
@@ -260,7 +271,7 @@ impl Tree {
         [first, second]: [&mut impl Access<'p>; 2],
         (from, number): (&[u8], u64),
         key: &mut Vec<u8>,
-    ) -> Attempt<bool> {
+    ) -> Attempt<Option<u64>> {
         let root = self.root(pool, first)?;
         let before = self.rank(pool, first, Ranked::Below(from))?;
         let found = self.select(pool, second, before.saturating_add(number), key)?;
@@ -275,12 +286,13 @@ impl Tree {
         access: &mut impl Access<'p>,
         number: u64,
         key: &mut Vec<u8>,
-    ) -> Attempt<bool> {
+    ) -> Attempt<Option<u64>> {
         let seat = self.select_seat(pool, access, number, key)?;
-        Ok(seat.is_some())
+        Ok(seat.map(|(_, offset)| offset))
     }
 
-    /// Replaces `key` by the key of record `number`, and returns where it is, if there are so many.
+    /// Replaces `key` by the key of record `number`, and returns where it is, if there are so many,
+    /// and the number of its units that lie before.
     #[inline]
     fn select_seat<'p>(
         &self,
@@ -288,7 +300,7 @@ impl Tree {
         access: &mut impl Access<'p>,
         number: u64,
         key: &mut Vec<u8>,
-    ) -> Attempt<Option<CountedSeat<'p>>> {
+    ) -> Attempt<Option<(CountedSeat<'p>, u64)>> {
         key.clear();
         let mut behind = number;
         let (mut is_behind_all, mut is_rightmost) = (false, true);
@@ -299,7 +311,7 @@ impl Tree {
         };
         let mut all = None;
         let (leaf, node) = self.descend_from(pool, access, start, 0, |_, node| {
-            let (index, rest) = child_of(node, behind, all);
+            let (index, rest) = entry_of(node, behind, all);
             is_behind_all |= index == node.count();
             behind = rest;
             let index = index.min(node.count() - 1);
@@ -307,7 +319,10 @@ impl Tree {
             all = Some(node.records_below(index));
             index
         })?;
-        let index = usize::try_from(behind).unwrap_or(usize::MAX);
+        let (index, offset) = match self.id.is_weighted() {
+            true => entry_of(&node, behind, all),
+            false => (usize::try_from(behind).unwrap_or(usize::MAX), 0),
+        };
         if is_behind_all || index >= node.count() {
             leaf.validate()?;
             if root.page() == leaf.page() || is_behind_all {
@@ -318,7 +333,8 @@ impl Tree {
         node.copy_key(index, key);
         leaf.validate()?;
         let spot = Spot { index, exact: true };
-        Ok(Some((Leaf { here: leaf, node }, spot, is_rightmost)))
+        let seat = (Leaf { here: leaf, node }, spot, is_rightmost);
+        Ok(Some((seat, offset)))
     }
 
     /// Inserts a record into a counted tree.
@@ -334,6 +350,7 @@ impl Tree {
         let near = place.reach(*self, pool, record.key);
         let near = near.map(|(leaf, spot)| (leaf, spot, place.finger().is_rightmost()));
         if let Some(seat @ (leaf, spot, _)) = near.filter(|(_, spot, _)| spot.exact)
+            && record.adds(&leaf.node, spot) == 0
             && leaf.room_here(spot, record).is_some()
         {
             old.clear();
@@ -356,7 +373,7 @@ impl Tree {
         self.insert_anew(pool, token, marks, (seat, above), record, work)
     }
 
-    /// Puts the record into its leaf, which has room, and counts it if it is new.
+    /// Puts the record into its leaf, which has room, and counts what it adds.
     pub(crate) fn put_counted(
         &self,
         pool: &Pool,
@@ -367,13 +384,16 @@ impl Tree {
         work: &mut Work,
     ) -> Attempt<Round> {
         let seat = (leaf, spot, is_rightmost);
-        if spot.exact {
+        let (_, record) = change;
+        // Of the version at which the leaf is latched then.
+        let added = record.adds(&leaf.node, spot);
+        if added == 0 {
             return self.put_in_leaf(pool, token, marks, seat, change, work);
         }
         let mut end = Round::ParentSplit;
         path.count_above(0, token, || {
             end = self.put_in_leaf(pool, token, marks, seat, change, work)?;
-            Ok(1)
+            Ok(added)
         })?;
         Ok(end)
     }
@@ -395,10 +415,11 @@ impl Tree {
             return self.remove_at(pool, token, marks, (leaf, spot, key), scratch);
         }
         let mut removed = None;
+        let weight = leaf.node.weight(leaf.node.slot(spot.index));
         path.count_above(0, token, || {
             let at = (leaf, spot, key);
             removed = Some(self.remove_at(pool, token, marks, at, scratch)?);
-            Ok(-1)
+            Ok(-weight.cast_signed())
         })?;
         Ok(removed.expect("removed, or an error"))
     }
@@ -432,14 +453,14 @@ impl Tree {
     }
 }
 
-/// Returns the child of `node` that has the record of `number` below `node`, and the record's
-/// number below that child; the number of entries if there is none. `all` is the number of all
-/// records below `node`, if it is known: the search begins at the nearer end then.
-fn child_of(node: &FrameNode<'_>, number: u64, all: Option<u64>) -> (usize, u64) {
+/// Returns the entry of `node` that has the record of `number` in, or below, `node`, and the
+/// record's number there; the number of entries if there is none. `all` is the number of all
+/// records of `node`, if it is known: the search begins at the nearer end then.
+fn entry_of(node: &FrameNode<'_>, number: u64, all: Option<u64>) -> (usize, u64) {
     if let Some(all) = all.filter(|all| number < *all && number >= *all / 2) {
         let mut behind = all - number;
         for index in (0..node.count()).rev() {
-            let records = node.records_below(index);
+            let records = node.records_at(index);
             if behind <= records {
                 return (index, records - behind);
             }
@@ -449,7 +470,7 @@ fn child_of(node: &FrameNode<'_>, number: u64, all: Option<u64>) -> (usize, u64)
     }
     let mut rest = number;
     for index in 0..node.count() {
-        let records = node.records_below(index);
+        let records = node.records_at(index);
         if rest < records {
             return (index, rest);
         }

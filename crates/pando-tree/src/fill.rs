@@ -141,7 +141,8 @@ impl LeafFiller {
     }
 
     /// Writes the leaf to `page`, which is all zeros, and begins the next one. `separator` receives
-    /// the key that separates the leaf from the previous one. Returns the number of its records.
+    /// the key that separates the leaf from the previous one. Returns the number of its records; in
+    /// a weighted tree, the sum of their weights.
     ///
     /// # Panics
     /// When the leaf is empty.
@@ -172,16 +173,18 @@ impl LeafFiller {
             self.words * 8,
             "words that were not counted"
         );
+        let records = self.list.records(tree, 0, count);
+        assert_eq!(node.records(), records, "what the leaf counts for is lost");
         self.list.begin_leaf(self.page_size.words());
-        count as u64
+        records
     }
 }
 
 impl Tree {
-    /// Attaches the leaf `page`, which has `records` records, to the tree, after all others; its
-    /// keys begin at `separator`. The tree was created empty, all its leaves were attached in this
-    /// way, and nobody else changes it. The caller makes the pool adopt the page in the same apply
-    /// section.
+    /// Attaches the leaf `page`, which has so many `records` as [`LeafFiller::finish`] has
+    /// returned, to the tree, after all others; its keys begin at `separator`. The tree was created
+    /// empty, all its leaves were attached in this way, and nobody else changes it. The caller
+    /// makes the pool adopt the page in the same apply section.
     ///
     /// # Errors
     /// [`Restart`]; the leaf is not attached then.

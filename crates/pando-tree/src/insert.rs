@@ -238,6 +238,7 @@ impl Tree {
             let end = self.begin_leaf(pool, token, marks, seat, record, work)?;
             return self.after_split(pool, token, end, (false, Some(Course::Up)), work);
         }
+        let added = record.adds(&leaf.node, spot);
         let fit = leaf.fit_anew(spot, record, &mut work.list)?;
         if fit == Fit::Rebuild {
             let change = (fit, record);
@@ -258,6 +259,7 @@ impl Tree {
             leaf: leaf.here,
             parent,
             path,
+            added,
             fit,
             spot,
             record,

@@ -287,6 +287,20 @@ impl<'l> LeafChange<'l> {
         (spot.exact && node.slot(spot.index).is_plain()).then_some(spot)
     }
 
+    /// Returns what the record at `spot`, which is exact, counts for in a counted tree.
+    #[inline]
+    pub(crate) fn weight(&self, spot: Spot) -> u64 {
+        let node = Node::open_leaf(Store::words(&self.page));
+        node.weight(node.slot(spot.index))
+    }
+
+    /// Returns by how much the nodes above count more once `record` is at `spot`, in a counted
+    /// tree.
+    #[inline]
+    pub(crate) fn adds(&self, spot: Spot, record: &Record<'_>) -> i64 {
+        record.adds(&Node::open_leaf(Store::words(&self.page)), spot)
+    }
+
     /// Removes the record at `spot`, which is exact.
     #[inline]
     pub(crate) fn remove(&mut self, spot: Spot) {

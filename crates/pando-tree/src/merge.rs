@@ -189,11 +189,8 @@ impl Pair<'_> {
         }
         edit::remove(&mut parent_page, self.index);
         if opened(&left).is_counted() {
-            view::set_records_below(
-                &mut parent_page,
-                self.index - 1,
-                list.records(0, list.len()),
-            );
+            let records = list.records(opened(&left).tree(), 0, list.len());
+            view::set_records_below(&mut parent_page, self.index - 1, records);
         }
         assert_whole(&opened(&left));
         assert_eq!(

@@ -234,8 +234,9 @@ impl Pair<'_> {
                 "has a child whose keys are not between its own",
             );
         }
+        let tree = parent.tree();
         let counts = [(0, cut), (cut, list.len())]
-            .map(|(from, to)| Count::of(parent.tree(), list.records(from, to)));
+            .map(|(from, to)| Count::of(tree, list.records(tree, from, to)));
         let parent_prefix = self.replace_separator(&parent, parent_list, separator, &counts)?;
         let Some(parent_prefix) = parent_prefix else {
             // The new separator is too long for its parent.

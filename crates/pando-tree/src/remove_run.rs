@@ -61,9 +61,9 @@ impl Tree {
         }
         let mut run = RemovedRun::NONE;
         let counted = path.count_above(0, token, || {
-            run = self.remove_from(&leaf, (token, marks), (spot, first, rest))?;
-            let records = i64::try_from(run.records).expect("a leaf has fewer records");
-            Ok(-records)
+            let weight;
+            (run, weight) = self.remove_from(&leaf, (token, marks), (spot, first, rest))?;
+            Ok(-weight.cast_signed())
         });
         match counted {
             Ok(()) => run,
@@ -71,15 +71,17 @@ impl Tree {
         }
     }
 
-    /// Removes the record at `spot`, that of `first`, and those of the rest.
+    /// Removes the record at `spot`, that of `first`, and those of the rest. Also returns what they
+    /// have counted for.
     fn remove_from<'k>(
         &self,
         leaf: &Leaf<'_>,
         (token, marks): (&ApplyToken<'_>, Marks),
         (spot, first, rest): (Spot, &'k [u8], impl Iterator<Item = &'k [u8]>),
-    ) -> Attempt<RemovedRun> {
+    ) -> Attempt<(RemovedRun, u64)> {
         let mut latch = leaf.latch()?;
         let mut change = LeafChange::begin(&mut latch, token)?;
+        let mut weight = change.weight(spot);
         change.remove(spot);
         let (mut records, mut bytes) = (1, first.len());
         let mut last = first;
@@ -89,6 +91,7 @@ impl Tree {
             let Some(spot) = change.plain_spot(key) else {
                 break;
             };
+            weight += change.weight(spot);
             change.remove(spot);
             (records, bytes) = (records + 1, bytes + key.len());
         }
@@ -100,10 +103,11 @@ impl Tree {
             "each takes one record"
         );
         debug_assert!(!left.find(first).exact, "a key that was removed is there");
-        Ok(RemovedRun {
+        let run = RemovedRun {
             records,
             bytes,
             leaf_fill: self.fill_left(leaf, &left),
-        })
+        };
+        Ok((run, weight))
     }
 }

@@ -67,8 +67,8 @@ impl Tree {
             child: ChildWord(0),
         };
         let seat = self.seat_near(pool, (key, place), &mut work.nearby);
-        let is_replaced = |seat: &Seat<'_>| seat.spot.exact;
-        if self.id.is_counted() && !seat.as_ref().is_some_and(is_replaced) {
+        let adds_none = |seat: &Seat<'_>| record.adds(&seat.leaf.node, seat.spot) == 0;
+        if self.id.is_counted() && !seat.as_ref().is_some_and(adds_none) {
             let records = (&mut record, entries);
             return self.put_counted_run(pool, token, marks, seat, records, work);
         }
@@ -86,8 +86,10 @@ impl Tree {
         let Ok(mut change) = LeafChange::begin(&mut latch, token) else {
             return run;
         };
-        // A new record of a counted tree is counted in the nodes above, too.
-        let is_put = |spot: Spot| spot.exact || !self.id.is_counted();
+        // What a record adds to a counted tree is counted in the nodes above, too.
+        let is_put = |change: &LeafChange<'_>, spot: Spot, record: &Record<'_>| {
+            !self.id.is_counted() || change.adds(spot, record) == 0
+        };
         let here = (spot, room, seat.is_rightmost);
         run.put(&mut change, here, (&mut record, entries), is_put);
         change.end(marks);
@@ -96,8 +98,8 @@ impl Tree {
         run
     }
 
-    /// As [`Tree::put_run`] in a counted tree, whose first record is new: the path to its leaf is
-    /// latched once for all. `near` is where the record belongs, if that is known.
+    /// As [`Tree::put_run`] in a counted tree, to whose counts the first record adds: the path to
+    /// its leaf is latched once for all. `near` is where the record belongs, if that is known.
     fn put_counted_run<'e>(
         &self,
         pool: &Pool,
@@ -123,9 +125,18 @@ impl Tree {
             })?;
             let mut change = LeafChange::begin(&mut latch, token)?;
             let here = (spot, room, is_rightmost);
-            run.put(&mut change, here, (record, entries), |_| true);
+            let mut added = change.adds(spot, record);
+            run.put(
+                &mut change,
+                here,
+                (record, entries),
+                |change, spot, record| {
+                    added += change.adds(spot, record);
+                    true
+                },
+            );
             change.end(marks);
-            Ok(i64::try_from(run.new).expect("a leaf has fewer records"))
+            Ok(added)
         });
         if counted.is_err() {
             return Run::default();
@@ -145,14 +156,14 @@ impl Run {
     }
 
     /// Puts `record`, which has room at the spot, and of `entries`, whose keys are greater, as many
-    /// as fit where `is_put` allows it.
+    /// as fit where `is_put`, which is asked for each of those, allows it.
     #[inline]
     fn put<'e>(
         &mut self,
         change: &mut LeafChange<'_>,
         (mut spot, room, is_rightmost): (Spot, &Room, bool),
         (record, entries): (&mut Record<'e>, impl Iterator<Item = (&'e [u8], &'e [u8])>),
-        is_put: impl Fn(Spot) -> bool,
+        mut is_put: impl FnMut(&LeafChange<'_>, Spot, &Record<'_>) -> bool,
     ) {
         self.put_one(change, (spot, room), record);
         for (key, value) in entries {
@@ -161,7 +172,7 @@ impl Run {
             let Some((next, room)) = change.next_spot(spot, record, is_rightmost) else {
                 break;
             };
-            if !is_put(next) {
+            if !is_put(change, next, record) {
                 break;
             }
             spot = next;

@@ -5,6 +5,7 @@
 //! parent. A parent without room is split first, as a change of its own, and the insertion starts
 //! over.
 
+use pando_format::TreeId;
 use pando_format::page::PageKind;
 use pando_pool::{ApplyToken, Attempt, Exclusive, Marks, Optimistic, Pool, Restart};
 use pando_stats::Ticker;
@@ -38,6 +39,8 @@ pub(crate) struct LeafSplit<'a, 'p> {
     pub(crate) fit: Fit,
     /// Where the record belongs in the leaf as it is now.
     pub(crate) spot: Spot,
+    /// What the record adds to the counts of the nodes above.
+    pub(crate) added: i64,
     /// The record that has to be in one of the halves afterwards.
     pub(crate) record: &'a Record<'a>,
     /// The course of a run of insertions that the record continues.
@@ -79,9 +82,9 @@ impl<'a> Side<'a> {
         (left, right)
     }
 
-    /// Number of records in, or below, the entries of a counted tree.
-    fn records(self) -> u64 {
-        self.list.records(self.from, self.to)
+    /// Number of records in, or below, the entries, which are of the counted tree `tree`.
+    fn records(self, tree: TreeId) -> u64 {
+        self.list.records(tree, self.from, self.to)
     }
 
     fn build<P: Store + ?Sized>(self, page: &mut P) {
@@ -99,8 +102,10 @@ impl<'a> Side<'a> {
 struct Plan<'a, 'p> {
     node: Optimistic<'p>,
     parent: Option<ParentStep<'p>>,
-    /// In a counted tree, if the change adds a record: all inner nodes above the leaf.
+    /// In a counted tree, if the change adds to the counts: all inner nodes above the leaf.
     path: Option<&'a Path<'p>>,
+    /// What it adds to them.
+    added: i64,
     /// None if the left side stays as it is.
     left: Option<Side<'a>>,
     right: Side<'a>,
@@ -159,7 +164,8 @@ impl Tree {
         let plan = Plan {
             node: split.leaf,
             parent: split.parent,
-            path: split.path.filter(|_| !split.spot.exact),
+            path: split.path.filter(|_| split.added != 0),
+            added: split.added,
             left: Some(sides.0),
             right: sides.1,
             entries: list.len() + usize::from(split.fit == Fit::Alone),
@@ -194,6 +200,7 @@ impl Tree {
             node: leaf,
             parent: Some(parent),
             path,
+            added: record.weight(self.id).cast_signed(),
             left: None,
             right,
             entries: node.count() + 1,
@@ -246,6 +253,7 @@ impl Tree {
             node: leaf,
             parent,
             path: None,
+            added: 0,
             left: Some(left),
             right,
             entries: list.len(),
@@ -316,6 +324,7 @@ impl Tree {
             node: here,
             parent,
             path: None,
+            added: 0,
             left: Some(left),
             right,
             entries: list.len(),
@@ -325,8 +334,8 @@ impl Tree {
         self.carry_out(pool, token, &plan, &mut work.parent_list)
     }
 
-    /// Carries a plan out. In a counted tree, the record that it adds is counted on the way from
-    /// the root.
+    /// Carries a plan out. In a counted tree, what its record adds is counted on the way from the
+    /// root.
     fn carry_out(
         &self,
         pool: &Pool,
@@ -344,7 +353,10 @@ impl Tree {
         let mut end = SplitEnd::ParentFull;
         path.count_above(1, token, || {
             end = self.split_below(pool, token, plan, parent, parent_list)?;
-            Ok(i64::from(end == SplitEnd::Done))
+            Ok(match end {
+                SplitEnd::Done => plan.added,
+                SplitEnd::ParentFull => 0,
+            })
         })?;
         Ok(end)
     }
@@ -421,12 +433,12 @@ impl Tree {
     /// Returns what the parent will tell of both sides.
     fn counts(&self, plan: &Plan<'_, '_>) -> (Count, Count) {
         let left = match plan.left {
-            Some(side) => side.records(),
+            Some(side) => side.records(self.id),
             None => Node::open(plan.node.words().slice()).records(),
         };
         (
             Count::of(self.id, left),
-            Count::of(self.id, plan.right.records()),
+            Count::of(self.id, plan.right.records(self.id)),
         )
     }
 

@@ -22,6 +22,8 @@ pub struct NodeSummary {
     pub tree: TreeId,
     /// Number of entries.
     pub records: usize,
+    /// In a leaf: their number; in a weighted tree, the sum of their weights.
+    pub weight: u64,
     /// The whole keys of the entries. The first key of an inner node is empty and stands for
     /// everything smaller.
     pub keys: Vec<Vec<u8>>,
@@ -38,7 +40,8 @@ pub struct NodeSummary {
     pub prefix_saved_bytes: usize,
     /// LSN of the newest batch that changed the page.
     pub lsn_max: Lsn,
-    /// In an inner node of a counted tree: the number of records below each child; else empty.
+    /// In an inner node of a counted tree: the number of records below each child, or the sum of
+    /// their weights; else empty.
     pub counts: Vec<u64>,
     /// LSN of the newest batch of two or more writes that changed it.
     pub multi_lsn: Lsn,
@@ -92,6 +95,7 @@ impl Tree {
             level: node.level(),
             tree: node.tree(),
             records: node.count(),
+            weight: if inner { 0 } else { node.records() },
             keys: Vec::new(),
             children: Vec::new(),
             overflow: Vec::new(),

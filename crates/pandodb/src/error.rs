@@ -106,6 +106,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The table has no weights: it was not created by [`crate::Db::table_with`] with
+    /// [`crate::TableOptions::weighted`].
+    NotWeighted {
+        /// Its name.
+        name: String,
+    },
     /// The store has ended the snapshot, because the memory for values that only snapshots read
     /// was needed for newer ones. Begin another one.
     SnapshotEnded,
@@ -314,9 +320,8 @@ impl fmt::Display for Error {
                 )
             }
             Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
-            Self::NotCounted { name } => {
-                write!(f, "table '{name}' was not created as a counted one")
-            }
+            Self::NotCounted { name } => write_other_kind(f, name, "counted"),
+            Self::NotWeighted { name } => write_other_kind(f, name, "weighted"),
             Self::SnapshotEnded => f.write_str(
                 "the snapshot was ended: commits needed the memory for what it reads; \
                  begin another one, or raise max_memory",
@@ -342,6 +347,11 @@ impl fmt::Display for Error {
             Self::Closed => f.write_str("the store was closed"),
         }
     }
+}
+
+/// Writes that a table is of another kind than this one.
+fn write_other_kind(f: &mut fmt::Formatter<'_>, name: &str, kind: &str) -> fmt::Result {
+    write!(f, "table '{name}' was not created as a {kind} one")
 }
 
 /// Writes what came between a transaction and others.

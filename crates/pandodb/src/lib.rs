@@ -129,5 +129,6 @@ pub use verify::tree_stat::{FILL_STEPS, LevelStat};
 pub use verify::walk::Damage;
 
 pub use pando_device as device;
+pub use pando_format::weight::{WEIGHT_MAX, weight_byte};
 pub use pando_format::{Compression, Lsn};
 pub use pando_stats as statistics;

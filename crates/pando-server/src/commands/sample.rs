@@ -150,9 +150,9 @@ impl Context<'_> {
         if removed == 0 {
             let place = self.random().usize(..head.len());
             return match self.read_entry(head, place)? {
-                EntryFrom::Whole => Ok(true),
-                EntryFrom::Key => Ok(false),
-                EntryFrom::None | EntryFrom::Removed => Err(Interrupted::Torn),
+                EntryFrom::Whole(_) => Ok(true),
+                EntryFrom::Key(_) => Ok(false),
+                EntryFrom::None | EntryFrom::Removed(_) => Err(Interrupted::Torn),
             };
         }
         if !self.may_draw_left(head) {
@@ -162,9 +162,9 @@ impl Context<'_> {
         for _ in 0..DRAWS_OF_ONE.unsigned_abs() {
             let place = random.usize(..head.len() + removed);
             match self.read_entry(head, place)? {
-                EntryFrom::Whole => return Ok(true),
-                EntryFrom::Key => return Ok(false),
-                EntryFrom::None | EntryFrom::Removed => {}
+                EntryFrom::Whole(_) => return Ok(true),
+                EntryFrom::Key(_) => return Ok(false),
+                EntryFrom::None | EntryFrom::Removed(_) => {}
             }
         }
         Ok(false)

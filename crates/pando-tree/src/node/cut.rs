@@ -31,11 +31,11 @@ pub fn is_inline(page_size: PageSize, key_bytes: usize, value_bytes: usize) -> b
 /// Returns the first entry of the right side for a cut whose sides both fit into a page and have
 /// about the same weight.
 pub fn balanced(list: &RecordList) -> Option<usize> {
-    let total: usize = (0..list.len()).map(|index| list.weight(index)).sum();
+    let total: usize = (0..list.len()).map(|index| list.words_of(index)).sum();
     let mut left = 0;
     let mut middle = 0;
-    while middle < list.len() && left + list.weight(middle) <= total / 2 {
-        left += list.weight(middle);
+    while middle < list.len() && left + list.words_of(middle) <= total / 2 {
+        left += list.words_of(middle);
         middle += 1;
     }
     let middle = middle.clamp(1, list.len().max(2) - 1);

@@ -5,6 +5,7 @@
 
 use pando_format::TreeId;
 use pando_format::page::{COUNT_BYTES, HEADER_WORDS, WORD_HEAP, WORD_PREFIX};
+use pando_format::weight::weight_of;
 
 use super::search::Spot;
 use super::slot::{
@@ -44,6 +45,26 @@ impl<'a> Record<'a> {
     pub fn record_words(&self, inner: bool, prefix_bytes: usize) -> usize {
         let suffix_bytes = self.key.len() - prefix_bytes;
         record_words(inner, suffix_bytes, self.value.len())
+    }
+
+    /// Returns what it counts for in a leaf of a counted tree.
+    #[inline]
+    pub fn weight(&self, tree: TreeId) -> u64 {
+        match tree.is_weighted() {
+            true => weight_of(self.flags, self.value.first().copied()),
+            false => 1,
+        }
+    }
+
+    /// Returns by how much the nodes above `leaf`, of a counted tree, count more once it is at
+    /// `spot`.
+    #[inline]
+    pub fn adds<W: Word>(&self, leaf: &Node<'_, W>, spot: Spot) -> i64 {
+        let new = self.weight(leaf.tree()).cast_signed();
+        match spot.exact {
+            true => new - leaf.weight(leaf.slot(spot.index)).cast_signed(),
+            false => new,
+        }
     }
 }
 
@@ -365,10 +386,18 @@ impl RecordList {
         stride + record_words(self.inner, suffix_bytes, item.value_bytes)
     }
 
-    /// Returns the number of records in, or below, the entries `from .. to` of a counted tree.
-    pub fn records(&self, from: usize, to: usize) -> u64 {
-        if !self.inner {
+    /// Returns the number of records in, or below, the entries `from .. to`, which are of the
+    /// counted tree `tree`. In a weighted tree each one counts as often as its weight says.
+    pub fn records(&self, tree: TreeId, from: usize, to: usize) -> u64 {
+        if !self.inner && !tree.is_weighted() {
             return (to - from) as u64;
+        }
+        if !self.inner {
+            let weights = self.items[from..to].iter().map(|item| {
+                let value = &self.bytes[item.value_start..][..item.value_bytes];
+                weight_of(item.flags, value.first().copied())
+            });
+            return weights.sum();
         }
         let counts = self.items[from..to].iter().map(|item| {
             let count = self.bytes[item.value_start..].first_chunk();
@@ -389,7 +418,7 @@ impl RecordList {
     }
 
     /// Returns the number of words of entry `index`, slot and record.
-    pub fn weight(&self, index: usize) -> usize {
+    pub fn words_of(&self, index: usize) -> usize {
         let stride = 1 << u32::from(self.inner);
         stride + self.items[index].words
     }

@@ -11,6 +11,7 @@ use pando_format::page::{
     COUNT_BYTES, HEADER_WORDS, PageKind, WORD_HEAP, WORD_ID, WORD_KIND, WORD_LSN_MAX,
     WORD_MULTI_LSN, WORD_PREFIX,
 };
+use pando_format::weight::weight_of;
 use pando_format::{Lsn, PageId, PageSize, TreeId};
 
 use super::slot::{
@@ -247,24 +248,53 @@ impl<'a, W: Word> Node<'a, W> {
         HEADER_WORDS + 2 * index + 1
     }
 
-    /// Returns the number of records below entry `index` of an inner node of a counted tree.
+    /// Returns the number of records below entry `index` of an inner node of a counted tree. Here
+    /// and in what follows, each record of a weighted tree counts as often as its weight says.
     #[inline]
     pub fn records_below(&self, index: usize) -> u64 {
         load(self.words, self.slot(index).value_start())
     }
 
-    /// Returns the number of records in, or below, the first `entries` entries of a node of a
-    /// counted tree.
-    pub fn records_before(&self, entries: usize) -> u64 {
+    /// Returns what the record of `slot` of a leaf of a counted tree counts for: 1, or its weight.
+    #[inline]
+    pub fn weight(&self, slot: Slot) -> u64 {
+        if !self.tree().is_weighted() {
+            return 1;
+        }
+        let is_empty = self.value_bytes(slot) == 0;
+        let first = (!is_empty).then(|| low_u8(load(self.words, slot.value_start())));
+        weight_of(slot.flags(), first)
+    }
+
+    /// Returns the number of records in, or below, entry `index` of a node of a counted tree.
+    #[inline]
+    pub fn records_at(&self, index: usize) -> u64 {
         match self.is_inner() {
-            true => self.records_within(0, entries),
-            false => entries as u64,
+            true => self.records_below(index),
+            false => self.weight(self.slot(index)),
         }
     }
 
-    /// Returns the number of records below the entries `from .. to` of an inner node of a counted
+    /// Returns the number of records in, or below, the first `entries` entries of a node of a
+    /// counted tree.
+    #[inline]
+    pub fn records_before(&self, entries: usize) -> u64 {
+        self.records_within(0, entries)
+    }
+
+    /// Returns the number of records in, or below, the entries `from .. to` of a node of a counted
     /// tree.
+    #[inline]
     pub fn records_within(&self, from: usize, to: usize) -> u64 {
+        match (self.is_inner(), self.tree().is_weighted()) {
+            (true, _) => self.records_below_all(from, to),
+            (false, false) => (to - from) as u64,
+            (false, true) => (from..to).map(|index| self.weight(self.slot(index))).sum(),
+        }
+    }
+
+    /// Returns the number of records below the entries `from .. to` of an inner node.
+    fn records_below_all(&self, from: usize, to: usize) -> u64 {
         debug_assert_eq!(self.stride_shift, 1, "a leaf");
         let entries = self.words.get(HEADER_WORDS..).unwrap_or(&[]);
         let (pairs, _) = entries.as_chunks::<2>();
@@ -274,8 +304,8 @@ impl<'a, W: Word> Node<'a, W> {
         })
     }
 
-    /// Returns what [`Node::records_before`] does, given the number of all records below the inner
-    /// node: the shorter part is added up.
+    /// Returns what [`Node::records_before`] does, given the number of all records in, or below,
+    /// the node: the shorter part is added up.
     pub fn records_before_of(&self, entries: usize, all: u64) -> u64 {
         match 2 * entries > self.count {
             true => all.wrapping_sub(self.records_within(entries, self.count)),
@@ -285,7 +315,7 @@ impl<'a, W: Word> Node<'a, W> {
 
     /// Returns the number of all records in, or below, a node of a counted tree.
     pub fn records(&self) -> u64 {
-        self.records_before(self.count)
+        self.records_within(0, self.count)
     }
 
     /// Returns the length in bytes of the value of `slot` (of its overflow header, if it

@@ -69,7 +69,8 @@ fn observe(rig: &Rig, seed: u64, before: u64, stop: &AtomicBool) {
         let rank = retry(|| (rig.tree).try_rank(&rig.pool, Ranked::Below(&middle(number))));
         let expected = before + u64::from(number);
         assert!((expected..=expected + 1).contains(&rank), "{rank}");
-        assert!(retry(|| rig.tree.try_select(&rig.pool, expected, &mut key)));
+        let found = retry(|| rig.tree.try_select(&rig.pool, expected, &mut key));
+        assert_eq!(found, Some(0));
         let near = [number.wrapping_sub(1), number].map(middle);
         assert!(number == 0 || near.contains(&key), "{key:?}");
     }

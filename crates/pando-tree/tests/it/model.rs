@@ -103,30 +103,34 @@ fn compare_seek(rig: &Rig, model: &Model, random: &mut Rng, session: &mut Sessio
     }
 }
 
-/// Asks a counted tree for the number of keys below one, and for the key of a number.
+/// Asks a counted tree for the number of keys below one, and for the key of a number; a weighted
+/// one for sums of weights, and for the key that has a unit, and the units of that before it.
 fn compare_ranks(rig: &Rig, model: &Model, random: &mut Rng, key: &[u8]) {
     let rank = |ranked| retry(|| rig.tree.try_rank(&rig.pool, ranked));
-    let below = model.range(..key.to_vec()).count() as u64;
+    let weight = |(key, value): (&Vec<u8>, &Vec<u8>)| rig.weight(key, value);
+    let below = model.range(..key.to_vec()).map(weight).sum();
     assert_eq!(rank(Ranked::Below(key)), below);
-    let itself = u64::from(model.contains_key(key));
+    let itself = model.get_key_value(key).map_or(0, weight);
     assert_eq!(rank(Ranked::UpTo(key)), below + itself);
-    assert_eq!(rank(Ranked::All), model.len() as u64);
-    for number in [below, random.u64(..model.len() as u64 + 2), u64::MAX] {
+    let all = model.iter().map(weight).sum::<u64>();
+    assert_eq!(rank(Ranked::All), all);
+    for number in [below, random.u64(..all + 2), u64::MAX] {
         let mut found = b"not empty".to_vec();
-        let exists = retry(|| rig.tree.try_select(&rig.pool, number, &mut found));
-        let number = usize::try_from(number).unwrap();
-        let expected = model.keys().nth(number);
-        assert_eq!(exists.then_some(&found), expected, "number {number}");
+        let offset = retry(|| rig.tree.try_select(&rig.pool, number, &mut found));
+        let mut left = number;
+        let expected = model.iter().find_map(|entry| {
+            let offset = left;
+            let is_behind = left >= weight(entry);
+            left = left.saturating_sub(weight(entry));
+            (!is_behind).then_some((entry.0, offset))
+        });
+        let found = offset.map(|offset| (&found, offset));
+        assert_eq!(found, expected, "number {number}");
     }
 }
 
 fn run(seed: u64, page_bytes: usize, style: usize, steps: usize) {
-    for counted in [false, true] {
-        let frames = (32 << 20) / page_bytes;
-        let rig = match counted {
-            true => Rig::counted(page_bytes, frames),
-            false => Rig::new(page_bytes, frames),
-        };
+    for rig in Rig::of_each_kind(page_bytes, (32 << 20) / page_bytes) {
         run_on(&rig, seed, style, steps);
     }
 }
@@ -165,7 +169,10 @@ fn run_on(rig: &Rig, seed: u64, style: usize, steps: usize) {
             compare_ranks(rig, &model, &mut random, &key);
         }
         if step % 500 == 0 {
-            assert_eq!(check_tree(rig).records, model.len());
+            let facts = check_tree(rig);
+            assert_eq!(facts.records, model.len());
+            let weights = model.iter().map(|(key, value)| rig.weight(key, value));
+            assert_eq!(facts.weight, weights.sum());
         }
     }
     for (key, value) in &model {

@@ -12,8 +12,8 @@ use pando_stats::Statistics;
 use pando_sync::gate::GateGuard;
 use pando_sync::{Arc, thread};
 use pando_tree::{
-    Direction, LeafCopy, LeafFill, Place, ScanBound, ScanValue, Scratch, Tree, ValueReader,
-    check_page, prepare_image,
+    Direction, LeafCopy, LeafFill, LeafFiller, Place, ScanBound, ScanValue, Scratch, Tree,
+    ValueReader, check_page, prepare_image,
 };
 
 const PAGE_IDS: usize = 1 << 16;
@@ -72,6 +72,27 @@ impl Rig {
     pub(crate) fn counted(page_bytes: usize, frames: usize) -> Self {
         let id = TreeId(7).counted();
         Self::of_tree(id, (page_bytes, frames), check_page, CheckImages::All)
+    }
+
+    /// Makes a rig whose tree is weighted.
+    pub(crate) fn weighted(page_bytes: usize, frames: usize) -> Self {
+        let id = TreeId(7).weighted();
+        Self::of_tree(id, (page_bytes, frames), check_page, CheckImages::All)
+    }
+
+    /// Makes a rig of each kind of tree.
+    pub(crate) fn of_each_kind(page_bytes: usize, frames: usize) -> [Self; 3] {
+        [Self::new, Self::counted, Self::weighted].map(|rig| rig(page_bytes, frames))
+    }
+
+    /// Returns what an entry counts for in the tree.
+    pub(crate) fn weight(&self, key: &[u8], value: &[u8]) -> u64 {
+        let filler = LeafFiller::new(self.pool.page_size());
+        let has_weight = self.tree.id.is_weighted() && filler.takes(key.len(), value.len());
+        match value.first() {
+            Some(first @ 128..) if has_weight => u64::from(first - 128),
+            _ => 1,
+        }
     }
 
     pub(crate) fn checking(
@@ -303,6 +324,8 @@ pub(crate) struct Facts {
     pub(crate) overflow: usize,
     pub(crate) leaf_bytes: usize,
     pub(crate) records: usize,
+    /// What they count for.
+    pub(crate) weight: u64,
     pub(crate) lsn_max: u64,
     seen: HashSet<PageId>,
 }
@@ -338,6 +361,7 @@ fn check_node(
         facts.empty_leaves += usize::from(node.records == 0);
         facts.leaf_bytes += node.used_bytes;
         facts.records += node.records;
+        facts.weight += node.weight;
         facts.lsn_max = facts.lsn_max.max(node.lsn_max.0);
         assert!(node.multi_lsn <= node.lsn_max);
         for value in &node.overflow {
@@ -352,10 +376,10 @@ fn check_node(
     for (index, child) in node.children.iter().enumerate() {
         let low = if index == 0 { low } else { &node.keys[index] };
         let high = node.keys.get(index + 1).map(Vec::as_slice).or(high);
-        let before = facts.records;
+        let before = facts.weight;
         check_node(rig, *child, level - 1, low, high, facts);
         if rig.tree.id.is_counted() {
-            let below = (facts.records - before) as u64;
+            let below = facts.weight - before;
             assert_eq!(node.counts[index], below, "below {child}, level {level}");
         }
     }

@@ -67,7 +67,10 @@ fn runs_agree_with_a_map(seed: u64, rig: Rig) {
             (all, in_runs) = (all + entries.len(), in_runs + run);
         }
         if round % 50 == 49 {
-            assert_eq!(check_tree(&rig).records, model.len());
+            let facts = check_tree(&rig);
+            assert_eq!(facts.records, model.len());
+            let weights = model.iter().map(|(key, value)| rig.weight(key, value));
+            assert_eq!(facts.weight, weights.sum());
         }
     }
     assert!(in_runs * 2 > all, "{in_runs} of {all}");
@@ -81,17 +84,18 @@ fn runs_agree_with_a_map(seed: u64, rig: Rig) {
 #[test]
 fn runs_with_removals_and_long_values_agree_with_a_map() {
     for seed in 0..3 {
-        runs_agree_with_a_map(seed, Rig::new(4096, 4096));
-        runs_agree_with_a_map(seed + 10, Rig::new(16384, 4096));
-        runs_agree_with_a_map(seed + 20, Rig::counted(4096, 4096));
-        runs_agree_with_a_map(seed + 30, Rig::counted(16384, 4096));
+        for (at, page_bytes) in (0..).zip([4096, 16384]) {
+            for (kind, rig) in (0..).zip(Rig::of_each_kind(page_bytes, 4096)) {
+                runs_agree_with_a_map(seed + 10 * at + 20 * kind, rig);
+            }
+        }
     }
 }
 
 /// The runs of each thread end in leaves that other threads write to.
 #[test]
 fn runs_of_threads_in_the_same_leaves_lose_nothing() {
-    for rig in [Rig::new(4096, 8192), Rig::counted(4096, 8192)] {
+    for rig in Rig::of_each_kind(4096, 8192) {
         threads_put_runs(&rig);
     }
 }

@@ -1,6 +1,5 @@
 //! Tables by name: creating, finding, dropping, emptying and swapping them.
 
-use pando_format::VERSION_COUNTED;
 use pando_sync::Arc;
 
 use crate::api::db::Db;
@@ -8,8 +7,9 @@ use crate::api::table::Table;
 use crate::api::table_options::TableOptions;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::read::counted::not_counted;
-use crate::writes::set::{Counted, TableChange, WriteSet};
+use crate::read::counted::not_of_kind;
+use crate::tables::kind::TreeKind;
+use crate::writes::set::{TableChange, WriteSet};
 
 impl Engine {
     /// Makes sure that the store is of this version of the format, so that what the version has may
@@ -45,28 +45,32 @@ impl Db {
     }
 
     /// As [`Db::table`], and creates the table as `options` say. The first counted table of a store
-    /// waits for a checkpoint. Blocks.
+    /// waits for a checkpoint, and so does the first weighted one. Blocks.
     ///
     /// # Errors
-    /// As [`Db::table`]; [`Error::NotCounted`] if the table exists and is none that `options` want,
-    /// [`Error::Full`] if the disk has no room for the checkpoint.
+    /// As [`Db::table`]; [`Error::NotCounted`] or [`Error::NotWeighted`] if the table exists and is
+    /// none that `options` want, [`Error::Full`] if the disk has no room for the checkpoint.
     pub fn table_with(&self, name: &str, options: TableOptions) -> Result<Table> {
         let table = match self.existing_table(name) {
             Some(table) => table,
             None => self.create_table(name, options)?,
         };
-        if options.counted && !table.is_counted() {
-            return Err(not_counted(&table.state));
+        let is_it = match options.kind() {
+            TreeKind::Plain => true,
+            TreeKind::Counted => table.is_counted(),
+            TreeKind::Weighted => table.is_weighted(),
+        };
+        match is_it {
+            true => Ok(table),
+            false => Err(not_of_kind(&table.state, options.kind())),
         }
-        Ok(table)
     }
 
     fn create_table(&self, name: &str, options: TableOptions) -> Result<Table> {
-        let mut counted = Counted::No;
-        if options.counted {
-            self.engine().use_version(VERSION_COUNTED)?;
-            counted = Counted::Yes;
-        }
+        let kind = options.kind();
+        let version = kind.id(0).version();
+        self.engine()
+            .use_version(version.expect("a version has each kind"))?;
         loop {
             if let Some(table) = self.existing_table(name) {
                 return Ok(table);
@@ -79,7 +83,7 @@ impl Db {
             let mut set = WriteSet::default();
             let state = self.engine().store.tables.absent(name);
             let index = set.table(&state);
-            set.change_table(index, TableChange::Create(counted));
+            set.change_table(index, TableChange::Create(kind));
             // A conflict means that somebody else has created the table, and may have dropped it
             // again.
             let _committed = self.run_job(set)?;
@@ -172,8 +176,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; [`Error::OtherStore`]; [`Error::NotCounted`] if one table of a pair
-    /// is counted, and the other is not; or the reason why nothing can be written.
+    /// [`Error::NoSuchTable`]; [`Error::OtherStore`]; [`Error::NotCounted`] or
+    /// [`Error::NotWeighted`] if one table of a pair is that, and the other is not; or the reason
+    /// why nothing can be written.
     ///
     /// # Panics
     /// If a table is there twice.

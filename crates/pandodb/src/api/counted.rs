@@ -1,4 +1,5 @@
-//! Counted tables: the number of entries below a key, and the key at a number.
+//! Counted tables: the number of entries below a key, and the key at a number; in weighted tables,
+//! of units.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -42,8 +43,14 @@ impl Table {
         self.state.tree().is_some_and(|tree| tree.id.is_counted())
     }
 
-    /// Number of entries whose keys are smaller than `key`, which need not exist. One descent,
-    /// however many there are. Blocks for pages that are not in memory.
+    /// True if the table was created as a weighted one: see [`crate::TableOptions::weighted`].
+    pub fn is_weighted(&self) -> bool {
+        self.state.tree().is_some_and(|tree| tree.id.is_weighted())
+    }
+
+    /// Number of entries whose keys are smaller than `key`, which need not exist; in a weighted
+    /// table, the sum of their weights. One descent, however many there are. Blocks for pages that
+    /// are not in memory.
     ///
     /// This and the following calls count, as [`Table::len`] does, what commits have applied so
     /// far: each entry of a batch once it is applied, and before it is durable.
@@ -71,8 +78,8 @@ impl Table {
         engine.block(|_| engine.try_rank(&self.state, Ranked::Below(key)))
     }
 
-    /// Number of entries in `range`, as of one moment. Two descents, however many there are. Blocks
-    /// for pages that are not in memory.
+    /// Number of entries in `range`, or the sum of their weights, as of one moment. Two descents,
+    /// however many there are. Blocks for pages that are not in memory.
     ///
     /// # Errors
     /// As [`Table::rank`].
@@ -83,29 +90,47 @@ impl Table {
         engine.block(|_| engine.try_count(&self.state, from, to))
     }
 
-    /// The key that `rank` smaller ones precede: 0 is the first. None if there are not so many. One
-    /// descent. Entries from there on are those of [`Table::range`]. Blocks for pages that are not
-    /// in memory.
+    /// The key that `rank` smaller ones precede: 0 is the first; in a weighted table, the key that
+    /// has the unit of this number. None if there are not so many. One descent. Entries from there
+    /// on are those of [`Table::range`]. Blocks for pages that are not in memory.
     ///
     /// # Errors
     /// As [`Table::rank`].
     pub fn key_at(&self, rank: u64) -> Result<Option<Vec<u8>>> {
-        let engine = self.db.engine();
-        let mut key = Vec::new();
-        let found = engine.block(|_| engine.try_key_at(&self.state, rank, &mut key))?;
-        Ok(found.then_some(key))
+        Ok(self.unit_at(rank)?.map(|(key, _)| key))
     }
 
-    /// The key that `number` keys precede that are not below `from`: 0 is the first one from there
-    /// on. None if there are not so many. As of one moment, also while others write before `from`.
-    /// Two descents. Blocks for pages that are not in memory.
+    /// As [`Table::key_at`], with how many units of that entry lie before the one of this number: 0
+    /// in tables without weights.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub fn unit_at(&self, number: u64) -> Result<Option<(Vec<u8>, u64)>> {
+        let engine = self.db.engine();
+        let mut key = Vec::new();
+        let found = engine.block(|_| engine.try_key_at(&self.state, number, &mut key))?;
+        Ok(found.map(|offset| (key, offset)))
+    }
+
+    /// The key that `number` keys, or units, precede that are not below `from`: 0 is the first one
+    /// from there on. None if there are not so many. As of one moment, also while others write
+    /// before `from`. Two descents. Blocks for pages that are not in memory.
     ///
     /// # Errors
     /// As [`Table::rank`].
     pub fn key_from(&self, from: &[u8], number: u64) -> Result<Option<Vec<u8>>> {
+        Ok(self.unit_from(from, number)?.map(|(key, _)| key))
+    }
+
+    /// As [`Table::key_from`], with how many units of that entry lie before the one that was looked
+    /// for: 0 in tables without weights.
+    ///
+    /// # Errors
+    /// As [`Table::rank`].
+    pub fn unit_from(&self, from: &[u8], number: u64) -> Result<Option<(Vec<u8>, u64)>> {
         let engine = self.db.engine();
         let mut key = Vec::new();
         let found = engine.block(|_| engine.try_key_from(&self.state, (from, number), &mut key))?;
-        Ok(found.then_some(key))
+        Ok(found.map(|offset| (key, offset)))
     }
 }

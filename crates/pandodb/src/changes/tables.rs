@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::state::loads::Filled;
 use crate::tables::counts::entries_of;
+use crate::tables::kind::TreeKind;
 use crate::tables::state::{CATALOGUE, GARBAGE, NewTree, TableBatch, TableState};
 
 /// One change of a table, as the log describes it.
@@ -169,7 +170,7 @@ impl Store {
         let [(first_tree, first), (second_tree, second)]: [(Tree, Arc<TableState>); 2] =
             found.try_into().expect("both were found");
         if first_tree.id == second_tree.id
-            || first_tree.id.is_counted() != second_tree.id.is_counted()
+            || TreeKind::of(first_tree.id) != TreeKind::of(second_tree.id)
         {
             let (one, other) = (first_tree.id, second_tree.id);
             return Err(corrupt(format!("{one} and {other} are swapped")));

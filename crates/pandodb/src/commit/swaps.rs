@@ -12,7 +12,8 @@ use pando_tree::{Scratch, Tree};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::read::counted::not_counted;
+use crate::read::counted::not_of_kind;
+use crate::tables::kind::TreeKind;
 use crate::tables::state::{TableBatch, TableState};
 use crate::writes::set::{BatchTable, WriteSet};
 
@@ -30,9 +31,12 @@ impl Engine {
         record.set_multi_leaf();
         for [first, second] in set.swaps() {
             let trees: [TreeId; 2] = [tree_of(first)?.id, tree_of(second)?.id];
-            if trees[0].is_counted() != trees[1].is_counted() {
-                let plain = if trees[0].is_counted() { second } else { first };
-                return Err(not_counted(&plain.state));
+            let kinds = trees.map(TreeKind::of);
+            if kinds[0] < kinds[1] {
+                return Err(not_of_kind(&first.state, kinds[1]));
+            }
+            if kinds[0] > kinds[1] {
+                return Err(not_of_kind(&second.state, kinds[0]));
             }
             record.push(Operation::SwapTables {
                 first: first.state.name.as_bytes(),

@@ -34,10 +34,11 @@ use crate::error::{Error, Result};
 use crate::locks::{Asked, LockWait};
 use crate::space::id_turns::IdWait;
 use crate::space::reservations::{BlockReservation, IdReservation};
+use crate::tables::kind::TreeKind;
 use crate::tables::state::{CATALOGUE, GARBAGE, NewTree, TableBatch};
 use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd, JobWake, JobWork};
-use crate::writes::set::{Counted, TableChange, Value, WriteSet};
+use crate::writes::set::{TableChange, Value, WriteSet};
 
 /// Most pages that a change of one table dirties.
 const PAGES_PER_CHANGE: u64 = 16;
@@ -289,10 +290,11 @@ impl Engine {
         for (table, change) in &set.table_changes {
             trees.push(match change {
                 TableChange::Drop => None,
-                TableChange::Create(counted) => Some(self.new_tree(*counted)?),
+                TableChange::Create(kind) => Some(self.new_tree(*kind)?),
                 TableChange::Clear => {
                     let tree = set.tables[*table].tree();
-                    Some(self.new_tree(Counted::of(tree))?)
+                    let kind = tree.map_or(TreeKind::Plain, |tree| TreeKind::of(tree.id));
+                    Some(self.new_tree(kind)?)
                 }
                 TableChange::Take(filled) => Some(filled.tree.id),
                 TableChange::Swap(other) => set.tables[*other].tree().map(|tree| tree.id),
@@ -302,7 +304,7 @@ impl Engine {
     }
 
     /// Returns a tree id whose number was never used.
-    pub(crate) fn new_tree(&self, counted: Counted) -> Result<TreeId> {
+    pub(crate) fn new_tree(&self, kind: TreeKind) -> Result<TreeId> {
         let next = self.store.next_tree.fetch_add(1, Ordering::Relaxed);
         assert!(
             next >= u64::from(FIRST_USER_TREE.0),
@@ -314,10 +316,7 @@ impl Engine {
                 what: "all tree ids were used".into(),
             });
         };
-        Ok(match counted {
-            Counted::Yes => TreeId(number).counted(),
-            Counted::No => TreeId(number),
-        })
+        Ok(kind.id(number))
     }
 
     /// Reads the leaves that the batch changes, and pins those of the system trees, so that damage
@@ -401,7 +400,7 @@ impl Engine {
                     });
                 }
                 (TableChange::Take(filled), Some(old_tree), _)
-                    if filled.tree.id.is_counted() == old_tree.is_counted() =>
+                    if TreeKind::of(filled.tree.id) == TreeKind::of(old_tree) =>
                 {
                     record.push(Operation::TakeTree {
                         name,

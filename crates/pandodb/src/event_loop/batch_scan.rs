@@ -124,14 +124,15 @@ impl ValidatedBatch {
         from: &[u8],
         number: u64,
         key: &mut Vec<u8>,
-    ) -> Result<Polled<bool>> {
+    ) -> Result<Polled<Option<u64>>> {
         self.reads_beside = true;
         Reads::of(table).key_from(from, number, key)
     }
 
     /// As [`Reads::entry_from`], for entries as [`ValidatedBatch::count`] counts them: what it has
-    /// written of that with this number is told, and no other one takes its place. If the whole
-    /// entry was copied, a change of it that follows need not look for it.
+    /// written of that with this number is told, and no other one takes its place, whatever its
+    /// weight is then. If the whole entry was copied, a change of it that follows need not look for
+    /// it.
     ///
     /// # Errors
     /// As [`Table::rank`]; [`Error::OtherStore`].
@@ -154,8 +155,11 @@ impl ValidatedBatch {
             .try_entry_from(&table.state, from, (&mut *key, value));
         let entry = step.map(|entry| match entry {
             FoundEntry::None => EntryFrom::None,
-            FoundEntry::Key => self.own_entry(table, key).unwrap_or(EntryFrom::Key),
-            FoundEntry::Whole(debt, place) => match self.own_entry(table, key) {
+            FoundEntry::Key(offset) => {
+                let own = self.own_entry(table, key, offset);
+                own.unwrap_or(EntryFrom::Key(offset))
+            }
+            FoundEntry::Whole(debt, place, offset) => match self.own_entry(table, key, offset) {
                 Some(own) => own,
                 None => {
                     let index = self.set.table(&table.state);
@@ -166,20 +170,21 @@ impl ValidatedBatch {
                     };
                     self.set.note_read(index, key, (told, unwritten));
                     self.set.debt.add(debt);
-                    EntryFrom::Whole
+                    EntryFrom::Whole(offset)
                 }
             },
         });
         polled(entry, &mut Vec::new())
     }
 
-    /// Returns what is to be told of an entry that it has written itself.
-    fn own_entry(&self, table: &Table, key: &[u8]) -> Option<EntryFrom> {
+    /// Returns what is to be told of an entry that it has written itself, of whose units `offset`
+    /// lie before the one that was looked for.
+    fn own_entry(&self, table: &Table, key: &[u8], offset: u64) -> Option<EntryFrom> {
         let index = self.set.index_of(&table.state)?;
         match self.set.own(index, key) {
             Own::Unknown => None,
-            Own::Gone => Some(EntryFrom::Removed),
-            Own::Value(_) | Own::Large(_) => Some(EntryFrom::Key),
+            Own::Gone => Some(EntryFrom::Removed(offset)),
+            Own::Value(_) | Own::Large(_) => Some(EntryFrom::Key(offset)),
         }
     }
 

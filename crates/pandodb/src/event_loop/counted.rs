@@ -33,21 +33,28 @@ impl Reads<'_> {
         polled(step, &mut Vec::new())
     }
 
-    /// As [`crate::Table::key_at`], into `key`; true if there is one.
+    /// As [`crate::Table::unit_at`], with the key into `key`: returns the number of units of it
+    /// that lie before, 0 in tables without weights. None if there is no such key.
     ///
     /// # Errors
     /// As [`crate::Table::rank`].
-    pub fn key_at(self, rank: u64, key: &mut Vec<u8>) -> Result<Polled<bool>> {
+    pub fn key_at(self, rank: u64, key: &mut Vec<u8>) -> Result<Polled<Option<u64>>> {
         let engine = self.table.db.engine();
         let step = engine.try_key_at(&self.table.state, rank, key);
         polled(step, &mut Vec::new())
     }
 
-    /// As [`crate::Table::key_from`], into `key`; true if there is one.
+    /// As [`crate::Table::unit_from`], with the key into `key`: returns the number of units of it
+    /// that lie before, 0 in tables without weights. None if there is no such key.
     ///
     /// # Errors
     /// As [`crate::Table::rank`].
-    pub fn key_from(self, from: &[u8], number: u64, key: &mut Vec<u8>) -> Result<Polled<bool>> {
+    pub fn key_from(
+        self,
+        from: &[u8],
+        number: u64,
+        key: &mut Vec<u8>,
+    ) -> Result<Polled<Option<u64>>> {
         let engine = self.table.db.engine();
         let step = engine.try_key_from(&self.table.state, (from, number), key);
         polled(step, &mut Vec::new())
@@ -68,25 +75,26 @@ impl Reads<'_> {
         let step = engine.try_entry_from(&self.table.state, (from, number), (key, value));
         let entry = step.map(|entry| match entry {
             FoundEntry::None => EntryFrom::None,
-            FoundEntry::Key => EntryFrom::Key,
-            FoundEntry::Whole(debt, _) => {
+            FoundEntry::Key(offset) => EntryFrom::Key(offset),
+            FoundEntry::Whole(debt, _, offset) => {
                 *shown_from = (*shown_from).max(debt.lsn());
-                EntryFrom::Whole
+                EntryFrom::Whole(offset)
             }
         });
         polled(entry, &mut Vec::new())
     }
 }
 
-/// What was found of an entry by its number.
+/// What was found of an entry by its number. In a weighted table that is the number of a unit; each
+/// tells how many units of the entry lie before that one, as it is in the table: 0 in others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryFrom {
     /// There are not that many.
     None,
     /// The batch has removed it. Its key was copied.
-    Removed,
+    Removed(u64),
     /// Its key was copied. The value lies elsewhere, or the batch has written it.
-    Key,
+    Key(u64),
     /// Key and value were copied.
-    Whole,
+    Whole(u64),
 }

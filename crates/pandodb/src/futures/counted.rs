@@ -38,7 +38,7 @@ impl Table {
         let engine = self.db.engine();
         let mut key = Vec::new();
         let found = drive_alone(engine, || engine.try_key_at(&self.state, rank, &mut key)).await?;
-        Ok(found.then_some(key))
+        Ok(found.map(|_| key))
     }
 
     /// As [`Table::key_from`], as a future.
@@ -50,6 +50,6 @@ impl Table {
         let mut key = Vec::new();
         let attempt = || engine.try_key_from(&self.state, (from, number), &mut key);
         let found = drive_alone(engine, attempt).await?;
-        Ok(found.then_some(key))
+        Ok(found.map(|_| key))
     }
 }

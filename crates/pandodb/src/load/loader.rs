@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::load::stream::PageStream;
 use crate::load::tree::{HiddenTree, Leaf, NewChunks};
 use crate::streams::writer::ValueWriter;
-use crate::writes::set::Counted;
+use crate::tables::kind::TreeKind;
 
 /// Pages and chunks that a leaf may name before it counts as full: this limits how much one apply
 /// section attaches.
@@ -232,8 +232,9 @@ impl Loader<'_> {
         let tree = match self.tree.take() {
             Some(tree) => tree,
             None => {
-                let counted = Counted::of(self.table.state.tree());
-                HiddenTree::begin(self.table.db().engine(), counted)?
+                let tree = self.table.state.tree();
+                let kind = tree.map_or(TreeKind::Plain, |tree| TreeKind::of(tree.id));
+                HiddenTree::begin(self.table.db().engine(), kind)?
             }
         };
         Ok(self.tree.insert(tree))

@@ -22,10 +22,11 @@ use crate::space::id_turns::IdWait;
 use crate::space::reservations::BlockReservation;
 use crate::space::urgency::Urgency;
 use crate::state::loads::Filled;
+use crate::tables::kind::TreeKind;
 use crate::tables::state::{GARBAGE, TableState};
 use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::JobEnd;
-use crate::writes::set::{Counted, TableChange, WriteSet};
+use crate::writes::set::{TableChange, WriteSet};
 
 /// Most leaves that one apply section attaches.
 const LEAVES_PER_SECTION: usize = 32;
@@ -71,7 +72,7 @@ pub(super) struct Leaf {
     pub(super) separator: Vec<u8>,
     /// Its page, the last one of its pages in the stream.
     pub(super) page: PageId,
-    /// Number of its records.
+    /// Number of its records; in a weighted tree, the sum of their weights.
     pub(super) records: u64,
     /// Number of its pages, including those of long values.
     pub(super) pages: usize,
@@ -91,8 +92,8 @@ pub(super) struct HiddenTree {
 
 impl HiddenTree {
     /// Creates an empty tree with its row in the garbage table. Blocks.
-    pub(super) fn begin(engine: &Shared, counted: Counted) -> Result<Self> {
-        let id = engine.new_tree(counted)?;
+    pub(super) fn begin(engine: &Shared, kind: TreeKind) -> Result<Self> {
+        let id = engine.new_tree(kind)?;
         assert!(
             engine.loads.is_of_this_life(id),
             "its row would be taken for one of an earlier life"

@@ -6,14 +6,17 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::read::point::{Copied, no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
+use crate::tables::kind::TreeKind;
 use crate::tables::state::TableState;
 use crate::wait::reason::Step;
 
-/// Returns the error for a table whose tree is not counted.
+/// Returns the error for a table whose tree is not of the kind that is wanted.
 #[cold]
-pub(crate) fn not_counted(table: &TableState) -> Error {
-    Error::NotCounted {
-        name: table.name.to_string(),
+pub(crate) fn not_of_kind(table: &TableState, wanted: TreeKind) -> Error {
+    let name = table.name.to_string();
+    match wanted {
+        TreeKind::Weighted => Error::NotWeighted { name },
+        TreeKind::Plain | TreeKind::Counted => Error::NotCounted { name },
     }
 }
 
@@ -24,7 +27,7 @@ fn counted_tree(table: &TableState) -> Step<Tree> {
     };
     match tree.id.is_counted() {
         true => Ok(tree),
-        false => Err(not_counted(table).into()),
+        false => Err(not_of_kind(table, TreeKind::Counted).into()),
     }
 }
 
@@ -52,13 +55,15 @@ impl Engine {
         Ok(on_tree(table, tree, counted)?)
     }
 
-    /// Makes one attempt to find the key that has `rank` smaller ones. Never blocks.
+    /// Makes one attempt to find the key that has `rank` smaller ones, or, in a weighted table, the
+    /// one that has the unit of this number. Returns how many of its units lie before that one,
+    /// None if there is no such key. Never blocks.
     pub(crate) fn try_key_at(
         &self,
         table: &TableState,
         rank: u64,
         key: &mut Vec<u8>,
-    ) -> Step<bool> {
+    ) -> Step<Option<u64>> {
         let tree = counted_tree(table)?;
         let found = tree.try_select(&self.store.pool, rank, key);
         Ok(on_tree(table, tree, found)?)
@@ -70,7 +75,7 @@ impl Engine {
         table: &TableState,
         (from, number): (&[u8], u64),
         key: &mut Vec<u8>,
-    ) -> Step<bool> {
+    ) -> Step<Option<u64>> {
         let tree = counted_tree(table)?;
         let found = tree.try_select_from(&self.store.pool, from, number, key);
         Ok(on_tree(table, tree, found)?)
@@ -88,23 +93,23 @@ impl Engine {
         let selected = tree.try_select_record(&self.store.pool, from, number, to);
         match on_tree(table, tree, selected)? {
             Selected::None => Ok(FoundEntry::None),
-            Selected::Key => Ok(FoundEntry::Key),
-            Selected::Record(lookup, place) => {
+            Selected::Key(offset) => Ok(FoundEntry::Key(offset)),
+            Selected::Record(lookup, place, offset) => {
                 let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
-                Ok(FoundEntry::Whole(debt, place))
+                Ok(FoundEntry::Whole(debt, place, offset))
             }
         }
     }
 }
 
-/// An entry that was found by its number.
+/// An entry that was found by its number, and how many of its units lie before that one.
 pub(crate) enum FoundEntry {
     /// There are not that many.
     None,
     /// Key and value were copied. Both may be shown once the debt is paid.
-    Whole(Debt, Place),
+    Whole(Debt, Place, u64),
     /// The key was copied; the value lies elsewhere.
-    Key,
+    Key(u64),
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::{SEGMENT_BYTES_MIN, SIGNATURE_BITS};
 use pando_format::superblock::{SLOT_BYTES, StoredCompression, Superblock};
-use pando_format::{Compression, Epoch, Lsn, PageSize, VERSION_BASE, VERSION_COUNTED};
+use pando_format::{Compression, Epoch, Lsn, PageSize, VERSION_BASE};
 use pando_stats::Statistics;
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
@@ -471,7 +471,8 @@ fn load_tables(store: &Store, mapping: &Mapping) -> Result<()> {
             let row = TreeRow::decode(value).map_err(|damage| damaged(damage.what))?;
             let numbers = u64::from(FIRST_USER_TREE.0)..next_tree;
             let number = row.tree.number();
-            let is_known = !row.tree.is_counted() || store.format.has(VERSION_COUNTED);
+            let version = row.tree.version();
+            let is_known = version.is_some_and(|version| store.format.has(version));
             if !is_known || !numbers.contains(&number.into()) || !trees.insert(number) {
                 let name = name.escape_ascii();
                 return Err(damaged(format!("{} of '{name}' is not its own", row.tree)));

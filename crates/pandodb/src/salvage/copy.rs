@@ -59,10 +59,7 @@ impl<'a> Copier<'a> {
     pub(super) fn begin(&mut self, tree: TreeId, name: &str) -> Result<()> {
         let table = match self.db.existing_table(name) {
             Some(table) => table,
-            None => {
-                let options = TableOptions::new().counted(tree.is_counted());
-                self.db.table_with(name, options)?
-            }
+            None => self.db.table_with(name, TableOptions::of(tree))?,
         };
         self.tables.insert(tree, table);
         Ok(())

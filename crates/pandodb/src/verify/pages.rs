@@ -224,6 +224,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
     }
 
     /// Checks a node and everything below it; `level` and `limits` are what its parent says of it.
+    /// Returns the number of records there, or the sum of their weights.
     fn node(
         &mut self,
         name: &str,
@@ -232,16 +233,19 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
         level: Option<u8>,
         limits: &KeyBounds,
         stat: &mut TableStat,
-    ) {
+    ) -> u64 {
         if !self.own(page, name) {
-            return;
+            return 0;
         }
         let summary = self
             .store
             .drive(|| tree.try_summary(&self.store.pool, page));
         let summary = match summary {
             Ok(summary) => summary,
-            Err(error) => return self.damage(page.to_string(), error.to_string()),
+            Err(error) => {
+                self.damage(page.to_string(), error.to_string());
+                return 0;
+            }
         };
         self.check_node(&summary, level, limits);
         LevelStat::count(
@@ -254,11 +258,11 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             stat.entries += summary.records as u64;
             self.overflow(name, tree, &summary, stat);
             self.chunked(name, tree, &summary, stat);
-            return;
+            return summary.weight;
         }
+        let mut all = 0;
         if level.is_none_or(|level| summary.level == level) && summary.level > 0 {
             for (index, child) in summary.children.iter().enumerate() {
-                let before = stat.entries;
                 let low = if index == 0 {
                     limits.low.clone()
                 } else {
@@ -270,8 +274,9 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                     .cloned()
                     .or_else(|| limits.high.clone());
                 let below = Some(summary.level - 1);
-                self.node(name, tree, *child, below, &KeyBounds { low, high }, stat);
-                let found = stat.entries - before;
+                let bounds = KeyBounds { low, high };
+                let found = self.node(name, tree, *child, below, &bounds, stat);
+                all += found;
                 if let Some(counted) = summary.counts.get(index)
                     && *counted != found
                 {
@@ -280,6 +285,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 }
             }
         }
+        all
     }
 
     fn check_node(&mut self, node: &NodeSummary, level: Option<u8>, limits: &KeyBounds) {

@@ -73,6 +73,7 @@ mod tests {
             level: 0,
             tree: TreeId(3),
             records,
+            weight: 0,
             keys: Vec::new(),
             children: Vec::new(),
             overflow: Vec::new(),

@@ -13,6 +13,7 @@ use crate::options::Durability;
 use crate::space::urgency::Urgency;
 use crate::state::loads::Filled;
 use crate::state::read_bounds::Debt;
+use crate::tables::kind::TreeKind;
 use crate::tables::state::{NotedTree, TableState, Tables};
 use crate::writes::keys::{Change, KeyWrites, Mark, Told, Write};
 use crate::writes::stripes::{Stamp, StripeIndex};
@@ -47,27 +48,10 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether the tree of a table is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    Yes,
-    No,
-}
-
-impl Counted {
-    /// Returns which of them `tree` is.
-    pub(crate) fn of(tree: Option<Tree>) -> Self {
-        match tree.is_some_and(|tree| tree.id.is_counted()) {
-            true => Self::Yes,
-            false => Self::No,
-        }
-    }
-}
-
 /// A change of a whole table, made before the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableChange {
-    Create(Counted),
+    Create(TreeKind),
     Drop,
     Clear,
     /// An empty table gets a tree that was filled beside the log (decision 051).

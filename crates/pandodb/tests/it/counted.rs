@@ -1,5 +1,5 @@
-//! Counted tables: ranks and keys of ranks agree with a map, through every way in which a table
-//! changes, and through crashes; and an older program never sees one.
+//! Counted and weighted tables: ranks and keys of ranks agree with a map, through every way in
+//! which a table changes, and through crashes; and an older program never sees one.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -26,29 +26,69 @@ fn options() -> Builder {
         .log_bytes(1 << 20)
 }
 
-fn counted(db: &Db, name: &str) -> Table {
-    let options = TableOptions::new().counted(true);
-    db.table_with(name, options).unwrap()
+pub(crate) fn counted(db: &Db, name: &str) -> Table {
+    table_of(db, name, false)
+}
+
+fn table_of(db: &Db, name: &str, is_weighted: bool) -> Table {
+    let options = TableOptions::new().counted(true).weighted(is_weighted);
+    let table = db.table_with(name, options).unwrap();
+    assert_eq!(
+        (table.is_counted(), table.is_weighted()),
+        (true, is_weighted)
+    );
+    table
+}
+
+/// Returns what an entry counts for in the table.
+fn weight(table: &Table, value: &[u8]) -> u64 {
+    match value.first() {
+        // Longer values do not lie with their keys.
+        Some(first @ 128..) if table.is_weighted() && value.len() < 1900 => u64::from(first - 128),
+        _ => 1,
+    }
+}
+
+/// Returns the key of these that has a unit, and how many of its units lie before.
+fn unit_of<'m>(
+    table: &Table,
+    entries: impl IntoIterator<Item = (&'m Vec<u8>, &'m Vec<u8>)>,
+    mut number: u64,
+) -> Option<(Vec<u8>, u64)> {
+    for (key, value) in entries {
+        let weight = weight(table, value);
+        if number < weight {
+            return Some((key.clone(), number));
+        }
+        number -= weight;
+    }
+    None
 }
 
 /// Compares some ranks, keys and counts with the model.
 #[track_caller]
 fn compare(table: &Table, model: &Model, random: &mut Rng) {
-    let number = model.len() as u64;
+    let sum = |entries: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {
+        entries.map(|(_, value)| weight(table, value)).sum::<u64>()
+    };
+    let number = sum(&mut model.iter());
     assert_eq!(table.count(..).unwrap(), number);
+    assert_eq!(table.len(), model.len() as u64);
     assert_eq!(table.key_at(number).unwrap(), None);
     for _ in 0..8 {
         let rank = random.u64(..number.max(1));
-        let at = model.keys().nth(rank as usize);
-        assert_eq!(table.key_at(rank).unwrap().as_ref(), at);
-        let Some(key) = at else { continue };
-        assert_eq!(table.rank(key).unwrap(), rank);
+        let at = unit_of(table, model, rank);
+        assert_eq!(table.unit_at(rank).unwrap(), at);
+        let Some((key, offset)) = &at else { continue };
+        assert_eq!(table.key_at(rank).unwrap().as_ref(), Some(key));
+        assert_eq!(table.rank(key).unwrap(), rank - offset);
         let other = scattered_key(random.u32(..)).to_vec();
-        let below = model.range(..other.clone()).count() as u64;
+        let below = sum(&mut model.range(..other.clone()));
         assert_eq!(table.rank(&other).unwrap(), below);
         let number = random.u64(..20);
-        let from = model.range(other.clone()..).nth(number as usize);
-        let from = from.map(|(key, _)| key.clone());
+        let from = unit_of(table, model.range(other.clone()..), number);
+        assert_eq!(table.unit_from(&other, number).unwrap(), from);
+        let from = from.map(|(key, _)| key);
         assert_eq!(table.key_from(&other, number).unwrap(), from);
         for range in [
             (Bound::Included(&key[..]), Bound::Excluded(&other[..])),
@@ -58,13 +98,9 @@ fn compare(table: &Table, model: &Model, random: &mut Rng) {
             (Bound::Unbounded, Bound::Included(&key[..])),
             (Bound::Excluded(&key[..]), Bound::Unbounded),
         ] {
-            let keys = model.keys().map(Vec::as_slice);
-            let inside = keys.filter(|key| std::ops::RangeBounds::contains(&range, key));
-            assert_eq!(
-                table.count(range).unwrap(),
-                inside.count() as u64,
-                "{range:?}"
-            );
+            let is_inside = |key: &[u8]| std::ops::RangeBounds::contains(&range, &key);
+            let inside = sum(&mut model.iter().filter(|(key, _)| is_inside(key)));
+            assert_eq!(table.count(range).unwrap(), inside, "{range:?}");
         }
     }
 }
@@ -142,11 +178,17 @@ fn verify(device: &FaultyDevice) {
 
 #[test]
 fn a_counted_table_counts_what_a_map_holds_in_every_life() {
+    for is_weighted in [false, true] {
+        live_six_times(is_weighted);
+    }
+}
+
+fn live_six_times(is_weighted: bool) {
     let device = FaultyDevice::new(1);
     let (mut model, mut random) = (Model::new(), Rng::with_seed(4));
     for life in 0..6 {
         let db = open_on(&device, options());
-        let table = counted(&db, "t");
+        let table = table_of(&db, "t", is_weighted);
         assert_eq!(table.len(), model.len() as u64);
         compare(&table, &model, &mut random);
         for step in 0..400 {
@@ -178,18 +220,22 @@ fn a_log_that_is_replayed_counts_again() {
     for seed in 0..8 {
         let device = FaultyDevice::new(seed);
         let (mut model, mut random) = (Model::new(), Rng::with_seed(seed));
+        let is_weighted = seed % 2 == 1;
         let db = open_on(&device, options());
-        let table = counted(&db, "t");
+        let table = table_of(&db, "t", is_weighted);
         for _ in 0..300 {
             change(&db, &table, &mut model, &mut random);
         }
         db.flush().unwrap();
         let crashed = device.after_crash(seed, CrashMode::AllLost);
         let db = open_on(&crashed, options());
-        let table = counted(&db, "t");
+        let table = table_of(&db, "t", is_weighted);
         compare(&table, &model, &mut random);
         db.clear_tables(&[&table]).unwrap();
-        assert!(table.is_counted());
+        assert_eq!(
+            (table.is_counted(), table.is_weighted()),
+            (true, is_weighted)
+        );
         assert_eq!(
             (table.count(..).unwrap(), table.key_at(0).unwrap()),
             (0, None)
@@ -203,12 +249,18 @@ fn a_log_that_is_replayed_counts_again() {
 
 #[test]
 fn a_load_counts_what_it_puts() {
+    for is_weighted in [false, true] {
+        load(is_weighted);
+    }
+}
+
+fn load(is_weighted: bool) {
     let device = FaultyDevice::new(1);
     let db = open_on(&device, options());
-    let table = counted(&db, "t");
-    let value = |number| match number % 500 {
-        0 => vec![1; 9000],
-        _ => vec![2; 20],
+    let table = table_of(&db, "t", is_weighted);
+    let value = |number: u32| match number % 500 {
+        0 => vec![200; 9000],
+        _ => vec![number as u8; 20],
     };
     let mut model: Model = (0..30_000).map(|n| (text_key(n), value(n))).collect();
     assert_eq!(table.load_sorted(&model).unwrap(), 30_000);
@@ -229,15 +281,20 @@ fn a_salvaged_table_is_counted_again() {
     let db = options().open(source.path()).unwrap();
     let table = counted(&db, "t");
     fill(&table, 0..5000, |n| (scattered_key(n), b"value"));
+    let weighted = table_of(&db, "w", true);
+    fill(&weighted, 0..5000, |n| (scattered_key(n), [128 + 3]));
     db.close().unwrap();
-    drop(table);
+    drop((table, weighted));
     let into = target.path().join("new");
     let report = pandodb::salvage(source.path(), &into, options(), |_, _| ()).unwrap();
     assert_eq!(report.lost.len(), 0);
     let db = options().open(&into).unwrap();
     let table = db.existing_table("t").unwrap();
-    assert!(table.is_counted());
+    assert!(table.is_counted() && !table.is_weighted());
     assert_eq!(table.count(..).unwrap(), 5000);
+    let weighted = db.existing_table("w").unwrap();
+    assert!(weighted.is_weighted());
+    assert_eq!(weighted.count(..).unwrap(), 15_000);
 }
 
 #[test]
@@ -255,6 +312,19 @@ fn a_table_that_does_not_count_says_so() {
     refused(plain.key_at(0).unwrap_err());
     let options = TableOptions::new().counted(true);
     refused(db.table_with("plain", options).unwrap_err());
+    for name in ["plain", "counted"] {
+        counted(&db, "counted");
+        let refused = db.table_with(name, TableOptions::new().weighted(true));
+        let error = refused.map(drop).unwrap_err();
+        assert!(
+            matches!(&error, Error::NotWeighted { name: found } if found == name),
+            "{error}"
+        );
+    }
+    // Weights are no hindrance to who asks for counts.
+    assert!(table_of(&db, "weighted", true).is_counted());
+    let options = TableOptions::new().counted(true);
+    assert!(db.table_with("weighted", options).unwrap().is_weighted());
     // Who does not ask for counts gets the table as it is.
     let table = counted(&db, "counted");
     assert!(db.table("counted").unwrap().is_counted());
@@ -272,20 +342,30 @@ fn a_table_that_does_not_count_says_so() {
 /// Ranks of futures and of event loops, of pages that are not in memory.
 #[test]
 fn every_form_of_call_counts_the_same() {
+    for is_weighted in [false, true] {
+        call_in_every_form(is_weighted);
+    }
+}
+
+fn call_in_every_form(is_weighted: bool) {
     let device = FaultyDevice::new(1);
     let db = open_on(&device, options());
-    let table = counted(&db, "t");
-    fill(&table, 0..60_000, |n| (scattered_key(n), [7; 60]));
+    let table = table_of(&db, "t", is_weighted);
+    fill(&table, 0..60_000, |n| (scattered_key(n), [n as u8; 60]));
+    let all = (0..60_000).map(|n| weight(&table, &[n as u8])).sum::<u64>();
+    assert_eq!(table.count(..).unwrap(), all);
     let mut random = Rng::with_seed(3);
     let mut reactor = reactor_of(&db);
     let reads = Reads::of(&table);
     let mut out = Vec::new();
     for _ in 0..300 {
-        let rank = random.u64(..61_000);
+        let rank = random.u64(..all + all / 60);
         let key = table.key_at(rank).unwrap();
         assert_eq!(block_on(table.key_at_async(rank)).unwrap(), key);
         let found = ended(&mut reactor, || reads.key_at(rank, &mut out)).unwrap();
-        assert_eq!(found.then_some(&out), key.as_ref());
+        let unit = found.map(|offset| (out.clone(), offset));
+        assert_eq!(unit, table.unit_at(rank).unwrap());
+        assert_eq!(unit.map(|(key, _)| key), key);
         let probe = scattered_key(random.u32(..));
         let rank = table.rank(&probe).unwrap();
         assert_eq!(block_on(table.rank_async(&probe)).unwrap(), rank);
@@ -295,17 +375,15 @@ fn every_form_of_call_counts_the_same() {
         assert_eq!(key, table.key_at(rank + number).unwrap());
         assert_eq!(block_on(table.key_from_async(&probe, number)).unwrap(), key);
         let found = ended(&mut reactor, || reads.key_from(&probe, number, &mut out)).unwrap();
-        assert_eq!(found.then_some(&out), key.as_ref());
+        let unit = found.map(|offset| (out.clone(), offset));
+        assert_eq!(unit, table.unit_at(rank + number).unwrap());
+        assert_eq!(unit, table.unit_from(&probe, number).unwrap());
         let (start, end) = (Bound::Included(&probe[..]), Bound::Unbounded);
-        assert_eq!(table.count((start, end)).unwrap(), 60_000 - rank);
-        assert_eq!(
-            block_on(table.count_async((start, end))).unwrap(),
-            60_000 - rank
-        );
-        assert_eq!(
-            ended(&mut reactor, || reads.count(start, end)).unwrap(),
-            60_000 - rank
-        );
+        let left = all - rank;
+        assert_eq!(table.count((start, end)).unwrap(), left);
+        assert_eq!(block_on(table.count_async((start, end))).unwrap(), left);
+        let counted = ended(&mut reactor, || reads.count(start, end)).unwrap();
+        assert_eq!(counted, left);
     }
 }
 
@@ -350,7 +428,12 @@ fn a_thousand_threads_lose_no_count() {
 #[test]
 fn an_older_program_never_sees_a_counted_table() {
     for nth in 1..12 {
-        for operation in [Operation::Write, Operation::Sync] {
+        for (operation, version) in [
+            (Operation::Write, 2),
+            (Operation::Sync, 2),
+            (Operation::Write, 3),
+            (Operation::Sync, 3),
+        ] {
             let device = FaultyDevice::new(nth);
             let db = open_on(&device, options());
             db.table("old").unwrap().put(b"key", b"value").unwrap();
@@ -358,7 +441,8 @@ fn an_older_program_never_sees_a_counted_table() {
             assert_eq!(versions(&device), [1, 1]);
             let db = open_on(&device, options());
             device.fail(FaultPlan::once(operation, "superblock", nth, Fault::Crash));
-            let made = db.table_with("new", TableOptions::new().counted(true));
+            let kind = TableOptions::new().counted(version == 2);
+            let made = db.table_with("new", kind.weighted(version == 3));
             let is_made = made.is_ok();
             drop((made, db));
             let crashed = device.after_crash(nth, CrashMode::AllLost);
@@ -367,12 +451,13 @@ fn an_older_program_never_sees_a_counted_table() {
             let exists = db.existing_table("new").is_some();
             assert!(!is_made || exists, "a table that was made is lost");
             assert!(
-                !exists || versions == [2, 2],
+                !exists || versions == [version; 2],
                 "{versions:?} has a counted table"
             );
             let value = db.existing_table("old").unwrap().get(b"key").unwrap();
             assert_eq!(value.as_deref(), Some(&b"value"[..]));
-            assert_eq!(counted(&db, "new").count(..).unwrap(), 0);
+            let new = table_of(&db, "new", version == 3);
+            assert_eq!(new.count(..).unwrap(), 0);
         }
     }
 }
@@ -459,8 +544,8 @@ fn an_entry_from_another_one_is_that_of_one_moment() {
             let read = entry(number, &mut key, &mut found);
             assert_eq!(key, (1_000_000 + number).to_be_bytes());
             match number.is_multiple_of(50) {
-                true => assert_eq!(read, EntryFrom::Key),
-                false => assert_eq!((read, &found), (EntryFrom::Whole, &value(number))),
+                true => assert_eq!(read, EntryFrom::Key(0)),
+                false => assert_eq!((read, &found), (EntryFrom::Whole(0), &value(number))),
             }
             assert_eq!(entry(2000, &mut key, &mut found), EntryFrom::None);
         }
@@ -494,13 +579,13 @@ fn a_batch_finds_entries_beside_its_own_writes() {
             };
             assert_eq!(key, number.to_be_bytes());
             if gone.contains(number) {
-                let written = [EntryFrom::Removed, EntryFrom::Key][*number as usize % 2];
+                let written = [EntryFrom::Removed(0), EntryFrom::Key(0)][*number as usize % 2];
                 assert_eq!(entry, written);
                 continue;
             }
             assert_eq!(
                 (entry, &value[..]),
-                (EntryFrom::Whole, &number.to_le_bytes()[..])
+                (EntryFrom::Whole(0), &number.to_le_bytes()[..])
             );
             gone.push(*number);
             match number % 2 {

@@ -17,15 +17,15 @@ use pandodb::{
 use crate::fixture::NONE;
 
 /// The newest version that this program writes. A store has the least one that has what it uses.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Limit for all files of a version together, so that the repository stays small.
 const GOLDEN_BYTES_MAX: u64 = 200 << 10;
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 const CHUNK_BYTES: u64 = 4096;
 
 /// The names of the stores, each with another layout of pages on disk.
-const SHAPES: [&str; 8] = [
-    "plain", "lz4", "snappy", "zstd", LOADED, RECORDED, SWAPPED, COUNTED,
+const SHAPES: [&str; 9] = [
+    "plain", "lz4", "snappy", "zstd", LOADED, RECORDED, SWAPPED, COUNTED, WEIGHTED,
 ];
 /// The pages are those of "plain", and the log contains a load.
 const LOADED: &str = "loaded";
@@ -36,9 +36,16 @@ const SWAPPED: &str = "swapped";
 /// As "plain" and a load, with counted tables: all that came with version 2.
 const COUNTED: &str = "counted";
 
+/// As "counted", with weighted tables, which came with version 3.
+const WEIGHTED: &str = "weighted";
+
 /// Returns the version of the stores of a shape.
 fn version_of(shape: &str) -> u32 {
-    if shape == COUNTED { 2 } else { 1 }
+    match shape {
+        WEIGHTED => 3,
+        COUNTED => 2,
+        _ => 1,
+    }
 }
 
 fn options(shape: &str) -> Builder {
@@ -53,7 +60,7 @@ fn options(shape: &str) -> Builder {
         options.compression(compression)
     };
     match shape {
-        "plain" | LOADED | COUNTED => pages(4096, 4096, Compression::None),
+        "plain" | LOADED | COUNTED | WEIGHTED => pages(4096, 4096, Compression::None),
         "lz4" => pages(16384, 4096, Compression::Lz4),
         RECORDED | SWAPPED => pages(8192, 512, Compression::Lz4),
         "snappy" => pages(16384, 512, Compression::Snappy),
@@ -83,14 +90,16 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
 /// The content of a store, and the writes that produce it.
 struct Content<'a> {
     db: &'a Db,
-    counted: bool,
+    /// Of all its tables.
+    options: TableOptions,
+    is_counted: bool,
+    is_weighted: bool,
     model: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Content<'_> {
     fn table(&self, name: &str) -> Table {
-        let options = TableOptions::new().counted(self.counted);
-        self.db.table_with(name, options).unwrap()
+        self.db.table_with(name, self.options).unwrap()
     }
 
     fn put(&mut self, table: &str, key: &str, value: Vec<u8>) {
@@ -209,8 +218,17 @@ impl Content<'_> {
             }
         }
         self.db.write(&mut batch, NONE).unwrap();
-        if shape == COUNTED {
+        if self.is_counted {
             self.load();
+        }
+    }
+
+    /// Returns what a row with this value counts for.
+    fn weight(&self, value: &[u8]) -> u64 {
+        match value.first() {
+            // Longer ones are in overflow pages or in chunks.
+            Some(first @ 128..) if self.is_weighted && value.len() < 1900 => u64::from(first - 128),
+            _ => 1,
         }
     }
 
@@ -225,10 +243,20 @@ impl Content<'_> {
             for (key, value) in rows {
                 assert_eq!(table.get(key).unwrap().as_ref(), Some(value));
             }
-            assert_eq!(table.is_counted(), self.counted);
-            for (rank, key) in (0..).zip(rows.keys()).filter(|_| self.counted) {
+            let kind = (table.is_counted(), table.is_weighted());
+            assert_eq!(kind, (self.is_counted, self.is_weighted));
+            let mut rank = 0;
+            for (key, value) in rows.iter().filter(|_| self.is_counted) {
                 assert_eq!(table.rank(key).unwrap(), rank);
-                assert_eq!(table.key_at(rank).unwrap().as_ref(), Some(key));
+                let weight = self.weight(value);
+                if let Some(last) = weight.checked_sub(1) {
+                    let unit = Some((key.clone(), last));
+                    assert_eq!(table.unit_at(rank + last).unwrap(), unit);
+                }
+                rank += weight;
+            }
+            if self.is_counted {
+                assert_eq!(table.count(..).unwrap(), rank);
             }
         }
     }
@@ -237,7 +265,11 @@ impl Content<'_> {
 fn content<'a>(db: &'a Db, shape: &str) -> Content<'a> {
     Content {
         db,
-        counted: shape == COUNTED,
+        options: TableOptions::new()
+            .counted(shape == COUNTED)
+            .weighted(shape == WEIGHTED),
+        is_counted: [COUNTED, WEIGHTED].contains(&shape),
+        is_weighted: shape == WEIGHTED,
         model: BTreeMap::new(),
     }
 }
@@ -272,18 +304,17 @@ fn verify(device: &FaultyDevice) -> VerifyReport {
 
 /// Opens a copy of the store without a choice of compression: it has that of its pages.
 fn check_compression(device: &FaultyDevice, shape: &str) {
-    let recorded = verify(device).stat.compression;
-    assert_eq!(
-        recorded,
-        [RECORDED, SWAPPED]
-            .contains(&shape)
-            .then_some(Compression::Lz4)
-    );
+    let expected = match shape {
+        RECORDED | SWAPPED => Some(Compression::Lz4),
+        WEIGHTED => Some(Compression::None),
+        _ => None,
+    };
+    assert_eq!(verify(device).stat.compression, expected);
     let none_chosen = Db::builder().max_memory(2 << 20).frames(64);
     let copy = device.after_crash(1, CrashMode::AllSurvive);
     let db = open(&copy, none_chosen).unwrap();
     let expected = match shape {
-        "plain" | LOADED | COUNTED => Compression::None,
+        "plain" | LOADED | COUNTED | WEIGHTED => Compression::None,
         "lz4" | RECORDED | SWAPPED => Compression::Lz4,
         "snappy" => Compression::Snappy,
         _ => Compression::Zstd(3),

@@ -542,6 +542,17 @@ fn tables_of_two_kinds_and_tables_that_are_gone_are_refused() {
     let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
     let tables = tables_of(&db);
     let (plain, counted) = (&tables[0], &tables[4]);
+    let weighted = &db.table_with("w", TableOptions::new().weighted(true));
+    let weighted = weighted.as_ref().unwrap();
+    for (other, name) in [(counted, "counted"), (plain, "a")] {
+        for pair in [(other, weighted), (weighted, other)] {
+            let refused = db.swap_tables(&[(&tables[1], &tables[2]), pair]);
+            let Err(Error::NotWeighted { name: found }) = refused else {
+                panic!("{refused:?}");
+            };
+            assert!(found.starts_with(name), "{found}");
+        }
+    }
     for (pair, name) in [((plain, counted), "a"), ((counted, plain), "a")] {
         let refused = db.swap_tables(&[(&tables[1], &tables[2]), pair]);
         let Err(Error::NotCounted { name: found }) = refused else {

@@ -500,7 +500,7 @@ impl Context<'_> {
             let from = (&prefix[..], place);
             match self.source().key_from(members, from, key)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
-                Polled::Ready(found) if !found || !key.starts_with(&prefix) => {
+                Polled::Ready(found) if found.is_none() || !key.starts_with(&prefix) => {
                     pass_removed(load)?;
                     continue;
                 }

@@ -73,7 +73,7 @@ impl<'s> Source<'s> {
         table: &Table,
         (from, number): (&[u8], usize),
         key: &mut Vec<u8>,
-    ) -> Result<Polled<bool>> {
+    ) -> Result<Polled<Option<u64>>> {
         match &mut self.batch {
             Some(batch) => batch.key_from(table, from, number as u64, key),
             None => Reads::of(table).key_from(from, number as u64, key),
