@@ -131,3 +131,23 @@ impl FrameIndex {
         self.0 as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_its_number_and_its_kind_in_its_id() {
+        for number in [0, 1, 70_000, TreeId::NUMBER_MAX] {
+            let plain = TreeId(number);
+            let kinds = [plain, plain.counted(), plain.weighted()];
+            assert_eq!(kinds.map(TreeId::number), [number; 3]);
+            assert_eq!(kinds.map(TreeId::is_counted), [false, true, true]);
+            assert_eq!(kinds.map(TreeId::is_weighted), [false, false, true]);
+            assert_eq!(kinds.map(TreeId::version), [Some(1), Some(2), Some(3)]);
+        }
+        assert_eq!(TreeId(1 << 30 | 7).version(), None, "no version has it");
+        assert!(!TreeId(1 << 30 | 7).is_weighted(), "what counts is counted");
+        assert_eq!(TreeId(7).weighted().to_string(), "weighted tree 7");
+    }
+}

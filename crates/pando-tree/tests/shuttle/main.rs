@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 
+use pando_format::weight::weight_byte;
 use pando_format::{Lsn, PageSize, TreeId};
 use pando_pool::{Attempt, CheckImages, Content, Marks, Pool, PoolOptions, Restart};
 use pando_stats::{Statistics, Ticker};
@@ -295,6 +296,68 @@ fn a_rank_counts_what_was_added_before_it_misses_what_was_removed_after() {
                 splitter.insert(b"b1", b"short");
             }),
             Box::new(ranks),
+        ]
+    });
+}
+
+/// The value of a record of that weight.
+fn weighing(weight: u8) -> Vec<u8> {
+    let mut value = VALUE.to_vec();
+    value[0] = weight_byte(weight);
+    value
+}
+
+/// A record on the left weighs one more before one on the right weighs one less. So whoever counts
+/// the second change counts the first.
+#[test]
+fn a_rank_counts_a_weight_that_grew_before_it_misses_one_that_shrank_after() {
+    check(|| {
+        let rig = with_three_leaves(Rig::of_tree(TreeId(7).weighted()));
+        rig.insert(b"c", &weighing(3));
+        let (writer, splitter, reader) = (rig.clone(), rig.clone(), rig);
+        vec![
+            Box::new(move || {
+                let value = weighing(2);
+                writer.insert(b"a", &value);
+                // As a commit puts it: in a run.
+                loop {
+                    let place = retry(|| writer.tree.try_find_place(&writer.pool, b"c"));
+                    let guard = enter(&writer.pool);
+                    let (pool, token) = (&writer.pool, &writer.pool.apply_token(&guard));
+                    let run = (&place, (&b"c"[..], &value[..]), std::iter::empty());
+                    let scratch = &mut Scratch::new();
+                    if writer
+                        .tree
+                        .put_run(pool, token, MARKS, run, scratch)
+                        .records
+                        > 0
+                    {
+                        break;
+                    }
+                    drop(guard);
+                    thread::yield_now();
+                }
+                writer.insert(b"a", &weighing(3));
+                writer.insert(b"c", &weighing(1));
+            }),
+            Box::new(move || {
+                splitter.insert(b"b1", &[2; 1700]);
+                splitter.insert(b"b2", &[2; 1700]);
+                splitter.insert(b"b1", b"short");
+            }),
+            Box::new(move || {
+                for _ in 0..3 {
+                    let count = |ranked| retry(|| reader.tree.try_rank(&reader.pool, ranked));
+                    for ranked in [Ranked::UpTo(b"z"), Ranked::All] {
+                        let all = count(ranked);
+                        assert!((9..=10).contains(&all), "{all}");
+                    }
+                    let mut key = Vec::new();
+                    let found = retry(|| reader.tree.try_select(&reader.pool, 1, &mut key));
+                    let (at_a, behind) = ((&b"a"[..], Some(1)), (&b"a1"[..], Some(0)));
+                    assert!([at_a, behind].contains(&(&key[..], found)), "{key:?}");
+                }
+            }),
         ]
     });
 }

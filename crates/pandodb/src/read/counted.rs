@@ -123,15 +123,19 @@ mod tests {
     /// The page is sound by itself, and so are the pages below it.
     #[test]
     fn a_wrong_count_is_found_by_verify() {
+        find_a_wrong_count(TableOptions::new().counted(true));
+        find_a_wrong_count(TableOptions::new().weighted(true));
+    }
+
+    fn find_a_wrong_count(kind: TableOptions) {
         let device = FaultyDevice::new(1);
         let any = || AnyDevice::from(device.clone());
         let options = Db::builder().max_memory(8 << 20);
         let db = Db::open_device(options, any()).unwrap();
-        let table = db
-            .table_with("t", TableOptions::new().counted(true))
-            .unwrap();
+        let table = db.table_with("t", kind).unwrap();
         for number in 0..1000_u32 {
-            table.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+            let value = [number.to_le_bytes()[0]; 100];
+            table.put(&number.to_be_bytes(), &value).unwrap();
         }
         db.checkpoint().unwrap();
         assert_eq!(VerifyReport::of_device(&any()).unwrap().damages, []);

@@ -11,6 +11,7 @@ use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operati
 use pandodb::nonblocking::{EntryFrom, Outcome, Polled, Reads, ValidatedBatch};
 use pandodb::{
     Batch, Builder, Db, Error, Isolation, Table, TableOptions, TransactionOptions, VerifyReport,
+    weight_byte,
 };
 
 use crate::fixture::{NONE, fill, open_on, scattered_key, text_key};
@@ -607,4 +608,55 @@ fn a_batch_finds_entries_beside_its_own_writes() {
         let found = table.key_at(rank as u64).unwrap();
         assert_eq!(found.as_deref(), Some(&number.to_be_bytes()[..]));
     }
+}
+
+/// Entries of weighted tables are found by their units, beside what the batch has written itself.
+#[test]
+fn a_batch_finds_the_entry_that_has_a_unit() {
+    let db = options().open_in_memory().unwrap();
+    let table = table_of(&db, "t", true);
+    let value = |weight: u8| match weight {
+        // It does not lie with its key, and so weighs 1.
+        9 => vec![weight_byte(9); 4000],
+        _ => vec![weight_byte(weight), 7],
+    };
+    let weights = [3, 0, 9, 1, 127, 5];
+    for (key, weight) in (b'a'..).zip(weights) {
+        table.put(&[key], &value(weight)).unwrap();
+    }
+    let mut batch = ValidatedBatch::new(&db);
+    batch.delete(&table, b"d");
+    batch.put(&table, b"f", &value(0)).unwrap();
+    let (mut key, mut found) = (Vec::new(), Vec::new());
+    for (unit, expected) in [
+        (0, (b'a', EntryFrom::Whole(0))),
+        (2, (b'a', EntryFrom::Whole(2))),
+        (3, (b'c', EntryFrom::Key(0))),
+        (4, (b'd', EntryFrom::Removed(0))),
+        (5, (b'e', EntryFrom::Whole(0))),
+        (131, (b'e', EntryFrom::Whole(126))),
+        (132, (b'f', EntryFrom::Key(0))),
+        (136, (b'f', EntryFrom::Key(4))),
+    ] {
+        let to = (&mut key, &mut found);
+        let Polled::Ready(entry) = batch.entry_from(&table, (&[], unit), to).unwrap() else {
+            panic!("all is in memory");
+        };
+        assert_eq!((&key[..], entry), (&[expected.0][..], expected.1));
+        let behind_a = batch.key_from(&table, b"b", unit.saturating_sub(3), &mut key);
+        let Polled::Ready(offset) = behind_a.unwrap() else {
+            panic!("all is in memory");
+        };
+        if unit >= 3 {
+            let (EntryFrom::Whole(same) | EntryFrom::Key(same) | EntryFrom::Removed(same)) = entry
+            else {
+                panic!("there are so many units");
+            };
+            assert_eq!((&key[..], offset), (&[expected.0][..], Some(same)));
+        }
+    }
+    let to = (&mut key, &mut found);
+    let beyond = batch.entry_from(&table, (&[], 137), to).unwrap();
+    assert!(matches!(beyond, Polled::Ready(EntryFrom::None)));
+    assert_eq!(table.len(), 6);
 }
