@@ -495,3 +495,18 @@ fn one_slot_of_another_version_leaves_the_other() {
     set_version(&device, &[1], VERSION + 1);
     check(&device, "plain");
 }
+
+/// The version is not under a checksum. A store never has trees that came later.
+#[test]
+fn a_tree_that_the_version_of_its_store_does_not_have_is_damage() {
+    for (shape, older) in [(COUNTED, 1), (WEIGHTED, 2), (WEIGHTED, 1)] {
+        let device = make(shape);
+        set_version(&device, &[0, 1], older);
+        let error = open(&device, options(shape)).map(drop).unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_corruption(), "{text}");
+        assert!(text.contains("is not its own"), "{text}");
+        set_version(&device, &[0, 1], version_of(shape));
+        check(&device, shape);
+    }
+}
