@@ -1,5 +1,7 @@
 //! PUBLISH and SPUBLISH.
 
+use pandodb::Lsn;
+
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::pubsub::message::Space;
 
@@ -41,7 +43,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 /// Publishes the message, and replies how many receive it. Inside EXEC, which may run again, it is
-/// published after the commit, and the reply says how many would receive it now.
+/// published with the commit, in the order of commits, and the reply says how many would receive it
+/// now. Behind a command of the same EXEC that changes subscriptions, it waits for that change.
 fn publish(context: &mut Context<'_>, space: Space) -> Run {
     let (channel, text) = (context.argument(1), context.argument(2));
     if channel.len() > CHANNEL_BYTES_MAX {
@@ -49,11 +52,19 @@ fn publish(context: &mut Context<'_>, space: Space) -> Run {
     }
     let channels = &context.shared.channels;
     let count = if context.exec_index.is_some() {
-        let own = context.session.subscriptions.get_or_insert_default();
-        own.publish_later(space, channel, text);
-        own.receives(space, channel) + channels.receivers_besides(space, channel, context.record.id)
+        let own = context.session.subscriptions.as_deref_mut();
+        let own_count = own.as_ref().map_or(0, |own| own.receives(space, channel));
+        match own.filter(|own| own.has_changes()) {
+            Some(own) => own.publish_later(space, channel, text),
+            None => context.progress.events.add_message(space, (channel, text)),
+        }
+        own_count + channels.receivers_besides(space, channel, context.record.id)
     } else {
-        channels.publish(space, (channel, text), context.session.last_write)
+        let data = context.data.as_ref();
+        let newest = || data.map_or(Lsn(0), |data| data.engine.db.newest_lsn());
+        let (message, after) = ((channel, text), context.session.last_write);
+        let notifications = &context.shared.notifications;
+        notifications.publish_alone(space, message, newest, after)
     };
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }

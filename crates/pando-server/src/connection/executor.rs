@@ -539,7 +539,8 @@ impl Connection {
         };
         match attempt {
             Ok(Polled::Ready(Outcome::Committed(lsn))) => {
-                self.hand_over(announcement, lsn);
+                let shown_from = batch.shown_from();
+                self.hand_over(announcement, (lsn, shown_from));
                 if running.command.kind == Kind::Commit {
                     let mut interactive = self.session.interactive.take();
                     if let Some(interactive) = &mut interactive {

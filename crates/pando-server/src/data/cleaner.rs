@@ -531,8 +531,8 @@ impl Cleaner {
             }
             self.committing = true;
         }
-        let announcement =
-            (!self.events.is_empty()).then(|| notifications.announce(engine.db.newest_lsn()));
+        let announcement = (!self.events.is_empty())
+            .then(|| notifications.announce(engine.db.newest_lsn(), &self.events));
         match self.batch.try_commit(reactor)? {
             Polled::Pending(pending) => {
                 reactor.park(pending, &self.waker)?;

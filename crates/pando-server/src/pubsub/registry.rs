@@ -285,17 +285,26 @@ impl Channels {
         &self.waiting
     }
 
+    /// Returns how many would receive a message now; a client with patterns may be several.
+    pub(crate) fn receivers(&self, space: Space, channel: &[u8]) -> usize {
+        self.count(space, channel, Members::len)
+    }
+
     /// Returns how many others than client `id` would receive a message now.
     pub(crate) fn receivers_besides(&self, space: Space, channel: &[u8], id: u64) -> usize {
         let others = |members: &Members| members.len() - usize::from(members.contains_key(&id));
+        self.count(space, channel, others)
+    }
+
+    fn count(&self, space: Space, channel: &[u8], of: impl Fn(&Members) -> usize) -> usize {
         let names = self.shard(space, channel).lock();
-        let mut count = names.get(channel).map_or(0, others);
+        let mut count = names.get(channel).map_or(0, &of);
         if space == Space::Channel {
             let patterns = self.patterns.read();
             let matching = patterns
                 .iter()
                 .filter(|(pattern, _)| glob::matches(pattern, channel));
-            count += matching.map(|(_, members)| others(members)).sum::<usize>();
+            count += matching.map(|(_, members)| of(members)).sum::<usize>();
         }
         count
     }
