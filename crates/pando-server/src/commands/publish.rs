@@ -4,9 +4,13 @@ use pandodb::Lsn;
 
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::pubsub::message::Space;
+use crate::pubsub::registry::TooManySteps;
 
 /// Longest name of a channel.
 pub(super) const CHANNEL_BYTES_MAX: usize = 64 * 1024;
+
+const TOO_LONG: &str = "ERR this channel cannot be compared with all patterns of subscribers: \
+                        they are too long together";
 
 const fn publishing(
     name: &'static str,
@@ -52,13 +56,17 @@ fn publish(context: &mut Context<'_>, space: Space) -> Run {
     }
     let channels = &context.shared.channels;
     let count = if context.exec_index.is_some() {
+        let others = channels.receivers_besides(space, channel, context.record.id);
+        let Ok(others) = others else {
+            return context.fail(TOO_LONG);
+        };
         let own = context.session.subscriptions.as_deref_mut();
         let own_count = own.as_ref().map_or(0, |own| own.receives(space, channel));
         match own.filter(|own| own.has_changes()) {
             Some(own) => own.publish_later(space, channel, text),
             None => context.progress.events.add_message(space, (channel, text)),
         }
-        own_count + channels.receivers_besides(space, channel, context.record.id)
+        Ok(own_count + others)
     } else {
         let data = context.data.as_ref();
         let newest = || data.map_or(Lsn(0), |data| data.engine.db.newest_lsn());
@@ -66,5 +74,8 @@ fn publish(context: &mut Context<'_>, space: Space) -> Run {
         let notifications = &context.shared.notifications;
         notifications.publish_alone(space, message, newest, after)
     };
-    context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+    match count {
+        Ok(count) => context.integer(i64::try_from(count).unwrap_or(i64::MAX)),
+        Err(TooManySteps) => context.fail(TOO_LONG),
+    }
 }

@@ -13,7 +13,7 @@ use super::classes::{Class, Classes};
 use super::order::{Announced, Batch, Order};
 use super::recorded::{Recorded, Told};
 use crate::pubsub::message::Space;
-use crate::pubsub::registry::Channels;
+use crate::pubsub::registry::{Channels, TooManySteps};
 
 /// What all loops share of notifications.
 #[derive(Debug)]
@@ -95,22 +95,25 @@ impl Notifications {
 
     /// Publishes a message of a PUBLISH that stands by itself: at once, unless messages of commits
     /// are on their way, which its client may know of. Returns the number of receivers.
+    ///
+    /// # Errors
+    /// As [`Channels::publish`].
     pub(crate) fn publish_alone(
         &self,
         space: Space,
         (channel, text): (&[u8], &[u8]),
         newest: impl FnOnce() -> Lsn,
         after: Option<Lsn>,
-    ) -> usize {
+    ) -> Result<usize, TooManySteps> {
         // Acquire: pairs with the Release where it is lowered, so those messages are in front.
         if self.messages.load(Ordering::Acquire) == 0 {
             return self.channels.publish(space, (channel, text), after);
         }
-        let count = self.channels.receivers(space, channel);
+        let count = self.channels.receivers(space, channel)?;
         let mut message = Recorded::default();
         message.add_message(space, (channel, text));
         self.tell(message, newest(), after);
-        count
+        Ok(count)
     }
 
     /// Publishes what is ready, unless somebody does that already; for him waits, if too much is
@@ -158,7 +161,8 @@ impl Notifications {
                     text,
                 } => {
                     let message = (channel, text);
-                    self.channels.publish(space, message, batch.after);
+                    // Unless patterns have come since, it was counted.
+                    let _receivers = self.channels.publish(space, message, batch.after);
                     continue;
                 }
             };
@@ -168,8 +172,10 @@ impl Notifications {
                 for part in [space.as_bytes(), database, b"__:", end] {
                     channel.extend_from_slice(part);
                 }
-                self.channels
-                    .publish(Space::Channel, (&channel, text), batch.after);
+                // There is nobody to say that patterns are too long for it.
+                let _receivers =
+                    self.channels
+                        .publish(Space::Channel, (&channel, text), batch.after);
             };
             if classes.by_key() {
                 publish("__keyspace@", key, name.as_bytes());
@@ -374,13 +380,13 @@ mod tests {
             let newest = || Lsn(newest);
             notifications.publish_alone(Space::Channel, (channel, text), newest, None)
         };
-        assert_eq!(alone(b"1", 0), 1);
+        assert_eq!(alone(b"1", 0), Ok(1));
         assert_eq!(keys(&mailbox), [1]);
         let announce = |of: &[u8], bound: u64| notifications.announce(Lsn(bound), &message(of));
         let (first, reader, second) = (announce(b"6", 5), announce(b"61", 6), announce(b"7", 6));
         second.hand_over(Lsn(7), message(b"7"));
         reader.hand_over_read(message(b"61"), None);
-        assert_eq!(alone(b"71", 7), 1);
+        assert_eq!(alone(b"71", 7), Ok(1));
         assert_eq!(keys(&mailbox), [0; 0], "a commit may come before them");
         first.hand_over(Lsn(6), message(b"6"));
         assert_eq!(keys(&mailbox), [6, 61, 7, 71]);
