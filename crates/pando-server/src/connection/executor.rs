@@ -417,14 +417,7 @@ impl Connection {
             }
             #[cfg(feature = "scripts")]
             Interrupted::Held => {
-                // It has changed nothing, and begins anew when the pause is over.
-                let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-                let progress = &mut buffers.progress;
-                read_anew(&self.session, running, progress);
-                progress.holds_writers = false;
-                progress.forget_scripts();
-                progress.begin_again();
-                running.is_held = true;
+                self.hold(running);
                 return Step::Yielded;
             }
             Interrupted::ReadsMany => unreachable!("its next run has begun"),
@@ -441,6 +434,26 @@ impl Connection {
         };
         self.write_error(&text);
         Step::Done
+    }
+
+    /// Has a command wait for the end of a pause. It has changed nothing, and begins anew then.
+    fn hold(&mut self, running: &mut Running) {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let progress = &mut buffers.progress;
+        read_anew(&self.session, running, progress);
+        progress.holds_writers = false;
+        progress.forget_scripts();
+        progress.begin_again();
+        running.waited = false;
+        running.is_held = true;
+    }
+
+    /// Has the command that has begun wait for the end of a pause.
+    pub(super) fn begin_held(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            self.hold(&mut running);
+            self.running = Some(running);
+        }
     }
 
     /// Like [`Connection::park`], for a command that still has to read; counts its miss.
