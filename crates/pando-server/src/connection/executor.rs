@@ -241,10 +241,8 @@ impl Connection {
                 }
                 match self.run_once(turn, &mut running) {
                     Ok(()) => self.begin_commit(&mut running),
-                    Err(Interrupted::ReadsMany) => {
-                        assert!(running.batch.is_none(), "it had a transaction");
-                        running.reads_many = true;
-                        self.take_back();
+                    Err(why @ (Interrupted::ReadsMany | Interrupted::Rehearsed)) => {
+                        self.repeat(&mut running, &why);
                         continue;
                     }
                     Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
@@ -360,6 +358,18 @@ impl Connection {
         run
     }
 
+    /// Prepares the next run of a command, which follows at once.
+    fn repeat(&mut self, running: &mut Running, why: &Interrupted) {
+        if let Interrupted::Rehearsed = why {
+            // It plays back what this one has read.
+            running.waited = true;
+        } else {
+            assert!(running.batch.is_none(), "it had a transaction");
+            running.reads_many = true;
+        }
+        self.take_back();
+    }
+
     /// The command has run to its end: gives back what only a run needs, since the commit may wait
     /// for others.
     fn begin_commit(&mut self, running: &mut Running) {
@@ -420,7 +430,9 @@ impl Connection {
                 self.hold(running);
                 return Step::Yielded;
             }
-            Interrupted::ReadsMany => unreachable!("its next run has begun"),
+            Interrupted::ReadsMany | Interrupted::Rehearsed => {
+                unreachable!("its next run has begun")
+            }
             Interrupted::Torn => replies::TORN.to_owned(),
             Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
