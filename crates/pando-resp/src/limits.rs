@@ -25,6 +25,9 @@ pub struct Limits {
     /// Maximum length of an argument that stays in the buffer, in bytes. The caller of the parser
     /// removes the bytes of a longer argument from the buffer as they arrive.
     pub whole_bytes_max: usize,
+    /// Length of a command on the wire behind which its arguments are left out, and their bytes
+    /// removed by [`Parser::skip`](crate::Parser::skip).
+    pub kept_bytes_max: usize,
     /// Maximum length of a command on the wire, without the arguments that do not stay in the
     /// buffer; below 4 GiB.
     pub request_bytes_max: usize,
@@ -38,6 +41,7 @@ impl Default for Limits {
             arguments_max: ARGUMENTS_MAX,
             bulk_bytes_max: BULK_BYTES_MAX,
             whole_bytes_max: BULK_BYTES_MAX,
+            kept_bytes_max: usize::MAX,
             request_bytes_max: 1024 * 1024 * 1024,
             unauthenticated: false,
         }

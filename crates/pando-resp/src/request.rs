@@ -123,6 +123,8 @@ pub struct Parser {
     bulk: Option<usize>,
     /// The caller was told that it has to take the bytes of this argument.
     large: bool,
+    /// Arguments from this offset on are left out.
+    skips_from: Option<usize>,
     spans: Vec<Span>,
 }
 
@@ -179,7 +181,28 @@ impl Parser {
         self.remaining = None;
         self.bulk = None;
         self.large = false;
+        self.skips_from = None;
         self.spans.clear();
+    }
+
+    /// Returns true if the command is so long that arguments are left out
+    /// ([`Limits::kept_bytes_max`]).
+    pub fn skips(&self) -> bool {
+        self.skips_from.is_some()
+    }
+
+    /// Removes the bytes of the arguments that were left out so far from `buffer`, in which the
+    /// command begins at offset `begin`; returns their number. Offsets in what was parsed last are
+    /// smaller by that.
+    pub fn skip(&mut self, buffer: &mut Vec<u8>, begin: usize) -> usize {
+        let Some(from) = self.skips_from else {
+            return 0;
+        };
+        let skipped = self.position - from;
+        buffer.drain(begin + from..begin + self.position);
+        self.searched = self.searched.saturating_sub(skipped).max(from);
+        self.position = from;
+        skipped
     }
 
     /// Tells the parser that all bytes of the argument in [`Parsed::Large`] were removed from the
@@ -270,7 +293,8 @@ impl Parser {
             self.spans.push(Span::new(start, start + length));
             at = end;
         }
-        (at <= limits.request_bytes_max.min(u32::MAX as usize)).then_some(at)
+        let most = limits.request_bytes_max.min(limits.kept_bytes_max);
+        (at <= most.min(u32::MAX as usize)).then_some(at)
     }
 
     #[inline]
@@ -348,6 +372,10 @@ impl Parser {
     fn argument(&mut self, buffer: &[u8], limits: &Limits) -> Argument {
         let length = match self.bulk {
             Some(length) => length,
+            None if self.position > limits.kept_bytes_max && self.skips_from.is_none() => {
+                self.skips_from = Some(self.position);
+                return self.argument(buffer, limits);
+            }
             None => match self.bulk_length(buffer, limits) {
                 Step::Done(length) => length,
                 Step::More(needed) => return Argument::More(needed),
@@ -368,8 +396,10 @@ impl Parser {
         if end > limits.request_bytes_max.min(u32::MAX as usize) {
             return Argument::Broken(ProtocolError::RequestTooBig);
         }
-        self.spans
-            .push(Span::new(self.position, self.position + length));
+        if self.skips_from.is_none() {
+            self.spans
+                .push(Span::new(self.position, self.position + length));
+        }
         self.position = end;
         self.searched = end;
         self.bulk = None;

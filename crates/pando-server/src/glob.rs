@@ -5,12 +5,21 @@
 
 /// Returns true if `text` matches `pattern` as a whole.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    matches_with(pattern, text, |a, b| a == b)
+    let mut steps = u64::MAX;
+    matches_within(pattern, text, &mut steps).is_some_and(|is_match| is_match)
+}
+
+/// Like [`matches`], and takes at most so many steps, which it counts down; `None` if there are
+/// too few.
+pub(crate) fn matches_within(pattern: &[u8], text: &[u8], steps: &mut u64) -> Option<bool> {
+    matches_with(pattern, text, |a, b| a == b, steps)
 }
 
 /// Like [`matches`], but ignores the case of letters.
 pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
-    matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
+    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b);
+    let mut steps = u64::MAX;
+    matches_with(pattern, text, same, &mut steps).is_some_and(|is_match| is_match)
 }
 
 /// Returns the bytes that every text begins with that matches `pattern`.
@@ -28,7 +37,12 @@ pub(crate) fn prefix_of(pattern: &[u8]) -> Vec<u8> {
     prefix
 }
 
-fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+fn matches_with(
+    pattern: &[u8],
+    text: &[u8],
+    same: impl Fn(u8, u8) -> bool,
+    steps: &mut u64,
+) -> Option<bool> {
     let (mut p, mut t) = (0, 0);
     // For the last star: where the pattern continues, and how much text the star has consumed.
     let mut star: Option<(usize, usize)> = None;
@@ -40,12 +54,16 @@ fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> b
             star = Some((p, t));
             continue;
         }
-        if p < pattern.len()
-            && let Some(next) = one(pattern, p, text[t], &same)
-        {
-            p = next;
-            t += 1;
-            continue;
+        *steps = steps.checked_sub(1)?;
+        if p < pattern.len() {
+            let (is_match, next) = one(pattern, p, text[t], &same);
+            // Classes may be long.
+            *steps = steps.checked_sub((next - p) as u64)?;
+            if is_match {
+                p = next;
+                t += 1;
+                continue;
+            }
         }
         match star {
             Some((after, taken)) => {
@@ -53,23 +71,23 @@ fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool) -> b
                 t = taken + 1;
                 star = Some((after, t));
             }
-            None => return false,
+            None => return Some(false),
         }
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+    Some(pattern[p..].iter().all(|byte| *byte == b'*'))
 }
 
-/// Returns where the pattern continues if its element at `p` matches `byte`.
-fn one(pattern: &[u8], p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> Option<usize> {
+/// Returns whether the element of the pattern at `p` matches `byte`, and where the next one begins.
+fn one(pattern: &[u8], p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> (bool, usize) {
     match pattern[p] {
-        b'?' => Some(p + 1),
+        b'?' => (true, p + 1),
         b'[' => class(pattern, p + 1, byte, same),
-        b'\\' if p + 1 < pattern.len() => same(pattern[p + 1], byte).then_some(p + 2),
-        literal => same(literal, byte).then_some(p + 1),
+        b'\\' if p + 1 < pattern.len() => (same(pattern[p + 1], byte), p + 2),
+        literal => (same(literal, byte), p + 1),
     }
 }
 
-fn class(pattern: &[u8], mut p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> Option<usize> {
+fn class(pattern: &[u8], mut p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool) -> (bool, usize) {
     let negated = pattern.get(p) == Some(&b'^');
     if negated {
         p += 1;
@@ -93,7 +111,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8, same: &impl Fn(u8, u8) -> bool)
             p += 1;
         }
     }
-    (found != negated).then_some((p + 1).min(pattern.len()))
+    (found != negated, (p + 1).min(pattern.len()))
 }
 
 fn in_range_ignoring_case(low: u8, high: u8, byte: u8) -> bool {
@@ -167,6 +185,18 @@ mod tests {
         let pattern = b"*a".repeat(5_000);
         let text = vec![b'a'; 4_000];
         assert!(!matches(&pattern, &text));
+    }
+
+    #[test]
+    fn steps_are_counted_also_those_in_classes() {
+        let text = vec![b'a'; 1_000];
+        let class = [&b"*["[..], &[b'b'; 998], b"]"].concat();
+        for (pattern, steps_min) in [(&b"*aaaaaaaab"[..], 8_000), (&class, 990_000)] {
+            let mut steps = 2_000_000;
+            assert_eq!(matches_within(pattern, &text, &mut steps), Some(false));
+            assert!(2_000_000 - steps > steps_min, "{steps}");
+            assert_eq!(matches_within(pattern, &text, &mut 7_000), None);
+        }
     }
 
     /// A naive implementation that the product's is compared with.

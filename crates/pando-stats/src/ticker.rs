@@ -178,6 +178,7 @@ tickers! {
         KeyspaceHits "keyspace_hits" "lookups" "Lookups of keys that exist, by commands that read.";
         KeyspaceMisses "keyspace_misses" "lookups" "Lookups of keys that do not exist, by commands that read.";
         ExpiredKeys "expired_keys" "keys" "Keys removed since their time had come.";
+        ObjectsFreed "objects_freed" "objects" "Large collections, streams and strings in pieces that were removed behind a command that took their key.";
         TransactionConflicts "transaction_conflicts" "transactions" "Transactions that were run again since others had changed what they read.";
     }
 }

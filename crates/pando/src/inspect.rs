@@ -1,6 +1,7 @@
 //! `pando stat` and `pando verify`: read a store that no process has open, and change nothing; but
 //! `pando verify --rows` opens it.
 
+use pando_server::RowsReport;
 use pandodb::{
     Compression, Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport,
 };
@@ -53,65 +54,35 @@ pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
             return Err(error.into());
         }
     };
-    if target.json {
-        output::line(verify_json(&report));
-    } else {
-        for Damage { place, what } in &report.damages {
-            output::line(format_args!("{place}: {what}"));
-        }
-        output::line(format_args!("{} pages checked", report.pages_checked));
-        if report.leaked > 0 {
-            output::line(format_args!(
-                "{} pages are used by nothing; 'pando compact' frees them",
-                report.leaked
-            ));
-        }
+    let is_sound = report.damages.is_empty();
+    if !target.json {
+        print_verified(&report);
     }
-    match report.damages.len() {
-        0 => {
-            if !target.json {
-                output::line("No damage found.");
-            }
-            match what.rows {
-                true => verify_rows(target, what.max_memory.as_deref()),
-                false => Ok(()),
-            }
+    let rows = (what.rows && is_sound).then(|| check_rows(target, what.max_memory.as_deref()));
+    if target.json {
+        let mut value = verify_json(&report);
+        if let Some(Ok(rows)) = &rows {
+            value["rows"] = rows_json(rows);
         }
-        count => Err(Failure::new(
+        output::line(value);
+    }
+    if !is_sound {
+        return Err(Failure::new(
             Code::Damage,
             format!(
-                "damage in {count} places; restore the directory from a copy, or copy what can be \
-                 read with 'pando salvage'"
+                "damage in {} places; restore the directory from a copy, or copy what can be read \
+                 with 'pando salvage'",
+                report.damages.len()
             ),
-        )),
-    }
-}
-
-/// Opens the store, and compares the heads of large collections with the rows of their elements.
-fn verify_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<(), Failure> {
-    let options = pandodb::Db::builder().max_memory(memory::tool_budget(max_memory, 2)?);
-    let db = options.open_existing(&target.dir)?;
-    let report = pando_server::check_rows(&db)?;
-    db.close()?;
-    if target.json {
-        output::line(json!({
-            "keys": report.keys,
-            "large_collections": report.large,
-            "rows": report.rows,
-            "rows_given_up": report.given_up,
-            "problems": report.problems,
-            "descriptions": report.descriptions,
-        }));
-    } else {
-        for description in &report.descriptions {
-            output::line(description);
-        }
-        output::line(format_args!(
-            "{} keys, {} large collections with {} rows checked",
-            report.keys, report.large, report.rows
         ));
     }
-    match report.problems {
+    let Some(rows) = rows.transpose()? else {
+        return Ok(());
+    };
+    if !target.json {
+        print_rows(&rows);
+    }
+    match rows.problems {
         0 => Ok(()),
         count => Err(Failure::new(
             Code::Damage,
@@ -121,6 +92,52 @@ fn verify_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<(), Failu
             ),
         )),
     }
+}
+
+fn print_verified(report: &VerifyReport) {
+    for Damage { place, what } in &report.damages {
+        output::line(format_args!("{place}: {what}"));
+    }
+    output::line(format_args!("{} pages checked", report.pages_checked));
+    if report.leaked > 0 {
+        output::line(format_args!(
+            "{} pages are used by nothing; 'pando compact' frees them",
+            report.leaked
+        ));
+    }
+    if report.damages.is_empty() {
+        output::line("No damage found.");
+    }
+}
+
+/// Opens the store, and compares the heads of large collections with the rows of their elements.
+fn check_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<RowsReport, Failure> {
+    let options = pandodb::Db::builder().max_memory(memory::tool_budget(max_memory, 2)?);
+    let db = options.open_existing(&target.dir)?;
+    let report = pando_server::check_rows(&db)?;
+    db.close()?;
+    Ok(report)
+}
+
+fn print_rows(report: &RowsReport) {
+    for description in &report.descriptions {
+        output::line(description);
+    }
+    output::line(format_args!(
+        "{} keys, {} large collections with {} rows checked",
+        report.keys, report.large, report.rows
+    ));
+}
+
+fn rows_json(report: &RowsReport) -> Value {
+    json!({
+        "keys": report.keys,
+        "large_collections": report.large,
+        "rows": report.rows,
+        "rows_given_up": report.given_up,
+        "problems": report.problems,
+        "descriptions": report.descriptions,
+    })
 }
 
 /// Refuses a path that is no directory.

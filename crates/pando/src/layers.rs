@@ -109,7 +109,10 @@ impl Layers {
     /// Adds what directives of redis-server mean.
     pub(crate) fn add_meaning(&mut self, meaning: Meaning) {
         for (key, texts, origin) in meaning.values {
-            self.values.insert(key, Value { texts, origin });
+            match texts.is_empty() {
+                true => self.values.remove(key),
+                false => self.values.insert(key, Value { texts, origin }),
+            };
         }
         self.parameters.extend(meaning.parameters);
         self.notes.extend(meaning.notes);
@@ -265,6 +268,7 @@ fn text_of(value: &toml::Value) -> Option<String> {
 mod tests {
     use super::{Layers, Value};
     use crate::failure::Failure;
+    use crate::redis::Meaning;
     use std::fs;
 
     fn read(
@@ -289,6 +293,21 @@ mod tests {
     }
 
     /// Flags override the environment, and the environment overrides the file.
+    #[test]
+    fn a_directive_can_take_back_what_was_said_before() {
+        let mut layers = Layers::default();
+        let mut says = |texts: &[&str]| {
+            let mut meaning = Meaning::default();
+            let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+            meaning.values.push(("max_memory", texts, "x".to_owned()));
+            layers.add_meaning(meaning);
+            layers.get("max_memory").is_some()
+        };
+        assert!(says(&["64"]));
+        assert!(!says(&[]));
+        assert!(says(&["32"]));
+    }
+
     #[test]
     fn later_layers_win() {
         let file = "threads = 1\nmax_memory = \"1g\"\ndir = 'a'\nlisten = ['a:1', 'b:2']\n";

@@ -83,7 +83,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The batch is larger than the log buffer, the limit of one batch.
+    /// The batch is larger than the log buffer, the limit of one batch. Or what a step of a
+    /// transaction that goes on on disk reads there takes more memory than it may.
     BatchTooLarge {
         /// Its size in the log.
         bytes: usize,

@@ -231,6 +231,7 @@ fn short_commands_mean_what_all_commands_mean() {
             arguments_max: some(&mut random, 4),
             bulk_bytes_max: some(&mut random, 8),
             whole_bytes_max: some(&mut random, 8),
+            kept_bytes_max: usize::MAX,
             request_bytes_max: some(&mut random, 40),
             unauthenticated: random.usize(..8) == 0,
         };
@@ -316,5 +317,47 @@ proptest! {
         let limits = Limits { whole_bytes_max: 2, ..limits };
         let whole = run(&bytes, &[], &limits);
         prop_assert_eq!(run(&bytes, &cuts, &limits), whole);
+    }
+}
+
+/// Arguments behind the bytes that are kept are left out, in whatever pieces the command arrives,
+/// and what comes behind it is found.
+#[test]
+fn arguments_behind_what_is_kept_are_left_out() {
+    let limits = Limits {
+        kept_bytes_max: 100,
+        request_bytes_max: 1000,
+        ..Limits::default()
+    };
+    let mut bytes = b"*2001\r\n$3\r\nset\r\n".to_vec();
+    (0..1000).for_each(|_| bytes.extend_from_slice(b"$5\r\nhello\r\n$0\r\n\r\n"));
+    bytes.extend_from_slice(b"*1\r\n$4\r\nping\r\n");
+    for piece in [1, 7, 64, 500] {
+        let (mut parser, mut buffer, mut found) = (Parser::new(), Vec::new(), Vec::new());
+        for part in bytes.chunks(piece) {
+            buffer.extend_from_slice(part);
+            loop {
+                let parsed = parser.parse(&mut buffer, &limits);
+                let skips = parser.skips();
+                let skipped = parser.skip(&mut buffer, 0);
+                match parsed {
+                    Parsed::Command { consumed } => {
+                        let consumed = consumed - skipped;
+                        let name = parser.arguments(&buffer).at(0).to_vec();
+                        found.push((name, skips));
+                        buffer.drain(..consumed);
+                        parser.clear();
+                    }
+                    Parsed::Incomplete { .. } => break,
+                    other => panic!("{other:?}"),
+                }
+                if buffer.is_empty() {
+                    break;
+                }
+            }
+            assert!(buffer.len() < 800, "{}", buffer.len());
+        }
+        let expected = [(b"set".to_vec(), true), (b"ping".to_vec(), false)];
+        assert_eq!(found, expected, "{piece}");
     }
 }

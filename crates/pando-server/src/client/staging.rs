@@ -141,7 +141,7 @@ impl Staging {
     }
 
     /// Records why the command cannot run; the first reason is kept.
-    fn refuse(&mut self, text: String) {
+    pub(crate) fn refuse(&mut self, text: String) {
         self.refusal.get_or_insert(text);
     }
 

@@ -192,6 +192,10 @@ fn memory(shared: &Shared, text: &mut String) {
         ("allocator_resident", resident),
         ("active_defrag_running", 0),
         ("lazyfree_pending_objects", 0),
+        (
+            "lazyfreed_objects",
+            shared.statistics.counts().get(Ticker::ObjectsFreed),
+        ),
         ("memory_rest_budget", memory.rest_budget),
     ] {
         field(text, name, value);
@@ -301,6 +305,7 @@ fn statistics(shared: &Shared, text: &mut String) {
     count("commands_together", Ticker::CommandsTogether);
     count("suspended_commands", Ticker::CommandsSuspended);
     count("scripts_moved", Ticker::ScriptsMoved);
+    count("objects_freed", Ticker::ObjectsFreed);
     count("transaction_conflicts", Ticker::TransactionConflicts);
     field(
         text,

@@ -5,6 +5,7 @@
 
 use super::publish::CHANNEL_BYTES_MAX;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::notifications::recorded::Told;
 use crate::pubsub::message::Space;
 
 /// Longest pattern. A publisher compares its channel with all of them, under a lock.
@@ -91,6 +92,7 @@ fn subscribe(context: &mut Context<'_>, space: Space) -> Run {
         Space::Pattern => "psubscribe",
         Space::Shard => "ssubscribe",
     };
+    keep_messages(context);
     for name in names.from(1) {
         let subscriptions = context.session.subscriptions.get_or_insert_default();
         subscriptions.subscribe(space, name);
@@ -106,6 +108,7 @@ fn unsubscribe(context: &mut Context<'_>, space: Space) -> Run {
         Space::Pattern => "punsubscribe",
         Space::Shard => "sunsubscribe",
     };
+    keep_messages(context);
     let names = context.arguments;
     if context.count() > 1 {
         names
@@ -121,6 +124,26 @@ fn unsubscribe(context: &mut Context<'_>, space: Space) -> Run {
     all.iter()
         .for_each(|name| leave(context, verb, space, name));
     Ok(())
+}
+
+/// Has what commands before it in EXEC publish wait for the end of EXEC, as the change does that
+/// comes behind it: else that could overtake it.
+fn keep_messages(context: &mut Context<'_>) {
+    if !context.progress.events.has_messages() {
+        return;
+    }
+    let messages = context.progress.events.take_messages();
+    let subscriptions = context.session.subscriptions.get_or_insert_default();
+    for told in messages.iter() {
+        if let Told::Message {
+            space,
+            channel,
+            text,
+        } = told
+        {
+            subscriptions.publish_later(space, channel, text);
+        }
+    }
 }
 
 fn leave(context: &mut Context<'_>, verb: &str, space: Space, name: &[u8]) {

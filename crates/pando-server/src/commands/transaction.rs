@@ -14,7 +14,7 @@ use crate::client::session::{Multi, Session};
 use crate::client::staging::Staged;
 use crate::client::watches::{TooMany, Watches};
 use crate::context::overlay::Overlay;
-use crate::context::progress::{InnerCall, Watching};
+use crate::context::progress::{InnerCall, Rehearsal, Watching};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::{Row, RowError};
 use crate::figures::error_codes::code_of;
@@ -309,7 +309,16 @@ fn exec(context: &mut Context<'_>) -> Run {
     }
     // A repeated run begins in the same state as the first one.
     multi.enter(context.session);
-    let result = run_all(context, &multi);
+    let rehearses =
+        context.progress.rehearsal != Rehearsal::Over && context.session.watches.len() > 0;
+    if rehearses {
+        context.progress.rehearsal = Rehearsal::Begun;
+    }
+    let mut result = run_all(context, &multi);
+    if result.is_ok() && context.progress.rehearsal == Rehearsal::Withheld {
+        context.progress.rehearsal = Rehearsal::Over;
+        result = Err(Interrupted::Rehearsed);
+    }
     if result.is_err() {
         multi.enter(context.session);
     }

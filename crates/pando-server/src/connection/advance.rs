@@ -112,6 +112,7 @@ impl Connection {
             }
             let step = if self.running.is_some() {
                 self.unpark();
+                self.hold_between_runs(turn);
                 self.resume(turn)
             } else if turn.stopping {
                 break;

@@ -3,7 +3,7 @@
 //! A command records them in its progress, and a run that is repeated drops them there. Its commit
 //! is announced before it is tried, and hands them over once it has its LSN. Steps of PANDO BEGIN
 //! give them to the transaction, whose commit hands over those of all. What belongs to no commit is
-//! told when the command has ended.
+//! told when the command has ended. What EXECs and scripts publish goes the same way.
 
 use pandodb::nonblocking::Pending;
 use pandodb::{Lsn, Wait};
@@ -38,13 +38,16 @@ impl Connection {
     }
 
     #[cold]
-    fn announced(&self, turn: &Turn<'_>, running: &mut Running) -> Option<Announcement> {
+    fn announced(&mut self, turn: &Turn<'_>, running: &mut Running) -> Option<Announcement> {
         // One that an engine thread has carried out was announced before that.
         let before = running.announcement.take().map(|of| *of);
         before.or_else(|| {
-            let engine = &turn.data.as_ref()?.engine;
+            let newest = turn.data.as_ref()?.engine.db.newest_lsn();
             let notifications = &turn.shared.notifications;
-            Some(notifications.announce(engine.db.newest_lsn()))
+            Some(match &self.session.interactive {
+                Some(kept) => notifications.announce(newest, &kept.events),
+                None => notifications.announce(newest, &self.progress().events),
+            })
         })
     }
 
@@ -63,8 +66,12 @@ impl Connection {
         }
     }
 
-    /// Hands over the events of the commit `lsn`.
-    pub(super) fn hand_over(&mut self, announcement: Option<Announcement>, lsn: Option<Lsn>) {
+    /// Hands over the events of the commit `lsn`; `shown_from` is what it shows of others.
+    pub(super) fn hand_over(
+        &mut self,
+        announcement: Option<Announcement>,
+        (lsn, shown_from): (Option<Lsn>, Option<Lsn>),
+    ) {
         let Some(announcement) = announcement else {
             return;
         };
@@ -74,8 +81,10 @@ impl Connection {
         };
         match lsn {
             Some(lsn) => announcement.hand_over(lsn, events),
-            // Nothing was written: they are told at the command's end.
-            None => self.progress().events = events,
+            None => {
+                let after = shown_from.max(self.session.last_write);
+                announcement.hand_over_read(events, after);
+            }
         }
     }
 
@@ -92,11 +101,12 @@ impl Connection {
     }
 
     fn tell(&mut self, turn: &Turn<'_>, events: Recorded) {
-        let Some(data) = turn.data.as_ref().filter(|_| !events.is_empty()) else {
+        if events.is_empty() {
             return;
-        };
-        let after = self.progress().shown_from();
-        let newest = data.engine.db.newest_lsn();
+        }
+        let after = self.progress().shown_from().max(self.session.last_write);
+        // While the store is being opened there are messages only, and nothing was committed.
+        let newest = (turn.data.as_ref()).map_or(Lsn(0), |data| data.engine.db.newest_lsn());
         turn.shared.notifications.tell(events, newest, after);
     }
 }

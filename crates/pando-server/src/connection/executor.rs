@@ -241,10 +241,8 @@ impl Connection {
                 }
                 match self.run_once(turn, &mut running) {
                     Ok(()) => self.begin_commit(&mut running),
-                    Err(Interrupted::ReadsMany) => {
-                        assert!(running.batch.is_none(), "it had a transaction");
-                        running.reads_many = true;
-                        self.take_back();
+                    Err(why @ (Interrupted::ReadsMany | Interrupted::Rehearsed)) => {
+                        self.repeat(&mut running, &why);
                         continue;
                     }
                     Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
@@ -360,6 +358,18 @@ impl Connection {
         run
     }
 
+    /// Prepares the next run of a command, which follows at once.
+    fn repeat(&mut self, running: &mut Running, why: &Interrupted) {
+        if let Interrupted::Rehearsed = why {
+            // It plays back what this one has read.
+            running.waited = true;
+        } else {
+            assert!(running.batch.is_none(), "it had a transaction");
+            running.reads_many = true;
+        }
+        self.take_back();
+    }
+
     /// The command has run to its end: gives back what only a run needs, since the commit may wait
     /// for others.
     fn begin_commit(&mut self, running: &mut Running) {
@@ -417,17 +427,12 @@ impl Connection {
             }
             #[cfg(feature = "scripts")]
             Interrupted::Held => {
-                // It has changed nothing, and begins anew when the pause is over.
-                let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-                let progress = &mut buffers.progress;
-                read_anew(&self.session, running, progress);
-                progress.holds_writers = false;
-                progress.forget_scripts();
-                progress.begin_again();
-                running.is_held = true;
+                self.hold(running);
                 return Step::Yielded;
             }
-            Interrupted::ReadsMany => unreachable!("its next run has begun"),
+            Interrupted::ReadsMany | Interrupted::Rehearsed => {
+                unreachable!("its next run has begun")
+            }
             Interrupted::Torn => replies::TORN.to_owned(),
             Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
@@ -441,6 +446,26 @@ impl Connection {
         };
         self.write_error(&text);
         Step::Done
+    }
+
+    /// Has a command wait for the end of a pause. It has changed nothing, and begins anew then.
+    fn hold(&mut self, running: &mut Running) {
+        let buffers = self.buffers.as_mut().expect("a command is in the buffers");
+        let progress = &mut buffers.progress;
+        read_anew(&self.session, running, progress);
+        progress.holds_writers = false;
+        progress.forget_scripts();
+        progress.begin_again();
+        running.waited = false;
+        running.is_held = true;
+    }
+
+    /// Has the command that has begun wait for the end of a pause.
+    pub(super) fn begin_held(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            self.hold(&mut running);
+            self.running = Some(running);
+        }
     }
 
     /// Like [`Connection::park`], for a command that still has to read; counts its miss.
@@ -539,7 +564,8 @@ impl Connection {
         };
         match attempt {
             Ok(Polled::Ready(Outcome::Committed(lsn))) => {
-                self.hand_over(announcement, lsn);
+                let shown_from = batch.shown_from();
+                self.hand_over(announcement, (lsn, shown_from));
                 if running.command.kind == Kind::Commit {
                     let mut interactive = self.session.interactive.take();
                     if let Some(interactive) = &mut interactive {

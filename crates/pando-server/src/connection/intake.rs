@@ -31,14 +31,24 @@ impl Connection {
                 return Input::Starved;
             };
             let rest = &mut buffers.input[buffers.offset..];
-            match buffers.parser.parse(rest, &limits) {
-                Parsed::Command { consumed } => return Input::Command { consumed },
+            let parsed = buffers.parser.parse(rest, &limits);
+            let mut skipped = 0;
+            if buffers.parser.skips() {
+                buffers.staging.refuse(replies::LOADING.to_owned());
+                skipped = (buffers.parser).skip(&mut buffers.input, buffers.offset);
+            }
+            match parsed {
+                Parsed::Command { consumed } => {
+                    let consumed = consumed - skipped;
+                    return Input::Command { consumed };
+                }
                 Parsed::Large {
                     at,
                     bytes,
                     index,
                     count,
                 } => {
+                    let at = at - skipped;
                     if !buffers.staging.is_arriving() {
                         self.begin_large(turn, (index, at, bytes), count);
                     }

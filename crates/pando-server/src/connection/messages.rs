@@ -77,7 +77,8 @@ impl Connection {
                     }
                 }
                 Change::Publish(space, channel, text) => {
-                    channels.publish(space, (&channel, &text), after);
+                    // It was counted when it ran.
+                    let _receivers = channels.publish(space, (&channel, &text), after);
                 }
             }
         }

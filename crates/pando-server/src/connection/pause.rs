@@ -5,7 +5,7 @@ use pando_sync::time::Duration;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
-use crate::context::{Command, Kind};
+use crate::context::{Command, Flags, Kind};
 use crate::shared::Shared;
 
 /// What a pause does with a command.
@@ -55,8 +55,10 @@ impl Connection {
         let of_command = match (&self.session.multi, command.kind) {
             (Some(multi), Kind::Exec) => {
                 let commands = (0..multi.len()).map(|place| multi.at(place));
-                let each = commands.map(|(index, arguments)| {
-                    paused(turn.shared, turn.commands.at(index), arguments)
+                // One that cannot be called is an error in its place.
+                let each = commands.filter_map(|(index, arguments)| {
+                    let (_, command) = turn.commands.resolve(index, arguments).ok()?;
+                    Some(paused(turn.shared, command, arguments))
                 });
                 each.max().unwrap_or(Paused::No)
             }
@@ -71,6 +73,35 @@ impl Connection {
             // Its transaction stays as it is, and so does what it has read.
             Paused::ByFunction if self.session.interactive.is_some() => Paused::Yes,
             other => other,
+        }
+    }
+
+    /// Has a command whose next run would write wait for the end of a pause that has begun since
+    /// its last one, and begin anew then. Not a command that waits for elements, nor an EXEC that
+    /// has acted beside the store: that may have asked for the pause.
+    #[inline]
+    pub(super) fn hold_between_runs(&mut self, turn: &Turn<'_>) {
+        if turn.shared.pause.get(turn.now_ms).is_some() {
+            self.hold_anew(turn);
+        }
+    }
+
+    #[cold]
+    fn hold_anew(&mut self, turn: &Turn<'_>) {
+        let Some(running) = &self.running else {
+            return;
+        };
+        let command = running.command;
+        let begins = matches!(command.kind, Kind::Exec | Kind::Transaction)
+            && !command.flags.has(Flags::BLOCKING)
+            && !running.is_held
+            && !running.committing;
+        let buffers = self.buffers.as_ref();
+        let has_acted = buffers.is_none_or(|buffers| {
+            !buffers.progress.done.is_empty() || buffers.progress.job.is_some()
+        });
+        if begins && !has_acted && self.paused_as_write(turn, command) == Paused::Yes {
+            self.begin_held();
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Running {
     pub(crate) id: usize,
     /// The command or subcommand with that number.
     pub(crate) command: &'static Command,
-    /// It waits for the end of a pause, and has not run.
+    /// It waits for the end of a pause, and runs from its beginning then.
     pub(crate) is_held: bool,
     /// When it began; its duration counts from here.
     pub(crate) began: Instant,

@@ -32,7 +32,8 @@ const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
 /// The same for the few large buffers, which the busiest connections reuse.
 const LARGE_BUFFER_BYTES_KEPT: usize = 256 * 1024;
-/// Longest argument that is held in memory while the engine is opening.
+/// Longest argument that is held in memory while the engine is opening, and length of a command
+/// behind which its arguments are read away.
 const LOADING_WHOLE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Buffers that a connection has while it is not idle.
@@ -219,6 +220,7 @@ impl Connection {
             },
             None => Limits {
                 whole_bytes_max: LOADING_WHOLE_BYTES_MAX,
+                kept_bytes_max: LOADING_WHOLE_BYTES_MAX,
                 request_bytes_max: LOADING_WHOLE_BYTES_MAX * 4,
                 unauthenticated,
                 ..Limits::default()

@@ -1,7 +1,8 @@
 //! Commands of EXEC that act beside the store: on other clients, or on the server. EXEC may run
-//! again, for a page or after a conflict, and what they have done is not undone.
+//! again, for a page or after a conflict, and what they have done is not undone. An EXEC that
+//! watches keys acts only when its reads are done, so that a change meanwhile finds nothing done.
 
-use super::progress::Done;
+use super::progress::{Done, Rehearsal};
 use super::{Context, Run};
 
 impl Context<'_> {
@@ -14,6 +15,14 @@ impl Context<'_> {
         if let Some(done) = self.progress.done.iter().find(|done| done.place == place) {
             self.out.extend_from_slice(&done.reply);
             self.session.closes_after_exec |= done.closes;
+            return Ok(());
+        }
+        if matches!(
+            self.progress.rehearsal,
+            Rehearsal::Begun | Rehearsal::Withheld
+        ) {
+            self.progress.rehearsal = Rehearsal::Withheld;
+            self.reply().null();
             return Ok(());
         }
         let start = self.out.len();

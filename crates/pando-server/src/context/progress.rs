@@ -210,6 +210,8 @@ pub(crate) struct Progress {
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
     pub(crate) job: Option<Arc<Job>>,
+    /// What the current run of an EXEC does not do.
+    pub(crate) rehearsal: Rehearsal,
     /// What commands of EXEC have done beside the store, in all runs so far.
     pub(crate) done: Vec<Done>,
     /// The clients that CLIENT KILL has hit.
@@ -291,6 +293,21 @@ pub(crate) struct RunPlace {
 pub(crate) struct RunMark {
     events: Mark,
     calls: usize,
+}
+
+/// Whether commands of an EXEC act beside the store. One that watches keys may have to do nothing
+/// when it has waited; so its runs do not act until one has come to its end without a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Rehearsal {
+    /// They act.
+    #[default]
+    No,
+    /// They do not, and none has wanted to.
+    Begun,
+    /// One has wanted to.
+    Withheld,
+    /// A run has come to its end: they act from now on.
+    Over,
 }
 
 /// What a command of EXEC has done beside the store.
@@ -432,6 +449,7 @@ impl Progress {
         }
         self.blocked = None;
         self.killed = None;
+        self.rehearsal = Rehearsal::No;
         if !self.done.is_empty() {
             self.done = Vec::new();
         }

@@ -72,6 +72,8 @@ pub(crate) struct Cleaner {
     due: Vec<(u64, Vec<u8>)>,
     /// Rows of a collection that was given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
+    /// Number of collections of which the last batch has removed the last row.
+    freed: u64,
     /// The last swap of the table before they were collected: nothing else says that the table
     /// which they are removed from is the one that has them.
     gone_of: Lsn,
@@ -345,6 +347,7 @@ impl Cleaner {
             quiet: 0,
             due: Vec::new(),
             gone: Vec::new(),
+            freed: 0,
             gone_of: Lsn::default(),
             passed: BTreeSet::new(),
             obstacles: Obstacles::default(),
@@ -401,6 +404,7 @@ impl Cleaner {
             Ok(0) => self.next_database(),
             Ok(_) => {
                 statistics.tick(Ticker::ExpiredKeys, self.removed);
+                statistics.tick(Ticker::ObjectsFreed, self.freed);
                 self.quiet = 0;
                 Cleaned::More
             }
@@ -531,8 +535,8 @@ impl Cleaner {
             }
             self.committing = true;
         }
-        let announcement =
-            (!self.events.is_empty()).then(|| notifications.announce(engine.db.newest_lsn()));
+        let announcement = (!self.events.is_empty())
+            .then(|| notifications.announce(engine.db.newest_lsn(), &self.events));
         match self.batch.try_commit(reactor)? {
             Polled::Pending(pending) => {
                 reactor.park(pending, &self.waker)?;
@@ -555,6 +559,9 @@ impl Cleaner {
                     self.obstacles.look_behind(self.databases[self.at], last);
                 }
                 let count = self.due.len() + self.gone.len();
+                // The row that says that its others are to go goes last.
+                let is_last = |key: &Vec<u8>| decode_given_up(key).is_some();
+                self.freed = u64::from(self.gone.first().is_some_and(is_last));
                 self.due.clear();
                 self.gone.clear();
                 self.waits = 0;

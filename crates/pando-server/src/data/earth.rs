@@ -88,18 +88,19 @@ impl Place {
     }
 }
 
-/// Returns the whole part of a number; 0 of one that is negative or too large.
+/// Returns the whole part of a number as Redis does where it runs on x86: of a negative one that of
+/// two's complement; of one that is too small 2^63; of one that is too large 0.
 pub(crate) fn whole(value: f64) -> u64 {
-    if !(1.0..9e18).contains(&value) {
-        return 0;
-    }
-    let bits = value.to_bits();
-    let digits = bits & ((1 << 52) - 1) | 1 << 52;
-    // At least 1023, since the number is not below 1.
-    let exponent = bits >> 52;
-    match exponent.checked_sub(1075) {
-        Some(left) => digits << left,
-        None => digits >> (1075 - exponent),
+    const HALF: f64 = (1_u64 << 63) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it saturates at -2^63, as is meant"
+    )]
+    let signed = |value: f64| (value as i64).cast_unsigned();
+    match value {
+        _ if value < HALF => signed(value),
+        _ if value < 2.0 * HALF => signed(value - HALF) ^ 1 << 63,
+        _ => 0,
     }
 }
 
@@ -137,6 +138,35 @@ mod tests {
         assert_eq!(&stored(catania).geohash(), b"sqdtr74hyu0");
         let distance = stored(palermo).distance(stored(catania));
         assert!((distance - 166_274.151_6).abs() < 0.0001, "{distance}");
+    }
+
+    /// Scores that no place has: as redis-server 7.0 shows them.
+    #[test]
+    fn odd_scores_are_the_places_that_they_are_in_redis() {
+        let (west, south) = (-179.999_997_317_790_99, -85.051_127_512_639_43);
+        let (east, north) = (180.0, 85.051_128_78);
+        for (score, longitude, latitude) in [
+            (-0.5, west, south),
+            (0.5, west, south),
+            (-1.0, east, north),
+            (-5.0, east, north),
+            (4_503_599_627_370_495.0, -west, -south),
+            (4_503_599_627_370_496.0, west, north),
+            (9_007_199_254_740_992.0, east, south),
+            (1e17, east, north),
+            (9_223_372_036_854_775_808.0, east, south),
+            (1e19, east, north),
+            (18_446_744_073_709_551_616.0, west, south),
+            (1e300, west, south),
+            (f64::INFINITY, west, south),
+            (-1e300, east, south),
+            (f64::NEG_INFINITY, east, south),
+        ] {
+            let place = Place::of_score(score);
+            let is_near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+            let is_there = is_near(place.longitude, longitude) && is_near(place.latitude, latitude);
+            assert!(is_there, "{score}: {place:?}");
+        }
     }
 
     proptest! {

@@ -36,7 +36,7 @@ const BEHIND_BYTES_MAX: usize = 64 << 10;
 /// What the events of a commit take besides, about.
 const BATCH_BYTES: usize = 64;
 
-/// The events of a commit.
+/// The events of a commit, and what it publishes.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) events: Recorded,
@@ -61,7 +61,8 @@ pub(super) struct Order {
     announced: BTreeSet<Announced>,
     /// Those of commits that engine threads carry out.
     elsewhere: BTreeSet<Announced>,
-    /// By the LSN of their commits, and then as they came.
+    /// By the LSN of their commits; what belongs to none is behind the commit with its LSN, in the
+    /// order in which it came.
     waiting: BTreeMap<(Lsn, u64), Batch>,
     waiting_bytes: usize,
     /// Somebody publishes a batch.
@@ -95,6 +96,14 @@ impl Order {
 
     /// Takes the events of the commit `lsn`.
     pub(super) fn hand_over(&mut self, lsn: Lsn, batch: Batch) {
+        self.waiting_bytes += batch.bytes();
+        // In front of what was told behind this commit before it was handed over itself.
+        let former = self.waiting.insert((lsn, 0), batch);
+        assert!(former.is_none(), "a commit has an LSN of its own");
+    }
+
+    /// Takes what belongs to no commit, and is told behind the commit `lsn`.
+    pub(super) fn hand_over_behind(&mut self, lsn: Lsn, batch: Batch) {
         self.waiting_bytes += batch.bytes();
         let number = self.number();
         self.waiting.insert((lsn, number), batch);
@@ -134,6 +143,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notifications::recorded::Told;
 
     fn batch(name: &'static str, key: &[u8]) -> Batch {
         let mut events = Recorded::default();
@@ -141,6 +151,15 @@ mod tests {
         Batch {
             events,
             after: None,
+        }
+    }
+
+    /// Returns the key of its only event.
+    fn key_of(batch: &Batch) -> &[u8] {
+        let first = batch.events.iter().next();
+        match first {
+            Some(Told::Event { key, .. }) => key,
+            told => panic!("no event: {told:?}"),
         }
     }
 
@@ -210,8 +229,7 @@ mod tests {
                 Some(batch) => {
                     assert!(is_publisher || self.publishing.is_none(), "one at a time");
                     self.publishing = Some(at);
-                    let keys = batch.events.iter().map(|(_, key, _)| key[0] - b'0');
-                    self.published.extend(keys.map(u64::from));
+                    self.published.push(u64::from(key_of(&batch)[0] - b'0'));
                     (Step::Publish, None, lsn)
                 }
                 None => {
@@ -301,7 +319,7 @@ mod tests {
         let long = vec![b'k'; HELD_BYTES_MAX];
         order.hand_over(Lsn(2), batch("set", &long));
         let first = order.next(false).expect("too much waits");
-        assert_eq!(first.events.iter().next().map(|of| of.1), Some(&b"a"[..]));
+        assert_eq!(key_of(&first), b"a");
         assert!(
             order.is_crowded() && order.next(false).is_none(),
             "somebody publishes"

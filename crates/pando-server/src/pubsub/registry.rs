@@ -38,6 +38,30 @@ const SHARDS: usize = 64;
 /// Memory that a subscription takes besides its name, in the tables of registry and client.
 pub(super) const SUBSCRIPTION_BYTES: u64 = 256;
 
+/// Most steps in which a channel is compared with all patterns: a tenth of a second, about, which
+/// ten million patterns of the usual kind need.
+const MATCH_STEPS_MAX: u64 = 1 << 26;
+
+/// A channel cannot be compared with all patterns in [`MATCH_STEPS_MAX`] steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManySteps;
+
+/// Returns those of `patterns` that match `channel`, with their subscribers.
+fn matching<'n>(
+    patterns: &'n Names,
+    channel: &[u8],
+) -> Result<Vec<(&'n Name, &'n Members)>, TooManySteps> {
+    let (mut steps, mut found) = (MATCH_STEPS_MAX, Vec::new());
+    for (pattern, members) in patterns {
+        // Also what stops at once takes some time.
+        steps = steps.saturating_sub(4);
+        if glob::matches_within(pattern, channel, &mut steps).ok_or(TooManySteps)? {
+            found.push((pattern, members));
+        }
+    }
+    Ok(found)
+}
+
 /// The subscribers of one name, by client: a client that subscribes twice receives once.
 type Members = BTreeMap<u64, Arc<Mailbox>>;
 type Names = HashMap<Name, Members>;
@@ -186,19 +210,26 @@ impl Channels {
 
     /// Publishes `text`; `after` is the newest write that came before it. Returns the number of
     /// receivers. A client with patterns may receive it several times.
+    ///
+    /// # Errors
+    /// Nobody receives it: patterns and channel are too long together.
     pub(crate) fn publish(
         &self,
         space: Space,
         (channel, text): (&[u8], &[u8]),
         after: Option<Lsn>,
-    ) -> usize {
+    ) -> Result<usize, TooManySteps> {
         let names = self.shard(space, channel).lock();
         let members = names.get(channel);
         let patterns = (space == Space::Channel).then(|| self.patterns.read());
         let patterns = patterns.filter(|patterns| !patterns.is_empty());
         if members.is_none() && patterns.is_none() {
-            return 0;
+            return Ok(0);
         }
+        let by_pattern = match &patterns {
+            Some(patterns) => matching(patterns, channel)?,
+            None => Vec::new(),
+        };
         let message = Message::new((channel, text), after, &self.waiting);
         let mut round = self.round(Arc::new(message));
         if let Some(members) = members {
@@ -208,15 +239,13 @@ impl Channels {
             };
             round.put(members, &reason);
         }
-        for (pattern, members) in patterns.iter().flat_map(|patterns| patterns.iter()) {
-            if glob::matches(pattern, channel) {
-                round.put(members, &Reason::Pattern(Arc::clone(pattern)));
-            }
+        for (pattern, members) in by_pattern {
+            round.put(members, &Reason::Pattern(Arc::clone(pattern)));
         }
         drop(patterns);
         drop(names);
         round.wake();
-        round.count
+        Ok(round.count)
     }
 
     /// Makes `subscriber` see the commands of all clients.
@@ -285,19 +314,36 @@ impl Channels {
         &self.waiting
     }
 
+    /// Returns how many would receive a message now; a client with patterns may be several.
+    pub(crate) fn receivers(&self, space: Space, channel: &[u8]) -> Result<usize, TooManySteps> {
+        self.count(space, channel, Members::len)
+    }
+
     /// Returns how many others than client `id` would receive a message now.
-    pub(crate) fn receivers_besides(&self, space: Space, channel: &[u8], id: u64) -> usize {
+    pub(crate) fn receivers_besides(
+        &self,
+        space: Space,
+        channel: &[u8],
+        id: u64,
+    ) -> Result<usize, TooManySteps> {
         let others = |members: &Members| members.len() - usize::from(members.contains_key(&id));
+        self.count(space, channel, others)
+    }
+
+    fn count(
+        &self,
+        space: Space,
+        channel: &[u8],
+        of: impl Fn(&Members) -> usize,
+    ) -> Result<usize, TooManySteps> {
         let names = self.shard(space, channel).lock();
-        let mut count = names.get(channel).map_or(0, others);
+        let mut count = names.get(channel).map_or(0, &of);
         if space == Space::Channel {
             let patterns = self.patterns.read();
-            let matching = patterns
-                .iter()
-                .filter(|(pattern, _)| glob::matches(pattern, channel));
-            count += matching.map(|(_, members)| others(members)).sum::<usize>();
+            let matching = matching(&patterns, channel)?.into_iter();
+            count += matching.map(|(_, members)| of(members)).sum::<usize>();
         }
-        count
+        Ok(count)
     }
 
     /// Returns the number of subscribers of a channel; those of patterns do not count.
@@ -380,11 +426,14 @@ mod tests {
         channels.subscribe(Space::Pattern, &name("n*"), &two);
         channels.subscribe(Space::Shard, &name("news"), &two);
         let news = (&b"news"[..], &b"text"[..]);
-        assert_eq!(channels.publish(Space::Channel, news, None), 3);
-        assert_eq!(channels.publish(Space::Shard, news, None), 1);
-        assert_eq!(channels.receivers_besides(Space::Channel, b"news", 1), 1);
-        assert_eq!(channels.receivers_besides(Space::Shard, b"news", 1), 1);
-        assert_eq!(channels.publish(Space::Channel, (b"old", b""), None), 0);
+        assert_eq!(channels.publish(Space::Channel, news, None), Ok(3));
+        assert_eq!(channels.publish(Space::Shard, news, None), Ok(1));
+        assert_eq!(
+            channels.receivers_besides(Space::Channel, b"news", 1),
+            Ok(1)
+        );
+        assert_eq!(channels.receivers_besides(Space::Shard, b"news", 1), Ok(1));
+        assert_eq!(channels.publish(Space::Channel, (b"old", b""), None), Ok(0));
         let lens = |channels: &Channels| {
             [Space::Channel, Space::Pattern, Space::Shard].map(|space| channels.len(space))
         };
@@ -401,5 +450,29 @@ mod tests {
         assert_eq!(lens(&channels), [0; 3]);
         drop((one, two));
         assert_eq!(channels.bytes(), 0);
+    }
+
+    #[test]
+    fn a_channel_is_compared_with_patterns_for_so_long_only() {
+        let channels = Channels::default();
+        let one = subscriber(1);
+        let long = [&b"*"[..], &[b'a'; 4000], b"b"].concat();
+        channels.subscribe(Space::Pattern, &Name::from(&b"a*"[..]), &one);
+        channels.subscribe(Space::Pattern, &Name::from(&long[..]), &one);
+        let publish = |bytes: usize| {
+            let message = (&vec![b'a'; bytes][..], &b"x"[..]);
+            channels.publish(Space::Channel, message, None)
+        };
+        assert_eq!(
+            (publish(1_000), publish(64_000)),
+            (Ok(1), Err(TooManySteps))
+        );
+        let long = vec![b'a'; 64_000];
+        assert_eq!(channels.receivers(Space::Channel, &long), Err(TooManySteps));
+        let mut count = 0;
+        while one.mailbox.take().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 1, "what is refused goes to nobody");
     }
 }

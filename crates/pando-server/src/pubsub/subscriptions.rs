@@ -18,6 +18,9 @@ use crate::glob;
 /// What an allocation takes besides its bytes, about.
 const ALLOCATION_BYTES: usize = 16;
 
+/// Most steps in which a channel is compared with the client's own patterns.
+const OWN_STEPS_MAX: u64 = 1 << 26;
+
 /// Something that a command has done and nobody else has seen yet.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -143,12 +146,17 @@ impl Subscriptions {
         self.changes.push(publish);
     }
 
-    /// Returns how often the client itself would receive a message.
+    /// Returns how often the client itself would receive a message; the channel was compared with
+    /// the patterns that the registry knows.
     pub(crate) fn receives(&self, space: Space, channel: &[u8]) -> usize {
         let mut count = usize::from(self.names(space).contains(channel));
         if space == Space::Channel {
             let patterns = self.patterns.iter();
-            count += patterns.filter(|of| glob::matches(of, channel)).count();
+            let mut steps = OWN_STEPS_MAX;
+            let mut is_match = |of: &&Name| glob::matches_within(of, channel, &mut steps);
+            count += patterns
+                .filter(|of| is_match(of).is_some_and(|of| of))
+                .count();
         }
         count
     }

@@ -121,6 +121,33 @@ fn run_cold(client: &mut Client, asks: &mut Client, command: &str, first: usize)
     suspended(asks) > before
 }
 
+/// EXECs that wait for pages while the key that they watch is written: each that answers nil has
+/// done nothing beside the store.
+#[test]
+fn an_exec_whose_watched_key_changes_while_it_reads_does_nothing_beside_the_store() {
+    const ROUNDS: usize = 400;
+    let (server, mut client) = filled();
+    let (mut other, mut asks) = (server.client(), server.client());
+    let (mut refused, mut value) = (0, "128".to_owned());
+    for round in 0..ROUNDS {
+        client.check(&[("WATCH w", "+OK"), ("MULTI", "+OK")]);
+        let new = (1_000 + round).to_string();
+        client.run(&format!("CONFIG SET slowlog-max-len {new}"));
+        for number in 0..10 {
+            client.run(&format!("GET key:{}", (round * 10 + number) * 1237 % KEYS));
+        }
+        client.send(&encode(&["EXEC"]));
+        other.run(&format!("SET w {round}"));
+        match show(&client.answer()).as_str() {
+            "nil" => refused += 1,
+            _ => value = new,
+        }
+        let shown = asks.run("CONFIG GET slowlog-max-len");
+        assert_eq!(shown, format!("[\"slowlog-max-len\" \"{value}\"]"));
+    }
+    assert!(refused > 0, "no key has changed in time");
+}
+
 /// EXEC begins again when it has read a page. What it had done before is done, and is not done
 /// again.
 #[test]

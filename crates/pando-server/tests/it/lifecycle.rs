@@ -40,6 +40,16 @@ fn commands_are_answered_with_loading_until_the_store_is_open() {
         ("ECHO x", "+QUEUED"),
         ("EXEC", "[\"x\"]"),
     ]);
+    // A request that is longer than what is kept of one is read away, whatever it consists of.
+    let long = "x".repeat(700_000);
+    let mut many = vec!["MSET"];
+    many.extend(["key", long.as_str()].repeat(20));
+    let short = ["SADD"].iter().chain(&["element"; 900_000]).copied();
+    for words in [many, short.collect(), vec!["SET", "a", &long.repeat(10)]] {
+        client.send(&encode(&words));
+        assert_eq!(show(&client.answer()), loading);
+        client.check(&[("ECHO x", "\"x\"")]);
+    }
     assert!(client.text("INFO").contains("loading:1"));
     *gate.0.lock() = true;
     gate.1.notify_all();

@@ -509,3 +509,37 @@ fn subscribers_are_listed_killed_and_not_idle() {
     assert!(client.is_closed());
     wait_for_no_subscribers(&mut other);
 }
+
+/// Scripts on all loops count and publish what they have counted, or what they have read: who
+/// listens sees numbers that do not become smaller.
+#[test]
+#[cfg(feature = "scripts")]
+fn messages_of_scripts_come_in_the_order_of_their_commits() {
+    const CALLS: usize = 5 * MESSAGES;
+    let server = Fixture::new();
+    let mut listener = server.client();
+    listener.check(&[("SUBSCRIBE c", "[\"subscribe\" \"c\" :1]")]);
+    let counts = "return redis.call('PUBLISH', 'c', redis.call('INCR', 'n'))";
+    let reads = "return redis.call('PUBLISH', 'c', redis.call('GET', 'n') or 0)";
+    let publishing = |script: &'static str| {
+        let mut client = server.client();
+        thread::spawn(move || {
+            for _ in 0..CALLS {
+                assert_eq!(show(&client.call(&["EVAL", script, "0"])), ":1");
+            }
+        })
+    };
+    let threads = [counts, counts, counts, reads].map(publishing);
+    let mut last = 0;
+    for _ in 0..CALLS * threads.len() {
+        let shown = show(&listener.answer());
+        let number = shown.split('"').nth(5).and_then(|text| text.parse().ok());
+        let number: u64 = number.unwrap_or_else(|| panic!("{shown}"));
+        assert!(last <= number, "{number} behind {last}");
+        last = number;
+    }
+    for thread in threads {
+        thread.join().expect("it has published");
+    }
+    assert_eq!(last, 3 * CALLS as u64);
+}

@@ -247,21 +247,67 @@ fn commands_wait_for_the_end_of_a_pause() {
     let mut third = server.client();
     third.check(&[("MULTI", "+OK"), ("INCR n", "+QUEUED")]);
     third.send(b"EXEC\r\n");
+    // So does a subcommand that writes.
+    let mut fourth = server.client();
+    fourth.check(&[
+        ("MULTI", "+OK"),
+        ("GET a", "+QUEUED"),
+        ("XGROUP CREATE s g $ MKSTREAM", "+QUEUED"),
+    ]);
+    fourth.send(b"EXEC\r\n");
     thread::sleep(Duration::from_millis(50));
     // They count as blocked.
-    assert_eq!(fields(&mut client, "clients")["blocked_clients"], "2");
+    assert_eq!(fields(&mut client, "clients")["blocked_clients"], "3");
     let list = client.text("CLIENT LIST");
     assert!(
         list.contains(" cmd=set ") && list.contains(" cmd=exec "),
         "{list}"
     );
-    client.check(&[("EXISTS a n", ":0"), ("CLIENT UNPAUSE", "+OK")]);
+    client.check(&[("EXISTS a n s", ":0"), ("CLIENT UNPAUSE", "+OK")]);
     (0..64).for_each(|_| assert_eq!(show(&other.answer()), "+OK"));
     assert_eq!(show(&third.answer()), "[:1]");
+    assert!(show(&fourth.answer()).ends_with(" +OK]"));
     // A pause of all ends by itself, also for commands that need no data.
     let began = pando_sync::time::now();
     client.check(&[("CLIENT PAUSE 300", "+OK"), ("ECHO x", "\"x\"")]);
     assert!(began.elapsed() >= Duration::from_millis(250));
+}
+
+/// An EXEC that takes several turns waits for the end of a pause that begins between two of them.
+#[test]
+fn a_pause_holds_an_exec_between_its_turns() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let text = "abcdefghij".repeat(600);
+    client.check(&[(&format!("SET one {text}"), "+OK")]);
+    client.check(&[(&format!("SET two {text}x"), "+OK")]);
+    let shown = format!("CLIENT LIST ID {}", client.integer("CLIENT ID"));
+    for round in 0.. {
+        assert!(round < 50, "no EXEC was held");
+        other.run("DEL n");
+        client.check(&[
+            ("MULTI", "+OK"),
+            ("LCS one two LEN", "+QUEUED"),
+            ("INCR n", "+QUEUED"),
+        ]);
+        client.send(b"EXEC\r\n");
+        // It has had a turn.
+        while !other.text(&shown).contains(" cmd=exec ") {
+            thread::yield_now();
+        }
+        other.check(&[("CLIENT PAUSE 100000 WRITE", "+OK")]);
+        // Unless it was at its end.
+        let mut is_held = false;
+        while !is_held && other.run("EXISTS n") == ":0" {
+            is_held = fields(&mut other, "clients")["blocked_clients"] == "1";
+        }
+        assert_eq!(other.run("EXISTS n") == ":0", is_held);
+        other.check(&[("CLIENT UNPAUSE", "+OK")]);
+        assert_eq!(show(&client.answer()), "[:6000 :1]");
+        if is_held {
+            break;
+        }
+    }
 }
 
 /// The server ends although a command waits for the end of a pause.

@@ -25,6 +25,7 @@ const SHOWN: &[(Ticker, &str)] = &[
     (Ticker::KeyspaceHits, "keyspace_hits"),
     (Ticker::KeyspaceMisses, "keyspace_misses"),
     (Ticker::ExpiredKeys, "expired_keys"),
+    (Ticker::ObjectsFreed, "objects_freed"),
     (Ticker::TransactionConflicts, "transaction_conflicts"),
 ];
 /// A command, its reply, and the tickers it moves.
@@ -246,6 +247,24 @@ fn expired_keys_are_counted_when_they_go() {
         thread::yield_now();
     }
     assert_eq!(fields(&mut client, "stats")["expired_keys"], "20");
+}
+
+#[test]
+fn large_collections_are_counted_when_they_are_gone() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for number in 0..40 {
+        let field = format!("field{number}");
+        client.call(&["HSET", "h", &field, &"x".repeat(10_000)]);
+    }
+    assert_eq!(fields(&mut client, "memory")["lazyfreed_objects"], "0");
+    client.check(&[("DEL h", ":1")]);
+    let until = now() + Duration::from_secs(20);
+    while fields(&mut client, "memory")["lazyfreed_objects"] == "0" {
+        assert!(now() < until, "its rows are removed behind it");
+        thread::yield_now();
+    }
+    assert_eq!(fields(&mut client, "memory")["lazyfreed_objects"], "1");
 }
 
 #[test]

@@ -136,7 +136,8 @@ pub(super) fn is_known(name: &str) -> bool {
 /// What some directives mean.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Meaning {
-    /// Keys of our own configuration, with their text and where they come from.
+    /// Keys of our own configuration, with their text, and where they come from; without a text if
+    /// they have their default again.
     pub(crate) values: Vec<(&'static str, Vec<String>, String)>,
     /// Parameters of CONFIG SET.
     pub(crate) parameters: Vec<(String, String)>,
@@ -266,8 +267,10 @@ impl Meaning {
             }
             "maxmemory" => {
                 let bytes = bytes(word).ok_or_else(|| wrong("argument must be a memory value"))?;
-                if bytes > 0 {
-                    self.value("max_memory", bytes.to_string(), origin);
+                match bytes {
+                    // No bound: what this server takes if nothing is said.
+                    0 => self.default_of("max_memory", origin),
+                    _ => self.value("max_memory", bytes.to_string(), origin),
                 }
             }
             _ if is_settable(name) == Some(true) => {
@@ -282,6 +285,11 @@ impl Meaning {
 
     fn value(&mut self, key: &'static str, text: String, origin: &str) {
         self.values.push((key, vec![text], origin.to_owned()));
+    }
+
+    /// Takes back what was said of `key` before.
+    fn default_of(&mut self, key: &'static str, origin: &str) {
+        self.values.push((key, Vec::new(), origin.to_owned()));
     }
 
     /// Each adds its pairs; an empty one forgets those before it.
@@ -523,7 +531,8 @@ mod tests {
         );
         assert_eq!(found.notes.len(), 3, "{:?}", found.notes);
         assert_eq!(found.without_effect, ["databases", "tcp-backlog"]);
-        assert_eq!(value(&meaning("maxmemory 0").unwrap(), "max_memory"), None);
+        let taken_back = meaning("maxmemory 64mb\nmaxmemory 0").unwrap();
+        assert_eq!(value(&taken_back, "max_memory").as_deref(), Some(""));
         assert_eq!(
             meaning("save 9 1\nsave ''").unwrap().parameters,
             [own("save", "")]

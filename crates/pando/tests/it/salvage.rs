@@ -81,4 +81,7 @@ fn a_new_store_needs_a_place_of_its_own() {
     assert!(code == 1 && err.contains("does not exist"), "{err}");
     let (code, _, err) = run(here, &["salvage", "full", "new"]);
     assert!(code != 0 && !here.join("new").exists(), "{err}");
+    let (code, _, err) = run(here, &["salvage", "store", "new", "--max-memory=1m"]);
+    assert!(code == 1 && err.contains("at least"), "{err}");
+    assert!(!here.join("new").exists(), "nothing is made");
 }

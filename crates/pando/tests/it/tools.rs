@@ -68,6 +68,11 @@ fn rows_of_collections_are_compared_when_asked() {
     let (code, out, err) = run(here, &["verify", "store", "--rows"]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("0 large collections with 0 rows"), "{out}");
+    let (code, out, err) = run(here, &["verify", "store", "--rows", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(report["sound"], true);
+    assert_eq!(report["rows"]["problems"], 0, "{out}");
     let db = pandodb::Db::open(here.join("store")).unwrap();
     let keys = db.table("db/0/keys").unwrap();
     keys.put(b"k", b"\xff is no row").unwrap();
@@ -76,12 +81,24 @@ fn rows_of_collections_are_compared_when_asked() {
     let (code, out, err) = run(here, &["verify", "store", "--rows"]);
     assert_eq!(code, 3, "{out}{err}");
     assert!(out.contains("db/0") && err.contains("1 rows"), "{out}{err}");
+    let (code, out, _) = run(here, &["verify", "store", "--rows", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["sound"]), (3, &Value::Bool(true)), "{out}");
+    assert_eq!(report["rows"]["problems"], 1, "{out}");
     let (code, _, _) = run(here, &["verify", "store"]);
     assert_eq!(code, 0, "pages and records are sound");
     // A large store needs more memory than there is by default.
     let (code, _, err) = run(here, &["verify", "store", "--rows", "--max-memory", "much"]);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("--max-memory: 'much' is no size"), "{err}");
+    let little = ["verify", "store", "--rows", "--json", "--max-memory", "1m"];
+    let (code, out, err) = run(here, &little);
+    assert!(code == 1 && err.contains("at least"), "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&report["sound"], &report["rows"]),
+        (&Value::Bool(true), &Value::Null)
+    );
     let (code, _, err) = run(here, &["verify", "store", "--rows", "--max-memory", "64m"]);
     assert_eq!(code, 3, "{err}");
 }

@@ -2,7 +2,10 @@
 //! them, and the event loop waits for its answer.
 //!
 //! A step that has to wait is run again from its beginning, and asks for what it has read before.
-//! What the snapshot shows never changes, so answers are kept until the step ends.
+//! What the snapshot shows never changes, so answers are kept until the step ends. A run ends when
+//! it has to wait for an answer. If the answers take much, those are forgotten that neither this
+//! run nor the one before has asked for: a step that goes on without them does not need them, and
+//! all others are needed in each run, which would ask for them again and again.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -12,17 +15,19 @@ use pando_sync::Arc;
 use pando_tree::{Direction, LeafCopy, Tree};
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kept::pages::{KeptAhead, KeptPosition};
 use crate::kept::settled::{KeptFound, Settled};
 use crate::read::merged_leaf::MergedLeaf;
 use crate::state::helper::Answer;
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 
-/// Most answers that are kept.
+/// Number of answers above which those are forgotten that are not asked for again.
 const ANSWERS_MAX: usize = 1024;
-/// Bytes of answers above which the oldest are forgotten.
+/// Bytes of answers above which those are forgotten that are not asked for again.
 const BYTES_MAX: usize = 16 << 20;
+/// Most bytes of answers that a step may need.
+const NEEDED_BYTES_MAX: usize = 64 << 20;
 /// What an answer takes besides keys and values, about.
 const ANSWER_BYTES: usize = 128;
 
@@ -30,8 +35,14 @@ const ANSWER_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     asked: VecDeque<Asked>,
-    /// Bytes of the answers that have come.
+    /// Bytes of the questions, and of the answers that have come.
     bytes: usize,
+    /// Number of the run.
+    run: u64,
+    /// Somebody waits for an answer: what is asked next is of another run.
+    waits: bool,
+    /// The place behind the last one that was asked for: a run asks what the one before has asked.
+    cursor: usize,
     ahead: KeptAhead,
 }
 
@@ -40,8 +51,10 @@ pub(crate) struct Aside {
 struct Asked {
     tree: TreeId,
     of: Question,
-    /// Bytes of the answer, once it has come.
+    /// Bytes of question and answer, without the answer until it has come.
     bytes: usize,
+    /// The last run that has asked.
+    run: u64,
 }
 
 #[derive(Debug)]
@@ -89,30 +102,72 @@ impl Aside {
     /// Forgets all answers: the step that has asked has ended.
     pub(crate) fn clear(&mut self) {
         self.asked.clear();
-        self.bytes = 0;
+        (self.bytes, self.cursor, self.waits) = (0, 0, false);
     }
 
-    /// Returns the place of a question that `is_it` knows, or of a new one.
+    /// Returns the place of a question that `is_it` knows, or of a new one, which takes `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`] if the answers that the step needs take too much.
     fn place(
         &mut self,
-        tree: TreeId,
+        (tree, bytes): (TreeId, usize),
         is_it: impl Fn(&Question) -> bool,
         ask: impl FnOnce(&mut Self) -> Question,
-    ) -> usize {
-        let known = |asked: &Asked| asked.tree == tree && is_it(&asked.of);
-        if let Some(place) = self.asked.iter().position(known) {
-            return place;
+    ) -> Result<usize> {
+        if std::mem::take(&mut self.waits) {
+            self.run += 1;
+            self.cursor = 0;
         }
+        let known = |asked: &Asked| asked.tree == tree && is_it(&asked.of);
+        let next = self.asked.get(self.cursor).filter(|asked| known(asked));
+        let place = match next {
+            Some(_) => Some(self.cursor),
+            None => self.asked.iter().position(known),
+        };
+        if let Some(place) = place {
+            self.asked[place].run = self.run;
+            self.cursor = place + 1;
+            return Ok(place);
+        }
+        self.make_room()?;
+        let (of, run) = (ask(self), self.run);
+        let bytes = bytes + ANSWER_BYTES;
+        self.bytes += bytes;
+        self.asked.push_back(Asked {
+            tree,
+            of,
+            bytes,
+            run,
+        });
+        self.cursor = self.asked.len();
+        Ok(self.asked.len() - 1)
+    }
+
+    /// Forgets answers that the step does not ask for any more, oldest first, if there are many.
+    fn make_room(&mut self) -> Result<()> {
+        let run = self.run;
         while self.asked.len() >= ANSWERS_MAX || self.bytes > BYTES_MAX {
-            let Some(oldest) = self.asked.pop_front() else {
+            let Some(place) = self.asked.iter().position(|asked| asked.run + 1 < run) else {
                 break;
             };
-            self.bytes -= oldest.bytes;
+            self.remove(place);
         }
-        let of = ask(self);
-        let bytes = 0;
-        self.asked.push_back(Asked { tree, of, bytes });
-        self.asked.len() - 1
+        if self.bytes > NEEDED_BYTES_MAX {
+            return Err(Error::BatchTooLarge {
+                bytes: self.bytes,
+                limit: NEEDED_BYTES_MAX,
+            });
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, place: usize) {
+        let removed = self.asked.remove(place).expect("it is there");
+        self.bytes -= removed.bytes;
+        if place < self.cursor {
+            self.cursor -= 1;
+        }
     }
 
     /// Finds `key` of `tree` at `settled`; `out` has the value if it is copied. Asks for it at the
@@ -125,7 +180,7 @@ impl Aside {
         out: &mut Vec<u8>,
     ) -> Step<KeptFound> {
         let is_it = |of: &Question| matches!(of, Question::Value(known, _) if known == key);
-        let place = self.place(tree.id, is_it, |_| {
+        let place = self.place((tree.id, key.len()), is_it, |_| {
             let sought = key.to_vec();
             let answer = engine.helper.ask(move |_: &Engine| {
                 let mut value = Vec::new();
@@ -133,19 +188,19 @@ impl Aside {
                 Ok((found, Arc::new(value)))
             });
             Question::Value(key.to_vec(), Reply::Awaited(answer))
-        });
+        })?;
         let Question::Value(_, reply) = &mut self.asked[place].of else {
             unreachable!("it was found as one");
         };
         match reply.take() {
             Ok(((found, value), is_new)) => {
                 if is_new {
-                    self.note(place, key.len() + value.len());
+                    self.note(place, value.len());
                 }
                 value.as_slice().clone_into(out);
                 Ok(found)
             }
-            Err(stopped) => Err(self.forget_failed(place, stopped)),
+            Err(stopped) => Err(self.stopped(place, stopped)),
         }
     }
 
@@ -163,7 +218,11 @@ impl Aside {
             }
             Question::Value(..) => false,
         };
-        let place = self.place(tree.id, is_it, |own| {
+        let bytes = match from {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        let place = self.place((tree.id, bytes), is_it, |own| {
             let begin = from.map(<[u8]>::to_vec);
             let ahead = own.ahead;
             let answer = engine.helper.ask(move |engine: &Engine| {
@@ -172,7 +231,7 @@ impl Aside {
             });
             let asked = (from.map(<[u8]>::to_vec), direction);
             Question::Leaf(asked, Reply::Awaited(answer))
-        });
+        })?;
         let Question::Leaf(_, reply) = &mut self.asked[place].of else {
             unreachable!("it was found as one");
         };
@@ -184,21 +243,21 @@ impl Aside {
                 }
                 Ok(scanned)
             }
-            Err(stopped) => Err(self.forget_failed(place, stopped)),
+            Err(stopped) => Err(self.stopped(place, stopped)),
         }
     }
 
     /// Notes that the answer at `place` takes `bytes` bytes.
     fn note(&mut self, place: usize, bytes: usize) {
-        let bytes = bytes + ANSWER_BYTES;
-        self.asked[place].bytes = bytes;
+        self.asked[place].bytes += bytes;
         self.bytes += bytes;
     }
 
-    /// Forgets a question whose answer was an error.
-    fn forget_failed(&mut self, place: usize, stopped: Unfinished) -> Unfinished {
-        if matches!(stopped, Unfinished::Error(_)) {
-            self.asked.remove(place);
+    /// Forgets a question whose answer was an error, or notes that somebody waits for it.
+    fn stopped(&mut self, place: usize, stopped: Unfinished) -> Unfinished {
+        match stopped {
+            Unfinished::Error(_) => self.remove(place),
+            _ => self.waits = true,
         }
         stopped
     }

@@ -23,10 +23,11 @@ mod walk;
 use std::path::Path;
 
 use pando_device::{AnyDevice, Device, DirectoryDevice};
+use pando_format::PageSize;
 
 use crate::api::db::Db;
 use crate::error::{Error, Result};
-use crate::options::{Builder, Durability};
+use crate::options::{Budget, Builder, Durability};
 
 use changes::Changes;
 use copy::Copier;
@@ -35,6 +36,9 @@ use source::DamagedStore;
 use walk::Walker;
 
 pub use report::{LostRange, SalvageReport, SalvagedTable};
+
+/// Bytes of `max_memory` for each page that the page table can hold.
+const MEMORY_PER_PAGE: u64 = 64;
 
 impl SalvageReport {
     /// As [`salvage`], for a store on a device of the caller.
@@ -77,8 +81,13 @@ fn salvage_devices(
     options: Builder,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SalvageReport> {
+    // What would end it later ends it before much was read, or anything was made.
+    options.check()?;
     let mut report = SalvageReport::default();
     let source = DamagedStore::load(from, &mut report)?;
+    let page_bytes = source.superblock.page_bytes;
+    let page_size = PageSize::new(page_bytes as usize).expect("it was loaded with it");
+    check_page_ids(source.pages, Budget::new(&options, page_size).page_ids_max)?;
     let into = open_into(&options)?;
     check_empty(&into)?;
     tracing::info!(
@@ -86,7 +95,7 @@ fn salvage_devices(
         "salvage begins"
     );
     let mut options = options.durability(Durability::None);
-    options.page_size = Some(source.superblock.page_bytes as usize);
+    options.page_size = Some(page_bytes as usize);
     options.block_size = Some(source.superblock.block_bytes as usize);
     options.hash_key = Some(source.superblock.hash_key);
     if options.compression.is_none() && source.compression.is_built_in() {
@@ -98,6 +107,21 @@ fn salvage_devices(
     salvaged?;
     closed?;
     Ok(report)
+}
+
+/// Checks that the new store can have as many pages as the damaged one.
+fn check_page_ids(pages: usize, page_ids_max: usize) -> Result<()> {
+    if pages <= page_ids_max {
+        return Ok(());
+    }
+    let bytes = pages as u64 * MEMORY_PER_PAGE;
+    Err(Error::InvalidOption {
+        option: "max_memory",
+        what: format!(
+            "the store has {pages} pages, and the page table of the new one would hold \
+             {page_ids_max}; at least {bytes} bytes are needed"
+        ),
+    })
 }
 
 fn check_empty(into: &AnyDevice) -> Result<()> {
@@ -133,4 +157,24 @@ fn run(
     report.writes_aside = changes.aside(&names.aside, report)?;
     report.batches = changes.log(source, report)?;
     copier.finish(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_that_a_new_store_is_said_to_need_is_enough() {
+        let page_size = PageSize::new(PageSize::MIN).expect("it is one");
+        let budget = |bytes: u64| Budget::new(&Builder::default().max_memory(bytes), page_size);
+        let held = budget(16 << 20).page_ids_max;
+        assert!(check_page_ids(held, held).is_ok());
+        let Err(Error::InvalidOption { option, what }) = check_page_ids(held + 1, held) else {
+            panic!("one page too many");
+        };
+        let words = what.split(' ').map(str::parse::<u64>);
+        let needed = words.flatten().last().expect("it is said");
+        assert_eq!(option, "max_memory");
+        assert!(budget(needed).page_ids_max > held, "{what}");
+    }
 }

@@ -19,6 +19,8 @@ use crate::verify::walk::Damage;
 pub(super) struct DamagedStore {
     pub(super) store: Store,
     pub(super) superblock: Superblock,
+    /// Number of its pages.
+    pub(super) pages: usize,
     /// How its pages are stored, as far as this program can write that.
     pub(super) compression: Compression,
 }
@@ -63,6 +65,7 @@ impl DamagedStore {
         Ok(Self {
             store,
             superblock,
+            pages: words.pages().count(),
             compression,
         })
     }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pando_sync::thread;
 use pando_sync::time::Duration;
-use pandodb::nonblocking::{self, Opened, Reactor, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{self, Opened, Polled, Reactor, ScanPage, ValidatedBatch};
 use pandodb::{ConflictKind, Db, Error, Isolation, Table, Transaction, TransactionOptions};
 
 use crate::fixture::{fill, text_key};
@@ -396,4 +396,42 @@ fn event_loop_goes_on(isolation: Isolation) -> pandodb::Result<()> {
         _ => assert!(committed?.is_some()),
     }
     Ok(())
+}
+
+/// A step that opens more large values than answers are kept comes to its end, though each answer
+/// has it begin again.
+#[test]
+fn a_step_that_needs_many_answers_ends() {
+    const LONG: u32 = 1_100;
+    let mut place = Place::new();
+    let long = place.db.table("long").unwrap();
+    fill(&long, 0..LONG, |number| {
+        (text_key(number), vec![1_u8; 17_000])
+    });
+    let mut reactor = reactor_of(&place.db);
+    let options = TransactionOptions::default();
+    let begun = nonblocking::Transaction::begin(&place.db, options, &reactor);
+    let (mut transaction, mut out) = (begun.unwrap(), Vec::new());
+    ended(&mut reactor, || {
+        transaction.get(&place.quiet, &text_key(1), &mut out)
+    })
+    .unwrap();
+    place.crowd_out();
+    let mut batch = ValidatedBatch::new(&place.db);
+    batch.enter(Box::new(transaction));
+    let mut runs = 0;
+    ended(&mut reactor, || {
+        runs += 1;
+        assert!(runs < 2 * LONG, "it begins again and again");
+        batch.rewind();
+        for number in 0..LONG {
+            match batch.open(&long, &text_key(number), &mut out)? {
+                Polled::Ready(Opened::Large(_)) => {}
+                Polled::Ready(_) => panic!("it is a large value"),
+                Polled::Pending(pending) => return Ok(Polled::Pending(pending)),
+            }
+        }
+        Ok(Polled::Ready(()))
+    })
+    .unwrap();
 }

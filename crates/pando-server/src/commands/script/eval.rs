@@ -290,6 +290,7 @@ pub(in crate::commands) fn run(
     }
     let own_database = context.session.database;
     let read_only = read_only || subject.no_writes();
+    let told = context.progress.events.mark();
     let messages = context
         .session
         .subscriptions
@@ -325,10 +326,11 @@ pub(in crate::commands) fn run(
         Err(text) => context.fail(&text),
     };
     // The next run publishes them, or the script has changed nothing.
-    if run.is_err()
-        && let Some(subscriptions) = &mut context.session.subscriptions
-    {
-        subscriptions.forget_messages(messages);
+    if run.is_err() {
+        context.progress.events.truncate(told);
+        if let Some(subscriptions) = &mut context.session.subscriptions {
+            subscriptions.forget_messages(messages);
+        }
     }
     run
 }

@@ -49,8 +49,9 @@ impl Connection {
         if done.count > 0 {
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let notifications = &turn.shared.notifications;
-            let announcement = (!buffers.progress.events.is_empty())
-                .then(|| notifications.announce(data.engine.db.newest_lsn()));
+            let events = &buffers.progress.events;
+            let announcement = (!events.is_empty())
+                .then(|| notifications.announce(data.engine.db.newest_lsn(), events));
             match commit(data, &mut batch) {
                 Ok(lsn) => {
                     (done.lsn, done.shown_from) = (lsn, batch.shown_from());
