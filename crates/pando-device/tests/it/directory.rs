@@ -80,6 +80,9 @@ fn a_directory_stays_locked_when_its_lock_file_is_removed() {
     let place = tempfile::tempdir().unwrap();
     let lock = place.path().join("LOCK");
     let device = open(place.path()).unwrap();
+    // Older programs look at the file alone.
+    let file = fs::File::open(&lock).unwrap();
+    assert!(matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)));
     fs::remove_file(&lock).unwrap();
     assert!(open(place.path()).unwrap_err().is_in_use());
     let _made_by_the_attempt = fs::remove_file(&lock);
