@@ -5,14 +5,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use pando_device::Device;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use pando_format::catalogue::{CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_TREE};
 use pando_format::checksum::crc32c;
+use pando_format::log::{
+    BatchWriter, Operation, RecordHeader, RecordKind, SegmentHeader, record_bytes,
+};
 use pando_format::mapping::Group;
 use pando_format::page::{HEADER_BYTES, PageKind};
 use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{Compression, PageId, StoredKind, StoredPage, TreeId};
+use pando_format::{Compression, Lsn, PageId, StoredKind, StoredPage, TreeId};
 use pandodb::{Builder, Db, Error, SalvageReport, VerifyReport};
 
 use crate::fixture::{NONE, open_on, text_key as key};
@@ -54,6 +58,8 @@ fn filled() -> FaultyDevice {
     values.put(b"chunks", b"new").unwrap();
     db.drop_table("gone").unwrap();
     db.checkpoint().unwrap();
+    // A record behind the checkpoint.
+    values.put(b"newest", b"value").unwrap();
     let left = copy(&device);
     drop(snapshot);
     left
@@ -283,5 +289,84 @@ fn rows_that_name_pages_of_others_free_none_of_them() {
                 is_whole(&Db::open_device(options(), device.into()).expect(&context));
             }
         }
+    }
+}
+
+/// Appends a record with one operation to the newest file of the log.
+fn forge_record(device: &FaultyDevice, operation: Operation<'_>) {
+    let superblock = superblock(device);
+    let names = device.list().unwrap();
+    let files = names.into_iter().filter(|name| name.starts_with("log/"));
+    let of_life = files.filter_map(|name| {
+        let file = device.snapshot_file(&name);
+        let header = SegmentHeader::decode(&file).ok()?;
+        let segment = header
+            .segment
+            .filter(|_| header.incarnation == superblock.incarnation)?;
+        Some((segment, name, file))
+    });
+    let (segment, name, file) = of_life.max().expect("a segment of this life");
+    let (size, mut at) = (u64::from(superblock.segment_bytes), 4096);
+    let base = segment * size;
+    while let Ok(header) = RecordHeader::decode(
+        &file[at..],
+        base + at as u64,
+        base + size,
+        superblock.incarnation,
+    ) {
+        at += header.bytes() as usize;
+    }
+    let mut batch = BatchWriter::new();
+    batch.push(operation);
+    let payload = batch.payload();
+    let header = RecordHeader {
+        length: payload.len() as u32,
+        kind: RecordKind::Batch,
+        flags: 0,
+        lsn: Lsn(base + at as u64 + record_bytes(payload.len())),
+        incarnation: superblock.incarnation,
+        durable: Lsn(0),
+        signature: 0,
+    };
+    let record = [&header.encode(crc32c(payload))[..], payload].concat();
+    device.overwrite(&name, at as u64, &record);
+}
+
+/// The trees take such keys for a mistake of their caller, and panic. A salvage leaves out the
+/// batches from there on, and saves the rest.
+#[test]
+fn a_record_that_no_commit_writes_is_damage_for_opening_verify_and_salvage() {
+    let store = filled();
+    let long = vec![7; PAGE / 4 + 1];
+    let tree = TreeId(16);
+    let operations = [
+        Operation::Put {
+            tree,
+            key: &long,
+            value: b"value",
+        },
+        Operation::Delete { tree, key: &long },
+        Operation::CreateTable {
+            name: b"",
+            tree: TreeId(99),
+        },
+        Operation::CreateTable {
+            name: b"new",
+            tree: TreeId(99).counted(),
+        },
+    ];
+    for operation in operations {
+        let device = copy(&store);
+        forge_record(&device, operation);
+        let error = Db::open_device(options(), device.clone().into()).unwrap_err();
+        assert!(error.is_corruption(), "{operation:?}: {error}");
+        if !matches!(operation, Operation::CreateTable { name: b"new", .. }) {
+            let report = VerifyReport::of_device(&device.clone().into()).unwrap();
+            assert!(!report.damages.is_empty(), "{operation:?}");
+        }
+        let into = FaultyDevice::new(2);
+        let saved = SalvageReport::of_devices(&device.into(), into.clone().into(), options());
+        saved.unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        is_whole(&open_on(&into, options()));
     }
 }
