@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use pando_device::Device;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_format::bytes::{put_u32, put_u64, u32_at, u64_at};
-use pando_format::catalogue::{CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_TREE};
+use pando_format::catalogue::{CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE};
 use pando_format::checksum::crc32c;
 use pando_format::log::{
     BatchWriter, Operation, RecordHeader, RecordKind, SegmentHeader, record_bytes,
@@ -52,6 +52,7 @@ fn filled() -> FaultyDevice {
     let values = db.table("values").unwrap();
     values.put(b"pages", &long(1, 9_000)).unwrap();
     values.put(b"chunks", &long(2, 300_000)).unwrap();
+    values.put(b"stays", &long(4, 9_000)).unwrap();
     // Keeps what is replaced from being freed.
     let snapshot = db.snapshot().unwrap();
     values.put(b"pages", b"new").unwrap();
@@ -289,6 +290,32 @@ fn rows_that_name_pages_of_others_free_none_of_them() {
                 is_whole(&Db::open_device(options(), device.into()).expect(&context));
             }
         }
+    }
+}
+
+/// The pages of a value are freed without a look at them.
+#[test]
+fn a_value_that_names_the_catalogue_as_one_of_its_pages_does_not_take_it_along() {
+    let store = filled();
+    let leaf = pages_of(&store, TreeId(19), PageKind::Leaf)[0];
+    let page = read_page(&store, stored(&store)[&leaf]);
+    let mut values = values_of(&page).into_iter();
+    // Two lengths and the ids of three pages.
+    let header = values.find(|value| value.len() == 20).unwrap();
+    for root in [CATALOGUE_ROOT, GARBAGE_ROOT] {
+        let device = copy(&store);
+        forge_page(&device, leaf, |page| {
+            put_u32(page, header.start + 8, root.0)
+        });
+        let db = examine(&device).unwrap();
+        db.table("values").unwrap().delete(b"stays").unwrap();
+        db.table("more")
+            .unwrap()
+            .put(b"key", &long(3, 100_000))
+            .unwrap();
+        is_whole(&db);
+        db.close().unwrap();
+        is_whole(&Db::open_device(options(), device.into()).unwrap());
     }
 }
 
