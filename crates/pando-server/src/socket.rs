@@ -146,19 +146,34 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
         let text = "there is a file that is no socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+    let (socket, address) = (new_socket()?, SocketAddrUnix::new(path)?);
+    match net::connect(&socket, &address).map_err(io::Error::from) {
+        Ok(()) => Err(io::ErrorKind::AddrInUse.into()),
+        // As many wait there as may.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
+}
+
+/// Makes a socket that never blocks.
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
 }
 
 /// Makes a socket at `path` with the permissions `mode`, if that is given, which nobody can connect
 /// to yet.
 fn bind_deaf(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = new_socket()?;
     net::bind(&socket, &address)?;
     if let Some(mode) = mode {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
@@ -295,6 +310,27 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         let refused = std::os::unix::net::UnixStream::connect(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// Otherwise a server that starts would wait without a word for one that hangs.
+    #[test]
+    fn a_socket_at_which_as_many_wait_as_may_is_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let bound = bind_deaf(&path, None).unwrap();
+        net::listen(&bound, 1).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let client = new_socket().unwrap();
+            match net::connect(&client, &address) {
+                Ok(()) => waiting.push(client),
+                Err(error) => break assert_eq!(error, rustix::io::Errno::AGAIN),
+            }
+        }
+        let error = UnixSocket::bind(&path, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
     }
 
     #[test]
