@@ -64,6 +64,18 @@ id!(
     Epoch, u64, "epoch"
 );
 
+impl Lsn {
+    /// No position of a log is as large: 32 PiB will never have been written. A larger one on disk
+    /// is damage. Sums of positions and lengths below it never overflow, and stamps of keys hold
+    /// them.
+    pub const LIMIT: Self = Self(1 << 55);
+}
+
+impl Epoch {
+    /// No store has had as many checkpoints; a larger number on disk is damage.
+    pub const LIMIT: Self = Self(1 << 55);
+}
+
 impl TreeId {
     /// Bit of the id of a counted tree.
     const COUNTED: u32 = 1 << 31;

@@ -43,6 +43,8 @@ pub struct Pool {
     wired: AtomicU64,
     /// Number of chunks that have an id.
     pub(crate) chunks: AtomicU64,
+    /// Pages below this one are not freed unread. Constant after open.
+    pub(crate) first_freed: PageId,
 }
 
 impl Pool {
@@ -91,8 +93,19 @@ impl Pool {
             work: WaitList::new(),
             wired: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
+            first_freed: PageId(0),
             options,
         })
+    }
+
+    /// Has pages below `first` never be freed unread, whatever a damaged page says: everything else
+    /// is found through them.
+    #[must_use]
+    pub fn keeping_below(self, first: PageId) -> Self {
+        Self {
+            first_freed: first,
+            ..self
+        }
     }
 
     /// At open: restores the pages of the checkpoint, as (id, place) in any order, and continues

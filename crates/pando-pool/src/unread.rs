@@ -29,7 +29,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`Restart::Conflict`] when the page is latched or being loaded: the caller tries again
-    /// later.
+    /// later. [`Restart::Damaged`] when there is no such page, or it is one that is kept
+    /// ([`Pool::keeping_below`]).
     pub fn free_unread(&self, token: &ApplyToken<'_>, page: PageId) -> Attempt<()> {
         self.free_by(token, page, FreedBy::BackgroundWork)
     }
@@ -39,6 +40,9 @@ impl Pool {
     /// # Errors
     /// As [`Pool::free_unread`].
     pub fn free_by(&self, token: &ApplyToken<'_>, page: PageId, by: FreedBy) -> Attempt<()> {
+        if page < self.first_freed {
+            return Err(Restart::Damaged(page, "is to be freed, and never is"));
+        }
         let counts = by == FreedBy::BackgroundWork;
         match self.table().get(page) {
             Place::Resident(_) => {

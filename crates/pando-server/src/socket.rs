@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use pando_sync::Arc;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Number of connections that wait until they are accepted, at most; the system may have a lower
 /// bound, `net.core.somaxconn`. Who comes when there are more tries again after a second.
@@ -145,11 +146,39 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
         let text = "there is a file that is no socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+    let (socket, address) = (new_socket()?, SocketAddrUnix::new(path)?);
+    match net::connect(&socket, &address).map_err(io::Error::from) {
+        Ok(()) => Err(io::ErrorKind::AddrInUse.into()),
+        // As many wait there as may.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
+}
+
+/// Makes a socket that never blocks.
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
+/// Makes a socket at `path` with the permissions `mode`, if that is given, which nobody can connect
+/// to yet.
+fn bind_deaf(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = new_socket()?;
+    net::bind(&socket, &address)?;
+    if let Some(mode) = mode {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(socket)
 }
 
 impl UnixSocket {
@@ -159,16 +188,14 @@ impl UnixSocket {
     /// Those of the system; somebody listens there; there is a file that is no socket.
     pub(crate) fn bind(path: &Path, mode: Option<u32>) -> io::Result<Self> {
         remove_abandoned(path)?;
-        let listener = UnixListener::bind(path)?;
+        let bound = bind_deaf(path, mode)?;
         let socket = Self {
-            listener,
+            listener: UnixListener::from_std(bound.into()),
             path: path.to_owned(),
             file: file_of(path)?,
             address: Address::Unix(path.to_string_lossy().into()),
         };
-        if let Some(mode) = mode {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        }
+        net::listen(&socket.listener, WAITING_MAX)?;
         Ok(socket)
     }
 }
@@ -214,8 +241,8 @@ impl Listener {
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         // It listens already, but lets 128 wait: then this changes their number.
         match self {
-            Self::Tcp(listener) => rustix::net::listen(listener, WAITING_MAX)?,
-            Self::Unix(socket) => rustix::net::listen(&socket.listener, WAITING_MAX)?,
+            Self::Tcp(listener) => net::listen(listener, WAITING_MAX)?,
+            Self::Unix(socket) => net::listen(&socket.listener, WAITING_MAX)?,
         }
         match self {
             Self::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
@@ -271,6 +298,39 @@ mod tests {
         for _ in clients {
             listener.accept().unwrap();
         }
+    }
+
+    /// Who connects before the permissions are set stays connected.
+    #[test]
+    fn nobody_connects_before_the_permissions_are_set() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _bound = bind_deaf(&path, Some(0o700)).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let refused = std::os::unix::net::UnixStream::connect(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// Otherwise a server that starts would wait without a word for one that hangs.
+    #[test]
+    fn a_socket_at_which_as_many_wait_as_may_is_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let bound = bind_deaf(&path, None).unwrap();
+        net::listen(&bound, 1).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let client = new_socket().unwrap();
+            match net::connect(&client, &address) {
+                Ok(()) => waiting.push(client),
+                Err(error) => break assert_eq!(error, rustix::io::Errno::AGAIN),
+            }
+        }
+        let error = UnixSocket::bind(&path, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
     }
 
     #[test]

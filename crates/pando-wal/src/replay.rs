@@ -15,7 +15,10 @@ use pando_device::{Device, File, OpenOptions};
 use pando_format::Lsn;
 use pando_format::bytes::u64_at;
 use pando_format::cast::usize_of;
-use pando_format::log::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES};
+use pando_format::log::record::RECORD_ALIGNMENT;
+use pando_format::log::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES,
+};
 
 use crate::error::Error;
 use crate::segments;
@@ -129,6 +132,7 @@ impl<F: File> Directory<F> {
             is_signed: true,
             unused: 0,
         };
+        directory.check_options()?;
         for (_, name) in segments::list(device)? {
             let file = device.open(&name, OpenOptions::read())?;
             let Some(header) = segments::read_header(&file)? else {
@@ -144,8 +148,7 @@ impl<F: File> Directory<F> {
                 let what = format!("{name} has segments of {} bytes", header.segment_bytes);
                 return Err(directory.damage(options.from.0, what));
             }
-            // Positions after the segment must not overflow either.
-            if number >= u64::MAX / directory.segment_bytes() - 1 {
+            if number >= Lsn::LIMIT.0 / directory.segment_bytes() {
                 let what = format!("{name} claims to be segment {number}");
                 return Err(directory.damage(options.from.0, what));
             }
@@ -153,13 +156,30 @@ impl<F: File> Directory<F> {
             if header.incarnation != options.incarnation {
                 continue;
             }
-            let window = Window::new(file)?;
+            let window = Window::new(file, directory.segment_bytes())?;
             if directory.segments.insert(number, window).is_some() {
                 let what = format!("segment {number} is there twice");
                 return Err(directory.damage(options.from.0, what));
             }
         }
         Ok(directory)
+    }
+
+    /// The options come from a superblock, which may be damaged.
+    fn check_options(&self) -> Result<(), Error> {
+        let ReplayOptions {
+            segment_bytes,
+            from,
+            ..
+        } = self.options;
+        if !segment_bytes.is_power_of_two() || segment_bytes < SEGMENT_BYTES_MIN {
+            let what = format!("it has segments of {segment_bytes} bytes");
+            return Err(self.damage(from.0, what));
+        }
+        if from >= Lsn::LIMIT || !from.0.is_multiple_of(RECORD_ALIGNMENT) {
+            return Err(self.damage(from.0, "no record ends there".to_owned()));
+        }
+        Ok(())
     }
 
     fn damage(&self, position: u64, what: String) -> Error {
@@ -281,6 +301,7 @@ impl<F: File> Directory<F> {
         let size = self.segment_bytes();
         let segment = self.unused.max(end.0.div_ceil(size));
         let restart = segment.checked_mul(size).map(Lsn);
+        let restart = restart.filter(|restart| *restart < Lsn::LIMIT);
         restart.ok_or_else(|| self.damage(end.0, "the log is at its end".to_owned()))
     }
 }
@@ -288,6 +309,7 @@ impl<F: File> Directory<F> {
 /// A file that is read in windows.
 struct Window<F> {
     file: F,
+    /// Of the file, or of its segment if the file is longer.
     len: u64,
     /// Bytes of the file from `offset` on.
     bytes: Vec<u8>,
@@ -295,8 +317,8 @@ struct Window<F> {
 }
 
 impl<F: File> Window<F> {
-    fn new(file: F) -> Result<Self, Error> {
-        let len = file.len()?;
+    fn new(file: F, segment_bytes: u64) -> Result<Self, Error> {
+        let len = file.len()?.min(segment_bytes);
         Ok(Self {
             file,
             len,

@@ -1,7 +1,9 @@
 //! The lock of a directory against other processes and other devices of this one.
 //!
 //! It is an advisory lock of the operating system on the file `LOCK`, which ends with the process
-//! in every case, so a crash leaves no lock.
+//! in every case, so a crash leaves no lock. The directory itself is locked in the same way: people
+//! remove files of this name, which other programs leave behind, and the next process would make
+//! another one. Some file systems over a network lock no directories; there the file has to do.
 
 use std::fs;
 use std::io;
@@ -15,6 +17,8 @@ use crate::name;
 pub(super) struct DirectoryLock {
     /// None for a read-only directory that was never opened for writing.
     _file: Option<fs::File>,
+    /// None where directories cannot be locked.
+    _directory: Option<fs::File>,
 }
 
 impl DirectoryLock {
@@ -28,24 +32,36 @@ impl DirectoryLock {
             how.write(true).create(true);
         }
         let file = match how.open(&path) {
-            Ok(file) => file,
+            Ok(file) => Some(file),
             // Without a lock file, nobody has the directory open for writing.
-            Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { _file: None });
-            }
+            Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(fail(error)),
         };
-        let locked = if read_only {
-            file.try_lock_shared()
-        } else {
-            file.try_lock()
+        let in_use = || Error::InUse {
+            directory: directory.to_string_lossy().into_owned(),
         };
-        match locked {
-            Ok(()) => Ok(Self { _file: Some(file) }),
-            Err(fs::TryLockError::WouldBlock) => Err(Error::InUse {
-                directory: directory.to_string_lossy().into_owned(),
-            }),
-            Err(fs::TryLockError::Error(error)) => Err(fail(error)),
+        match file.as_ref().map_or(Ok(()), |file| lock(file, read_only)) {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
+            Err(fs::TryLockError::Error(error)) => return Err(fail(error)),
         }
+        let opened = fs::File::open(directory).map_err(fail)?;
+        let locked = match lock(&opened, read_only) {
+            Ok(()) => Some(opened),
+            Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
+            Err(fs::TryLockError::Error(_)) => None,
+        };
+        Ok(Self {
+            _file: file,
+            _directory: locked,
+        })
+    }
+}
+
+/// Locks a file, shared with other readers or exclusively.
+fn lock(file: &fs::File, read_only: bool) -> std::result::Result<(), fs::TryLockError> {
+    match read_only {
+        true => file.try_lock_shared(),
+        false => file.try_lock(),
     }
 }

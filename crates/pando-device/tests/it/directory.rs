@@ -74,6 +74,28 @@ fn a_left_over_lock_file_blocks_nobody() {
     open(place.path()).unwrap();
 }
 
+/// Somebody who takes the file for one that a crash has left removes it.
+#[test]
+fn a_directory_stays_locked_when_its_lock_file_is_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let lock = place.path().join("LOCK");
+    let device = open(place.path()).unwrap();
+    // Older programs look at the file alone.
+    let file = fs::File::open(&lock).unwrap();
+    assert!(matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    fs::remove_file(&lock).unwrap();
+    assert!(open(place.path()).unwrap_err().is_in_use());
+    let _made_by_the_attempt = fs::remove_file(&lock);
+    assert!(open_read_only(place.path()).unwrap_err().is_in_use());
+    drop(device);
+    // Nor do readers need the file.
+    let _made_by_the_attempt = fs::remove_file(&lock);
+    let readers = [(); 2].map(|()| open_read_only(place.path()).unwrap());
+    assert!(open(place.path()).unwrap_err().is_in_use());
+    drop(readers);
+    open(place.path()).unwrap();
+}
+
 #[test]
 fn directories_are_made_and_read_only_makes_none() {
     let place = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Lives of a log: records of an earlier life are never taken for records of the current one.
 
 use pando_format::Lsn;
-use pando_wal::Error;
+use pando_wal::{Error, ReplayOptions, replay};
 
 use crate::support::{IDENTITY, SEGMENT, TestDevice, append, open, options, read};
 
@@ -107,6 +107,73 @@ fn a_file_that_was_cut_short_is_made_again() {
     file.set_len(SEGMENT / 2).unwrap();
     drop(open(&device, options(2, 2, 0)));
     assert_eq!(device.bytes_of(CUT).len() as u64, SEGMENT);
+}
+
+/// What lies behind the end of a segment belongs to no segment: it is not searched, whatever it
+/// holds.
+#[test]
+fn a_file_that_is_longer_than_its_segment_is_read_to_the_end_of_the_segment() {
+    use pando_device::{Device, File, OpenOptions};
+    const FILE: &str = "log/0000000000000000";
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    append(&log, b"record");
+    log.flush_now().unwrap();
+    let file = device.memory.open(FILE, OpenOptions::write()).unwrap();
+    file.set_len(3 << 20).unwrap();
+    let (records, end) = read(&device, 1, 0).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(SEGMENT)));
+    // Words that look like the incarnation of a record.
+    device.overwrite(FILE, SEGMENT, &1_u64.to_le_bytes().repeat(1 << 17));
+    let (records, end) = read(&device, 1, 0).unwrap();
+    assert_eq!((records.len(), end.restart), (1, Lsn(SEGMENT)));
+}
+
+/// Stamps of keys have no more bits. An earlier life that came so far is none that there was.
+#[test]
+fn positions_beyond_those_of_any_log_are_damage() {
+    use pando_format::log::SegmentHeader;
+    let device = TestDevice::new();
+    let log = open(&device, options(2, 1, 0));
+    append(&log, b"record");
+    log.flush_now().unwrap();
+    for from in [u64::MAX, u64::MAX - 7, Lsn::LIMIT.0] {
+        assert!(read(&device, 1, from).unwrap_err().is_corruption());
+    }
+    for (number, fine) in [
+        (Lsn::LIMIT.0 / SEGMENT, false),
+        (Lsn::LIMIT.0 / SEGMENT - 1, false),
+        (Lsn::LIMIT.0 / SEGMENT - 2, true),
+    ] {
+        let header = SegmentHeader {
+            segment: Some(number),
+            incarnation: 0,
+            identity: IDENTITY,
+            segment_bytes: SEGMENT as u32,
+        };
+        let mut bytes = vec![0; 4096];
+        header.encode_into(&mut bytes);
+        device.overwrite("log/0000000000000001", 0, &bytes);
+        assert_eq!(read(&device, 1, 0).is_ok(), fine, "{number}");
+    }
+}
+
+/// The size comes from a superblock.
+#[test]
+fn segments_of_an_impossible_size_are_damage() {
+    let device = TestDevice::new();
+    drop(open(&device, options(2, 1, 0)));
+    for segment_bytes in [0, 1, 4096, 70_000, u32::MAX] {
+        let how = ReplayOptions {
+            segment_bytes,
+            identity: IDENTITY,
+            incarnation: 1,
+            signature: 0,
+            from: Lsn(0),
+        };
+        let replayed = replay(&device, &how, |_, _| Ok::<(), Error>(()));
+        assert!(replayed.unwrap_err().is_corruption(), "{segment_bytes}");
+    }
 }
 
 #[test]

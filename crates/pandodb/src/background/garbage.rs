@@ -5,7 +5,9 @@
 
 use std::ops::Bound;
 
-use pando_format::catalogue::{FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GarbageRow, garbage_lsn};
+use pando_format::catalogue::{
+    CATALOGUE_ROOT, FIRST_USER_TREE, GARBAGE_CHUNKS_MAX, GARBAGE_ROOT, GarbageRow, garbage_lsn,
+};
 use pando_format::lost::decode_aside_key;
 use pando_format::{Lsn, PageId};
 use pando_pool::ApplyToken;
@@ -31,11 +33,19 @@ const STEP_PAGES: u64 = 48;
 #[derive(Debug)]
 enum Garbage {
     Tree(Tree),
-    /// Chunks, or overflow pages, of one row: those to free, and those that are still being read.
-    Chunks {
-        free: Vec<PageId>,
-        read: Vec<PageId>,
-    },
+    /// Chunks, or overflow pages, of one row.
+    Named(Named),
+}
+
+/// What a row names one by one.
+#[derive(Debug)]
+struct Named {
+    /// They are chunks, not overflow pages.
+    are_chunks: bool,
+    /// Those to free.
+    free: Vec<PageId>,
+    /// Those that are still being read.
+    read: Vec<PageId>,
 }
 
 /// What follows from a row.
@@ -93,8 +103,8 @@ impl Engine {
                     }
                     done
                 }
-                Garbage::Chunks { free, read } => {
-                    self.has_room() && self.free_chunks(&free, &read, &key, scratch)?
+                Garbage::Named(named) => {
+                    self.has_room() && self.free_named(&named, &key, scratch)?
                 }
             };
             if !ended {
@@ -125,6 +135,7 @@ impl Engine {
             let what = format!("{} is to be freed, and is that of a table", tree.id);
             return Err(Error::corrupt("garbage table", what));
         }
+        self.check_owner(tree, tree.root)?;
         for _ in 0..STEPS {
             if !self.has_room() {
                 return Ok(false);
@@ -134,6 +145,22 @@ impl Engine {
             }
         }
         Ok(false)
+    }
+
+    /// Checks that `page`, which is to be freed as a part of `tree`, is not known to be anything
+    /// else. One that cannot be read may be.
+    fn check_owner(&self, tree: Tree, page: PageId) -> Result<()> {
+        let pool = &self.store.pool;
+        let owner = self.store.drive(|| pool.tree_of(page));
+        let what = match owner {
+            Ok(owner) if owner == tree.id => return Ok(()),
+            Ok(owner) => format!("belongs to {owner}"),
+            Err(_) if pool.chunk(page).is_some() => "is a chunk".to_owned(),
+            Err(error) if error.is_corruption() && !is_system_root(page) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let what = format!("{page} is to be freed with {}, and {what}", tree.id);
+        Err(Error::corrupt("garbage table", what))
     }
 
     /// Frees one leaf of `tree`, or one value in chunks; with the last leaf also removes the row.
@@ -153,6 +180,7 @@ impl Engine {
             }
             // `page` is a part of a value, or else on the path to the leftmost leaf.
             if !scratch.do_without(page) {
+                self.check_owner(tree, page)?;
                 lost = Some(page);
             }
             tries = 0;
@@ -192,15 +220,10 @@ impl Engine {
         })
     }
 
-    /// Frees chunks of a row, and removes the row with the last of them. Until then the row is
+    /// Frees what a row names, and removes the row with the last of it. Until then the row is
     /// rewritten to name only the chunks that are still read.
-    fn free_chunks(
-        &self,
-        free: &[PageId],
-        read: &[PageId],
-        key: &[u8],
-        scratch: &mut Scratch,
-    ) -> Result<bool> {
+    fn free_named(&self, named: &Named, key: &[u8], scratch: &mut Scratch) -> Result<bool> {
+        let Named { free, read, .. } = named;
         assert!(
             !free.is_empty(),
             "a row of which nothing can be freed is passed"
@@ -213,6 +236,11 @@ impl Engine {
             !free.iter().any(|chunk| read.contains(chunk)),
             "a chunk that is read is to be freed"
         );
+        // Nothing of the row is free yet, so no table can get one of its pages meanwhile.
+        let roots = match named.are_chunks {
+            true => Vec::new(),
+            false => self.store.tables.trees(),
+        };
         self.in_gate(STEP_PAGES, |engine, token| {
             let marks = engine.background_marks();
             // If either call is refused, it has changed nothing.
@@ -231,10 +259,8 @@ impl Engine {
                 .store
                 .drive(|| scratch.try_finish(&engine.store.pool, token))
                 .and_then(|()| {
-                    free.iter().try_for_each(|chunk| {
-                        engine
-                            .store
-                            .drive(|| engine.store.pool.free_unread(token, *chunk))
+                    free.iter().try_for_each(|page| {
+                        engine.free_one(token, &roots, named.are_chunks, *page)
                     })
                 });
             if let Err(error) = finished {
@@ -247,6 +273,32 @@ impl Engine {
                 .tick(Ticker::GarbagePages, free.len() as u64);
             Ok(true)
         })
+    }
+
+    /// Frees a chunk, or an overflow page, that a row names. Leaves alone what is known to be
+    /// neither: then the row is damaged.
+    fn free_one(
+        &self,
+        token: &ApplyToken<'_>,
+        tables: &[Tree],
+        is_chunk: bool,
+        page: PageId,
+    ) -> Result<()> {
+        let pool = &self.store.pool;
+        let is_other = pool.chunk(page).is_some() != is_chunk
+            || is_system_root(page)
+            || tables.iter().any(|tree| tree.root == page);
+        let freed = match is_other {
+            true => Err(Error::corrupt(page.to_string(), "is something else")),
+            false => self.store.drive(|| pool.free_unread(token, page)),
+        };
+        match freed {
+            Err(error) if error.is_corruption() => {
+                tracing::error!(%error, "a row of garbage names what cannot be freed");
+                Ok(())
+            }
+            freed => freed,
+        }
     }
 
     fn remove_row(&self, token: &ApplyToken<'_>, key: &[u8], scratch: &mut Scratch) -> Result<()> {
@@ -343,10 +395,11 @@ impl Engine {
                 root: row.root,
             })),
             GarbageRow::Leaked { .. } | GarbageRow::Aside => Row::Note,
-            GarbageRow::Pages(pages) => Row::Free(Garbage::Chunks {
+            GarbageRow::Pages(pages) => Row::Free(Garbage::Named(Named {
+                are_chunks: false,
                 free: pages,
                 read: Vec::new(),
-            }),
+            })),
             GarbageRow::Chunks(chunks) => {
                 let block = |page| {
                     self.store
@@ -367,13 +420,22 @@ impl Engine {
                         }
                         match free.is_empty() {
                             true => Row::Left,
-                            false => Row::Free(Garbage::Chunks { free, read }),
+                            false => Row::Free(Garbage::Named(Named {
+                                are_chunks: true,
+                                free,
+                                read,
+                            })),
                         }
                     }
                 }
             }
         })
     }
+}
+
+/// Returns whether `page` is the root of a system tree, without which nothing of a store is found.
+fn is_system_root(page: PageId) -> bool {
+    [CATALOGUE_ROOT, GARBAGE_ROOT].contains(&page)
 }
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]

@@ -3,4 +3,5 @@
 pub(crate) mod apply;
 pub(crate) mod aside;
 pub(crate) mod blobs;
+pub(crate) mod logged;
 pub(crate) mod tables;

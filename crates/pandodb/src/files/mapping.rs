@@ -15,6 +15,10 @@ use crate::files::superblock::SUPERBLOCK;
 
 /// Bytes by which a journal file grows; half as many are always allocated beyond its end.
 const JOURNAL_STEP: u64 = 1 << 20;
+/// More page ids than are ever taken and given back before a page of theirs is stored or freed.
+const IDS_UNNAMED_MAX: u64 = 1 << 24;
+/// Bytes of a journal for each page that it names.
+const PAIR_BYTES: u64 = 16;
 
 /// The mapping of a checkpoint, as read from its files.
 #[derive(Debug, Default)]
@@ -45,6 +49,13 @@ impl Mapping {
         mapping.read_base(device, superblock)?;
         let name = journal_name(superblock.mapping);
         let journal = open(device, &name)?;
+        let stored = journal.len().map_err(Error::io("opening the mapping"))?;
+        if superblock.journal_bytes > stored {
+            let named = superblock.journal_bytes;
+            let what = format!("{stored} bytes long; the checkpoint has {named}");
+            return Err(Error::corrupt(&name, what));
+        }
+        let limit = page_ids_limit(superblock.base_pages, superblock.journal_bytes);
         let mut last = Epoch(0);
         read_groups(&journal, &name, superblock.journal_bytes, |group| {
             if group.generation <= last {
@@ -53,6 +64,10 @@ impl Mapping {
             }
             last = group.generation;
             for (page, word) in &group.pairs {
+                if page.index() >= limit {
+                    let what = format!("{page}: no store has as many pages");
+                    return Err(Error::corrupt(&name, what));
+                }
                 mapping
                     .set(*page, *word)
                     .map_err(|what| Error::corrupt(&name, what))?;
@@ -100,6 +115,14 @@ impl Mapping {
         }
         Ok(())
     }
+}
+
+/// Returns a bound that all page ids of a mapping are below, so that a damaged one does not take
+/// all memory. Ids are given out one by one, and the base has had room for all until it was made.
+pub(crate) fn page_ids_limit(base_pages: u64, journal_bytes: u64) -> usize {
+    let named = base_pages.saturating_add(journal_bytes / PAIR_BYTES);
+    let limit = named.saturating_add(IDS_UNNAMED_MAX);
+    usize_of(limit.min(u64::from(u32::MAX)))
 }
 
 pub(crate) fn open(device: &AnyDevice, name: &str) -> Result<AnyFile> {

@@ -3,8 +3,9 @@
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::cast::{u32_of, usize_of};
+use pando_format::catalogue::GARBAGE_ROOT;
 use pando_format::superblock::Superblock;
-use pando_format::{Compression, PageSize};
+use pando_format::{Compression, PageId, PageSize};
 use pando_pool::{CheckImages, Content, Pool, PoolOptions};
 use pando_space::{BLOCKS_MAX, Space, SpaceOptions};
 use pando_stats::Statistics;
@@ -70,10 +71,12 @@ pub(crate) fn pool_of(
         content: Content::Checked,
         statistics: device.statistics(),
     };
-    Pool::new(options).map_err(|error| Error::InvalidOption {
+    let pool = Pool::new(options).map_err(|error| Error::InvalidOption {
         option: "max_memory",
         what: format!("mapping it: {error}"),
-    })
+    })?;
+    // The roots of the system trees.
+    Ok(pool.keeping_below(PageId(GARBAGE_ROOT.0 + 1)))
 }
 
 /// Creates the data file, with direct I/O if possible, and chooses the sizes that `options` leave

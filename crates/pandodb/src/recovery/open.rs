@@ -429,12 +429,23 @@ fn check_superblock(superblock: &Superblock) -> Result<()> {
     let Superblock {
         generation,
         incarnation,
+        checkpoint_lsn,
+        segment_bytes,
         next_tree,
+        mapping,
         ..
     } = superblock;
+    let wrong = |what| Err(Error::corrupt(SUPERBLOCK, what));
     if *incarnation > generation.0 || *next_tree < FIRST_USER_TREE.0 {
-        let what = format!("{generation} of life {incarnation}, next tree {next_tree}");
-        return Err(Error::corrupt(SUPERBLOCK, what));
+        return wrong(format!(
+            "{generation} of life {incarnation}, next tree {next_tree}"
+        ));
+    }
+    if *generation >= Epoch::LIMIT || *checkpoint_lsn >= Lsn::LIMIT || *mapping >= Epoch::LIMIT.0 {
+        return wrong(format!("{generation}, {checkpoint_lsn}, mapping {mapping}"));
+    }
+    if !segment_bytes.is_power_of_two() || *segment_bytes < SEGMENT_BYTES_MIN {
+        return wrong(format!("segments of {segment_bytes} bytes"));
     }
     known_compression(superblock).map(drop)
 }

@@ -6,12 +6,13 @@ use pando_format::cast::u32_of_len;
 use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::chunks::ChunkPart;
 use pando_format::log::{BatchReader, ChunkedValue, Operation};
-use pando_format::{Lsn, TreeId};
+use pando_format::{Lsn, TreeId, VERSION_COUNTED};
 use pando_pool::{ApplyToken, Marks};
 use pando_sync::Arc;
 use pando_tree::{LeafFill, Scratch, Tree};
 
 use crate::changes::blobs::NewValue;
+use crate::changes::logged::check_operation;
 use crate::changes::tables::LoggedTableChange;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
@@ -48,8 +49,9 @@ pub(crate) struct Replay<'a> {
     store: &'a Store,
     scratch: Scratch,
     tables: HashMap<TreeId, Arc<TableState>>,
-    /// Trees that have ever belonged to a table; collected when the first table is created.
-    known: Option<HashSet<TreeId>>,
+    /// Numbers of trees that have ever belonged to a table; collected when the first table is
+    /// created.
+    known: Option<HashSet<u32>>,
     /// LSN of the previous batch, or of the checkpoint.
     last: Lsn,
     replayed: &'a mut Replayed,
@@ -88,7 +90,10 @@ impl<'a> Replay<'a> {
         let closed = store.pool.gate().close();
         let token = &store.pool.apply_token(&closed);
         for (index, operation) in batch.enumerate() {
-            match operation.map_err(|damage| damaged(damage.what))? {
+            let operation = operation.map_err(|damage| damaged(damage.what))?;
+            check_operation(store.pool.page_size(), &operation)
+                .map_err(|damage| damaged(damage.what))?;
+            match operation {
                 Operation::Put { tree, key, value } => {
                     self.write(token, tree, marks, key, ReplayedWrite::Put(value))?;
                 }
@@ -219,15 +224,18 @@ impl<'a> Replay<'a> {
     fn check_new(&mut self, tree: TreeId, lsn: Lsn) -> Result<()> {
         let known = self.known.get_or_insert_with(|| {
             let trees = self.store.tables.trees();
-            trees.iter().map(|tree| tree.id).collect()
+            trees.iter().map(|tree| tree.id.number()).collect()
         });
-        match tree >= FIRST_USER_TREE && known.insert(tree) {
-            true => Ok(()),
-            false => Err(Error::corrupt(
-                format!("log at {lsn}"),
-                format!("{tree} becomes that of a table, and was one's before"),
-            )),
-        }
+        let number = tree.number();
+        let what = if tree.is_counted() && !self.store.format.has(VERSION_COUNTED) {
+            "this version of the format has none"
+        } else if number >= FIRST_USER_TREE.0 && known.insert(number) {
+            return Ok(());
+        } else {
+            "was one's before"
+        };
+        let what = format!("{tree} becomes that of a table, and {what}");
+        Err(Error::corrupt(format!("log at {lsn}"), what))
     }
 
     fn swap(
@@ -282,6 +290,16 @@ mod tests {
     use crate::Db;
     use pando_format::PageId;
     use pando_format::log::BatchWriter;
+    use pando_format::superblock::Superblock;
+
+    /// As a checkpoint does that writes this version.
+    fn allow_counted(engine: &crate::engine::Engine) {
+        let superblock = engine.checkpoint.lock_files().superblock;
+        engine.store.format.written(Superblock {
+            version: VERSION_COUNTED,
+            ..superblock
+        });
+    }
 
     /// If two tables had one tree, its pages would be changed and freed twice.
     #[test]
@@ -306,6 +324,62 @@ mod tests {
         // A new table must not take the name of an existing one, and thereby its tree.
         assert!(batch(56, b"one", 18).unwrap_err().is_corruption());
         batch(64, b"three", 19).unwrap();
+    }
+
+    /// A later opening would refuse a catalogue with two trees of one number, or with a tree that
+    /// the version of the format does not have.
+    #[test]
+    fn a_counted_tree_where_none_can_be_is_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
+        let mut batch = |lsn, name: &[u8], tree| {
+            let mut record = BatchWriter::new();
+            record.push(Operation::CreateTable { name, tree });
+            replay.batch(Lsn(lsn), record.payload())
+        };
+        let tree = TreeId(16);
+        let error = batch(16, b"one", tree.counted()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        allow_counted(&engine);
+        batch(24, b"one", tree.counted()).unwrap();
+        let error = batch(32, b"two", tree).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+    }
+
+    /// The trees take keys and values of any other length for a mistake of their caller.
+    #[test]
+    fn keys_values_and_names_that_no_commit_writes_are_damage() {
+        let device = pando_device::faulty::FaultyDevice::new(1);
+        let options = Db::builder().max_memory(8 << 20);
+        let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        let mut replayed = Replayed::default();
+        let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
+        let tree = TreeId(16);
+        let most = engine.store.pool.page_size().key_bytes_max();
+        let (key, long) = (vec![7; most], vec![7; most + 1]);
+        let value = vec![7; pando_tree::VALUE_BYTES_MAX + 1];
+        let create = |name| Operation::CreateTable { name, tree };
+        let put = |key, value| Operation::Put { tree, key, value };
+        let operations = [
+            (create(b""), false),
+            (create(b"t"), true),
+            (put(&long, b""), false),
+            (put(&key, &value), false),
+            (Operation::Delete { tree, key: &long }, false),
+            (put(&key, b"value"), true),
+        ];
+        for (lsn, (operation, fine)) in (16..).step_by(8).zip(operations) {
+            let mut record = BatchWriter::new();
+            record.push(operation);
+            let replayed = replay.batch(Lsn(lsn), record.payload());
+            match replayed {
+                Ok(()) => assert!(fine, "at {lsn}"),
+                Err(error) => assert!(!fine && error.is_corruption(), "at {lsn}: {error}"),
+            }
+        }
     }
 
     #[test]
@@ -340,6 +414,7 @@ mod tests {
         let device = pando_device::faulty::FaultyDevice::new(1);
         let options = Db::builder().max_memory(8 << 20);
         let engine = crate::recovery::open::open(device.into(), options).unwrap();
+        allow_counted(&engine);
         let mut replayed = Replayed::default();
         let mut replay = Replay::new(&engine.store, Lsn(8), &mut replayed);
         let trees = [TreeId(16), TreeId(17), TreeId(18).counted()];

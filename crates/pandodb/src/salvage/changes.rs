@@ -9,6 +9,7 @@ use pando_format::{Extent, Lsn, TreeId};
 use pando_tree::Tree;
 
 use crate::changes::blobs::decode_blob_ref;
+use crate::changes::logged::{check_operation, check_write};
 use crate::error::{Error, Result};
 use crate::recovery::open::log_behind;
 use crate::salvage::copy::Copier;
@@ -43,8 +44,17 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
     /// Applies writes that were put aside; returns their number.
     pub(super) fn aside(&mut self, writes: &[Aside], report: &mut SalvageReport) -> Result<u64> {
         let mut count = 0;
+        let page_size = self.copier.db.engine().store.pool.page_size();
         for Aside { lsn, number, bytes } in writes {
-            match AsideWrite::decode(bytes) {
+            let write = AsideWrite::decode(bytes);
+            let checked = write.and_then(|write| {
+                let value_bytes = match write.change {
+                    AsideChange::Put(value) => value.len(),
+                    _ => 0,
+                };
+                check_write(page_size, write.key, value_bytes).map(|()| write)
+            });
+            match checked {
                 Ok(write) => count += u64::from(self.aside_write(&write)?),
                 Err(damage) => report.unbounded.push(Damage {
                     place: format!("write {number} of the batch at {lsn}"),
@@ -113,7 +123,13 @@ impl<'a, 'c, 'w> Changes<'a, 'c, 'w> {
         // Decode the whole batch first: it is applied as a whole or not at all.
         let operations: std::result::Result<Vec<Operation<'_>>, _> =
             BatchReader::new(payload).map_err(damaged)?.collect();
-        for operation in operations.map_err(damaged)? {
+        let operations = operations.map_err(damaged)?;
+        let page_size = source.store.pool.page_size();
+        operations
+            .iter()
+            .try_for_each(|operation| check_operation(page_size, operation))
+            .map_err(damaged)?;
+        for operation in operations {
             self.operation(source, lsn, operation)?;
         }
         Ok(())

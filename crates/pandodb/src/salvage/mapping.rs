@@ -12,6 +12,7 @@ use pando_format::mapping::{Group, SECTION_BYTES, SECTION_WORDS, decode_section,
 use pando_format::superblock::Superblock;
 use pando_format::{PageId, StoredKind, StoredPage};
 
+use crate::files::mapping::page_ids_limit;
 use crate::files::names::{base_name, journal_name};
 use crate::salvage::report::SalvageReport;
 use crate::verify::walk::Damage;
@@ -26,6 +27,8 @@ pub(super) struct Words {
     words: Vec<u64>,
     /// Larger ids in a damaged group are ignored, because they could take all memory.
     ids_max: usize,
+    /// As that, in any group.
+    limit: usize,
 }
 
 /// Reads the undamaged parts of the mapping that `superblock` names.
@@ -35,7 +38,9 @@ pub(super) fn read(
     report: &mut SalvageReport,
 ) -> Words {
     let base_pages = superblock.base_pages.min(u64::from(u32::MAX));
+    let limit = page_ids_limit(base_pages, superblock.journal_bytes);
     let mut words = Words {
+        limit,
         words: Vec::new(),
         ids_max: usize_of(
             base_pages
@@ -64,7 +69,7 @@ impl Words {
 
     fn set(&mut self, page: PageId, word: u64) {
         let is_place = word == 0 || StoredPage::decode(word).is_some();
-        if !is_place || page == PageId::NONE {
+        if !is_place || page.index() >= self.limit {
             return;
         }
         if page.index() >= self.words.len() {
@@ -88,7 +93,13 @@ impl Words {
             Err(error) => return report.harmless.push(damage(name, error)),
         };
         let mut bytes = IoBuf::new(SECTION_BYTES);
-        for section in 0..sections(base_pages) {
+        let stored = base.len().unwrap_or(0) / SECTION_BYTES as u64;
+        if stored < sections(base_pages) {
+            // Places of these are unknown, too.
+            let what = format!("{stored} sections long; the checkpoint has {base_pages} pages");
+            report.harmless.push(damage(name.clone(), what));
+        }
+        for section in 0..sections(base_pages).min(stored) {
             let offset = section * SECTION_BYTES as u64;
             let place = || format!("{name} at byte {offset}");
             if let Err(error) = base.read_at(&mut bytes, offset) {
@@ -123,6 +134,12 @@ impl Words {
             Err(_) if bytes == 0 => return,
             Err(error) => return report.unbounded.push(damage(name, error)),
         };
+        let stored = journal.len().unwrap_or(0);
+        if stored < bytes {
+            let what = format!("{stored} bytes long; the checkpoint has {bytes}");
+            report.unbounded.push(damage(name.clone(), what));
+        }
+        let bytes = bytes.min(stored);
         let (mut offset, mut is_lost) = (0, false);
         while offset < bytes {
             match read_group(&journal, offset, bytes) {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow, TreeRow};
+use pando_format::catalogue::{FIRST_USER_TREE, GarbageRow, TABLE_NAME_BYTES_MAX, TreeRow};
 use pando_format::lost::{decode_aside_key, decode_piece, join_aside_pieces};
 use pando_format::{Lsn, TreeId};
 use pando_tree::Tree;
@@ -70,7 +70,7 @@ fn tables(
             RowValue::Chunks(_) | RowValue::Lost(_) => None,
         };
         match (row, str::from_utf8(name)) {
-            (Some(row), Ok(name)) => {
+            (Some(row), Ok(name)) if (1..=TABLE_NAME_BYTES_MAX).contains(&name.len()) => {
                 let tree = Tree {
                     id: row.tree,
                     root: row.root,

@@ -1,6 +1,6 @@
 //! The damaged store: its newest checkpoint, as far as it can be read. It is only read.
 
-use pando_device::{AnyDevice, Device, OpenOptions};
+use pando_device::{AnyDevice, Device, File, OpenOptions};
 use pando_format::superblock::Superblock;
 use pando_format::{Compression, Epoch};
 
@@ -46,13 +46,14 @@ impl DamagedStore {
         // Any store can be read, whatever its budget was when it was created.
         budget.page_ids_max = u32::MAX as usize;
         // Nothing is ever allocated there, and pages beyond the end of the file cannot be read.
-        let blocks = superblock.data_blocks.max(1);
+        let stored = data.len().unwrap_or(0) / layout.block_bytes;
+        let blocks = superblock.data_blocks.min(stored).max(1);
         let space = space_keeper(&data, blocks, layout, device.statistics());
         let recorded = superblock.compression.get().ok().flatten();
         let compression =
             recorded.unwrap_or_else(|| compression_of_sample(&data, layout, words.pages()));
         let pool = pool_of(&budget, layout, Compression::None, device)?;
-        let next = Epoch(superblock.generation.0 + 1);
+        let next = Epoch(superblock.generation.min(Epoch::LIMIT).0 + 1);
         pool.restore(words.pages(), next, superblock.checkpoint_lsn);
         let store = Store::new(
             device.clone(),

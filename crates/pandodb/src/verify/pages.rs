@@ -14,6 +14,7 @@ use pando_format::{Codec, Extent, Lsn, PageId};
 use pando_tree::{NodeSummary, Tree};
 use pando_wal::ReplayEnd;
 
+use crate::changes::logged::check_operation;
 use crate::error::{Error, Result};
 use crate::recovery::open::log_behind;
 use crate::tables::state::{CATALOGUE, GARBAGE};
@@ -389,7 +390,9 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             let damaged =
                 |damage: pando_format::Damage| Error::corrupt(format!("log at {lsn}"), damage);
             for operation in BatchReader::new(payload).map_err(damaged)? {
-                check_extents(self.store, lsn, &operation.map_err(damaged)?)?;
+                let operation = operation.map_err(damaged)?;
+                check_operation(self.store.pool.page_size(), &operation).map_err(damaged)?;
+                check_extents(self.store, lsn, &operation)?;
             }
             Ok::<(), Error>(())
         });

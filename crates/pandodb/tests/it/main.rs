@@ -24,6 +24,7 @@ mod durable_reads;
 mod ends;
 mod exits;
 mod fixture;
+mod forged;
 mod freed_pages;
 mod freeing;
 mod futures;
