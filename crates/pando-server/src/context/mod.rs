@@ -47,6 +47,7 @@ use crate::client::staging::Staged;
 use crate::context::overlay::Overlay;
 use crate::context::patience::{Leaves, Patience};
 use crate::context::progress::Progress;
+use crate::context::tree::list_end::EndBlock;
 use crate::data::engine::{Database, Engine};
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
@@ -83,6 +84,8 @@ pub(crate) struct Scratch {
     pub(crate) head_row: Vec<u8>,
     /// Rows of the leaf that was scanned last.
     pub(crate) page: ScanPage,
+    /// Memory for the block at the end of a list.
+    pub(crate) end_block: EndBlock,
     /// What a script has changed; empty between two.
     #[cfg(feature = "scripts")]
     pub(crate) overlay: Overlay,

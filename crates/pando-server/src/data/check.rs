@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet};
 use pandodb::{Db, Snapshot, Table};
 
 use super::elements::{self, Kind, decode_element, decode_given_up, decode_name, decode_score};
-use super::keyspace::{DATABASES, Row, ValueType, shown_of};
+use super::keyspace::{DATABASES, Row, RowError, ValueType, shown_of};
+use super::list_block::Elements;
 use super::piece_head::{HEAD_BYTES, PieceHead};
 use super::stream_head::StreamHead;
 use super::stream_id::StreamId;
@@ -157,6 +158,8 @@ struct Found {
     id: u64,
     /// By kind, as in keys.
     counts: HashMap<u8, u64>,
+    /// Number of elements of a list.
+    elements: u64,
     /// Number of fields with deadlines.
     timed: u64,
     /// Hashes of pairs of member and score, added and subtracted: 0 if both orders are the same.
@@ -197,7 +200,10 @@ impl Found {
                 self.pairs = self.pairs.wrapping_sub(pair(member, score));
             }
             (b'L', Is::Collection(of)) => {
-                decode_element(value).ok()?;
+                self.elements += match of.is_blocks {
+                    true => elements_of(value).ok()?,
+                    false => decode_element(value).map(|_| 1).ok()?,
+                };
                 let position = u64::from_be_bytes(*rest.first_chunk()?);
                 self.outside += u64::from(position < of.low || position > of.high);
             }
@@ -237,11 +243,11 @@ impl Found {
         ];
         match &head.is {
             Is::Collection(of) => {
-                let kind = match head.value_type {
-                    ValueType::List => Kind::Position,
-                    _ => Kind::Name,
+                let elements = match head.value_type {
+                    ValueType::List => self.elements,
+                    _ => count(Kind::Name),
                 };
-                numbers.push(("elements", of.count, count(kind)));
+                numbers.push(("elements", of.count, elements));
                 numbers.push(("fields with deadlines", of.timed, self.timed));
                 numbers.push(("deadlines of fields", of.timed, count(Kind::Time)));
                 if head.value_type == ValueType::SortedSet {
@@ -277,6 +283,16 @@ impl Found {
         }
         numbers
     }
+}
+
+/// Returns the number of elements of a block.
+fn elements_of(row: &[u8]) -> Result<u64, RowError> {
+    let mut elements = Elements::of(row)?;
+    let mut count = 0;
+    while elements.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// Returns a hash of a member with its score.

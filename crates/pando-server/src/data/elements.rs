@@ -6,10 +6,10 @@
 //! |------------------------------------------|-----------------------------|---------------------|
 //! | `45` ("E"), hash of the name, its stored | flags, whole name if long,  | hash: value; sorted |
 //! | form as of a key (`data/keyspace.rs`)    | and what belongs to it      | set: score; set: -  |
-//! | `4C` ("L"), position of 8 bytes or more  | flags, element              | list                |
+//! | `4C` ("L"), position of 8 bytes or more  | flags, element; or a block  | list                |
 //! | `53` ("S"), score of 8 bytes in order,   | flags, whole member if long | sorted set          |
 //! | member, or its beginning and its hash    |                             |                     |
-//! | `54` ("T"), deadline of 8 bytes, hash of | key of its row of "E",      | hash: a field with  |
+//! | `54` ("T"), deadline of 8 bytes, hash of | 0; key of its row of "E",   | hash: a field with  |
 //! | the field of 16 bytes                    | behind the "E"              | a deadline          |
 //! | `42` ("B"), number of the piece, 4 bytes | bytes of the string         | string in pieces    |
 //!
@@ -22,6 +22,11 @@
 //! is set: bit 0 = the whole member follows, of which the key has the beginning and the hash of the
 //! row of its name (8 bytes), bit 1 = the score is -0. Members of the same score that begin with
 //! the same 990 bytes or so come in the order of their hashes, where Redis compares all bytes.
+//!
+//! The table is a weighted one (decision 117): a row whose value begins with a byte from `80` on
+//! counts as so many as the other bits say. Only blocks of lists do (`data/list_block.rs`): other
+//! rows that are counted begin with flags or a kind. The 0 of "T" sees to that. A table that an
+//! earlier program has made is not weighted, and has neither blocks nor that 0.
 //!
 //! **A collection that is given up** leaves its rows behind. The row `0`, its id (both 8 bytes)
 //! says so; the cleaner removes first them and then it.
@@ -259,6 +264,24 @@ pub(crate) fn time_of(key: &[u8]) -> u64 {
 /// Returns the part of a key of [`Kind::Name`] that tells all names of a collection apart.
 pub(crate) fn name_tail(key: &[u8]) -> &[u8] {
     key.get(9..).unwrap_or_default()
+}
+
+/// Replaces `out` by the value of a row of [`Kind::Time`], of the field with this part of its key.
+pub(crate) fn time_row(tail: &[u8], is_weighted: bool, out: &mut Vec<u8>) {
+    out.clear();
+    if is_weighted {
+        out.push(0);
+    }
+    out.extend_from_slice(tail);
+}
+
+/// Returns the part of the key of [`Kind::Name`] that a row of [`Kind::Time`] has; nothing if it is
+/// damaged.
+pub(crate) fn tail_of_time(row: &[u8], is_weighted: bool) -> &[u8] {
+    match is_weighted {
+        true => row.strip_prefix(&[0]).unwrap_or_default(),
+        false => row,
+    }
 }
 
 /// Returns the key of [`Kind::Name`] with this part.

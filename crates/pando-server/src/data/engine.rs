@@ -8,7 +8,7 @@ use crate::data::elements::ElementKeys;
 #[cfg(feature = "scripts")]
 use crate::data::function_table::FunctionTable;
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
-use crate::data::members::{Members, NextId};
+use crate::data::members::{self, Members};
 use crate::data::piece_head::STRING_BYTES_MAX;
 
 const MIB: u64 = 1024 * 1024;
@@ -131,12 +131,12 @@ impl Engine {
     /// Those of the engine.
     pub(crate) fn new(db: Db) -> pandodb::Result<Self> {
         let mut databases = Vec::with_capacity(DATABASES);
-        let next_id = NextId::new();
+        let common = members::Common::new();
         for number in 0..DATABASES {
             databases.push(Database {
                 keys: db.table(&format!("db/{number}/keys"))?,
                 elements: db.table(&format!("db/{number}/elements"))?,
-                members: Members::open(&db, number, &next_id)?,
+                members: Members::open(&db, number, &common)?,
             });
         }
         let max_memory = bytes(db.report().max_memory);

@@ -101,7 +101,7 @@ fn scan_due(
             return Ok(Polled::Pending(pending));
         }
         for index in 0..page.len() {
-            let (key, tail) = page.entry(index);
+            let (key, row) = page.entry(index);
             if !key.starts_with(&prefix) {
                 return Ok(Polled::Ready(Some((due, None))));
             }
@@ -109,9 +109,10 @@ fn scan_due(
             if time > now_ms || due.len() == most {
                 return Ok(Polled::Ready(Some((due, Some(time)))));
             }
-            let Some(tail) = tail else {
+            let Some(row) = row else {
                 return Ok(Polled::Ready(None));
             };
+            let tail = elements::tail_of_time(row, members.is_weighted());
             due.push((key.to_vec(), elements::name_key(id, tail)));
         }
         match page.next.take() {
@@ -155,7 +156,8 @@ mod tests {
         if let Some(deadline) = deadline {
             let tail = elements::name_tail(&key).to_vec();
             engine.element_keys.time(7, deadline, name, &mut key);
-            members.put(&key, &tail).unwrap();
+            elements::time_row(&tail, members.is_weighted(), &mut row);
+            members.put(&key, &row).unwrap();
         }
     }
 

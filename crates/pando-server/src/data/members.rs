@@ -12,7 +12,11 @@ use pandodb::{Db, Table, TableOptions};
 use super::elements::{decode_given_up, id_of};
 
 /// The table `db/N/members`, which is made when the first collection needs it: from then on the
-/// store is of version 2 of the format, and older programs refuse it.
+/// store is of version 3 of the format, and older programs refuse it.
+///
+/// It is a weighted table, in which lists lie in blocks (`data/list_block.rs`). A store in which an
+/// earlier program has made a counted one for any database has counted ones for all, since SWAPDB
+/// exchanges them.
 #[derive(Debug, Clone)]
 pub(crate) struct Members(Arc<Inner>);
 
@@ -22,32 +26,40 @@ struct Inner {
     table: OnceLock<Table>,
     /// Set before the table is.
     is_made: Arc<AtomicBool>,
-    next: Arc<NextId>,
+    common: Arc<Common>,
 }
 
-/// The id of the next collection: larger than all that any of the tables has.
+/// What the tables of all databases have in common.
 #[derive(Debug)]
-pub(crate) struct NextId(AtomicU64);
+pub(crate) struct Common {
+    /// The id of the next collection: larger than all that any of the tables has.
+    next_id: AtomicU64,
+    /// One of them counts rows, and no weights.
+    has_counted: AtomicBool,
+}
 
-impl NextId {
-    /// Returns the counter of a store whose tables were not looked at yet.
+impl Common {
+    /// Returns that of a store whose tables were not looked at yet.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(1)))
+        Arc::new(Self {
+            next_id: AtomicU64::new(1),
+            has_counted: AtomicBool::new(false),
+        })
     }
 }
 
 impl Members {
-    /// Opens the table of database `number`, if there is one. `next` is that of all databases.
-    /// Blocks.
+    /// Opens the table of database `number`, if there is one. `common` is that of all databases,
+    /// which are opened before the first table is made. Blocks.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn open(db: &Db, number: usize, next: &Arc<NextId>) -> pandodb::Result<Self> {
+    pub(crate) fn open(db: &Db, number: usize, common: &Arc<Common>) -> pandodb::Result<Self> {
         let members = Self(Arc::new(Inner {
             name: format!("db/{number}/members"),
             table: OnceLock::new(),
             is_made: Arc::new(AtomicBool::new(false)),
-            next: next.clone(),
+            common: common.clone(),
         }));
         if let Some(table) = db.existing_table(&members.0.name) {
             members.use_table(table)?;
@@ -60,7 +72,9 @@ impl Members {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn make(&self, db: &Db) -> pandodb::Result<()> {
-        let options = TableOptions::new().counted(true);
+        // Relaxed: set before the store was open.
+        let is_weighted = !self.0.common.has_counted.load(Ordering::Relaxed);
+        let options = TableOptions::new().counted(true).weighted(is_weighted);
         self.use_table(db.table_with(&self.0.name, options)?)
     }
 
@@ -78,7 +92,11 @@ impl Members {
         let given_up = given_up.filter(|id| *id < u64::MAX);
         let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));
         // Relaxed: who gets the table below gets it, too.
-        self.0.next.0.fetch_max(used + 1, Ordering::Relaxed);
+        let common = &self.0.common;
+        common.next_id.fetch_max(used + 1, Ordering::Relaxed);
+        common
+            .has_counted
+            .fetch_or(!table.is_weighted(), Ordering::Relaxed);
         // Release: pairs with the Acquire of commits that expect it not to be set.
         self.0.is_made.store(true, Ordering::Release);
         let _others = self.0.table.set(table);
@@ -104,6 +122,6 @@ impl Members {
     /// Returns an id that no collection has had since the store was opened, nor has now.
     pub(crate) fn new_id(&self) -> u64 {
         // Relaxed: the ids differ, and that is all.
-        self.0.next.0.fetch_add(1, Ordering::Relaxed)
+        self.0.common.next_id.fetch_add(1, Ordering::Relaxed)
     }
 }

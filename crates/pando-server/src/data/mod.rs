@@ -15,6 +15,7 @@ pub(crate) mod function_table;
 pub(crate) mod functions;
 pub(crate) mod keyspace;
 pub(crate) mod limits;
+pub(crate) mod list_block;
 pub(crate) mod members;
 pub(crate) mod obstacles;
 pub(crate) mod packed;

@@ -208,6 +208,11 @@ impl Strings {
         self.spans.chunks_mut(of_one).for_each(<[Span]>::reverse);
     }
 
+    /// Reverses the order of the strings from `place` on.
+    pub(crate) fn reverse_from(&mut self, place: usize) {
+        self.spans[place..].reverse();
+    }
+
     /// Returns the number of bytes that they take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()

@@ -4,7 +4,8 @@
 //! | bytes | what                                                                               |
 //! |-------|------------------------------------------------------------------------------------|
 //! | 1     | encoding that OBJECT ENCODING shows                                                |
-//! | 1     | form: 1 = tree, 3 = tree of a hash of which fields have deadlines                  |
+//! | 1     | form: 1 = tree, 3 = tree of a hash of which fields have deadlines, 4 = list in     |
+//! |       | blocks, 5 = list in blocks of which not all have numbers as positions              |
 //! | 8     | id: all keys of its elements begin with it                                         |
 //! | 8     | edition: another number after each change of an element                            |
 //! | 8     | number of elements                                                                 |
@@ -16,6 +17,12 @@
 //! known by its head: they are as many as its elements. So each element that is inserted between
 //! two others raises the highest position by two, which nothing lowers again as long as the list is
 //! not dense. Lists of versions before that begin at a lower position, and count as not dense.
+//!
+//! A list in blocks (`data/list_block.rs`) has a row for each block, at a position of its own, and
+//! places of elements are told by the weights of these rows, so it need not be dense. As long as
+//! all of these positions are numbers, the row at the lowest one, if there is one, is the first,
+//! and that at the highest one the last. All lists of a store are such ones, unless a program that
+//! did not know them has made one of its tables of elements.
 //!
 //! Whoever changes an element writes this, too. So if it is the same before and behind a number of
 //! reads, all of them have seen the same collection.
@@ -29,7 +36,11 @@ use super::stream_head::StreamHead;
 const TREE: u8 = 1;
 /// Form of such a hash of which fields have deadlines.
 const TIMED_TREE: u8 = 3;
-/// Position of the first element of a list.
+/// Form of a list in blocks whose positions are numbers.
+const BLOCKS: u8 = 4;
+/// Form of a list in blocks of which some may have other positions.
+const MIXED_BLOCKS: u8 = 5;
+/// Position of the first element or block of a list.
 pub(crate) const FIRST_POSITION: u64 = 3 << 62;
 /// Lists of versions that did not know dense ones have no position from here on.
 const DENSE_FROM: u64 = 5 << 61;
@@ -49,6 +60,10 @@ pub(crate) struct TreeHead {
     pub(crate) high: u64,
     /// Number of fields of a hash that have deadlines.
     pub(crate) timed: u64,
+    /// It is a list in blocks.
+    pub(crate) is_blocks: bool,
+    /// All positions of its blocks are numbers; false if it is no list in blocks.
+    pub(crate) is_numbered: bool,
 }
 
 /// Returns the id of the collection or string in the row with this head, if its elements or pieces
@@ -76,12 +91,26 @@ impl TreeHead {
             low: FIRST_POSITION,
             high: FIRST_POSITION - 1,
             timed: 0,
+            is_blocks: false,
+            is_numbered: false,
+        }
+    }
+
+    /// Returns the head of a list in blocks, without elements.
+    pub(crate) fn new_blocks(id: u64) -> Self {
+        Self {
+            is_blocks: true,
+            is_numbered: true,
+            ..Self::new(id)
         }
     }
 
     /// Returns true if this is the payload of a collection with rows for its elements.
     pub(crate) fn is_of(payload: &[u8]) -> bool {
-        matches!(payload.get(1), Some(&(TREE | TIMED_TREE)))
+        matches!(
+            payload.get(1),
+            Some(&(TREE | TIMED_TREE | BLOCKS | MIXED_BLOCKS))
+        )
     }
 
     /// Decodes a payload, which may be any bytes.
@@ -115,6 +144,8 @@ impl TreeHead {
                 low,
                 high,
                 timed,
+                is_blocks: matches!(payload[1], BLOCKS | MIXED_BLOCKS),
+                is_numbered: payload[1] == BLOCKS,
             }),
             false => Err(RowError::Damaged),
         }
@@ -123,7 +154,13 @@ impl TreeHead {
     /// Replaces `out` by the payload.
     pub(crate) fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
         out.clear();
-        let form = if self.timed > 0 { TIMED_TREE } else { TREE };
+        debug_assert!(self.timed == 0 || !self.is_blocks, "a list has no fields");
+        let form = match (self.timed > 0, self.is_blocks, self.is_numbered) {
+            (true, ..) => TIMED_TREE,
+            (false, true, true) => BLOCKS,
+            (false, true, false) => MIXED_BLOCKS,
+            (false, false, _) => TREE,
+        };
         out.extend_from_slice(&[encoding as u8, form]);
         for number in [self.id, self.edition, self.count, self.low, self.high] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -135,7 +172,9 @@ impl TreeHead {
 
     /// Returns true if it is a list whose positions are all numbers from `low` to `high`.
     pub(crate) fn is_dense(&self) -> bool {
-        self.low >= DENSE_FROM && self.high.wrapping_sub(self.low).wrapping_add(1) == self.count
+        !self.is_blocks
+            && self.low >= DENSE_FROM
+            && self.high.wrapping_sub(self.low).wrapping_add(1) == self.count
     }
 
     /// Returns the number of elements.
@@ -157,10 +196,11 @@ mod tests {
             count in 1..u64::MAX / 2,
             low in 1..u64::MAX,
             high in 0..u64::MAX / 2,
-            timed in 0..2_u64,
+            form in 0..4_u64,
         ) {
-            let timed = timed * count;
-            let head = TreeHead { id, edition, count, low, high, timed };
+            let timed = if form == 1 { count } else { 0 };
+            let (is_blocks, is_numbered) = (form > 1, form == 2);
+            let head = TreeHead { id, edition, count, low, high, timed, is_blocks, is_numbered };
             let mut payload = Vec::new();
             head.encode(Encoding::Skiplist, &mut payload);
             let bytes = if timed > 0 { TIMED_HEAD_BYTES } else { TREE_HEAD_BYTES };

@@ -130,6 +130,8 @@ fn elements_are_removed_on_a_full_disk() {
     for number in 0..1000 {
         let value = value(number);
         client.call(&["RPUSH", "list", &value]);
+        // Of these a block is written again for each one that goes.
+        client.call(&["RPUSH", "short", &number.to_string()]);
         client.call(&["SADD", "set", &value]);
         client.call(&["ZADD", "sorted", &number.to_string(), &value]);
     }
@@ -152,6 +154,10 @@ fn elements_are_removed_on_a_full_disk() {
             show(&client.call(&["LPOP", "list"])),
             format!("\"{value}\"")
         );
+        assert_eq!(
+            show(&client.call(&["LPOP", "short"])),
+            format!("\"{number}\"")
+        );
         assert_eq!(show(&client.call(&["SREM", "set", &value])), ":1");
         assert_eq!(show(&client.call(&["ZREM", "sorted", &value])), ":1");
         let field = format!("hash:{number}");
@@ -159,6 +165,7 @@ fn elements_are_removed_on_a_full_disk() {
     }
     client.check(&[
         ("LLEN list", ":100"),
+        ("LLEN short", ":100"),
         ("SCARD set", ":100"),
         ("ZCARD sorted", ":100"),
         ("HLEN hash", ":2100"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_server::{Error, Handle, Server, ServerOptions, check_rows};
 use pando_sync::thread::{self, JoinHandle};
 use pando_sync::{Arc, Mutex, Rank};
-use pandodb::Db;
+use pandodb::{Db, TableOptions};
 
 use crate::client::Client;
 
@@ -18,6 +18,14 @@ const FRAMES: usize = 160;
 /// Opens a store in memory, which is fast and flushes at no cost.
 pub(crate) fn open(_: &Path) -> pandodb::Result<Db> {
     Db::builder().max_memory(MEMORY).open_in_memory()
+}
+
+/// Opens a store in memory whose tables of elements are those of earlier programs: lists do not lie
+/// in blocks.
+pub(crate) fn open_counted(_: &Path) -> pandodb::Result<Db> {
+    let db = Db::builder().max_memory(MEMORY).open_in_memory()?;
+    db.table_with("db/0/members", TableOptions::new().counted(true))?;
+    Ok(db)
 }
 
 /// Opens a store in `directory`.

@@ -11,7 +11,7 @@ use pando_sync::Rank;
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show, words};
-use crate::fixture::{Fixture, open_on_disk, options};
+use crate::fixture::{Fixture, open_counted, open_on_disk, options};
 use crate::pipeline_runs::together_count;
 
 fn on_disk(path: &Path) -> Fixture {
@@ -128,13 +128,24 @@ fn told(client: &mut Client, listener: &mut Client) -> Vec<String> {
     }
 }
 
-/// Pipelines give the replies and events of the same commands one by one, and leave the same
-/// behind.
 #[test]
 fn stretches_do_what_single_commands_do() {
     let directory = tempfile::tempdir().unwrap();
-    let server = on_disk(directory.path());
-    let (mut client, mut listener) = (client_of(&server), server.client());
+    check_stretches(&on_disk(directory.path()));
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+}
+
+/// With lists that are not in blocks.
+#[test]
+fn stretches_do_what_single_commands_do_in_an_old_store() {
+    check_stretches(&Fixture::opened_by(options(), open_counted));
+}
+
+/// Pipelines give the replies and events of the same commands one by one, and leave the same
+/// behind.
+fn check_stretches(server: &Fixture) {
+    let (mut client, mut listener) = (client_of(server), server.client());
     client.check(&[("CONFIG SET notify-keyspace-events KA", "+OK")]);
     listener.run("SUBSCRIBE end");
     listener.run("PSUBSCRIBE __keyspace@0__:*");
@@ -190,10 +201,6 @@ fn stretches_do_what_single_commands_do() {
     }
     let together = together_count(&mut client) - before;
     assert!(together > 3000, "{together} commands ran together");
-    drop((client, listener));
-    drop(server);
-    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
-    assert_eq!(report.descriptions, [""; 0]);
 }
 
 /// Clients push and pop in stretches at both ends of one list and one set, and run into each other:

@@ -71,6 +71,8 @@ mod large;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod list_blocks;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod metrics;

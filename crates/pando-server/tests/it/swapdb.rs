@@ -4,7 +4,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show, words};
-use crate::fixture::{Fixture, open_on_disk, open_small, options};
+use crate::fixture::{Fixture, open_counted, open_on_disk, open_small, options};
 use crate::tracking::{told, tracking};
 use crate::trees::{client_of, fill, many};
 
@@ -22,8 +22,17 @@ fn wait_for_waiters(client: &mut Client, count: usize) {
 
 #[test]
 fn databases_change_places_with_all_that_they_have() {
-    let server = Fixture::new();
-    let mut client = client_of(&server);
+    check_swap(&Fixture::new());
+}
+
+/// The other databases get tables of the kind that the first one has.
+#[test]
+fn databases_of_an_old_store_change_places_with_all_that_they_have() {
+    check_swap(&Fixture::opened_by(options(), open_counted));
+}
+
+fn check_swap(server: &Fixture) {
+    let mut client = client_of(server);
     client.check(&[("SET own 0", "+OK"), ("SET t 0 EX 1000", "+OK")]);
     fill(&mut client, 200);
     client.check(&[

@@ -8,7 +8,7 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show, words};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, open_counted, options};
 use crate::pipeline_runs::together_count;
 
 /// Returns a client of a server whose collections become large, and lists quicklists, at once.
@@ -61,11 +61,20 @@ fn command(random: &mut Rng) -> String {
     }
 }
 
-/// Pipelines give the replies of the same commands one by one, and leave the same behind.
 #[test]
 fn ends_are_those_that_commands_before_have_left() {
-    let server = Fixture::new();
-    let mut client = client_of(&server);
+    check_ends(&Fixture::new());
+}
+
+/// Of lists that are not in blocks.
+#[test]
+fn ends_are_those_that_commands_before_have_left_in_an_old_store() {
+    check_ends(&Fixture::opened_by(options(), open_counted));
+}
+
+/// Pipelines give the replies of the same commands one by one, and leave the same behind.
+fn check_ends(server: &Fixture) {
+    let mut client = client_of(server);
     let mut random = Rng::with_seed(27);
     let before = together_count(&mut client);
     for round in 0..400 {

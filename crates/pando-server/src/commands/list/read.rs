@@ -87,17 +87,28 @@ fn reply_places(
     let Some(head) = context.tree_head(&found)? else {
         return reply_row(context, row.payload, select, is_array);
     };
-    if is_array && context.reply_elements(head, &select(head.len()))? {
+    let places = select(head.len());
+    match is_array {
+        true if context.reply_elements(head, &places)? => return Ok(()),
+        false if !places.is_empty() && context.reply_place(head, places.start)? => return Ok(()),
+        _ => {}
+    }
+    if places.is_empty() {
+        match is_array {
+            true => context.reply().array(0),
+            false => context.reply().null(),
+        }
         return Ok(());
     }
+    // Of a list in blocks, there may be more than those that are wanted.
     let list = context.decoded(found, ValueType::List, &Part::Places(&select))?;
+    let first = places.start - list.first();
     let mut reply = context.reply();
-    match is_array {
-        true => reply.array(list.in_memory()),
-        false if list.in_memory() == 0 => reply.null(),
-        false => {}
+    if is_array {
+        reply.array(places.len());
     }
-    list.strings.iter().for_each(|element| reply.bulk(element));
+    let shown = first..first + places.len();
+    shown.for_each(|place| reply.bulk(list.strings.at(place)));
     context.check_reply()
 }
 

@@ -10,10 +10,11 @@ use super::edition::Edition;
 use super::part::{Load, Loaded, kind_of};
 use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
-use crate::context::{Context, Former, Interrupted, Run};
+use crate::context::{Context, Flags, Former, Interrupted, Run};
 use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
 use crate::data::keyspace::{Times, ValueType};
+use crate::data::list_block;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
@@ -21,8 +22,13 @@ use crate::notifications::classes::Class;
 impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.
     pub(in crate::context) fn put_new_tree(&mut self, key: &[u8], collection: &Collection) -> Run {
-        self.make_members()?;
-        let head = TreeHead::new(self.database().members.new_id());
+        let members = self.make_members()?;
+        let id = self.database().members.new_id();
+        let is_list = collection.value_type == ValueType::List;
+        let head = match is_list && members.is_weighted() {
+            true => TreeHead::new_blocks(id),
+            false => TreeHead::new(id),
+        };
         // Nothing of it was loaded, and all is new.
         let loaded = Loaded {
             head,
@@ -64,6 +70,7 @@ impl Context<'_> {
         };
         let mut changes = self.changes(&head)?;
         match collection.value_type {
+            ValueType::List if head.is_blocks => changes.blocks(&mut head, loaded, new)?,
             ValueType::List => changes.list(&mut head, loaded, new)?,
             value_type => {
                 let old = (&loaded.load.strings, &loaded.load.deadlines);
@@ -123,12 +130,14 @@ impl Context<'_> {
     pub(super) fn changes(&mut self, head: &TreeHead) -> Result<Changes<'_>, Interrupted> {
         let (members, keys) = (self.members()?, self.engine().element_keys);
         let seed = self.progress.seed();
+        let frees_room = self.command.flags.has(Flags::REMOVES);
         let data = self.data();
         let batch = data.batch.as_deref_mut();
         Ok(Changes {
             members,
             keys,
             batch: batch.expect("commands that write have a transaction"),
+            frees_room,
             key: std::mem::take(&mut data.scratch.element_key),
             row: std::mem::take(&mut data.scratch.element_row),
             edition: Edition::behind(head.edition, seed),
@@ -141,11 +150,13 @@ type Hashed<'s> = (&'s Strings, &'s Deadlines);
 
 /// Writes rows of elements.
 pub(super) struct Changes<'c> {
-    members: &'c Table,
+    pub(super) members: &'c Table,
     keys: ElementKeys,
-    batch: &'c mut ValidatedBatch,
-    key: Vec<u8>,
-    row: Vec<u8>,
+    pub(super) batch: &'c mut ValidatedBatch,
+    /// The command takes elements out: what it writes is what is left.
+    frees_room: bool,
+    pub(super) key: Vec<u8>,
+    pub(super) row: Vec<u8>,
     /// Of all that was written, from the edition before and the seed of the command on. It becomes
     /// the edition: no other command gives the same one, and another run of this one only if that
     /// writes the same.
@@ -213,10 +224,30 @@ impl Changes<'_> {
         (self.key, self.row)
     }
 
+    /// Returns the buffers; the edition stays as it was.
+    pub(super) fn give_up(self) -> (Vec<u8>, Vec<u8>) {
+        (self.key, self.row)
+    }
+
+    /// Adds what a row gets or loses that is written with [`Changes::put_unnoted`].
+    pub(super) fn add_to_edition(&mut self, bytes: &[u8]) {
+        self.edition.add(bytes, None);
+    }
+
+    /// Writes `self.row` at `self.key`; the edition was told what it gets.
+    pub(super) fn put_unnoted(&mut self) -> pandodb::Result<()> {
+        match self.frees_room {
+            true => self
+                .batch
+                .put_freeing(self.members, &self.key, (&self.row, b"")),
+            false => self.batch.put(self.members, &self.key, &self.row),
+        }
+    }
+
     /// Writes `self.row` at `self.key`.
     fn put(&mut self) -> pandodb::Result<()> {
         self.edition.add(&self.key, Some(&self.row));
-        self.batch.put(self.members, &self.key, &self.row)
+        self.put_unnoted()
     }
 
     /// Deletes the row at `self.key`.
@@ -286,7 +317,7 @@ impl Changes<'_> {
         }
         if let Some(new) = new {
             self.keys.time(head.id, new, name, &mut self.key);
-            self.row = tail;
+            elements::time_row(&tail, self.members.is_weighted(), &mut self.row);
             self.put()?;
             head.timed += 1;
         }
@@ -345,9 +376,12 @@ impl Changes<'_> {
     /// Writes an element of a list.
     pub(super) fn put_element(&mut self, id: u64, position: &[u8], element: &[u8]) -> Run {
         elements::position_key(id, position, &mut self.key);
-        self.row.clear();
-        self.row.push(0);
-        self.row.extend_from_slice(element);
+        list_block::encode_long(element, &mut self.row);
+        self.put_at_position()
+    }
+
+    /// As [`Changes::put`], at the key of a position.
+    pub(super) fn put_at_position(&mut self) -> Run {
         self.put().map_err(|error| match error {
             pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
             error => Interrupted::Engine(error),
@@ -372,7 +406,9 @@ fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
         let positions = gap.positions(&mut loaded.head.clone(), loaded);
         positions.iter().any(|of| of.len() > POSITION_BYTES)
     };
+    // Blocks get long positions for many elements at once.
     list.value_type == ValueType::List
+        && !loaded.head.is_blocks
         && list.elsewhere() == 0
         && list.strings.bytes() <= RENEWED_BYTES
         && gaps(&loaded.load.strings, &list.strings)
@@ -381,7 +417,7 @@ fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
 }
 
 /// Returns `count` less `by`. If it is too small, the elements are of a later moment than the head.
-fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
+pub(super) fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
     count.checked_sub(by).ok_or(Interrupted::Torn)
 }
 

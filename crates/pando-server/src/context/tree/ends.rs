@@ -38,6 +38,9 @@ impl Context<'_> {
         for element in elements.clone() {
             self.check_element(ValueType::List, element.len())?;
         }
+        if held.head.is_blocks {
+            return self.push_block(key, (held, end), elements);
+        }
         let head = &mut held.head;
         let mut changes = self.changes(head)?;
         for element in elements {
@@ -68,6 +71,10 @@ impl Context<'_> {
         key: &[u8],
         (mut held, end): (Held, ListEnd),
     ) -> Result<bool, Interrupted> {
+        if held.head.is_blocks {
+            self.pop_block(key, (held, end))?;
+            return Ok(true);
+        }
         let head = &mut held.head;
         if !head.is_dense() {
             return Ok(false);
@@ -151,7 +158,7 @@ impl Context<'_> {
 
     /// Refuses the command if it has replied with an element of so many bytes, and that, or all, is
     /// too long.
-    fn check_element_reply(&self, bytes: usize) -> Run {
+    pub(super) fn check_element_reply(&self, bytes: usize) -> Run {
         if bytes + ELEMENT_BYTES > self.engine().reply_bytes_max {
             return Err(replies::TOO_LONG_TO_LOAD.into());
         }

@@ -65,7 +65,13 @@ impl Context<'_> {
             return Ok(());
         };
         let (what, held) = ((kept.value_type, kept.held.encoding), kept.held);
-        let put = self.in_database(kept.database, |this| this.put_held(&kept.key, what, &held));
+        let end_block = &kept.end_block;
+        let put = self.in_database(kept.database, |this| {
+            if let Some(last) = end_block {
+                this.write_end_block(held.head, last)?;
+            }
+            this.put_held(&kept.key, what, &held)
+        });
         kept.is_written = put.is_ok();
         self.progress.kept_head = Some(kept);
         put
@@ -79,14 +85,11 @@ impl Context<'_> {
         held: Held,
         beside: Beside,
     ) -> Run {
-        if !self.is_together || self.exec_index.is_some() {
+        if !self.keeps_head() {
             return self.put_held(key, (value_type, held.encoding), &held);
         }
         let database = self.session.database;
         match &mut self.progress.kept_head {
-            Some(kept) if kept.is_written => {
-                return self.put_held(key, (value_type, held.encoding), &held);
-            }
             Some(kept) => {
                 debug_assert!(
                     kept.is_for(self.command.name, Some(key)) && kept.database == database,
@@ -103,10 +106,18 @@ impl Context<'_> {
                     held,
                     is_written: false,
                     beside,
+                    end_block: None,
                 }));
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the command keeps what it would write of a head.
+    pub(super) fn keeps_head(&self) -> bool {
+        let kept = self.progress.kept_head.as_ref();
+        let has_written = kept.is_some_and(|kept| kept.is_written);
+        self.is_together && self.exec_index.is_none() && !has_written
     }
 
     fn put_held(&mut self, key: &[u8], what: (ValueType, Encoding), held: &Held) -> Run {

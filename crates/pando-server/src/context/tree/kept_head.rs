@@ -13,7 +13,7 @@
 //!   has ended.
 //! - A command with a batch of its own, inside EXEC or in a script keeps none.
 
-use super::list_end::PageAhead;
+use super::list_end::{EndBlock, PageAhead};
 use crate::client::waiters::queue_of;
 use crate::context::strings::{Former, Found};
 use crate::data::keyspace::ValueType;
@@ -53,6 +53,9 @@ pub(crate) struct KeptHead {
     /// The command that runs now has written it.
     pub(super) is_written: bool,
     pub(super) beside: Beside,
+    /// Of a list in blocks: the one at the end at which the command works. It is written with the
+    /// head if it has changed.
+    pub(super) end_block: Option<EndBlock>,
 }
 
 /// What a command knows besides the head, for the next one.

@@ -173,7 +173,12 @@ impl Context<'_> {
         part: &Part<'_>,
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
         let goal = self.goal(value_type, head);
+        let is_blocks = goal.kind == Kind::Position && head.is_blocks;
         let (first, load) = match part {
+            Part::All if is_blocks => self.load_blocks(members, goal, 0..head.len())?,
+            Part::Places(places) if is_blocks => {
+                self.load_blocks(members, goal, places(head.len()))?
+            }
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
             Part::Each(places) => (0, self.load_each(members, goal, places)?),
             Part::Drawn(places, enough) => {

@@ -11,8 +11,10 @@
 //! head is unchanged, and which is damage in that case.
 
 pub(crate) mod ahead;
+mod blocks;
 mod changes;
 mod edition;
+mod end_block;
 mod ends;
 mod expired;
 mod held;

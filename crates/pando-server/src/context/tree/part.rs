@@ -9,6 +9,7 @@ use crate::data::deadlines::Deadlines;
 use crate::data::earth::Place;
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
+use crate::data::list_block::Elements;
 use crate::data::packed::{Strings, strings_of_one};
 use crate::data::shape::Shape;
 use crate::data::stream_rows::PendingFilter;
@@ -72,6 +73,8 @@ pub(crate) enum Part<'p> {
 
 /// Bytes of an element, if it is not known to have more.
 const ELEMENT_BYTES: usize = 128;
+/// Bytes of a short element in a block.
+const SHORT_BYTES: usize = 8;
 /// Bytes of the elements of a leaf, about.
 const LEAF_BYTES: usize = 4096;
 
@@ -129,6 +132,14 @@ impl Goal {
         elements::start(self.head.id, self.kind)
     }
 
+    /// Turns to the last element, to go backwards, and passes over `skipped` first.
+    pub(in crate::context) fn turn_back(&mut self, skipped: usize) {
+        let end = elements::behind(self.head.id, self.kind);
+        self.from = Bound::Excluded(end.to_vec());
+        self.is_backwards = true;
+        self.skipped = skipped;
+    }
+
     /// Returns the number of strings of an element.
     pub(in crate::context) fn strings_of_one(&self) -> usize {
         1 + usize::from(self.kind != Kind::Position && self.has_values)
@@ -149,8 +160,13 @@ pub(crate) struct Load {
     pub(in crate::context) strings: Strings,
     /// Deadlines of fields, also of those that have expired and were not left out.
     pub(in crate::context) deadlines: Deadlines,
-    /// Of a list: the position of each element.
+    /// Of a list: the position of each element, or of each block if it is one in blocks.
     pub(in crate::context) positions: Strings,
+    /// Of a list in blocks: the number of elements of each.
+    pub(in crate::context) counts: Vec<usize>,
+    /// Of a list in blocks: the number of elements that were loaded before those that are wanted,
+    /// or behind them if they are read backwards: blocks are loaded whole.
+    pub(in crate::context) lead: usize,
     /// Where an iteration goes on; 0: it has reached the end.
     pub(in crate::context) cursor: u64,
     /// Elements behind those that are wanted, if some are to be kept for the next command.
@@ -173,6 +189,8 @@ impl Load {
             strings: Strings::default(),
             deadlines: Deadlines::default(),
             positions: Strings::default(),
+            counts: Vec::new(),
+            lead: 0,
             cursor: 0,
             ahead: None,
             goal,
@@ -184,7 +202,51 @@ impl Load {
         if is_backwards {
             self.strings.reverse(self.goal.strings_of_one());
             self.positions.reverse(1);
+            self.counts.reverse();
         }
+    }
+
+    /// Returns true if it is of a list in blocks.
+    pub(in crate::context) fn is_of_blocks(&self) -> bool {
+        self.goal.kind == Kind::Position && self.goal.head.is_blocks
+    }
+
+    /// Passes over one of the elements that are to be passed over.
+    pub(in crate::context) fn pass_one(&mut self) -> bool {
+        self.skipped -= 1;
+        true
+    }
+
+    /// Passes over the row of a block with so many elements if none of them is wanted; else the
+    /// block is to be added. Returns true if it was passed over.
+    pub(in crate::context) fn pass_block(&mut self, elements: usize) -> bool {
+        if self.skipped >= elements {
+            self.skipped -= elements;
+            return true;
+        }
+        // Only the first block has any before those that are wanted.
+        self.lead += self.skipped;
+        self.left += self.skipped;
+        self.skipped = 0;
+        false
+    }
+
+    /// Adds all elements of a block.
+    fn add_block(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        let mut elements = Elements::of(value)?;
+        let count = elements.left();
+        let before = self.strings.len();
+        while let Some(element) = elements.next()? {
+            self.strings.push(element);
+        }
+        if self.goal.is_backwards {
+            // All of it is reversed once it is loaded.
+            self.strings.reverse_from(before);
+        }
+        self.positions.push(elements::position_of(key));
+        self.counts.push(count);
+        self.left = self.left.saturating_sub(count);
+        Ok(())
     }
 
     /// Changes to the elements behind those that are wanted, or back.
@@ -229,6 +291,12 @@ impl Load {
         if self.goal.kind == Kind::Time {
             return;
         }
+        if self.is_of_blocks() {
+            let elements = self.left.min(LEAF_BYTES / SHORT_BYTES);
+            self.strings.reserve(elements, LEAF_BYTES);
+            self.positions.reserve(rows, rows * size_of::<u64>());
+            return;
+        }
         let elements = rows.min(self.left);
         let bytes = (elements * ELEMENT_BYTES).min(LEAF_BYTES);
         self.strings
@@ -267,6 +335,7 @@ impl Load {
     /// Adds the element of the row at `key`.
     pub(in crate::context) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         match self.goal.kind {
+            Kind::Position if self.goal.head.is_blocks => return self.add_block(key, value),
             Kind::Position => {
                 self.strings.push(elements::decode_element(value)?);
                 let position = elements::position_of(key);

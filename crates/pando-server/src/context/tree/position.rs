@@ -106,7 +106,7 @@ impl Gap {
 
 /// Returns the shortest byte string between two others, of which `low` is the smaller one; it does
 /// not end with a zero, so there is always another one below it.
-fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
+pub(super) fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
     // From here on all that follows is below `high`.
     let mut is_below = false;

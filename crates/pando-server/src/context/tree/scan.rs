@@ -12,11 +12,14 @@ use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::RowError;
+use crate::data::list_block;
 use crate::data::stream_rows::PendingRow;
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
 /// with all of its commands before, so that its turns become longer.
 const LEAVES_PER_TURN: usize = 8;
+/// Number of elements of a list that are passed over rather than to leave a pipeline run.
+const FAR: usize = 2048;
 /// Most doublings of that number.
 const DOUBLINGS_MAX: u32 = 6;
 /// Low bits of hashes that the numbers of iterations do not have: they have to be exact in
@@ -81,15 +84,62 @@ impl Context<'_> {
                     Polled::Ready(_) => goal.from = Bound::Included(key),
                 }
             } else if behind < places.start {
-                let end = elements::behind(goal.head.id, goal.kind);
-                goal.from = Bound::Excluded(end.to_vec());
-                goal.is_backwards = true;
-                goal.skipped = behind;
+                goal.turn_back(behind);
             } else {
                 goal.skipped = places.start;
             }
         }
         self.scanned(members, (goal, is_end), add_places)
+    }
+
+    /// Loads the blocks of a list that have the elements at `places`, or, if there are none, the
+    /// block at the end at which they are not. Also returns the place of the first element that was
+    /// loaded.
+    pub(super) fn load_blocks(
+        &mut self,
+        members: &Table,
+        mut goal: Goal,
+        mut places: Range<usize>,
+    ) -> Result<(usize, Arc<Load>), Interrupted> {
+        let length = goal.head.len();
+        if places.is_empty() {
+            places = match places.start {
+                0 => 0..1,
+                _ => length - 1..length,
+            };
+        }
+        goal.count = places.len();
+        goal.from = Bound::Included(goal.prefix().to_vec());
+        let behind = length.saturating_sub(places.end);
+        if places.start > 0 {
+            if behind > 0 && self.may_rank_in(members, &goal.head)? {
+                let mut key = Vec::new();
+                let prefix = goal.prefix();
+                let from = (&prefix[..], places.start);
+                match self.source().key_from(members, from, &mut key)? {
+                    Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+                    Polled::Ready(None) => return Err(Interrupted::Torn),
+                    Polled::Ready(Some(before)) => {
+                        goal.from = Bound::Included(key);
+                        goal.skipped = usize::try_from(before).unwrap_or(usize::MAX);
+                    }
+                }
+            } else if self.is_together && behind.min(places.start) > FAR {
+                // The commit of the commands before it is cheaper than to pass over so many.
+                return Err(Interrupted::Yield);
+            } else if behind < places.start {
+                goal.turn_back(behind);
+            } else {
+                goal.skipped = places.start;
+            }
+        }
+        let is_backwards = goal.is_backwards;
+        let load = self.scanned(members, (goal, false), add_places)?;
+        let first = match is_backwards {
+            false => places.start.checked_sub(load.lead),
+            true => (places.end + load.lead).checked_sub(load.strings.len()),
+        };
+        Ok((first.ok_or(Interrupted::Torn)?, load))
     }
 
     /// Loads the element of a list at a position.
@@ -285,8 +335,11 @@ fn add_places(
         if !key.starts_with(&scanned.prefix) {
             return Err(Interrupted::Torn);
         }
-        if load.skipped > 0 {
-            load.skipped -= 1;
+        let is_passed = match load.is_of_blocks() {
+            true => load.pass_block(list_block::count_of(value)?),
+            false => load.skipped > 0 && load.pass_one(),
+        };
+        if is_passed {
             continue;
         }
         add(scanned, source, load, (key, value))?;

@@ -1,0 +1,331 @@
+//! Writing what has changed in the loaded part of a list in blocks (`data/list_block.rs`).
+//!
+//! A part consists of whole blocks. Each keeps what is left of its elements, and gets those that
+//! were added behind them; before them only if it is the first one that was loaded. Blocks in which
+//! nothing has changed are not written. One that becomes small is joined to a neighbour that was
+//! loaded; one that becomes too long is cut, and the new blocks get positions behind its own: the
+//! next numbers if it is the last one of the list, else byte strings between its own and the next
+//! one. What is put before the head of a list gets the numbers below the first one.
+
+use std::ops::{Bound, Range};
+
+use pandodb::nonblocking::{Polled, ScanPage};
+
+use super::changes::{Changes, less};
+use super::list_end::ListEnd;
+use super::part::Loaded;
+use super::position::{Gap, between, gaps};
+use crate::context::{Interrupted, Run};
+use crate::data::elements::{self, Kind};
+use crate::data::list_block::{self, Block};
+use crate::data::packed::Strings;
+use crate::data::tree_head::TreeHead;
+
+/// A block of fewer bytes is joined to a neighbour.
+const SMALL_BYTES: usize = list_block::BYTES_MAX / 4;
+/// Most bytes of a block that was joined: it has room for further elements.
+const JOINED_BYTES: usize = list_block::BYTES_MAX / 4 * 3;
+
+/// Blocks that follow each other, and the elements that they are to have together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stretch {
+    /// Numbers of the blocks, among those that were loaded.
+    blocks: Range<usize>,
+    /// Places among the new elements.
+    elements: Range<usize>,
+    has_changed: bool,
+}
+
+/// Where the elements go for which a stretch has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Overflow {
+    /// Before it: it begins the list, and something was put there.
+    Before,
+    /// Behind it: it ends the list.
+    Behind,
+    /// Behind it, and before the next block.
+    Between,
+}
+
+/// Returns the blocks with their new elements: `counts` says how many each has had.
+fn stretches(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Stretch> {
+    let mut stretches = Vec::with_capacity(counts.len());
+    let mut gaps = gaps.iter().peekable();
+    let (mut old_start, mut new_start) = (0, 0);
+    for (block, count) in counts.iter().enumerate() {
+        let old_end = old_start + count;
+        let (mut new_end, mut has_changed) = (new_start + count, false);
+        // What the last gap has removed beyond the end of its block.
+        while let Some(gap) = gaps.peek() {
+            let begins_here = gap.deleted.start < old_end
+                || (gap.deleted.start == old_end && gap.deleted.is_empty());
+            if !begins_here {
+                break;
+            }
+            has_changed = true;
+            let from = gap.deleted.start.max(old_start);
+            let to = gap.deleted.end.min(old_end);
+            new_end -= to.saturating_sub(from);
+            if gap.deleted.start >= old_start {
+                new_end += gap.added.len();
+            }
+            if gap.deleted.end > old_end {
+                break;
+            }
+            gaps.next();
+        }
+        stretches.push(Stretch {
+            blocks: block..block + 1,
+            elements: new_start..new_end,
+            has_changed,
+        });
+        (old_start, new_start) = (old_end, new_end);
+    }
+    debug_assert!(
+        counts.is_empty() || new_start == new_len,
+        "elements belong to blocks"
+    );
+    stretches
+}
+
+/// Joins neighbours of which one has changed and one has become small.
+fn join_small(stretches: Vec<Stretch>, new: &Strings) -> Vec<Stretch> {
+    let bytes = |of: &Stretch| short_bytes(new, of.elements.clone());
+    let mut joined: Vec<Stretch> = Vec::with_capacity(stretches.len());
+    for stretch in stretches {
+        if let Some(last) = joined.last_mut()
+            && (last.has_changed || stretch.has_changed)
+            && !last.elements.is_empty()
+            && !stretch.elements.is_empty()
+            && let (Some(one), Some(other)) = (bytes(last), bytes(&stretch))
+            && one.min(other) < SMALL_BYTES
+            && one + other <= JOINED_BYTES
+        {
+            last.blocks.end = stretch.blocks.end;
+            last.elements.end = stretch.elements.end;
+            last.has_changed = true;
+            continue;
+        }
+        joined.push(stretch);
+    }
+    joined
+}
+
+/// Returns the bytes that these elements take in a block; `None` if one of them is long.
+fn short_bytes(strings: &Strings, mut places: Range<usize>) -> Option<usize> {
+    places.try_fold(0, |bytes, place| {
+        let element = strings.at(place);
+        (!list_block::is_long(element.len())).then(|| bytes + list_block::bytes_of(element))
+    })
+}
+
+/// How elements are cut into those of single blocks.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// From the end on: the first block has the room that is left.
+    from_end: bool,
+    /// A block with so many elements, or bytes of them, gets no more.
+    enough: (usize, usize),
+}
+
+impl Cut {
+    /// Blocks that are full, but for the last one.
+    const FULL: Self = Self {
+        from_end: false,
+        enough: (usize::MAX, usize::MAX),
+    };
+
+    /// For what goes where `overflow` says: between others, all blocks get the same room.
+    fn of(overflow: Overflow, strings: &Strings, places: Range<usize>) -> Self {
+        let elements = places.len();
+        let short = |place| short_bytes(strings, place..place + 1);
+        let bytes = places.filter_map(short).sum::<usize>();
+        let enough = match overflow {
+            Overflow::Between => list_block::share_of(elements, bytes),
+            Overflow::Before | Overflow::Behind => Self::FULL.enough,
+        };
+        let from_end = overflow == Overflow::Before;
+        Self { from_end, enough }
+    }
+
+    /// Returns the places of the elements of each block.
+    fn blocks(self, strings: &Strings, places: Range<usize>) -> Vec<Range<usize>> {
+        let mut blocks: Vec<Range<usize>> = Vec::new();
+        // Bytes of the last block; `None` if it gets no more elements.
+        let mut open: Option<usize> = None;
+        for number in 0..places.len() {
+            let place = match self.from_end {
+                false => places.start + number,
+                true => places.end - 1 - number,
+            };
+            let element = strings.at(place);
+            let added = list_block::bytes_of(element);
+            if list_block::is_long(element.len()) {
+                blocks.push(place..place + 1);
+                open = None;
+                continue;
+            }
+            if let (Some(bytes), Some(last)) = (open, blocks.last_mut())
+                && list_block::fits(last.len() + 1, bytes + added)
+                && last.len() < self.enough.0
+                && bytes < self.enough.1
+            {
+                (last.start, last.end) = (last.start.min(place), last.end.max(place + 1));
+                open = Some(bytes + added);
+                continue;
+            }
+            blocks.push(place..place + 1);
+            open = Some(added);
+        }
+        if self.from_end {
+            blocks.reverse();
+        }
+        blocks
+    }
+}
+
+impl Changes<'_> {
+    /// Writes the blocks of a list that have changed.
+    pub(super) fn blocks(&mut self, head: &mut TreeHead, loaded: &Loaded, new: &Strings) -> Run {
+        let load = &loaded.load;
+        let gaps = gaps(&load.strings, new);
+        for gap in &gaps {
+            head.count += gap.added.len() as u64;
+            head.count = less(head.count, gap.deleted.len() as u64)?;
+        }
+        if load.counts.is_empty() {
+            for of in Cut::FULL.blocks(new, 0..new.len()) {
+                head.high += 1;
+                self.put_block(head.id, &head.high.to_be_bytes(), (new, of))?;
+            }
+            return Ok(());
+        }
+        let is_put_before = loaded.first == 0
+            && gaps
+                .first()
+                .is_some_and(|gap| gap.deleted.start == 0 && !gap.added.is_empty());
+        let stretches = join_small(stretches(&load.counts, &gaps, new.len()), new);
+        let last = load.counts.len();
+        for stretch in stretches.iter().filter(|of| of.has_changed) {
+            let overflow = match (stretch.blocks.start, stretch.blocks.end) {
+                (0, _) if is_put_before => Overflow::Before,
+                (_, end) if end == last && loaded.reaches_end() => Overflow::Behind,
+                _ => Overflow::Between,
+            };
+            self.stretch(head, loaded, (stretch, new), overflow)?;
+        }
+        narrow(head, loaded, &stretches);
+        Ok(())
+    }
+
+    /// Writes the blocks of a stretch.
+    fn stretch(
+        &mut self,
+        head: &mut TreeHead,
+        loaded: &Loaded,
+        (stretch, new): (&Stretch, &Strings),
+        overflow: Overflow,
+    ) -> Run {
+        let elements = stretch.elements.clone();
+        let blocks = Cut::of(overflow, new, elements.clone()).blocks(new, elements);
+        let old = stretch.blocks.clone();
+        let positions = &loaded.load.positions;
+        let missing = blocks.len().saturating_sub(old.len());
+        let mut places: Vec<Vec<u8>> = Vec::with_capacity(blocks.len());
+        if overflow == Overflow::Before {
+            head.low -= missing as u64;
+            let numbers = head.low..head.low + missing as u64;
+            places.extend(numbers.map(|number| number.to_be_bytes().to_vec()));
+        }
+        let kept = old.clone().take(blocks.len());
+        places.extend(kept.map(|block| positions.at(block).to_vec()));
+        while places.len() < blocks.len() {
+            if overflow == Overflow::Behind {
+                head.high += 1;
+                places.push(head.high.to_be_bytes().to_vec());
+                continue;
+            }
+            let below = places.last().expect("a stretch has a block");
+            let above = match old.end < positions.len() {
+                true => Some(positions.at(old.end).to_vec()),
+                false => self.position_behind(head.id, positions.at(old.end - 1))?,
+            };
+            places.push(between(below, &above.ok_or(Interrupted::Torn)?));
+            head.is_numbered = false;
+        }
+        for block in old.skip(blocks.len()) {
+            self.delete_element(head.id, positions.at(block));
+        }
+        for (position, block) in places.iter().zip(blocks) {
+            self.put_block(head.id, position, (new, block))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the elements at these places, which fit, as a block.
+    fn put_block(
+        &mut self,
+        id: u64,
+        position: &[u8],
+        (strings, places): (&Strings, Range<usize>),
+    ) -> Run {
+        let first = strings.at(places.start);
+        if list_block::is_long(first.len()) {
+            return self.put_element(id, position, first);
+        }
+        let mut block = Block::default();
+        block.clear();
+        places.for_each(|place| block.push(strings.at(place)));
+        self.row.clear();
+        self.row.extend_from_slice(block.full_row());
+        elements::position_key(id, position, &mut self.key);
+        self.put_at_position()
+    }
+
+    /// Returns the position of the block behind the one at `position`, if there is one.
+    fn position_behind(
+        &mut self,
+        id: u64,
+        position: &[u8],
+    ) -> Result<Option<Vec<u8>>, Interrupted> {
+        let prefix = elements::start(id, Kind::Position);
+        let end = elements::behind(id, Kind::Position);
+        let mut from = Vec::new();
+        elements::position_key(id, position, &mut from);
+        // Excludes the block itself: no key lies between.
+        from.push(0);
+        let mut page = ScanPage::default();
+        loop {
+            let range = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
+            let scanned = self.batch.scan(self.members, range, 1, &mut page)?;
+            if let Polled::Pending(pending) = scanned {
+                return Err(Interrupted::Pending(pending));
+            }
+            if !page.is_empty() {
+                let (key, _) = page.entry(0);
+                let position = key.strip_prefix(&prefix[..]);
+                return Ok(position.map(<[u8]>::to_vec));
+            }
+            match page.next.take() {
+                Some(next) => from = next,
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Has the ends of the positions follow blocks that are gone.
+fn narrow(head: &mut TreeHead, loaded: &Loaded, stretches: &[Stretch]) {
+    let positions = &loaded.load.positions;
+    let is_gone = |of: &&Stretch| of.elements.is_empty();
+    if loaded.first == 0
+        && let Some(gone) = stretches.iter().take_while(is_gone).last()
+    {
+        head.narrow(ListEnd::Head, positions.at(gone.blocks.end - 1));
+    }
+    if loaded.reaches_end()
+        && let Some(gone) = stretches.iter().rev().take_while(is_gone).last()
+    {
+        head.narrow(ListEnd::Tail, positions.at(gone.blocks.start));
+    }
+}

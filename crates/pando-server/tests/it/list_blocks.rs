@@ -1,0 +1,368 @@
+//! Large lists, whose elements lie in blocks (decision 118), beside a list in memory.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use fastrand::Rng;
+use pando_resp::Answer;
+use pando_server::check_rows;
+use pandodb::verify;
+
+use crate::client::{Client, encode, show};
+use crate::fixture::{Fixture, open_on_disk, open_small, options};
+
+type List = VecDeque<Vec<u8>>;
+
+fn on_disk(path: &Path) -> Fixture {
+    let path = path.to_owned();
+    Fixture::opened_by(options(), move |_| open_on_disk(&path))
+}
+
+/// Returns a client of a server whose lists become large at once.
+fn client_of(server: &Fixture) -> Client {
+    let mut client = crate::trees::client_of(server);
+    client.check(&[("CONFIG SET list-max-listpack-size 4", "+OK")]);
+    client
+}
+
+/// Returns an element: most are short, so that some come twice, others fill a block, have a row of
+/// their own, or lie in other pages.
+fn element(random: &mut Rng) -> Vec<u8> {
+    let bytes = match random.u32(..30) {
+        0 => random.usize(100..=256),
+        1 => random.usize(257..400),
+        2 if random.u32(..8) == 0 => random.usize(2_000..9_000),
+        _ => random.usize(..12),
+    };
+    let mut element = vec![b'a' + random.u8(..26); bytes];
+    if let Some(last) = element.last_mut() {
+        *last = random.u8(..);
+    }
+    element
+}
+
+fn elements(random: &mut Rng) -> Vec<Vec<u8>> {
+    let count = match random.u32(..20) {
+        0 => random.usize(1..400),
+        1..5 => random.usize(1..20),
+        _ => 1,
+    };
+    (0..count).map(|_| element(random)).collect()
+}
+
+/// A command, and what it replies.
+struct Step {
+    command: Vec<Vec<u8>>,
+    reply: Answer,
+}
+
+fn bulk(element: Option<&Vec<u8>>) -> Answer {
+    element.map_or(Answer::Null, |of| Answer::Bulk(of.clone()))
+}
+
+fn number(of: usize) -> Answer {
+    Answer::Integer(i64::try_from(of).unwrap())
+}
+
+fn all_of<'e>(elements: impl Iterator<Item = &'e Vec<u8>>) -> Answer {
+    Answer::Array(elements.map(|of| Answer::Bulk(of.clone())).collect())
+}
+
+/// Makes a step of words.
+fn step(words: &[&str], more: &[Vec<u8>], reply: Answer) -> Step {
+    let words = words.iter().map(|word| word.as_bytes().to_vec());
+    let command = words.chain(more.iter().cloned()).collect();
+    Step { command, reply }
+}
+
+fn push(random: &mut Rng, list: &mut List) -> Step {
+    let new = elements(random);
+    let is_left = random.bool();
+    for of in &new {
+        match is_left {
+            true => list.push_front(of.clone()),
+            false => list.push_back(of.clone()),
+        }
+    }
+    let name = if is_left { "LPUSH" } else { "RPUSH" };
+    step(&[name, "l"], &new, number(list.len()))
+}
+
+fn pop(random: &mut Rng, list: &mut List) -> Step {
+    let is_left = random.bool();
+    let name = if is_left { "LPOP" } else { "RPOP" };
+    let mut take = || match is_left {
+        true => list.pop_front(),
+        false => list.pop_back(),
+    };
+    if random.u32(..6) > 0 {
+        let popped = take();
+        return step(&[name, "l"], &[], bulk(popped.as_ref()));
+    }
+    let count = random.usize(1..200);
+    let popped: Vec<_> = std::iter::from_fn(take).take(count).collect();
+    let reply = match popped.is_empty() {
+        true => Answer::Null,
+        false => all_of(popped.iter()),
+    };
+    step(&[name, "l", &count.to_string()], &[], reply)
+}
+
+/// Inserts, sets, removes or rotates elements somewhere in a list that has some.
+fn edit(random: &mut Rng, list: &mut List) -> Step {
+    let place = random.usize(..list.len());
+    let (here, new) = (list[place].clone(), element(random));
+    match random.u32(..7) {
+        0..3 => {
+            let at = list.iter().position(|of| *of == here).unwrap();
+            let is_before = random.bool();
+            list.insert(at + usize::from(!is_before), new.clone());
+            let side = if is_before { "BEFORE" } else { "AFTER" };
+            step(&["LINSERT", "l", side], &[here, new], number(list.len()))
+        }
+        3 => {
+            list[place] = new.clone();
+            let place = place.to_string();
+            step(&["LSET", "l", &place], &[new], Answer::Simple("OK".into()))
+        }
+        4 => {
+            let most = random.usize(1..4);
+            let equal = list.iter().enumerate().filter(|(_, of)| **of == here);
+            let places: Vec<usize> = equal.map(|(at, _)| at).take(most).collect();
+            places.iter().rev().for_each(|at| drop(list.remove(*at)));
+            let most = most.to_string();
+            step(&["LREM", "l", &most], &[here], number(places.len()))
+        }
+        5 => {
+            let moved = list.pop_back().unwrap();
+            list.push_front(moved.clone());
+            step(&["RPOPLPUSH", "l", "l"], &[], Answer::Bulk(moved))
+        }
+        _ => {
+            let most = list.len().min(300);
+            let (from, behind) = (random.usize(..most), random.usize(..most));
+            let kept = from..list.len().saturating_sub(behind);
+            list.truncate(kept.end);
+            list.drain(..kept.start.min(list.len()));
+            let (from, to) = (from.to_string(), format!("-{}", behind + 1));
+            step(
+                &["LTRIM", "l", &from, &to],
+                &[],
+                Answer::Simple("OK".into()),
+            )
+        }
+    }
+}
+
+fn read(random: &mut Rng, list: &List) -> Step {
+    let length = list.len();
+    let place = random.usize(..length + 1);
+    match random.u32(..4) {
+        0 => step(&["LLEN", "l"], &[], number(length)),
+        1 => step(
+            &["LINDEX", "l", &place.to_string()],
+            &[],
+            bulk(list.get(place)),
+        ),
+        2 => {
+            let place = place.max(1);
+            let here = bulk(length.checked_sub(place).and_then(|at| list.get(at)));
+            step(&["LINDEX", "l", &format!("-{place}")], &[], here)
+        }
+        _ => {
+            let count = random.usize(1..700);
+            let range = (place.to_string(), (place + count - 1).to_string());
+            let shown = all_of(list.iter().skip(place).take(count));
+            step(&["LRANGE", "l", &range.0, &range.1], &[], shown)
+        }
+    }
+}
+
+/// Returns commands of which each has the list that those before it leave.
+fn steps(random: &mut Rng, list: &mut List) -> Vec<Step> {
+    let count = random.usize(1..24);
+    let kind = random.u32(..4);
+    let mut steps = Vec::new();
+    for _ in 0..count {
+        // Stretches of one command, and all in turns.
+        let kind = if kind == 3 {
+            random.u32(..16)
+        } else {
+            kind * 5
+        };
+        steps.push(match kind {
+            0..5 => push(random, list),
+            5..9 => pop(random, list),
+            9..13 if !list.is_empty() => edit(random, list),
+            _ => read(random, list),
+        });
+    }
+    // It is made and taken apart again and again.
+    if list.len() > 4000 {
+        let kept = random.usize(1..50);
+        list.truncate(kept);
+        let last = (kept - 1).to_string();
+        let ok = Answer::Simple("OK".into());
+        steps.push(step(&["LTRIM", "l", "0", &last], &[], ok));
+    }
+    steps
+}
+
+/// Runs commands together, one by one, or as a transaction.
+fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
+    let shown = |step: &Step| {
+        let words = step.command.iter().map(|of| of.escape_ascii().to_string());
+        let words = words.map(|word| word.chars().take(40).collect::<String>());
+        words
+            .collect::<Vec<_>>()
+            .join(" ")
+            .chars()
+            .take(300)
+            .collect::<String>()
+    };
+    let bytes = |steps: &[Step]| {
+        let commands = steps.iter().map(|step| encode(&step.command));
+        commands.collect::<Vec<_>>().concat()
+    };
+    let check = |step: &Step, answer: &Answer| {
+        let (answer, wanted) = (show(answer), show(&step.reply));
+        assert!(
+            answer == wanted,
+            "{}: {answer:.300}, not {wanted:.300}",
+            shown(step)
+        );
+    };
+    match random.u32(..3) {
+        0 => {
+            client.send(&bytes(steps));
+            let answers: Vec<Answer> = steps.iter().map(|_| client.answer()).collect();
+            steps
+                .iter()
+                .zip(&answers)
+                .for_each(|(step, of)| check(step, of));
+        }
+        1 => {
+            for step in steps {
+                let answer = client.call(&step.command);
+                check(step, &answer);
+            }
+        }
+        _ => {
+            client.check(&[("MULTI", "+OK")]);
+            client.send(&bytes(steps));
+            steps
+                .iter()
+                .for_each(|_| assert_eq!(show(&client.answer()), "+QUEUED"));
+            let Answer::Array(answers) = client.run_raw("EXEC") else {
+                panic!("EXEC of {}", steps.len());
+            };
+            steps
+                .iter()
+                .zip(&answers)
+                .for_each(|(step, of)| check(step, of));
+        }
+    }
+}
+
+/// Edits a list, and opens the store anew now and then.
+fn edit_for(rounds: usize, seed: u64, is_cold: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut random, mut list) = (Rng::with_seed(seed), List::new());
+    for _ in 0..3 {
+        let path = directory.path().to_owned();
+        let server = match is_cold {
+            true => Fixture::opened_by(options(), move |_| open_small(&path)),
+            false => on_disk(&path),
+        };
+        let mut client = client_of(&server);
+        for _ in 0..rounds {
+            let steps = steps(&mut random, &mut list);
+            run(&mut client, &mut random, &steps);
+        }
+        assert_eq!(
+            show(&client.run_raw("LRANGE l 0 -1")),
+            show(&all_of(list.iter()))
+        );
+        client.check(&[(
+            "COPY l copy REPLACE",
+            if list.is_empty() { ":0" } else { ":1" },
+        )]);
+        if !list.is_empty() {
+            let copy = show(&client.run_raw("LRANGE copy 0 -1"));
+            assert_eq!(copy, show(&all_of(list.iter())));
+        }
+        drop(client);
+        drop(server);
+        let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+        assert_eq!(report.descriptions, [""; 0], "seed {seed}");
+        let report = verify(directory.path(), |_, _| ()).unwrap();
+        assert!(
+            report.damages.is_empty(),
+            "seed {seed}: {:?}",
+            report.damages
+        );
+    }
+}
+
+#[test]
+fn edits_are_those_of_a_list_in_memory() {
+    for seed in 0..4 {
+        edit_for(120, seed, false);
+    }
+}
+
+#[test]
+fn edits_are_those_of_a_list_in_memory_with_few_frames() {
+    edit_for(60, 99, true);
+}
+
+/// Blocks are cut in the middle again and again: all have room, and none is nearly empty.
+#[test]
+fn insertions_at_one_place_leave_full_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    let many: Vec<String> = (0..600).map(|number| format!("element-{number}")).collect();
+    crate::trees::many(&mut client, &["RPUSH", "l"], many.iter().cloned());
+    let insertions = (0..3000).map(|number| {
+        let new = format!("new-{number:06}");
+        encode(&["LINSERT", "l", "AFTER", "element-300", &new])
+    });
+    client.send(&insertions.collect::<Vec<_>>().concat());
+    (0..3000).for_each(|number| assert_eq!(show(&client.answer()), format!(":{}", 601 + number)));
+    let places = [
+        ("LINDEX l 301", "\"new-002999\""),
+        ("LINDEX l 3300", "\"new-000000\""),
+    ];
+    client.check(&places);
+    client.check(&[("LINDEX l 3301", "\"element-301\""), ("LLEN l", ":3600")]);
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+    // 600 of 12 bytes and 3,000 of 11, in blocks of 1,024 bytes that are half full at least.
+    assert!((40..=90).contains(&report.rows), "{} blocks", report.rows);
+}
+
+/// What is removed one by one leaves no blocks of few elements.
+#[test]
+fn removals_join_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    let many = |at: usize| format!("element-{at:05}");
+    crate::trees::many(&mut client, &["RPUSH", "l"], (0..4000).map(many));
+    let gone = (0..4000).filter(|at| at % 20 != 0);
+    let removals = gone
+        .clone()
+        .map(|at| encode(&["LREM", "l", "1", &many(at)]));
+    client.send(&removals.collect::<Vec<_>>().concat());
+    gone.for_each(|_| assert_eq!(show(&client.answer()), ":1"));
+    client.check(&[("LLEN l", ":200"), ("LINDEX l 199", "\"element-03980\"")]);
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+    // 3,000 bytes, where 64 blocks were.
+    assert!(report.rows <= 16, "{} blocks", report.rows);
+}
