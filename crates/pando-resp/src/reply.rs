@@ -24,6 +24,9 @@ impl Version {
     }
 }
 
+/// Bytes of a string besides its own, if it is not very long.
+const BULK_BYTES: usize = 16;
+
 /// Appends replies to a buffer. An aggregate announces its length; the caller then writes that many
 /// elements (twice as many for a map).
 #[derive(Debug)]
@@ -68,9 +71,21 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Writes a length; short ones, which are many, without a conversion in memory.
     #[inline]
     fn length(&mut self, kind: u8, length: usize) {
-        self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
+        const DIGITS: &[u8; 10] = b"0123456789";
+        match length {
+            0..10 => self
+                .out
+                .extend_from_slice(&[kind, DIGITS[length], b'\r', b'\n']),
+            10..100 => {
+                let digits = [DIGITS[length / 10], DIGITS[length % 10]];
+                self.out
+                    .extend_from_slice(&[kind, digits[0], digits[1], b'\r', b'\n']);
+            }
+            _ => self.number(kind, i64::try_from(length).unwrap_or(i64::MAX)),
+        }
     }
 
     /// Writes `+OK`.
@@ -108,6 +123,7 @@ impl<'a> Writer<'a> {
     /// Writes a string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + BULK_BYTES);
         self.length(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
@@ -238,6 +254,11 @@ mod tests {
         check(|w| w.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
         check(|w| w.integer(-5), ":-5\r\n", ":-5\r\n");
         check(|w| w.bulk(b"ab"), "$2\r\nab\r\n", "$2\r\nab\r\n");
+        for length in [0, 9, 10, 99, 100, 1234] {
+            let (bytes, text) = (vec![b'x'; length], "x".repeat(length));
+            let wanted = format!("${length}\r\n{text}\r\n");
+            check(|w| w.bulk(&bytes), &wanted, &wanted);
+        }
         check(|w| w.null(), "$-1\r\n", "_\r\n");
         check(|w| w.null_array(), "*-1\r\n", "_\r\n");
         check(|w| w.array(3), "*3\r\n", "*3\r\n");
