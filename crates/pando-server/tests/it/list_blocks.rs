@@ -1,6 +1,7 @@
 //! Large lists, whose elements lie in blocks (decision 118), beside a list in memory.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 
 use fastrand::Rng;
@@ -365,4 +366,86 @@ fn removals_join_blocks() {
     assert_eq!(report.descriptions, [""; 0]);
     // 3,000 bytes, where 64 blocks were.
     assert!(report.rows <= 16, "{} blocks", report.rows);
+}
+
+fn long(at: usize) -> String {
+    format!("{at:05}{}", "x".repeat(300))
+}
+
+/// Inserts long elements into a list of `length`, each between `first` and the one before it, and
+/// takes one from the end for each.
+fn insert_at_one_place(client: &mut Client, numbers: Range<usize>, length: usize) {
+    for start in numbers.clone().step_by(100) {
+        let numbers = start..numbers.end.min(start + 100);
+        let pairs = numbers.clone().map(|at| {
+            let insertion = encode(&["LINSERT", "l", "AFTER", "first", &long(at)]);
+            [insertion, encode(&["RPOP", "l"])].concat()
+        });
+        client.send(&pairs.collect::<Vec<_>>().concat());
+        for at in numbers {
+            let (inserted, _popped) = (show(&client.answer()), client.answer());
+            assert_eq!(inserted, format!(":{}", length + 1), "insertion {at}");
+        }
+    }
+}
+
+/// Inserts short elements behind element `at` of a list of `length`, and reads the last of them.
+fn fill_blocks_behind(client: &mut Client, at: usize, length: usize) {
+    let insertion = format!("LINSERT l AFTER {} short", long(at));
+    client.check(&[(&insertion, &format!(":{}", length + 1))]);
+    let place = show(&client.run_raw("LPOS l short"))[1..].parse::<usize>();
+    let place = place.unwrap() + 1;
+    for at in 0..300 {
+        let insertion = format!("LINSERT l AFTER short new-{at}");
+        client.check(&[
+            (&insertion, &format!(":{}", length + 2 + at)),
+            (&format!("LINDEX l {}", place + at), "\"new-0\""),
+        ]);
+    }
+    let range = format!("LRANGE l {} {}", place + 100, place + 102);
+    client.check(&[(&range, "[\"new-199\" \"new-198\" \"new-197\"]")]);
+}
+
+/// Positions grow by a bit with each block that is put at the same place.
+#[test]
+fn a_list_gets_new_positions_before_they_are_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    crate::trees::many(&mut client, &["RPUSH", "l", "first"], (0..20).map(long));
+    insert_at_one_place(&mut client, 20..9000, 21);
+    fill_blocks_behind(&mut client, 8999, 21);
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+}
+
+/// A list that is too long to get new ones is refused before its blocks leave their leaves, which
+/// would take their weight from them.
+#[test]
+fn positions_are_no_longer_than_a_block_allows() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    let filler = "f".repeat(9000);
+    let fillers = (0..30).map(|_| filler.clone());
+    crate::trees::many(&mut client, &["RPUSH", "l"], fillers);
+    crate::trees::many(&mut client, &["RPUSH", "l", "first"], (0..20).map(long));
+    insert_at_one_place(&mut client, 20..6080, 51);
+    fill_blocks_behind(&mut client, 6079, 51);
+    let refused = (0..100).find_map(|at| {
+        let reply = client.run_raw(&format!("LINSERT l AFTER first {}", long(at)));
+        show(&reply).strip_prefix("-ERR ").map(str::to_owned)
+    });
+    let refused = refused.expect("positions are used up");
+    assert!(refused.starts_with("too many elements"), "{refused}");
+    let length = show(&client.run_raw("LLEN l"));
+    client.check(&[("COPY l copy", ":1"), ("DEL l", ":1")]);
+    client.check(&[("RENAME copy l", "+OK"), ("LLEN l", &length)]);
+    insert_at_one_place(&mut client, 0..100, length[1..].parse().unwrap());
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
 }

@@ -11,7 +11,7 @@ use std::ops::{Bound, Range};
 
 use pandodb::nonblocking::{Polled, ScanPage};
 
-use super::changes::{Changes, less};
+use super::changes::{CROWDED, Changes, less};
 use super::list_end::ListEnd;
 use super::part::Loaded;
 use super::position::{Gap, between, gaps};
@@ -25,6 +25,9 @@ use crate::data::tree_head::TreeHead;
 const SMALL_BYTES: usize = list_block::BYTES_MAX / 4;
 /// Most bytes of a block that was joined: it has room for further elements.
 const JOINED_BYTES: usize = list_block::BYTES_MAX / 4 * 3;
+/// Most bytes of a position: with it, the longest block lies in its leaf, also in pages of 4 KiB.
+/// One that lies elsewhere would weigh 1 (decision 117).
+const POSITION_BYTES_MAX: usize = 768;
 
 /// Blocks that follow each other, and the elements that they are to have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +253,11 @@ impl Changes<'_> {
                 true => Some(positions.at(old.end).to_vec()),
                 false => self.position_behind(head.id, positions.at(old.end - 1))?,
             };
-            places.push(between(below, &above.ok_or(Interrupted::Torn)?));
+            let position = between(below, &above.ok_or(Interrupted::Torn)?);
+            if position.len() > POSITION_BYTES_MAX {
+                return Err(CROWDED.into());
+            }
+            places.push(position);
             head.is_numbered = false;
         }
         for block in old.skip(blocks.len()) {

@@ -402,18 +402,29 @@ const RENEWED_BYTES: usize = 256 * 1024;
 
 /// Returns true if positions of a list have become long, and all of it is there to get new ones.
 fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
+    list.value_type == ValueType::List
+        && list.elsewhere() == 0
+        && list.strings.bytes() <= RENEWED_BYTES
+        && match loaded.head.is_blocks {
+            true => has_long_positions(loaded),
+            false => gets_long_positions(list, loaded),
+        }
+}
+
+/// Returns true if some positions of a list in blocks are long. A change may give it longer ones,
+/// but has at most one bit more for each block that it adds.
+fn has_long_positions(loaded: &Loaded) -> bool {
+    let mut positions = loaded.load.positions.iter();
+    !loaded.head.is_numbered && positions.any(|of| of.len() > POSITION_BYTES)
+}
+
+fn gets_long_positions(list: &Collection, loaded: &Loaded) -> bool {
     let is_long = |gap: &Gap| {
         let positions = gap.positions(&mut loaded.head.clone(), loaded);
         positions.iter().any(|of| of.len() > POSITION_BYTES)
     };
-    // Blocks get long positions for many elements at once.
-    list.value_type == ValueType::List
-        && !loaded.head.is_blocks
-        && list.elsewhere() == 0
-        && list.strings.bytes() <= RENEWED_BYTES
-        && gaps(&loaded.load.strings, &list.strings)
-            .iter()
-            .any(is_long)
+    let gaps = gaps(&loaded.load.strings, &list.strings);
+    gaps.iter().any(is_long)
 }
 
 /// Returns `count` less `by`. If it is too small, the elements are of a later moment than the head.
@@ -422,7 +433,7 @@ pub(super) fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
 }
 
 /// The reply if the positions between two elements are used up.
-const CROWDED: &str = "ERR too many elements were inserted at this place of the list: copy it with \
+pub(super) const CROWDED: &str = "ERR too many elements were inserted at this place of the list: copy it with \
                        COPY, and go on with the copy";
 
 fn score_of(bytes: &[u8]) -> f64 {
