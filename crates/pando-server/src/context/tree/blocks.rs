@@ -31,7 +31,7 @@ const POSITION_BYTES_MAX: usize = 768;
 
 /// Blocks that follow each other, and the elements that they are to have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stretch {
+struct Section {
     /// Numbers of the blocks, among those that were loaded.
     blocks: Range<usize>,
     /// Places among the new elements.
@@ -39,7 +39,7 @@ struct Stretch {
     has_changed: bool,
 }
 
-/// Where the elements go for which a stretch has no room.
+/// Where the elements go for which a section has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     /// Before it: it begins the list, and something was put there.
@@ -51,8 +51,8 @@ enum Overflow {
 }
 
 /// Returns the blocks with their new elements: `counts` says how many each has had.
-fn stretches(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Stretch> {
-    let mut stretches = Vec::with_capacity(counts.len());
+fn sections(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Section> {
+    let mut sections = Vec::with_capacity(counts.len());
     let mut gaps = gaps.iter().peekable();
     let (mut old_start, mut new_start) = (0, 0);
     for (block, count) in counts.iter().enumerate() {
@@ -77,7 +77,7 @@ fn stretches(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Stretch> {
             }
             gaps.next();
         }
-        stretches.push(Stretch {
+        sections.push(Section {
             blocks: block..block + 1,
             elements: new_start..new_end,
             has_changed,
@@ -88,28 +88,28 @@ fn stretches(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Stretch> {
         counts.is_empty() || new_start == new_len,
         "elements belong to blocks"
     );
-    stretches
+    sections
 }
 
 /// Joins neighbours of which one has changed and one has become small.
-fn join_small(stretches: Vec<Stretch>, new: &Strings) -> Vec<Stretch> {
-    let bytes = |of: &Stretch| short_bytes(new, of.elements.clone());
-    let mut joined: Vec<Stretch> = Vec::with_capacity(stretches.len());
-    for stretch in stretches {
+fn join_small(sections: Vec<Section>, new: &Strings) -> Vec<Section> {
+    let bytes = |of: &Section| short_bytes(new, of.elements.clone());
+    let mut joined: Vec<Section> = Vec::with_capacity(sections.len());
+    for section in sections {
         if let Some(last) = joined.last_mut()
-            && (last.has_changed || stretch.has_changed)
+            && (last.has_changed || section.has_changed)
             && !last.elements.is_empty()
-            && !stretch.elements.is_empty()
-            && let (Some(one), Some(other)) = (bytes(last), bytes(&stretch))
+            && !section.elements.is_empty()
+            && let (Some(one), Some(other)) = (bytes(last), bytes(&section))
             && one.min(other) < SMALL_BYTES
             && one + other <= JOINED_BYTES
         {
-            last.blocks.end = stretch.blocks.end;
-            last.elements.end = stretch.elements.end;
+            last.blocks.end = section.blocks.end;
+            last.elements.end = section.elements.end;
             last.has_changed = true;
             continue;
         }
-        joined.push(stretch);
+        joined.push(section);
     }
     joined
 }
@@ -207,31 +207,31 @@ impl Changes<'_> {
             && gaps
                 .first()
                 .is_some_and(|gap| gap.deleted.start == 0 && !gap.added.is_empty());
-        let stretches = join_small(stretches(&load.counts, &gaps, new.len()), new);
+        let sections = join_small(sections(&load.counts, &gaps, new.len()), new);
         let last = load.counts.len();
-        for stretch in stretches.iter().filter(|of| of.has_changed) {
-            let overflow = match (stretch.blocks.start, stretch.blocks.end) {
+        for section in sections.iter().filter(|of| of.has_changed) {
+            let overflow = match (section.blocks.start, section.blocks.end) {
                 (0, _) if is_put_before => Overflow::Before,
                 (_, end) if end == last && loaded.reaches_end() => Overflow::Behind,
                 _ => Overflow::Between,
             };
-            self.stretch(head, loaded, (stretch, new), overflow)?;
+            self.section(head, loaded, (section, new), overflow)?;
         }
-        narrow(head, loaded, &stretches);
+        narrow(head, loaded, &sections);
         Ok(())
     }
 
-    /// Writes the blocks of a stretch.
-    fn stretch(
+    /// Writes the blocks of a section.
+    fn section(
         &mut self,
         head: &mut TreeHead,
         loaded: &Loaded,
-        (stretch, new): (&Stretch, &Strings),
+        (section, new): (&Section, &Strings),
         overflow: Overflow,
     ) -> Run {
-        let elements = stretch.elements.clone();
+        let elements = section.elements.clone();
         let blocks = Cut::of(overflow, new, elements.clone()).blocks(new, elements);
-        let old = stretch.blocks.clone();
+        let old = section.blocks.clone();
         let positions = &loaded.load.positions;
         let missing = blocks.len().saturating_sub(old.len());
         let mut places: Vec<Vec<u8>> = Vec::with_capacity(blocks.len());
@@ -248,7 +248,7 @@ impl Changes<'_> {
                 places.push(head.high.to_be_bytes().to_vec());
                 continue;
             }
-            let below = places.last().expect("a stretch has a block");
+            let below = places.last().expect("a section has a block");
             let above = match old.end < positions.len() {
                 true => Some(positions.at(old.end).to_vec()),
                 false => self.position_behind(head.id, positions.at(old.end - 1))?,
@@ -322,16 +322,16 @@ impl Changes<'_> {
 }
 
 /// Has the ends of the positions follow blocks that are gone.
-fn narrow(head: &mut TreeHead, loaded: &Loaded, stretches: &[Stretch]) {
+fn narrow(head: &mut TreeHead, loaded: &Loaded, sections: &[Section]) {
     let positions = &loaded.load.positions;
-    let is_gone = |of: &&Stretch| of.elements.is_empty();
+    let is_gone = |of: &&Section| of.elements.is_empty();
     if loaded.first == 0
-        && let Some(gone) = stretches.iter().take_while(is_gone).last()
+        && let Some(gone) = sections.iter().take_while(is_gone).last()
     {
         head.narrow(ListEnd::Head, positions.at(gone.blocks.end - 1));
     }
     if loaded.reaches_end()
-        && let Some(gone) = stretches.iter().rev().take_while(is_gone).last()
+        && let Some(gone) = sections.iter().rev().take_while(is_gone).last()
     {
         head.narrow(ListEnd::Tail, positions.at(gone.blocks.start));
     }

@@ -196,6 +196,8 @@ impl Context<'_> {
         head: &mut TreeHead,
         end: ListEnd,
     ) -> Result<(EndBlock, bool), Interrupted> {
+        // What may fail in `changes`, before a block is taken that must be kept.
+        self.members()?;
         // The same command works at the same end.
         let kept = self.progress.kept_head.as_mut();
         let kept = kept.filter(|kept| !kept.is_written);
@@ -241,11 +243,9 @@ impl Context<'_> {
         let Data { batch, scratch, .. } = self.data.as_mut().expect("a row was read");
         let mut source = Source::new(batch.as_deref_mut());
         let polled = source.get(members, &scratch.element_key, &mut scratch.element_row)?;
-        let Polled::Ready(found) = polled else {
-            let Polled::Pending(pending) = polled else {
-                unreachable!("the other one");
-            };
-            return Err(Interrupted::Pending(pending));
+        let found = match polled {
+            Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
+            Polled::Ready(found) => found,
         };
         self.progress.show_from(source.shown_from);
         Ok(found)
