@@ -204,8 +204,7 @@ impl Found {
                     true => elements_of(value).ok()?,
                     false => decode_element(value).map(|_| 1).ok()?,
                 };
-                let position = u64::from_be_bytes(*rest.first_chunk()?);
-                self.outside += u64::from(position < of.low || position > of.high);
+                self.outside += u64::from(!has_position(of, rest));
             }
             (b'X', Is::Stream(_)) => {
                 let (id, _) = StreamId::split(rest)?;
@@ -285,6 +284,16 @@ impl Found {
     }
 }
 
+/// Returns true if an element or a block of the list with this head may be at `position`.
+fn has_position(of: &TreeHead, position: &[u8]) -> bool {
+    let (low, behind) = (
+        of.low.to_be_bytes(),
+        of.high.saturating_add(1).to_be_bytes(),
+    );
+    let is_number = position.len() == size_of::<u64>();
+    position >= &low[..] && position < &behind[..] && (is_number || !of.is_numbered)
+}
+
 /// Returns the number of elements of a block.
 fn elements_of(row: &[u8]) -> Result<u64, RowError> {
     let mut elements = Elements::of(row)?;
@@ -324,10 +333,6 @@ fn check_members(
         if id != found.id {
             compare(head.take(), &found, members, report);
             head = heads.remove(&id);
-            found = Found {
-                id,
-                ..Found::default()
-            };
         }
         match &head {
             Some(head) => {

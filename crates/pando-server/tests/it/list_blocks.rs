@@ -449,3 +449,30 @@ fn positions_are_no_longer_than_a_block_allows() {
     let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
     assert_eq!(report.descriptions, [""; 0]);
 }
+
+/// Between two numbers that are far from each other lie positions that are shorter than numbers.
+#[test]
+fn positions_may_be_shorter_than_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    let long = "x".repeat(300);
+    let all = (0..1400).map(|at| match at {
+        0..100 | 1300.. => format!("{at:04}{}", "y".repeat(300)),
+        _ => long.clone(),
+    });
+    crate::trees::many(&mut client, &["RPUSH", "l"], all);
+    client.check(&[(&format!("LREM l 0 {long}"), ":1200")]);
+    let pivot = format!("0099{}", "y".repeat(300));
+    client.check(&[(&format!("LINSERT l AFTER {pivot} new{long}"), ":201")]);
+    client.check(&[(&format!("LINSERT l AFTER {pivot} newer{long}"), ":202")]);
+    for at in 0..100 {
+        let name = if at % 2 == 0 { "RPOP" } else { "LPOP" };
+        client.run(&format!("{name} l"));
+    }
+    client.check(&[("LLEN l", ":102")]);
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+}
