@@ -199,7 +199,11 @@ impl Context<'_> {
         let Some(row) = found.row.filter(|_| found.former.tree.is_some()) else {
             return Ok(None);
         };
-        Ok(Some(TreeHead::decode(self.payload(row))?))
+        let head = TreeHead::decode(self.payload(row))?;
+        match head.is_blocks && row.value_type != ValueType::List {
+            true => Err(RowError::Damaged.into()),
+            false => Ok(Some(head)),
+        }
     }
 
     /// Returns the number of elements of the collection that was read last.

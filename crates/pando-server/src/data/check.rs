@@ -114,6 +114,9 @@ fn decoded(stored: &[u8], value: &[u8]) -> Result<Option<(ValueType, u64, Is)>, 
         _ if !TreeHead::is_of(payload) => return Ok(None),
         _ => {
             let head = TreeHead::decode(payload).map_err(|error| format!("{error:?}"))?;
+            if head.is_blocks && row.value_type != ValueType::List {
+                return Err("it is no list, and its head is that of one in blocks".to_owned());
+            }
             (head.id, Is::Collection(head))
         }
     };
@@ -333,6 +336,20 @@ fn check_members(
         if id != found.id {
             compare(head.take(), &found, members, report);
             head = heads.remove(&id);
+            if let Some(Head {
+                name,
+                is: Is::Collection(of),
+                ..
+            }) = &head
+                && of.is_blocks
+                && !members.is_weighted()
+            {
+                report.add(|| format!("{name}: it lies in blocks, which its table does not weigh"));
+            }
+            found = Found {
+                id,
+                ..Found::default()
+            };
         }
         match &head {
             Some(head) => {

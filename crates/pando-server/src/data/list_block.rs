@@ -84,7 +84,9 @@ impl<'r> Elements<'r> {
         if self.is_long {
             return Ok(Some(std::mem::take(&mut self.rest)));
         }
-        let (length, rest) = length_of(self.rest).ok_or(RowError::Damaged)?;
+        let (length, rest) = length_of(self.rest)
+            .filter(|(length, _)| !is_long(*length))
+            .ok_or(RowError::Damaged)?;
         let (element, rest) = rest.split_at_checked(length).ok_or(RowError::Damaged)?;
         self.rest = rest;
         Ok(Some(element))
@@ -435,6 +437,17 @@ mod tests {
         assert!(elements_of(&row[..used]).is_ok());
         row.push(1);
         assert_eq!(elements_of(&row), Err(RowError::Damaged));
+        // One that has a row of its own, and more than a row has.
+        let long = [&[0x81, 0x81, 0x02], &[7; 257][..]].concat();
+        let many = [
+            &[0x85][..],
+            &[&[0x80, 0x02][..], &[7; 256]].concat().repeat(5),
+        ]
+        .concat();
+        for row in [long, many] {
+            assert_eq!(elements_of(&row), Err(RowError::Damaged), "{}", row.len());
+            assert_eq!(Block::default().read(&row), Err(RowError::Damaged));
+        }
         // No elements, a number that is too small, and a length with a byte too many.
         for row in [&[0x80][..], &[0x7f], &[], &[0x81, 0x81, 0x00, 5]] {
             assert_eq!(elements_of(row), Err(RowError::Damaged), "{row:?}");

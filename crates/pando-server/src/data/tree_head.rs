@@ -44,6 +44,8 @@ const MIXED_BLOCKS: u8 = 5;
 pub(crate) const FIRST_POSITION: u64 = 3 << 62;
 /// Lists of versions that did not know dense ones have no position from here on.
 const DENSE_FROM: u64 = 5 << 61;
+/// Positions of a list keep so far away from the ends of their numbers: no command adds as many.
+const MARGIN: u64 = 1 << 32;
 /// By how much an element between two others raises the highest position: so lists that have one,
 /// or have lost one that was not at an end, have fewer elements than positions.
 pub(crate) const PADDING: u64 = 2;
@@ -135,7 +137,9 @@ impl TreeHead {
         }
         // No collection has the id 0, and none is without elements.
         let has_id = id != 0 && id != u64::MAX;
-        let has_places = low > 0 && high < u64::MAX - count;
+        let most = (u64::MAX - MARGIN).saturating_sub(count);
+        let is_blocks = matches!(payload[1], BLOCKS | MIXED_BLOCKS);
+        let has_places = low > MARGIN && high < most && (low <= high || !is_blocks);
         match has_id && has_places && count != 0 && usize::try_from(count).is_ok() {
             true => Ok(Self {
                 id,
@@ -144,7 +148,7 @@ impl TreeHead {
                 low,
                 high,
                 timed,
-                is_blocks: matches!(payload[1], BLOCKS | MIXED_BLOCKS),
+                is_blocks,
                 is_numbered: payload[1] == BLOCKS,
             }),
             false => Err(RowError::Damaged),
@@ -194,8 +198,8 @@ mod tests {
             id in 1..u64::MAX,
             edition: u64,
             count in 1..u64::MAX / 2,
-            low in 1..u64::MAX,
-            high in 0..u64::MAX / 2,
+            low in MARGIN + 1..=u64::MAX / 4,
+            high in u64::MAX / 4..u64::MAX / 2 - MARGIN,
             form in 0..4_u64,
         ) {
             let timed = if form == 1 { count } else { 0 };
@@ -212,6 +216,34 @@ mod tests {
             }
             payload.push(0);
             prop_assert_eq!(TreeHead::decode(&payload), Err(RowError::Damaged));
+        }
+    }
+
+    #[test]
+    fn places_at_the_ends_of_numbers_are_damage() {
+        let mut payload = Vec::new();
+        let (low, high) = (FIRST_POSITION, FIRST_POSITION + 8);
+        let count = 9;
+        let least = MARGIN + 1;
+        let most = u64::MAX - MARGIN - count - 1;
+        for (low, high, is_sound) in [
+            (low, high, true),
+            (low, low, true),
+            (high, low, false),
+            (least, high, true),
+            (least - 1, high, false),
+            (low, most, true),
+            (low, most + 1, false),
+        ] {
+            let head = TreeHead {
+                count,
+                low,
+                high,
+                ..TreeHead::new_blocks(1)
+            };
+            head.encode(Encoding::Quicklist, &mut payload);
+            let decoded = TreeHead::decode(&payload);
+            assert_eq!(decoded.is_ok(), is_sound, "{low} to {high}");
         }
     }
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use fastrand::Rng;
 use pando_resp::Answer;
 use pando_server::check_rows;
-use pandodb::verify;
+use pandodb::{Db, verify};
 
-use crate::client::{Client, encode, show};
+use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 
 type List = VecDeque<Vec<u8>>;
@@ -475,4 +475,189 @@ fn positions_may_be_shorter_than_numbers() {
     drop(server);
     let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
     assert_eq!(report.descriptions, [""; 0]);
+}
+
+const KEYS: &str = "db/0/keys";
+const MEMBERS: &str = "db/0/members";
+
+/// Changes the numbers of the head of the list: count, lowest and highest position.
+fn change_head(db: &Db, change: impl Fn([u64; 3]) -> [u64; 3]) {
+    let keys = db.existing_table(KEYS).unwrap();
+    let mut row = keys.get(b"\0l").unwrap().unwrap().to_vec();
+    let start = row.len() - 24;
+    let number = |at: usize| u64::from_le_bytes(row[start + at * 8..][..8].try_into().unwrap());
+    let numbers = change([number(0), number(1), number(2)]);
+    row.truncate(start);
+    row.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    keys.put(b"\0l", &row).unwrap();
+}
+
+/// Puts `value` where a block is: the first one, the last one, or one between.
+fn put_block(db: &Db, place: usize, value: &[u8]) {
+    let members = db.existing_table(MEMBERS).unwrap();
+    let rows = members.iter().map(|row| row.unwrap().0);
+    let blocks: Vec<_> = rows.filter(|key| key[8] == b'L').collect();
+    let at = [0, blocks.len() / 2, blocks.len() - 1][place];
+    members.put(&blocks[at], value).unwrap();
+}
+
+/// Returns what may be done to a list whose rows are any bytes.
+fn commands_of_lists() -> Vec<String> {
+    let many = |name: &str| format!("{name} l {}", "pushed-element ".repeat(500));
+    let mut commands: Vec<String> = [
+        "LPOP l",
+        "RPOP l",
+        "LPUSH l a",
+        "RPUSH l a",
+        "LPOP l 3",
+        "RPOP l 3",
+        "LRANGE l 0 -1",
+        "LRANGE l 100 120",
+        "LRANGE l -20 -1",
+        "LRANGE l 290 310",
+        "LINDEX l 0",
+        "LINDEX l -1",
+        "LINDEX l 300",
+        "LINSERT l BEFORE e300 new",
+        "LSET l 0 a",
+        "LSET l -1 a",
+        "LSET l 300 a",
+        "LREM l 1 e250",
+        "LPOS l e301",
+        "LMOVE l l LEFT RIGHT",
+        "LMOVE l l RIGHT LEFT",
+        "LTRIM l 1 -2",
+        "COPY l copy REPLACE",
+        "SORT l ALPHA",
+        "LLEN l",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    commands.extend([many("LPUSH"), many("RPUSH")]);
+    for name in ["LPUSH", "RPUSH"] {
+        commands.extend((0..300).map(|at| format!("{name} l pushed-{at}")));
+    }
+    for name in ["LPOP", "RPOP"] {
+        commands.extend((0..300).map(|_| format!("{name} l")));
+    }
+    commands
+}
+
+/// Runs commands with a list of which `damage` has changed the store. What they reply is open, but
+/// all of them do, and the server goes on.
+fn run_with_damage(damage: impl Fn(&Db) + Send + 'static, is_found: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    let elements = (0..600).map(|at| format!("e{at}"));
+    crate::trees::many(&mut client, &["RPUSH", "l"], elements);
+    drop(client);
+    drop(server);
+    let path = directory.path().to_owned();
+    let mut server = Fixture::opened_by(options(), move |_| {
+        let db = open_on_disk(&path)?;
+        damage(&db);
+        let report = check_rows(&db)?;
+        assert_eq!(report.problems > 0, is_found, "{report:?}");
+        Ok(db)
+    });
+    server.is_damaged();
+    let mut client = client_of(&server);
+    let commands = commands_of_lists();
+    for commands in commands.chunks(25) {
+        client.send(
+            &commands
+                .iter()
+                .map(|of| encode(&words(of)))
+                .collect::<Vec<_>>()
+                .concat(),
+        );
+        commands.iter().for_each(|_| drop(client.answer()));
+    }
+    commands[..25]
+        .iter()
+        .for_each(|of| drop(client.run_raw(of)));
+    client.check(&[("MULTI", "+OK")]);
+    commands.iter().for_each(|of| drop(client.run_raw(of)));
+    client.run("EXEC");
+    client.check(&[("PING", "+PONG")]);
+}
+
+#[test]
+fn damaged_blocks_are_found_and_stop_nobody() {
+    let full = [
+        &[0x80 + 127][..],
+        &[&[0xff, 0x7f][..], &[7; 16_383]].concat().repeat(127),
+    ];
+    for place in 0..3 {
+        let rows = [
+            vec![],
+            vec![0x80],
+            vec![0x7f],
+            vec![0x81],
+            vec![0xff; 1088],
+            [&[0x81, 1, b'a'][..], &[0; 64]].concat(),
+            full.concat(),
+        ];
+        for row in rows {
+            run_with_damage(move |db| put_block(db, place, &row), true);
+        }
+    }
+}
+
+#[test]
+fn damaged_heads_are_found_and_stop_nobody() {
+    const MAX: u64 = u64::MAX;
+    let changes: [fn([u64; 3]) -> [u64; 3]; 8] = [
+        |[count, low, high]| [count + 1, low, high],
+        |[count, low, high]| [count - 1, low, high],
+        |[_, low, high]| [MAX - high - 1, low, high],
+        |[count, _, high]| [count, 1, high],
+        |[count, low, _]| [count, low, MAX - count - 1],
+        |[count, low, high]| [count, high, low],
+        |[count, low, high]| [count, low + 1, high],
+        |[count, low, high]| [count, low, high - 1],
+    ];
+    for change in changes {
+        run_with_damage(move |db| change_head(db, change), true);
+    }
+    // It is not known how far they go.
+    run_with_damage(
+        |db| change_head(db, |[count, low, high]| [count, low - 9, high + 9]),
+        false,
+    );
+}
+
+/// The head of a list in blocks does for no other collection.
+#[test]
+fn a_set_in_blocks_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let mut server = Fixture::opened_by(options(), move |_| open_on_disk(&path));
+    server.is_damaged();
+    let mut client = client_of(&server);
+    crate::trees::many(
+        &mut client,
+        &["SADD", "l"],
+        (0..300).map(|at| format!("e{at}")),
+    );
+    drop(client);
+    drop(server);
+    let path = directory.path().to_owned();
+    let mut server = Fixture::opened_by(options(), move |_| {
+        let db = open_on_disk(&path)?;
+        let keys = db.existing_table(KEYS).unwrap();
+        let mut row = keys.get(b"\0l")?.unwrap().to_vec();
+        let form = row.len() - 41;
+        row[form] = 4;
+        keys.put(b"\0l", &row)?;
+        // Its positions are those of a list without elements.
+        change_head(&db, |[count, low, _]| [count, low, low]);
+        assert_eq!(check_rows(&db)?.problems, 2);
+        Ok(db)
+    });
+    server.is_damaged();
+    let mut client = server.client();
+    let reply = client.run("SADD l more");
+    assert!(reply.starts_with("-ERR the value of this key"), "{reply}");
 }
