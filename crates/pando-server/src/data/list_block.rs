@@ -13,7 +13,7 @@
 use super::keyspace::RowError;
 
 /// Most elements of a block.
-const ELEMENTS_MAX: usize = 127;
+pub(crate) const ELEMENTS_MAX: usize = 127;
 /// Most bytes of the elements of a block, with their lengths.
 pub(crate) const BYTES_MAX: usize = 1024;
 /// Elements of more bytes have rows of their own.

@@ -137,7 +137,7 @@ fn a_store_of_a_newer_format_is_a_matter_of_usage() {
     ] {
         let (code, _, err) = run(here, arguments);
         assert_eq!(code, 1, "{arguments:?}: {err}");
-        for part in ["version 200", "up to version 2"] {
+        for part in ["version 200", "up to version 3"] {
             assert!(err.contains(part), "{err}");
         }
     }

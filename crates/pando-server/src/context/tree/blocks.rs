@@ -25,6 +25,8 @@ use crate::data::tree_head::TreeHead;
 const SMALL_BYTES: usize = list_block::BYTES_MAX / 4;
 /// Most bytes of a block that was joined: it has room for further elements.
 const JOINED_BYTES: usize = list_block::BYTES_MAX / 4 * 3;
+/// Most elements of a block that was joined.
+const JOINED_ELEMENTS: usize = list_block::ELEMENTS_MAX / 4 * 3;
 /// Most bytes of a position: with it, the longest block lies in its leaf, also in pages of 4 KiB.
 /// One that lies elsewhere would weigh 1 (decision 117).
 const POSITION_BYTES_MAX: usize = 768;
@@ -93,16 +95,14 @@ fn sections(counts: &[usize], gaps: &[Gap], new_len: usize) -> Vec<Section> {
 
 /// Joins neighbours of which one has changed and one has become small.
 fn join_small(sections: Vec<Section>, new: &Strings) -> Vec<Section> {
-    let bytes = |of: &Section| short_bytes(new, of.elements.clone());
     let mut joined: Vec<Section> = Vec::with_capacity(sections.len());
     for section in sections {
         if let Some(last) = joined.last_mut()
             && (last.has_changed || section.has_changed)
-            && !last.elements.is_empty()
-            && !section.elements.is_empty()
-            && let (Some(one), Some(other)) = (bytes(last), bytes(&section))
-            && one.min(other) < SMALL_BYTES
-            && one + other <= JOINED_BYTES
+            && are_small(
+                short_ones(new, last.elements.clone().rev()),
+                short_ones(new, section.elements.clone()),
+            )
         {
             last.blocks.end = section.blocks.end;
             last.elements.end = section.elements.end;
@@ -114,12 +114,27 @@ fn join_small(sections: Vec<Section>, new: &Strings) -> Vec<Section> {
     joined
 }
 
-/// Returns the bytes that these elements take in a block; `None` if one of them is long.
-fn short_bytes(strings: &Strings, mut places: Range<usize>) -> Option<usize> {
-    places.try_fold(0, |bytes, place| {
-        let element = strings.at(place);
-        (!list_block::is_long(element.len())).then(|| bytes + list_block::bytes_of(element))
-    })
+/// Returns true if neighbours have so few short elements, and bytes of them, where they meet that
+/// these are to share a block.
+fn are_small(one: (usize, usize), other: (usize, usize)) -> bool {
+    one.0.min(other.0) > 0
+        && one.0 + other.0 <= JOINED_ELEMENTS
+        && one.1.min(other.1) < SMALL_BYTES
+        && one.1 + other.1 <= JOINED_BYTES
+}
+
+/// Returns how many short elements come before the first long one, and the bytes that they take in
+/// a block; no more than are needed to see that they are too many.
+fn short_ones(strings: &Strings, places: impl Iterator<Item = usize>) -> (usize, usize) {
+    let (mut elements, mut bytes) = (0, 0);
+    for element in places.map(|place| strings.at(place)) {
+        if list_block::is_long(element.len()) || bytes > JOINED_BYTES {
+            break;
+        }
+        elements += 1;
+        bytes += list_block::bytes_of(element);
+    }
+    (elements, bytes)
 }
 
 /// How elements are cut into those of single blocks.
@@ -141,8 +156,9 @@ impl Cut {
     /// For what goes where `overflow` says: between others, all blocks get the same room.
     fn of(overflow: Overflow, strings: &Strings, places: Range<usize>) -> Self {
         let elements = places.len();
-        let short = |place| short_bytes(strings, place..place + 1);
-        let bytes = places.filter_map(short).sum::<usize>();
+        let elements_of = places.map(|place| strings.at(place));
+        let short = elements_of.filter(|of| !list_block::is_long(of.len()));
+        let bytes = short.map(list_block::bytes_of).sum::<usize>();
         let enough = match overflow {
             Overflow::Between => list_block::share_of(elements, bytes),
             Overflow::Before | Overflow::Behind => Self::FULL.enough,
@@ -334,5 +350,56 @@ fn narrow(head: &mut TreeHead, loaded: &Loaded, sections: &[Section]) {
         && let Some(gone) = sections.iter().rev().take_while(is_gone).last()
     {
         head.narrow(ListEnd::Tail, positions.at(gone.blocks.start));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns which blocks share a section: the second one has changed, and they have
+    /// so many elements of so many bytes.
+    fn joined(blocks: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        let (mut strings, mut sections) = (Strings::default(), Vec::new());
+        for (number, (elements, bytes)) in blocks.iter().enumerate() {
+            let start = strings.len();
+            (0..*elements).for_each(|_| strings.push(&vec![7; *bytes]));
+            sections.push(Section {
+                blocks: number..number + 1,
+                elements: start..strings.len(),
+                has_changed: number == 1,
+            });
+        }
+        let joined = join_small(sections, &strings);
+        joined
+            .into_iter()
+            .map(|of| (of.blocks.start, of.blocks.end))
+            .collect()
+    }
+
+    #[test]
+    fn blocks_are_joined_if_one_is_small_and_both_have_room_together() {
+        assert_eq!(joined(&[(9, 50), (2, 50), (9, 50)]), [(0, 2), (2, 3)]);
+        assert_eq!(
+            joined(&[(9, 50), (9, 50), (9, 50)]),
+            [(0, 1), (1, 2), (2, 3)]
+        );
+        assert_eq!(joined(&[(3, 50), (3, 50), (3, 50)]), [(0, 3)]);
+        // Many elements take few bytes.
+        assert_eq!(
+            joined(&[(127, 1), (127, 1), (127, 1)]),
+            [(0, 1), (1, 2), (2, 3)]
+        );
+        assert_eq!(joined(&[(80, 1), (5, 1), (127, 1)]), [(0, 2), (2, 3)]);
+        // A long one has none to share.
+        assert_eq!(
+            joined(&[(1, 300), (1, 3), (1, 300)]),
+            [(0, 1), (1, 2), (2, 3)]
+        );
+        assert_eq!(
+            joined(&[(1, 3), (1, 300), (1, 3)]),
+            [(0, 1), (1, 2), (2, 3)]
+        );
+        assert_eq!(joined(&[(1, 3), (0, 0), (1, 3)]), [(0, 1), (1, 2), (2, 3)]);
     }
 }
