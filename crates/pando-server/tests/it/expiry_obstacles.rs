@@ -187,6 +187,34 @@ fn short_elements_of_lists_are_removed_on_a_full_disk() {
     }
 }
 
+/// What a stretch of a pipeline keeps of a list is written as its own commands would, and not as
+/// the one with which the pipeline begins.
+#[test]
+fn a_stretch_behind_a_removal_takes_no_room_of_a_full_disk() {
+    let (server, device) = serve(Durability::None, None);
+    let mut client = server.client();
+    crate::trees::many(&mut client, &["RPUSH", "other"], (0..50).map(key));
+    let numbers = (0..3000).map(|number| number.to_string());
+    crate::trees::many(&mut client, &["RPUSH", "list"], numbers);
+    device.set_capacity(48 << 20);
+    let refused = |reply: &str| reply.starts_with("-ERR no room for writes");
+    // A checkpoint may make room at any time.
+    for number in 0..50 {
+        fill(&mut client, number * 40_000, &[]);
+        let before = client.run("RPUSH list more");
+        let commands = [&["LPOP", "other"][..], &["RPUSH", "list", "more"]].map(encode);
+        client.send(&commands.concat());
+        assert_eq!(show(&client.answer()), format!("\"{}\"", key(number)));
+        let behind_removal = show(&client.answer());
+        let after = client.run("RPUSH list more");
+        if refused(&before) && refused(&after) {
+            assert!(refused(&behind_removal), "{behind_removal}");
+            return;
+        }
+    }
+    panic!("the disk was never full");
+}
+
 /// Turns a bit in each page that has the text.
 fn damage(device: &FaultyDevice, text: &[u8]) -> usize {
     let data = device.snapshot_file("data");

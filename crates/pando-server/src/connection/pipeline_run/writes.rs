@@ -38,10 +38,8 @@ impl Connection {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
         let mut batch = data.batch();
         let mut done = self.write_together(turn, pipeline_run, &mut batch);
-        if self
-            .write_kept_head(turn, pipeline_run, &mut batch)
-            .is_err()
-        {
+        let kept = (&*pipeline_run, done.count);
+        if self.write_kept_head(turn, kept, &mut batch).is_err() {
             done = Done::NONE;
         }
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
@@ -104,7 +102,9 @@ impl Connection {
                 break;
             }
             if self.is_for_another(pipeline_run, done.count)
-                && self.write_kept_head(turn, pipeline_run, batch).is_err()
+                && self
+                    .write_kept_head(turn, (&*pipeline_run, done.count), batch)
+                    .is_err()
             {
                 return Done::NONE;
             }
@@ -164,19 +164,21 @@ impl Connection {
         !kept.is_for(pipeline_run.at(place).command.name, arguments.get(1))
     }
 
-    /// Writes the head that the commands so far have kept, if there is one. Without it, what they
-    /// have done must not be committed.
+    /// Writes the head that the commands so far, `done` of them, have kept, if there is one, as the
+    /// last of them would. Without it, what they have done must not be committed.
     fn write_kept_head(
         &mut self,
         turn: &mut Turn<'_>,
-        pipeline_run: &PipelineRun,
+        (pipeline_run, done): (&PipelineRun, usize),
         batch: &mut ValidatedBatch,
     ) -> Result<(), Interrupted> {
         if self.progress().kept_head.is_none() {
             return Ok(());
         }
         let write = |context: &mut Context<'_>| context.write_kept_head();
-        let written = self.in_run(turn, (pipeline_run, 0), batch, write);
+        // On a full disk, it matters which command writes.
+        let place = (pipeline_run, done.saturating_sub(1));
+        let written = self.in_run(turn, place, batch, write);
         self.progress().kept_head = None;
         written
     }
