@@ -6,7 +6,7 @@
 //! | 1          | `80` + number of elements, 1 to 127: the weight of the row (decision 117)    |
 //! | rest       | the elements, each: varint of its length, its bytes                         |
 //! | any        | zeros, so that a block that grows or shrinks often keeps its length; all of  |
-//! |            | the row has 1,025 bytes at most                                             |
+//! |            | the row has 961 bytes at most                                               |
 //!
 //! A long element has a row of its own: `00`, and its bytes.
 
@@ -14,8 +14,8 @@ use super::keyspace::RowError;
 
 /// Most elements of a block.
 pub(crate) const ELEMENTS_MAX: usize = 127;
-/// Most bytes of the elements of a block, with their lengths.
-pub(crate) const BYTES_MAX: usize = 1024;
+/// Most bytes of the elements of a block, with their lengths: four such blocks fill a leaf of 4 KiB.
+pub(crate) const BYTES_MAX: usize = 960;
 /// Elements of more bytes have rows of their own.
 const SHORT_BYTES_MAX: usize = 256;
 /// Most bytes of the row of a block.

@@ -341,7 +341,7 @@ fn insertions_at_one_place_leave_full_blocks() {
     drop(server);
     let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
     assert_eq!(report.descriptions, [""; 0]);
-    // 600 of 12 bytes and 3,000 of 11, in blocks of 1,024 bytes that are half full at least.
+    // 600 of 12 bytes and 3,000 of 11, in blocks of 960 bytes that are half full at least.
     assert!((40..=90).contains(&report.rows), "{} blocks", report.rows);
 }
 
