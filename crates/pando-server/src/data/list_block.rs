@@ -14,7 +14,7 @@ use super::keyspace::RowError;
 
 /// Most elements of a block.
 pub(crate) const ELEMENTS_MAX: usize = 127;
-/// Most bytes of the elements of a block, with their lengths: four such blocks fill a leaf of 4 KiB.
+/// Most bytes of the elements of a block, with their lengths: four of them fill a leaf of 4 KiB.
 pub(crate) const BYTES_MAX: usize = 960;
 /// Elements of more bytes have rows of their own.
 const SHORT_BYTES_MAX: usize = 256;
