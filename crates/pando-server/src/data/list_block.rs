@@ -66,6 +66,15 @@ impl<'r> Elements<'r> {
         })
     }
 
+    /// The element of a row of a list that is not in blocks.
+    pub(crate) fn of_one(row: &'r [u8]) -> Result<Self, RowError> {
+        let elements = Self::of(row)?;
+        match elements.is_long {
+            true => Ok(elements),
+            false => Err(RowError::Damaged),
+        }
+    }
+
     /// Returns the number of elements that were not read yet.
     pub(crate) fn left(&self) -> usize {
         self.left

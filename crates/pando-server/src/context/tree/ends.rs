@@ -44,16 +44,7 @@ impl Context<'_> {
         let head = &mut held.head;
         let mut changes = self.changes(head)?;
         for element in elements {
-            let position = match end {
-                ListEnd::Head => {
-                    head.low -= 1;
-                    head.low
-                }
-                ListEnd::Tail => {
-                    head.high += 1;
-                    head.high
-                }
-            };
+            let position = head.widen(end);
             changes.put_element(head.id, &position.to_be_bytes(), element)?;
             head.count += 1;
         }

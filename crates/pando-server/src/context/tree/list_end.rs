@@ -11,6 +11,20 @@ pub(crate) enum ListEnd {
 }
 
 impl TreeHead {
+    /// Moves the end of the positions of a list by one, and returns the number that is new.
+    pub(super) fn widen(&mut self, end: ListEnd) -> u64 {
+        match end {
+            ListEnd::Head => {
+                self.low -= 1;
+                self.low
+            }
+            ListEnd::Tail => {
+                self.high += 1;
+                self.high
+            }
+        }
+    }
+
     /// Has the end of the positions of a list in blocks follow the block at `position`, which was
     /// the last one there and is gone. Behind a number there may be other positions that begin with
     /// it, unless all are numbers.
@@ -43,16 +57,7 @@ pub(crate) struct EndBlock {
 impl EndBlock {
     /// Becomes an empty block beyond the end of the list.
     pub(super) fn begin(&mut self, head: &mut TreeHead, end: ListEnd) {
-        let number = match end {
-            ListEnd::Head => {
-                head.low -= 1;
-                head.low
-            }
-            ListEnd::Tail => {
-                head.high += 1;
-                head.high
-            }
-        };
+        let number = head.widen(end);
         self.position.clear();
         self.position.extend_from_slice(&number.to_be_bytes());
         self.block.clear();

@@ -36,10 +36,7 @@ impl Context<'_> {
             return Ok(false);
         }
         self.reply().array(places.len());
-        let shown = match head.is_blocks {
-            true => self.show_blocks(&head, places),
-            false => self.show_elements(&head, places),
-        };
+        let shown = self.show_elements(&head, places);
         self.confirmed(head, shown)?;
         self.check_reply()?;
         Ok(true)
@@ -84,14 +81,17 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn show_blocks(&mut self, head: &TreeHead, places: &Range<usize>) -> Run {
+    fn show_elements(&mut self, head: &TreeHead, places: &Range<usize>) -> Run {
         let (members, version) = (self.members()?, self.session.version);
         let most = self.engine().reply_bytes_max;
         let prefix = elements::start(head.id, Kind::Position);
         let end = elements::behind(head.id, Kind::Position);
         let mut from = prefix.to_vec();
         let mut before = 0;
-        if places.start > 0 {
+        if !head.is_blocks {
+            let position = head.low + places.start as u64;
+            elements::position_key(head.id, &position.to_be_bytes(), &mut from);
+        } else if places.start > 0 {
             let reads = Reads::of(members);
             match reads.key_from(&prefix, places.start as u64, &mut from)? {
                 Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
@@ -118,7 +118,11 @@ impl Context<'_> {
                     return Err(Interrupted::Torn);
                 }
                 // A long one lies elsewhere.
-                let mut elements = Elements::of(row.ok_or(Interrupted::ReadsMany)?)?;
+                let row = row.ok_or(Interrupted::ReadsMany)?;
+                let mut elements = match head.is_blocks {
+                    true => Elements::of(row)?,
+                    false => Elements::of_one(row)?,
+                };
                 elements.skip(std::mem::take(&mut before).min(elements.left()))?;
                 let shown = elements.left().min(left);
                 elements.take(shown, |element| {
@@ -130,51 +134,6 @@ impl Context<'_> {
                     break;
                 }
             }
-            self.progress.show_from(source.shown_from);
-            if bytes > most {
-                return Err(replies::TOO_LONG_TO_LOAD.into());
-            }
-            match page.next.take() {
-                _ if left == 0 => return Ok(()),
-                Some(next) => from = next,
-                None => return Err(Interrupted::Torn),
-            }
-        }
-        Err(Interrupted::ReadsMany)
-    }
-
-    fn show_elements(&mut self, head: &TreeHead, places: &Range<usize>) -> Run {
-        let (members, version) = (self.members()?, self.session.version);
-        let most = self.engine().reply_bytes_max;
-        let prefix = elements::start(head.id, Kind::Position);
-        let end = elements::behind(head.id, Kind::Position);
-        let mut from = Vec::new();
-        let position = head.low + places.start as u64;
-        elements::position_key(head.id, &position.to_be_bytes(), &mut from);
-        let (mut left, mut bytes) = (places.len(), 0);
-        for _ in 0..LEAVES_MAX {
-            let Data { batch, scratch, .. } = self.data.as_mut().expect("a row was read");
-            let mut source = Source::new(batch.as_deref_mut());
-            let page = &mut scratch.page;
-            let range = (
-                (Bound::Included(&from[..]), Bound::Excluded(&end[..])),
-                false,
-            );
-            if let Polled::Pending(pending) = source.scan(members, range, left, page)? {
-                return Err(Interrupted::Pending(pending));
-            }
-            let mut writer = Writer::new(self.out, version);
-            for index in 0..page.len().min(left) {
-                let (key, value) = page.entry(index);
-                if !key.starts_with(&prefix) {
-                    return Err(Interrupted::Torn);
-                }
-                // A long one lies elsewhere.
-                let element = elements::decode_element(value.ok_or(Interrupted::ReadsMany)?)?;
-                bytes += element.len() + ELEMENT_BYTES;
-                writer.bulk(element);
-            }
-            left = left.saturating_sub(page.len());
             self.progress.show_from(source.shown_from);
             if bytes > most {
                 return Err(replies::TOO_LONG_TO_LOAD.into());
