@@ -14,7 +14,7 @@ use crate::client::session::{Multi, Session};
 use crate::client::staging::Staged;
 use crate::client::watches::{TooMany, Watches};
 use crate::context::overlay::Overlay;
-use crate::context::progress::{InnerCall, Rehearsal, Watching};
+use crate::context::progress::{InnerCall, Watching};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::{Row, RowError};
 use crate::figures::error_codes::code_of;
@@ -300,7 +300,7 @@ fn exec(context: &mut Context<'_>) -> Run {
             context.session.multi = Some(multi);
             return Err(Interrupted::Pending(pending));
         }
-        // The commit looks again. Until then commands may do what it does not take back.
+        // The commit looks again; what is known before need not run.
         if batch.has_changed_watch() {
             context.session.end_transaction();
             context.reply().null_array();
@@ -309,16 +309,8 @@ fn exec(context: &mut Context<'_>) -> Run {
     }
     // A repeated run begins in the same state as the first one.
     multi.enter(context.session);
-    let rehearses =
-        context.progress.rehearsal != Rehearsal::Over && context.session.watches.len() > 0;
-    if rehearses {
-        context.progress.rehearsal = Rehearsal::Begun;
-    }
-    let mut result = run_all(context, &multi);
-    if result.is_ok() && context.progress.rehearsal == Rehearsal::Withheld {
-        context.progress.rehearsal = Rehearsal::Over;
-        result = Err(Interrupted::Rehearsed);
-    }
+    context.progress.acts_late = context.session.watches.len() > 0;
+    let result = run_all(context, &multi);
     if result.is_err() {
         multi.enter(context.session);
     }

@@ -241,8 +241,8 @@ impl Connection {
                 }
                 match self.run_once(turn, &mut running) {
                     Ok(()) => self.begin_commit(&mut running),
-                    Err(why @ (Interrupted::ReadsMany | Interrupted::Rehearsed)) => {
-                        self.repeat(&mut running, &why);
+                    Err(Interrupted::ReadsMany) => {
+                        self.read_many(&mut running);
                         continue;
                     }
                     Err(interrupted) => match self.interrupted(turn, &mut running, interrupted) {
@@ -358,15 +358,10 @@ impl Connection {
         run
     }
 
-    /// Prepares the next run of a command, which follows at once.
-    fn repeat(&mut self, running: &mut Running, why: &Interrupted) {
-        if let Interrupted::Rehearsed = why {
-            // It plays back what this one has read.
-            running.waited = true;
-        } else {
-            assert!(running.batch.is_none(), "it had a transaction");
-            running.reads_many = true;
-        }
+    /// Prepares the next run of a command, which follows at once and has a transaction.
+    fn read_many(&mut self, running: &mut Running) {
+        assert!(running.batch.is_none(), "it had a transaction");
+        running.reads_many = true;
         self.take_back();
     }
 
@@ -430,9 +425,7 @@ impl Connection {
                 self.hold(running);
                 return Step::Yielded;
             }
-            Interrupted::ReadsMany | Interrupted::Rehearsed => {
-                unreachable!("its next run has begun")
-            }
+            Interrupted::ReadsMany => unreachable!("its next run has begun"),
             Interrupted::Torn => replies::TORN.to_owned(),
             Interrupted::Engine(error) => self.engine_error(turn, running.command, &error),
             Interrupted::Row(error) => {
@@ -691,6 +684,9 @@ impl Connection {
     fn end(&mut self, turn: &mut Turn<'_>, mut running: Running, lsn: Option<Lsn>) -> Step {
         if self.looked_keys > 0 {
             self.pass_looked(&running);
+        }
+        if !self.progress().withheld.is_empty() {
+            self.act_late(turn);
         }
         turn.read_clock();
         if self.session.tracking.is_some() {

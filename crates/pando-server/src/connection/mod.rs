@@ -17,6 +17,7 @@ pub(crate) mod executor;
 mod held;
 mod intake;
 mod interactive;
+mod late_acts;
 mod lookahead;
 pub(crate) mod loop_data;
 mod messages;

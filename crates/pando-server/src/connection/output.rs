@@ -11,6 +11,7 @@
 //! each piece is read once the pieces before it have been sent.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use pandodb::Lsn;
 
@@ -84,6 +85,14 @@ impl Output {
     pub(crate) fn running(&self) -> &[u8] {
         let hold = self.hold.expect("a command is running");
         &self.bytes[self.index(hold)..]
+    }
+
+    /// Replaces a part of the reply of the running command, counted from its beginning.
+    pub(crate) fn replace(&mut self, part: Range<usize>, bytes: &[u8]) {
+        let hold = self.hold.expect("a command is running");
+        let start = self.index(hold);
+        let part = start + part.start..start + part.end;
+        self.bytes.splice(part, bytes.iter().copied());
     }
 
     /// Adds a value to the reply of the running command, `offset` bytes after its beginning. The

@@ -24,9 +24,6 @@ pub(crate) enum Interrupted {
     Blocked,
     /// The command has to read more than one row, as of one moment: its next run has a transaction.
     ReadsMany,
-    /// An EXEC has come to its end without what its commands do beside the store: its next run does
-    /// that, too, and follows at once.
-    Rehearsed,
     /// What was read of a large collection contradicts its head: they are of two moments, or it is
     /// damaged.
     Torn,

@@ -1,7 +1,7 @@
 //! State that a long command keeps while it waits or yields. Dropped when the command has finished.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::task::Waker;
 
 use pando_sync::time::{Duration, Instant};
@@ -210,8 +210,10 @@ pub(crate) struct Progress {
     pub(crate) watching: Option<Box<Watching>>,
     /// The job that the command waits for.
     pub(crate) job: Option<Arc<Job>>,
-    /// What the current run of an EXEC does not do.
-    pub(crate) rehearsal: Rehearsal,
+    /// The commands of EXEC act beside the store once it is committed.
+    pub(crate) acts_late: bool,
+    /// The commands of the current run of an EXEC that are to act beside the store, in their order.
+    pub(crate) withheld: Vec<Withheld>,
     /// What commands of EXEC have done beside the store, in all runs so far.
     pub(crate) done: Vec<Done>,
     /// The clients that CLIENT KILL has hit.
@@ -295,19 +297,15 @@ pub(crate) struct RunMark {
     calls: usize,
 }
 
-/// Whether commands of an EXEC act beside the store. One that watches keys may have to do nothing
-/// when it has waited; so its runs do not act until one has come to its end without a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Rehearsal {
-    /// They act.
-    #[default]
-    No,
-    /// They do not, and none has wanted to.
-    Begun,
-    /// One has wanted to.
-    Withheld,
-    /// A run has come to its end: they act from now on.
-    Over,
+/// A command of EXEC that acts beside the store once EXEC is committed.
+#[derive(Debug, Clone)]
+pub(crate) struct Withheld {
+    /// Its place in EXEC.
+    pub(crate) place: usize,
+    /// Its number among [`Progress::calls`].
+    pub(crate) call: usize,
+    /// Where the reply to EXEC, counted from its beginning, has a null for its own.
+    pub(crate) reply: Range<usize>,
 }
 
 /// What a command of EXEC has done beside the store.
@@ -449,7 +447,7 @@ impl Progress {
         }
         self.blocked = None;
         self.killed = None;
-        self.rehearsal = Rehearsal::No;
+        self.acts_late = false;
         if !self.done.is_empty() {
             self.done = Vec::new();
         }
@@ -599,6 +597,9 @@ impl Progress {
         self.beside = None;
         self.beside_swap = None;
         self.calls.clear();
+        if !self.withheld.is_empty() {
+            self.withheld = Vec::new();
+        }
         self.lines.clear();
         self.tracked_reads = None;
         self.edits.rewind();

@@ -148,6 +148,54 @@ fn an_exec_whose_watched_key_changes_while_it_reads_does_nothing_beside_the_stor
     assert!(refused > 0, "no key has changed in time");
 }
 
+/// The replies of commands that act behind the commit stand at their places, between others.
+#[test]
+fn what_an_exec_does_behind_its_commit_is_in_its_reply() {
+    let server = Fixture::new();
+    let (mut client, mut asks) = (server.client(), server.client());
+    let long = "l".repeat(3_000_000);
+    client.run(&format!("SET long {long}"));
+    let before = asks.text("INFO errorstats");
+    assert!(!before.contains("errorstat_ERR"), "{before}");
+    let mut killed = server.client();
+    let kill = format!("CLIENT KILL ID {}", killed.integer("CLIENT ID"));
+    client.check(&[("WATCH w long", "+OK"), ("MULTI", "+OK")]);
+    for command in [
+        "GET long",
+        "CONFIG SET slowlog-max-len 77",
+        "GET long",
+        "CONFIG SET slowlog-max-len none",
+        &kill,
+        "CLIENT KILL SKIPME no",
+        "CONFIG GET slowlog-max-len",
+        "APPEND long x",
+        "GET long",
+    ] {
+        client.check(&[(command, "+QUEUED")]);
+    }
+    let reply = client.run("EXEC");
+    let expected = format!(
+        "[\"{long}\" +OK \"{long}\" -ERR CONFIG SET failed (possibly related to argument \
+         'slowlog-max-len') - argument couldn't be parsed into an integer :1 :2 \
+         [\"slowlog-max-len\" \"128\"] :3000001 \"{long}x\"]"
+    );
+    assert_eq!(reply, expected);
+    assert!(client.is_closed() && killed.is_closed());
+    let mut asks = server.client();
+    let shown = asks.run("CONFIG GET slowlog-max-len");
+    assert_eq!(shown, "[\"slowlog-max-len\" \"77\"]");
+    let after = asks.text("INFO errorstats");
+    assert!(after.contains("errorstat_ERR:count=1\r\n"), "{after}");
+    let after = asks.text("INFO commandstats");
+    let set = after
+        .lines()
+        .find(|line| line.starts_with("cmdstat_config|set:"));
+    assert!(
+        set.is_some_and(|of| of.ends_with("failed_calls=1")),
+        "{after}"
+    );
+}
+
 /// EXEC begins again when it has read a page. What it had done before is done, and is not done
 /// again.
 #[test]
