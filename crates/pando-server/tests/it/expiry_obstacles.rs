@@ -46,10 +46,12 @@ fn fill(client: &mut Client, first: usize, options: &[&str]) -> usize {
                 }
             }
         }
-        // A checkpoint makes room for some more.
+        // A checkpoint makes room for some more; on a busy machine it takes its time.
         refused = if before == taken { refused + 1 } else { 0 };
-        if refused == 10 {
-            return taken;
+        match refused {
+            0 => {}
+            10 => return taken,
+            _ => thread::sleep(Duration::from_millis(50)),
         }
     }
     panic!("the disk is not full");

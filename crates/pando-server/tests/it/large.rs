@@ -386,7 +386,9 @@ fn transactions_put_read_and_change_large_strings() {
     client.holds("k", &value);
     client.holds("x", &first);
     client.holds("y", &first);
-    assert_eq!(client.integer("TTL k"), 100);
+    // Megabytes were written and read since.
+    let left = client.integer("TTL k");
+    assert!((60..=100).contains(&left), "{left}");
 }
 
 #[test]
