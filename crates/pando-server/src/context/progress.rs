@@ -19,6 +19,7 @@ use super::tree::ahead::Ahead;
 use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
 use super::tree::part::Load;
+use super::tree::read_stretch::ReadStretch;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
 use crate::data::stream_id::StreamId;
@@ -191,6 +192,8 @@ pub(crate) struct Progress {
     pub(crate) ahead: Option<Box<Ahead>>,
     /// The head that the commands of a pipeline run so far have changed, and not written.
     pub(crate) kept_head: Option<Box<KeptHead>>,
+    /// The head that commands of a pipeline run that read share.
+    pub(crate) read_stretch: Option<Box<ReadStretch>>,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,
@@ -527,6 +530,13 @@ impl Progress {
         if self.strings.is_some() {
             self.strings = None;
         }
+    }
+
+    /// Drops what is known of the collection that one command of a pipeline run has read, but for
+    /// the head that the next one may share.
+    #[inline]
+    pub(crate) fn next_read(&mut self) {
+        (self.beside, self.beside_swap, self.shown_from) = (None, None, None);
     }
 
     /// Returns what the run has reached before a command that a script calls, for

@@ -85,6 +85,9 @@ impl Context<'_> {
         if self.progress.kept_head.is_some() {
             self.write_kept_head()?;
         }
+        if self.progress.read_stretch.is_some() {
+            return self.find_in_stretch(key);
+        }
         let database = self.database();
         let data = self.data();
         let scratch = &mut *data.scratch;
@@ -193,6 +196,11 @@ impl Context<'_> {
             pieces,
             cut,
         })
+    }
+
+    /// Describes the row of `key`, which is in the scratch, all of it.
+    pub(super) fn found_plain(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        self.found(key, None, 0)
     }
 
     /// Prepares for what is read or written behind the head of a large collection, which was read.

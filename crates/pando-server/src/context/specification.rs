@@ -391,6 +391,14 @@ impl Command {
         self.writes_values() || has_keys && self.is_script()
     }
 
+    /// Returns true if it may run together with others of a pipeline that read: it reads no more
+    /// than the value of one key, and takes little time.
+    #[inline]
+    pub(crate) fn shares_reads(&self) -> bool {
+        let is_short = self.flags.has(Flags::FAST) || self.name == "lindex";
+        self.kind == Kind::Read && self.keys == Keys::ONE && self.value_type.is_some() && is_short
+    }
+
     /// Returns true if it reads and writes its keys, and nothing else: neither whole databases,
     /// which the commands before it in a pipeline have changed, nor what is changed beside a
     /// transaction.

@@ -2,6 +2,7 @@
 
 use pando_server::{Durability, ServerOptions};
 use pando_sync::{Arc, Mutex, Rank};
+use pandodb::Db;
 use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
 
 use crate::client::{encode, show};
@@ -75,9 +76,8 @@ fn saves_are_taken_and_dated() {
     assert!((now - 100..=now + 1).contains(&saved), "{saved}");
 }
 
-/// The test has committed a value with another handle, and the log has not been flushed yet.
-#[test]
-fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
+/// Returns a server, and its store.
+fn shared() -> (Fixture, Arc<Mutex<Option<Db>>>) {
     let store = Arc::new(Mutex::new(Rank::Caller, None));
     let slot = store.clone();
     let server = Fixture::opened_by(options(), move |directory| {
@@ -85,8 +85,15 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
         *slot.lock() = Some(db.clone());
         Ok(db)
     });
+    (server, store)
+}
+
+/// The test has committed a value with another handle, and the log has not been flushed yet.
+#[test]
+fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
+    let (server, slot) = shared();
     let mut client = server.client();
-    let db = store.lock().take().expect("the store is open");
+    let db = slot.lock().take().expect("the store is open");
     client.check(&[("SET a 1", "+OK"), ("SET b x", "+OK"), ("SET a 2", "+OK")]);
     let keys = db.existing_table("db/0/keys").expect("the table exists");
     let row = keys.get(b"\0a").unwrap().expect("the key is set");
@@ -147,4 +154,41 @@ fn a_reply_that_shows_what_is_not_durable_waits_for_the_log() {
     };
     client.check(&[("GET a", "\"2\"")]);
     assert!(Some(db.durable_lsn()) < lsn);
+}
+
+/// As above, of commands that read and run together: of a large hash and of a string.
+#[test]
+fn replies_of_a_pipeline_that_show_what_is_not_durable_wait_for_the_log() {
+    let (server, slot) = shared();
+    let mut client = server.client();
+    let db = slot.lock().take().expect("the store is open");
+    client.check(&[("SET a 2", "+OK")]);
+    let keys = db.existing_table("db/0/keys").expect("the table exists");
+    let row = keys.get(b"\0a").unwrap().expect("the key is set");
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    for field in 0..400 {
+        client.run(&format!(
+            "HSET h f{field} {field} g{field} some_more_bytes_{field}"
+        ));
+    }
+    let head = keys.get(b"\0h").unwrap().expect("the key is set");
+    for commands in [
+        [encode(&["HGET", "h", "f7"]), encode(&["HGET", "h", "f7"])],
+        [encode(&["HGET", "none", "f"]), encode(&["HGET", "h", "f7"])],
+        [encode(&["HGET", "h", "f7"]), encode(&["HGET", "none", "f"])],
+        [encode(&["HGET", "none", "f"]), encode(&["GET", "a"])],
+    ] {
+        let mut batch = ValidatedBatch::new(&db);
+        batch.put(&keys, b"\0h", &head).unwrap();
+        batch.put(&keys, b"\0a", &row).unwrap();
+        let outcome = batch.try_commit(&mut reactor).unwrap();
+        let Polled::Ready(Outcome::Committed(lsn)) = outcome else {
+            panic!("no conflict is possible");
+        };
+        client.send(&commands.concat());
+        let replies = [show(&client.answer()), show(&client.answer())];
+        let is_shown = |of: &String| of == "\"7\"" || of == "\"2\"";
+        assert!(replies.iter().any(is_shown), "{replies:?}");
+        assert!(Some(db.durable_lsn()) >= lsn, "{replies:?}");
+    }
 }

@@ -88,6 +88,8 @@ mod patches;
 mod pieces;
 mod pipeline;
 #[cfg(test)]
+mod pipeline_reads;
+#[cfg(test)]
 mod pipeline_runs;
 #[cfg(test)]
 mod pipeline_writes;

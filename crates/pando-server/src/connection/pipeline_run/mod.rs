@@ -1,5 +1,5 @@
-//! Pipeline runs: adjacent commands of a pipeline, run together: GETs, or commands that write
-//! (decisions 050, 076 and 103).
+//! Pipeline runs: adjacent commands of a pipeline, run together: GETs, commands that read a key, or
+//! commands that write (decisions 050, 076, 103 and 119).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  INCR f  DEL e  GET d  PING
@@ -8,7 +8,8 @@
 //!
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
 //! that, it leaves the rest, and these commands begin alone, starting with the first one that is
-//! left. GETs descend the tree together ([`gets`]); commands that write values, and scripts, are
+//! left. GETs descend the tree together ([`gets`]); others that read do so one after the other, and
+//! share the head of a large collection ([`reads`]); commands that write values, and scripts, are
 //! one batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI
 //! only, and only commands of few arguments ([`run`]). A page that is not in memory ends a
 //! pipeline run, and the next runs are kept short ([`quota`]). So does a command with a key for
@@ -16,6 +17,7 @@
 
 mod gets;
 mod quota;
+mod reads;
 mod run;
 mod writes;
 
@@ -116,13 +118,14 @@ impl Connection {
             return None;
         }
         let first = buffers.parser.spans().first()?;
-        if !run::may_begin(first.of(&buffers.input[buffers.offset..]), turn.commands) {
+        let rest = &buffers.input[buffers.offset..];
+        let kind = run::kind_of(first.of(rest), turn.commands)?;
+        // Each read says what it misses, which reads of a group do not.
+        if kind.reads() && turn.shared.notifications.wants(Class::Miss) {
             return None;
         }
-        let rest = &buffers.input[buffers.offset..];
-        // Each read says what it misses, which reads of a group do not.
-        let is_read = first.of(rest).eq_ignore_ascii_case(b"get");
-        if is_read && turn.shared.notifications.wants(Class::Miss) {
+        // What they read is noted when they run alone.
+        if kind == RunKind::Reads && self.session.tracking.is_some() {
             return None;
         }
         let most = most.min(self.quota.most());
@@ -162,6 +165,7 @@ impl Connection {
         buffers.output.hold();
         let done = match kind {
             RunKind::Gets => self.run_gets(turn, pipeline_run),
+            RunKind::Reads => self.run_reads(turn, pipeline_run),
             RunKind::Writes => self.run_writes(turn, pipeline_run),
         };
         self.quota.note(done.count, done.cut);

@@ -17,8 +17,22 @@ const ARGUMENTS_MAX: usize = 128;
 pub(super) enum RunKind {
     /// `GET key`.
     Gets,
+    /// Commands that read one key, GET among them.
+    Reads,
     /// Commands that write values, and scripts.
     Writes,
+}
+
+impl RunKind {
+    /// Returns true if commands of this kind may be in such a run.
+    fn takes(self, of: Self) -> bool {
+        self == of || (self, of) == (Self::Reads, Self::Gets)
+    }
+
+    /// Returns true if they read, and write nothing.
+    pub(super) fn reads(self) -> bool {
+        self != Self::Writes
+    }
 }
 
 /// A command of a pipeline run.
@@ -86,10 +100,11 @@ impl PipelineRun {
             let Some(known) = known.filter(may_join) else {
                 break;
             };
-            if kind.is_some_and(|kind| kind != known.kind) || at + consumed > BYTES_MAX {
+            let of_run = kind.unwrap_or(known.kind);
+            if !of_run.takes(known.kind) || at + consumed > BYTES_MAX {
                 break;
             }
-            kind = Some(known.kind);
+            kind = Some(of_run);
             last = Some(known);
             self.spans.extend_from_slice(self.parser.spans());
             at += consumed;
@@ -191,9 +206,9 @@ impl PipelineRun {
     }
 }
 
-/// Returns true if the command with this name may run together with others.
-pub(super) fn may_begin(name: &[u8], index: &CommandIndex) -> bool {
-    Known::of(name, index).is_some()
+/// Returns the kind of the run that the command with this name may begin.
+pub(super) fn kind_of(name: &[u8], index: &CommandIndex) -> Option<RunKind> {
+    Known::of(name, index).map(|known| known.kind)
 }
 
 /// A command that may run together with others.
@@ -213,6 +228,7 @@ impl<'a> Known<'a> {
         let kind = match command.shares_commits() {
             true => RunKind::Writes,
             false if command.name == "get" => RunKind::Gets,
+            false if command.shares_reads() => RunKind::Reads,
             false => return None,
         };
         Some(Self {
@@ -229,6 +245,6 @@ impl<'a> Known<'a> {
         self.command.takes(count)
             && count <= ARGUMENTS_MAX
             // A row that stores the whole key is compared with it: GET itself does that.
-            && (self.kind == RunKind::Writes || !folder.folds(arguments.at(1)))
+            && (self.kind != RunKind::Gets || !folder.folds(arguments.at(1)))
     }
 }

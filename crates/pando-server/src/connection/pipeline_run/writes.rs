@@ -111,7 +111,7 @@ impl Connection {
             let savepoint = batch.savepoint();
             let mark = self.progress().mark();
             let pushed = self.progress().pushed.len();
-            let ended = self.run_one(turn, pipeline_run, done.count, batch);
+            let ended = self.run_one(turn, pipeline_run, done.count, Some(batch));
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let Buffers {
                 output, progress, ..
@@ -178,7 +178,7 @@ impl Connection {
         let write = |context: &mut Context<'_>| context.write_kept_head();
         // On a full disk, it matters which command writes.
         let place = (pipeline_run, done.saturating_sub(1));
-        let written = self.in_run(turn, place, batch, write);
+        let written = self.in_run(turn, place, Some(batch), write);
         self.progress().kept_head = None;
         written
     }
@@ -190,16 +190,17 @@ impl Connection {
         !is_noted && turn.leaves != Leaves::Never
     }
 
-    /// Runs the command at `place` in `batch`. Returns where its reply begins.
+    /// Runs the command at `place`, in `batch` if it is one that writes. Returns where its reply
+    /// begins.
     ///
     /// # Errors
     /// It has to run alone, or was ended; what it has written must be undone.
-    fn run_one(
+    pub(super) fn run_one(
         &mut self,
         turn: &mut Turn<'_>,
         pipeline_run: &PipelineRun,
         place: usize,
-        batch: &mut ValidatedBatch,
+        batch: Option<&mut ValidatedBatch>,
     ) -> Result<usize, Interrupted> {
         let position = self.position + pipeline_run.end(place) as u64;
         self.progress().begin_at(position);
@@ -216,11 +217,11 @@ impl Connection {
 
     /// Calls `work` in the environment of the command at `place`.
     #[inline]
-    fn in_run<T>(
+    pub(super) fn in_run<T>(
         &mut self,
         turn: &mut Turn<'_>,
         (pipeline_run, place): (&PipelineRun, usize),
-        batch: &mut ValidatedBatch,
+        batch: Option<&mut ValidatedBatch>,
         work: impl FnOnce(&mut Context<'_>) -> T,
     ) -> T {
         let data = turn.data.as_mut().expect("pipeline runs have an engine");
@@ -243,7 +244,7 @@ impl Connection {
             commands: turn.commands,
             local: turn.handle,
             record: &self.record,
-            data: Some(data.lend(Some(batch), turn.leaves)),
+            data: Some(data.lend(batch, turn.leaves)),
             progress,
             waker: &self.waker,
             now_ms: turn.now_ms,

@@ -66,7 +66,7 @@ fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
 
 /// Returns the head in the value of a row, if it is that of a large collection or of a string in
 /// pieces.
-fn head_of(row: &Row, value: &[u8]) -> Result<Option<TreeHead>, RowError> {
+pub(super) fn head_of(row: &Row, value: &[u8]) -> Result<Option<TreeHead>, RowError> {
     let payload = &value[row.payload..];
     match row.value_type {
         ValueType::Pieces => PieceHead::decode(payload).map(|head| Some(head.as_tree())),
@@ -139,6 +139,9 @@ impl Context<'_> {
             }
             read => read?,
         };
+        if self.goes_on_in_stretch(&head) {
+            return Ok(read);
+        }
         let first = *self.progress.beside.get_or_insert(head);
         let database = self.database();
         let swapped_before = self.progress.beside_swap;

@@ -245,7 +245,7 @@ impl Context<'_> {
             return Ok(done);
         }
         let mut load = self.take_load(goal);
-        if is_end && self.is_together {
+        if is_end && self.is_together && self.data().batch.is_some() {
             load.ahead = Some(Box::default());
         }
         // Whoever has begun again since others wrote must get further in a turn than they do.
