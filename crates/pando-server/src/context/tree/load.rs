@@ -103,9 +103,11 @@ impl Context<'_> {
         head: TreeHead,
         part: &Part<'_>,
     ) -> Result<(Loaded, Strings, u64), Interrupted> {
-        let members = self.members()?;
+        let (members, is_together) = (self.members()?, self.is_together);
         match (part, &self.data().batch) {
             (_, Some(_)) => return self.load_part(members, (value_type, head), part),
+            // Commands that run together have one head for all that they read.
+            (Part::Named(_), None) if is_together => {}
             (Part::Named([name]), None) => return self.load_one(members, value_type, head, name),
             (Part::Named(_), None) => return Err(Interrupted::ReadsMany),
             (_, None) => {}
@@ -367,7 +369,11 @@ impl Context<'_> {
                 }
                 continue;
             }
-            match self.batch()?.get(members, key, row)? {
+            let mut source = self.source();
+            let found = source.get(members, key, row)?;
+            let shown_from = source.shown_from;
+            self.progress.show_from(shown_from);
+            match found {
                 Polled::Pending(pending) => {
                     missing = Some(pending);
                     continue;
