@@ -521,9 +521,9 @@ fn random_commands_are_those_of_a_model() {
         let mut random = Rng::with_seed(seed);
         let mut model = Model::default();
         for _ in 0..16 {
-            let soon = unix_ms() + 400;
+            let soon = unix_ms() + 800;
             for _ in 0..random.usize(1..20) {
-                if unix_ms() + 250 > soon {
+                if unix_ms() + 600 > soon {
                     break;
                 }
                 if random.u8(..4) > 0 {
@@ -540,7 +540,7 @@ fn random_commands_are_those_of_a_model() {
                 }
                 assert_eq!(client.run("EXEC"), format!("[{}]", replies.join(" ")));
             }
-            if unix_ms() + 250 < soon {
+            if unix_ms() + 600 < soon {
                 model.check(client);
             }
             assert!(unix_ms() < soon, "the machine is too slow for this test");
