@@ -395,8 +395,11 @@ impl Command {
     /// than the value of one key, and takes little time.
     #[inline]
     pub(crate) fn shares_reads(&self) -> bool {
-        let is_short = self.flags.has(Flags::FAST) || self.name == "lindex";
-        self.kind == Kind::Read && self.keys == Keys::ONE && self.value_type.is_some() && is_short
+        let is_known = match self.value_type {
+            Some(_) => self.flags.has(Flags::FAST) || self.name == "lindex",
+            None => matches!(self.name, "ttl" | "pttl" | "type"),
+        };
+        self.kind == Kind::Read && self.keys == Keys::ONE && is_known
     }
 
     /// Returns true if it reads and writes its keys, and nothing else: neither whole databases,

@@ -84,8 +84,8 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
         // Refused.
         16 => format!("HGET {}:{name} f{n}", ["s", "l", "z"][n % 3]),
         17 => "ZSCORE z:large".to_owned(),
+        18 => format!("{} h:{name}", ["TYPE", "TTL", "PTTL"][n % 3]),
         // Not together with others.
-        18 => format!("TYPE h:{name}"),
         _ => format!("LRANGE l:{name} {} {n}", n / 2),
     }
 }
