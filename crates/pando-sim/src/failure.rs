@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pandodb::Error;
+
 /// Result of a run.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -29,6 +31,24 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Why a table could not be read, or what is wrong with it.
+#[derive(Debug)]
+pub enum Unread {
+    /// The store refuses.
+    Error(Error),
+    /// The contents are not as they must be.
+    Wrong(Failure),
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Error(error) => Self::new(error.to_string()),
+            Unread::Wrong(failure) => failure,
+        }
+    }
+}
 
 /// Fails with a text.
 ///

@@ -16,11 +16,11 @@ use pando_sync::time::Duration;
 use pandodb::{Batch, Db, Durability, Error, WriteOptions};
 
 use crate::crash::{MODES, limit};
-use crate::failure::{Failure, Result, fail};
+use crate::failure::{Failure, Result, Unread, fail};
 use crate::fault_errors::Struck;
 use crate::history;
 use crate::state::State;
-use crate::store::{self, Unread};
+use crate::store;
 use crate::watchdog::Watchdog;
 use crate::workload::{self, Plan, Run};
 

@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::failure::{Result, fail};
 use crate::order;
-use crate::state::{Effect, State};
-use crate::store::Entry;
+use crate::state::{Effect, Entry, State};
 
 /// One commit.
 #[derive(Debug, Clone)]

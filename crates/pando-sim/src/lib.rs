@@ -11,6 +11,7 @@
 //! | [`order`]    | whether the order of LSNs is one in which the commits could have run        |
 //! | [`workload`] | does random things to a store and records them                             |
 //! | [`store`]    | the small store under test, and reads of all that it holds                 |
+//! | [`kind`]     | kinds of tables, and whether a table counts what it holds                  |
 //! | [`crash`]    | crashes at sync points and writes, recovery, crashes inside recovery       |
 //! | [`restart`]  | processes that end while the kernel keeps running, then a power cut        |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
@@ -41,6 +42,7 @@ pub mod full_together;
 pub mod history;
 pub mod isolation;
 pub mod kill;
+pub mod kind;
 pub mod linear;
 pub mod order;
 pub mod restart;

@@ -11,6 +11,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// A table and a key in it.
 pub type Place = (String, Vec<u8>);
 
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
 /// One change of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {

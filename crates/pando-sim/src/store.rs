@@ -4,10 +4,11 @@
 use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sync::time::Duration;
-use pandodb::{Builder, Compression, Db, Durability, Error, VerifyReport};
+use pandodb::{Builder, Compression, Db, Durability, VerifyReport};
 
-use crate::failure::{Failure, Result, fail};
-use crate::state::{Effect, State, owner, table_owner};
+use crate::failure::{Failure, Result, Unread, fail};
+use crate::kind;
+use crate::state::{Effect, Entry, State, owner, table_owner};
 
 /// Number of frames of the pool: the allowed minimum.
 const FRAMES: usize = 64;
@@ -19,9 +20,6 @@ const CHUNK_BYTES: u64 = 4096;
 const SETTLE_AFTER: Duration = Duration::ZERO;
 /// Size of the log.
 const LOG_BYTES: u64 = 1 << 20;
-
-/// A key and its value.
-pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A table that belongs to no thread, used to test whether a store accepts writes.
 pub const PROBE: &str = "probe";
@@ -116,25 +114,7 @@ pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 
-/// Why a table could not be read, or what is wrong with it.
-#[derive(Debug)]
-pub enum Unread {
-    /// The store refuses.
-    Error(Error),
-    /// The contents are not as they must be.
-    Wrong(Failure),
-}
-
-impl From<Unread> for Failure {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Error(error) => Self::new(error.to_string()),
-            Unread::Wrong(failure) => failure,
-        }
-    }
-}
-
-/// Returns the entries of a table; checks their order and count.
+/// Returns the entries of a table; checks their order, their count, and what the table counts.
 ///
 /// # Errors
 /// See [`Unread`].
@@ -152,12 +132,13 @@ pub fn read_table(db: &Db, name: &str) -> std::result::Result<Vec<Entry>, Unread
         entries.push((key, value));
     }
     let (counted, found) = (table.len(), entries.len());
-    match counted == found as u64 {
-        true => Ok(entries),
-        false => wrong(format!(
+    if counted != found as u64 {
+        return wrong(format!(
             "{name} counts {counted} entries, {found} are there"
-        )),
+        ));
     }
+    kind::check(&table, &entries)?;
+    Ok(entries)
 }
 
 /// Returns everything that a store holds, by owner; checks order and counts.

@@ -13,11 +13,11 @@ use pandodb::Db;
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 thread_local! {
-    static CLIENT: RefCell<Option<Client>> = const { RefCell::new(None) };
+    static SERVER: RefCell<Option<(Client, Db)>> = const { RefCell::new(None) };
 }
 
 /// Starts the server. It ends with the process; a panic of any of its threads ends that.
-fn start() -> Client {
+fn start() -> (Client, Db) {
     let options = ServerOptions {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         threads: 1,
@@ -26,11 +26,10 @@ fn start() -> Client {
     let server = Server::bind(options).expect("a port is free");
     let address = server.addresses()[0];
     let handle = server.handle();
-    thread::spawn(move || {
-        server
-            .serve(|| Db::builder().max_memory(32 << 20).open_in_memory())
-            .expect("it serves");
-    });
+    let db = Db::builder().max_memory(32 << 20).open_in_memory();
+    let db = db.expect("a store in memory opens");
+    let store = db.clone();
+    thread::spawn(move || server.serve(|| Ok(store)).expect("it serves"));
     while !handle.is_serving() {
         thread::yield_now();
     }
@@ -40,7 +39,7 @@ fn start() -> Client {
     };
     let mut client = Client::connect(&[address], options).expect("it accepts");
     ask(&mut client, &[b"CONFIG", b"SET", b"lua-time-limit", b"20"]);
-    client
+    (client, db)
 }
 
 fn ask(client: &mut Client, arguments: &[&[u8]]) -> Answer {
@@ -49,8 +48,8 @@ fn ask(client: &mut Client, arguments: &[&[u8]]) -> Answer {
 
 /// Returns the reply to a command, which comes in time.
 pub fn call(arguments: &[&[u8]]) -> Answer {
-    CLIENT.with_borrow_mut(|client| {
-        let client = client.get_or_insert_with(start);
+    SERVER.with_borrow_mut(|server| {
+        let (client, _) = server.get_or_insert_with(start);
         let began = now();
         let answer = ask(client, arguments);
         assert!(began.elapsed() < TIME_MAX, "it took {:?}", began.elapsed());
@@ -58,7 +57,14 @@ pub fn call(arguments: &[&[u8]]) -> Answer {
     })
 }
 
+/// Returns the store of the server.
+#[allow(dead_code, reason = "not all targets look at it")]
+pub fn store() -> Db {
+    SERVER.with_borrow_mut(|server| server.get_or_insert_with(start).1.clone())
+}
+
 /// Returns a reply as text.
+#[allow(dead_code, reason = "not all targets look at it")]
 pub fn shown(answer: &Answer) -> String {
     match answer {
         Answer::Simple(text) => format!("Simple({text:?})"),

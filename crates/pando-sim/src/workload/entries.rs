@@ -3,6 +3,7 @@
 use pandodb::Batch;
 
 use crate::history::Step;
+use crate::kind::{self, options_of};
 use crate::order::{self, Look, Seat, Tried};
 use crate::state::{Effect, own_table, shared_table};
 use crate::workload::worker::{OWN_TABLES, OrStop, VALUE_BYTES_MAX, Worker, wrong};
@@ -142,7 +143,9 @@ impl Worker {
     /// Reads what all threads have committed, and commits a record of that; see [`order`].
     pub(super) fn look(&mut self) -> OrStop<()> {
         let (thread, threads) = (self.history.thread, self.plan.threads);
-        let table = self.db.table(&shared_table(0))?;
+        let name = shared_table(0);
+        let options = options_of(self.plan.seed, &name);
+        let table = self.db.table_with(&name, options)?;
         self.written += 1;
         let number = (self.plan.round + 1) << 32 | self.written;
         let seat = match &mut self.seat {
@@ -208,6 +211,7 @@ impl Worker {
                 found.len()
             ));
         }
+        kind::check(&table, &found)?;
         Ok(())
     }
 }

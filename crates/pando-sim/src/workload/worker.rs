@@ -3,10 +3,11 @@
 use pando_device::faulty::Random;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Arc, Mutex};
-use pandodb::{Db, Durability, Error, Snapshot, Table, ValueStream, WriteOptions};
+use pandodb::{Db, Durability, Error, Snapshot, Table, ValueStream, WriteOptions, weight_byte};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Unread};
 use crate::history::{History, Step};
+use crate::kind::options_of;
 use crate::order::{Look, Seat};
 use crate::state::{Effect, Place, State, own_table, shared_table};
 use crate::store::is_durable_by_default;
@@ -40,6 +41,15 @@ pub(super) enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Error(error)
+    }
+}
+
+impl From<Unread> for Stop {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Error(error) => Self::Error(error),
+            Unread::Wrong(failure) => Self::Failure(failure),
+        }
     }
 }
 
@@ -112,7 +122,9 @@ impl Worker {
         }
         for number in 0..SHARED_TABLES {
             // Threads race to create it.
-            self.tables.push(self.db.table(&shared_table(number))?);
+            let name = shared_table(number);
+            let options = options_of(self.plan.seed, &name);
+            self.tables.push(self.db.table_with(&name, options)?);
         }
         Ok(())
     }
@@ -122,7 +134,8 @@ impl Worker {
         let durable = self.default_is_durable() && !self.history.now().tables().contains(&name);
         let db = self.db.clone();
         let effects = vec![Effect::Create(name.clone())];
-        let table = self.commit(effects, durable, || db.table(&name))?;
+        let options = options_of(self.plan.seed, &name);
+        let table = self.commit(effects, durable, || db.table_with(&name, options))?;
         match self.tables.iter_mut().find(|known| known.name() == name) {
             Some(known) => *known = table,
             None => self.tables.push(table),
@@ -203,7 +216,7 @@ impl Worker {
         (table.name().to_owned(), key.into_bytes())
     }
 
-    /// Values name their writer, so that no two are alike.
+    /// Values name their writer, so that no two are alike. Most begin with a weight.
     pub(super) fn value(&mut self) -> Vec<u8> {
         let bytes = match self.random.below(24) {
             0 => self.random.below(VALUE_BYTES_MAX as u64),
@@ -213,8 +226,12 @@ impl Worker {
         };
         self.written += 1;
         let stamp = format!("{}/{}/", self.history.thread, self.written);
-        stamp
-            .bytes()
+        // Not drawn at random, so that the other choices of a seed do not change.
+        let weight = self.written.to_le_bytes()[0] % 128;
+        let first = (!self.written.is_multiple_of(3)).then(|| weight_byte(weight));
+        first
+            .into_iter()
+            .chain(stamp.bytes())
             .cycle()
             .take(usize::try_from(bytes).expect("short values"))
             .collect()

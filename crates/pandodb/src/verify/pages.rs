@@ -192,6 +192,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
             chunks: 0,
             chunk_bytes: 0,
         };
+        self.is_table = entries.is_some();
         self.node(
             &name,
             tree,
@@ -279,6 +280,7 @@ impl<P: FnMut(u64, u64)> Walk<'_, P> {
                 let found = self.node(name, tree, *child, below, &bounds, stat);
                 all += found;
                 if let Some(counted) = summary.counts.get(index)
+                    && self.is_table
                     && *counted != found
                 {
                     let what = format!("counts {counted} entries below {child}, which has {found}");

@@ -86,6 +86,7 @@ fn verify_device(device: &AnyDevice, progress: impl FnMut(u64, u64)) -> Result<V
         store: &store,
         superblock,
         seen: BTreeMap::new(),
+        is_table: false,
         leaks: BTreeSet::new(),
         leaked: 0,
         writes_aside: 0,

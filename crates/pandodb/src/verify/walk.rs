@@ -24,6 +24,9 @@ pub(crate) struct Walk<'a, P> {
     pub(crate) superblock: Superblock,
     /// Pages met, with the names of their owners.
     pub(crate) seen: BTreeMap<PageId, String>,
+    /// The tree that is walked over is that of a table. One that was dropped is taken apart from
+    /// its left end, and what its nodes count stays as it was.
+    pub(crate) is_table: bool,
     /// Trees of which pages have leaked.
     pub(crate) leaks: BTreeSet<TreeId>,
     /// As [`VerifyReport::leaked`](crate::VerifyReport::leaked).

@@ -2,26 +2,25 @@
 //! not. What is opened, verified and salvaged then says so, or does without; it never panics, and
 //! takes neither memory nor time because a number on the disk says so. What is sound stays.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pando_device::Device;
-use pando_device::faulty::{CrashMode, FaultyDevice};
+use pando_device::faulty::FaultyDevice;
 use pando_format::bytes::{put_u32, put_u64, u32_at, u64_at};
 use pando_format::catalogue::{CATALOGUE_ROOT, CATALOGUE_TREE, GARBAGE_ROOT, GARBAGE_TREE};
 use pando_format::checksum::crc32c;
 use pando_format::log::{
     BatchWriter, Operation, RecordHeader, RecordKind, SegmentHeader, record_bytes,
 };
-use pando_format::mapping::Group;
 use pando_format::page::{HEADER_BYTES, PageKind};
-use pando_format::superblock::{SLOT_BYTES, Superblock};
-use pando_format::{Compression, Lsn, PageId, StoredKind, StoredPage, TreeId};
+use pando_format::{Compression, Lsn, PageId, StoredKind, TreeId};
 use pandodb::{Builder, Db, Error, SalvageReport, VerifyReport};
 
 use crate::fixture::{NONE, open_on, text_key as key};
+use crate::seals::{
+    PAGE, copy, forge_journal, forge_page, forge_superblock, read_page, stored, superblock,
+};
 
-const PAGE: usize = 4096;
 const ROWS: u32 = 600;
 
 fn options() -> Builder {
@@ -66,57 +65,6 @@ fn filled() -> FaultyDevice {
     left
 }
 
-fn copy(device: &FaultyDevice) -> FaultyDevice {
-    device.after_crash(1, CrashMode::AllSurvive)
-}
-
-fn superblock(device: &FaultyDevice) -> Superblock {
-    let file = device.snapshot_file("superblock");
-    Superblock::decode(&file[..SLOT_BYTES]).unwrap()
-}
-
-/// Changes both slots of the superblock.
-fn forge_superblock(device: &FaultyDevice, change: impl Fn(&mut [u8])) {
-    let mut slot = superblock(device).encode();
-    change(&mut slot);
-    let checksum = crc32c(&slot[16..]);
-    put_u32(&mut slot, 12, checksum);
-    for offset in [0, SLOT_BYTES as u64] {
-        device.overwrite("superblock", offset, &slot);
-    }
-}
-
-/// Changes the groups of the journal, which stay as long as they are.
-fn forge_journal(device: &FaultyDevice, mut change: impl FnMut(&mut Group)) {
-    let superblock = superblock(device);
-    let name = format!("journal.{}", superblock.mapping);
-    let file = device.snapshot_file(&name);
-    let mut offset = 0;
-    while offset < superblock.journal_bytes as usize {
-        let (mut group, length) = Group::decode(&file[offset..]).unwrap();
-        change(&mut group);
-        let mut bytes = Vec::new();
-        group.encode(&mut bytes);
-        assert_eq!(bytes.len(), length);
-        device.overwrite(&name, offset as u64, &bytes);
-        offset += length;
-    }
-}
-
-/// Returns all pages and chunks.
-fn stored(device: &FaultyDevice) -> BTreeMap<PageId, StoredPage> {
-    let mut words = BTreeMap::new();
-    forge_journal(device, |group| words.extend(group.pairs.iter().copied()));
-    let stored = words.into_iter();
-    let stored = stored.filter_map(|(page, word)| Some((page, StoredPage::decode(word)?)));
-    stored.collect()
-}
-
-fn read_page(device: &FaultyDevice, stored: StoredPage) -> Vec<u8> {
-    let offset = stored.extent.block as usize * PAGE;
-    device.snapshot_file("data")[offset..offset + PAGE].to_vec()
-}
-
 /// Returns the pages of this kind of a tree.
 fn pages_of(device: &FaultyDevice, tree: TreeId, kind: PageKind) -> Vec<PageId> {
     let pages = stored(device).into_iter();
@@ -127,23 +75,6 @@ fn pages_of(device: &FaultyDevice, tree: TreeId, kind: PageKind) -> Vec<PageId> 
             && PageKind::decode(page[12]) == Some(kind)
     });
     found.map(|(page, _)| page).collect()
-}
-
-/// Writes a changed page, and its tag to the journal.
-fn forge_page(device: &FaultyDevice, id: PageId, change: impl Fn(&mut [u8])) {
-    let stored = stored(device)[&id];
-    let mut page = read_page(device, stored);
-    change(&mut page);
-    let checksum = crc32c(&page[4..]);
-    put_u32(&mut page, 0, checksum);
-    device.overwrite("data", u64::from(stored.extent.block) * PAGE as u64, &page);
-    let tag = StoredPage::tag_of(checksum);
-    let new = StoredPage { tag, ..stored }.encode();
-    forge_journal(device, |group| {
-        let pairs = group.pairs.iter_mut();
-        let newest = pairs.filter(|(page, word)| *page == id && *word == stored.encode());
-        newest.for_each(|(_, word)| *word = new);
-    });
 }
 
 /// Returns where the values of a leaf lie.

@@ -51,6 +51,7 @@ mod reads;
 mod restart;
 mod salvage;
 mod scan_resistance;
+mod seals;
 mod second_look;
 mod serial;
 mod settled;
