@@ -238,6 +238,7 @@ impl Context<'_> {
             passes_removed: false,
             pending: None,
             around: None,
+            window: None,
         }
     }
 
