@@ -18,6 +18,7 @@ use super::subsequence::Table;
 use super::tree::ahead::Ahead;
 use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
+use super::tree::known_ends::KnownEnds;
 use super::tree::part::Load;
 use crate::client::waiters::Registration;
 use crate::client::watches::Watches;
@@ -191,6 +192,8 @@ pub(crate) struct Progress {
     pub(crate) ahead: Option<Box<Ahead>>,
     /// The head that the commands of a pipeline run so far have changed, and not written.
     pub(crate) kept_head: Option<Box<KeptHead>>,
+    /// Where lists end; kept for later commands, since each is of one state of its list.
+    pub(crate) known_ends: KnownEnds,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,

@@ -20,6 +20,7 @@ mod expired;
 mod held;
 pub(crate) mod kept_head;
 pub(crate) mod kept_pieces;
+pub(crate) mod known_ends;
 pub(crate) mod list_end;
 mod lists;
 mod load;
