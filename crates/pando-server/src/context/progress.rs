@@ -18,6 +18,7 @@ use super::subsequence::Table;
 use super::tree::ahead::Ahead;
 use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
+use super::tree::known_ends::KnownEnds;
 use super::tree::part::Load;
 use super::tree::read_stretch::ReadStretch;
 use crate::client::waiters::Registration;
@@ -194,6 +195,8 @@ pub(crate) struct Progress {
     pub(crate) kept_head: Option<Box<KeptHead>>,
     /// The head that commands of a pipeline run that read share.
     pub(crate) read_stretch: Option<Box<ReadStretch>>,
+    /// Where lists end; kept for later commands, since each is of one state of its list.
+    pub(crate) known_ends: KnownEnds,
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,

@@ -1,7 +1,6 @@
 //! Large lists, whose elements lie in blocks (decision 118), beside a list in memory.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::path::Path;
 
 use fastrand::Rng;
@@ -12,15 +11,15 @@ use pandodb::{Db, verify};
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 
-type List = VecDeque<Vec<u8>>;
+pub(crate) type List = VecDeque<Vec<u8>>;
 
-fn on_disk(path: &Path) -> Fixture {
+pub(crate) fn on_disk(path: &Path) -> Fixture {
     let path = path.to_owned();
     Fixture::opened_by(options(), move |_| open_on_disk(&path))
 }
 
 /// Returns a client of a server whose lists become large at once.
-fn client_of(server: &Fixture) -> Client {
+pub(crate) fn client_of(server: &Fixture) -> Client {
     let mut client = crate::trees::client_of(server);
     client.check(&[("CONFIG SET list-max-listpack-size 4", "+OK")]);
     client
@@ -52,16 +51,16 @@ fn elements(random: &mut Rng) -> Vec<Vec<u8>> {
 }
 
 /// A command, and what it replies.
-struct Step {
-    command: Vec<Vec<u8>>,
-    reply: Answer,
+pub(crate) struct Step {
+    pub(crate) command: Vec<Vec<u8>>,
+    pub(crate) reply: Answer,
 }
 
-fn bulk(element: Option<&Vec<u8>>) -> Answer {
+pub(crate) fn bulk(element: Option<&Vec<u8>>) -> Answer {
     element.map_or(Answer::Null, |of| Answer::Bulk(of.clone()))
 }
 
-fn number(of: usize) -> Answer {
+pub(crate) fn number(of: usize) -> Answer {
     Answer::Integer(i64::try_from(of).unwrap())
 }
 
@@ -70,7 +69,7 @@ fn all_of<'e>(elements: impl Iterator<Item = &'e Vec<u8>>) -> Answer {
 }
 
 /// Makes a step of words.
-fn step(words: &[&str], more: &[Vec<u8>], reply: Answer) -> Step {
+pub(crate) fn step(words: &[&str], more: &[Vec<u8>], reply: Answer) -> Step {
     let words = words.iter().map(|word| word.as_bytes().to_vec());
     let command = words.chain(more.iter().cloned()).collect();
     Step { command, reply }
@@ -209,8 +208,8 @@ fn steps(random: &mut Rng, list: &mut List) -> Vec<Step> {
     steps
 }
 
-/// Runs commands together, one by one, or as a transaction.
-fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
+/// Runs commands together, one by one, or as a transaction: of EXEC, of PANDO BEGIN, or a script.
+pub(crate) fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
     let shown = |step: &Step| {
         let words = step.command.iter().map(|of| of.escape_ascii().to_string());
         let words = words.map(|word| word.chars().take(40).collect::<String>());
@@ -233,7 +232,8 @@ fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
             shown(step)
         );
     };
-    match random.u32(..3) {
+    let ways = if cfg!(feature = "scripts") { 5 } else { 4 };
+    match random.u32(..ways) {
         0 => {
             client.send(&bytes(steps));
             let answers: Vec<Answer> = steps.iter().map(|_| client.answer()).collect();
@@ -248,14 +248,29 @@ fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
                 check(step, &answer);
             }
         }
-        _ => {
-            client.check(&[("MULTI", "+OK")]);
-            client.send(&bytes(steps));
+        2 => {
+            // It may meet what removes the rows of lists before it.
+            let answers = (0..20).find_map(|_| transaction(client, steps));
+            let answers = answers.expect("a commit");
             steps
                 .iter()
-                .for_each(|_| assert_eq!(show(&client.answer()), "+QUEUED"));
-            let Answer::Array(answers) = client.run_raw("EXEC") else {
-                panic!("EXEC of {}", steps.len());
+                .zip(&answers)
+                .for_each(|(step, of)| check(step, of));
+        }
+        way => {
+            let ended = match way {
+                3 => {
+                    client.check(&[("WATCH l", "+OK"), ("MULTI", "+OK")]);
+                    client.send(&bytes(steps));
+                    steps
+                        .iter()
+                        .for_each(|_| assert_eq!(show(&client.answer()), "+QUEUED"));
+                    client.run_raw("EXEC")
+                }
+                _ => client.call(&script(steps)),
+            };
+            let Answer::Array(answers) = ended else {
+                panic!("{way}: {} of {}", show(&ended), steps.len());
             };
             steps
                 .iter()
@@ -263,6 +278,40 @@ fn run(client: &mut Client, random: &mut Rng, steps: &[Step]) {
                 .for_each(|(step, of)| check(step, of));
         }
     }
+}
+
+/// Runs commands in a transaction of PANDO BEGIN; `None` if it has met other writes.
+fn transaction(client: &mut Client, steps: &[Step]) -> Option<Vec<Answer>> {
+    client.check(&[("PANDO BEGIN", "+OK")]);
+    let answers: Vec<_> = steps.iter().map(|of| client.call(&of.command)).collect();
+    let ended = client.run_raw("PANDO COMMIT");
+    let is_met = |answer: &Answer| show(answer).starts_with("-CONFLICT");
+    let has_met = is_met(&ended) || answers.iter().any(is_met);
+    assert!(has_met || !show(&ended).starts_with('-'), "{ended:?}");
+    if has_met {
+        client.run("PANDO ROLLBACK");
+        return None;
+    }
+    Some(answers)
+}
+
+/// Returns the call of a script that runs commands, and replies with all that these reply.
+fn script(steps: &[Step]) -> Vec<Vec<u8>> {
+    let text = "local all, at = {}, 1
+        while at <= #ARGV do
+            local count = tonumber(ARGV[at])
+            all[#all + 1] = redis.call(unpack(ARGV, at + 1, at + count))
+            at = at + count + 1
+        end
+        return all";
+    let mut call = ["EVAL", text, "1", "l"]
+        .map(|word| word.as_bytes().to_vec())
+        .to_vec();
+    for step in steps {
+        call.push(step.command.len().to_string().into_bytes());
+        call.extend(step.command.iter().cloned());
+    }
+    call
 }
 
 /// Edits a list, and opens the store anew now and then.
@@ -392,86 +441,8 @@ fn removals_join_blocks() {
     assert!(report.rows <= 16, "{} blocks", report.rows);
 }
 
-fn long(at: usize) -> String {
+pub(crate) fn long(at: usize) -> String {
     format!("{at:05}{}", "x".repeat(300))
-}
-
-/// Inserts long elements into a list of `length`, each between `first` and the one before it, and
-/// takes one from the end for each.
-fn insert_at_one_place(client: &mut Client, numbers: Range<usize>, length: usize) {
-    for start in numbers.clone().step_by(100) {
-        let numbers = start..numbers.end.min(start + 100);
-        let pairs = numbers.clone().map(|at| {
-            let insertion = encode(&["LINSERT", "l", "AFTER", "first", &long(at)]);
-            [insertion, encode(&["RPOP", "l"])].concat()
-        });
-        client.send(&pairs.collect::<Vec<_>>().concat());
-        for at in numbers {
-            let (inserted, _popped) = (show(&client.answer()), client.answer());
-            assert_eq!(inserted, format!(":{}", length + 1), "insertion {at}");
-        }
-    }
-}
-
-/// Inserts short elements behind element `at` of a list of `length`, and reads the last of them.
-fn fill_blocks_behind(client: &mut Client, at: usize, length: usize) {
-    let insertion = format!("LINSERT l AFTER {} short", long(at));
-    client.check(&[(&insertion, &format!(":{}", length + 1))]);
-    let place = show(&client.run_raw("LPOS l short"))[1..].parse::<usize>();
-    let place = place.unwrap() + 1;
-    for at in 0..300 {
-        let insertion = format!("LINSERT l AFTER short new-{at}");
-        client.check(&[
-            (&insertion, &format!(":{}", length + 2 + at)),
-            (&format!("LINDEX l {}", place + at), "\"new-0\""),
-        ]);
-    }
-    let range = format!("LRANGE l {} {}", place + 100, place + 102);
-    client.check(&[(&range, "[\"new-199\" \"new-198\" \"new-197\"]")]);
-}
-
-/// Positions grow by a bit with each block that is put at the same place.
-#[test]
-fn a_list_gets_new_positions_before_they_are_long() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = on_disk(directory.path());
-    let mut client = client_of(&server);
-    crate::trees::many(&mut client, &["RPUSH", "l", "first"], (0..20).map(long));
-    insert_at_one_place(&mut client, 20..9000, 21);
-    fill_blocks_behind(&mut client, 8999, 21);
-    drop(client);
-    drop(server);
-    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
-    assert_eq!(report.descriptions, [""; 0]);
-}
-
-/// A list that is too long to get new ones is refused before its blocks leave their leaves, which
-/// would take their weight from them.
-#[test]
-fn positions_are_no_longer_than_a_block_allows() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = on_disk(directory.path());
-    let mut client = client_of(&server);
-    let filler = "f".repeat(9000);
-    let fillers = (0..30).map(|_| filler.clone());
-    crate::trees::many(&mut client, &["RPUSH", "l"], fillers);
-    crate::trees::many(&mut client, &["RPUSH", "l", "first"], (0..20).map(long));
-    insert_at_one_place(&mut client, 20..6080, 51);
-    fill_blocks_behind(&mut client, 6079, 51);
-    let refused = (0..100).find_map(|at| {
-        let reply = client.run_raw(&format!("LINSERT l AFTER first {}", long(at)));
-        show(&reply).strip_prefix("-ERR ").map(str::to_owned)
-    });
-    let refused = refused.expect("positions are used up");
-    assert!(refused.starts_with("too many elements"), "{refused}");
-    let length = show(&client.run_raw("LLEN l"));
-    client.check(&[("COPY l copy", ":1"), ("DEL l", ":1")]);
-    client.check(&[("RENAME copy l", "+OK"), ("LLEN l", &length)]);
-    insert_at_one_place(&mut client, 0..100, length[1..].parse().unwrap());
-    drop(client);
-    drop(server);
-    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
-    assert_eq!(report.descriptions, [""; 0]);
 }
 
 /// Between two numbers that are far from each other lie positions that are shorter than numbers.
@@ -502,7 +473,7 @@ fn positions_may_be_shorter_than_numbers() {
 }
 
 const KEYS: &str = "db/0/keys";
-const MEMBERS: &str = "db/0/members";
+pub(crate) const MEMBERS: &str = "db/0/members";
 
 /// Changes the numbers of the head of the list: count, lowest and highest position.
 fn change_head(db: &Db, change: impl Fn([u64; 3]) -> [u64; 3]) {

@@ -73,6 +73,8 @@ mod lifecycle;
 #[cfg(test)]
 mod list_blocks;
 #[cfg(test)]
+mod list_room;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod metrics;

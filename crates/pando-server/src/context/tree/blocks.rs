@@ -7,16 +7,14 @@
 //! next numbers if it is the last one of the list, else byte strings between its own and the next
 //! one. What is put before the head of a list gets the numbers below the first one.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
-use pandodb::nonblocking::{Polled, ScanPage};
-
-use super::changes::{CROWDED, Changes, less};
+use super::changes::{Changes, less};
 use super::list_end::ListEnd;
 use super::part::Loaded;
-use super::position::{Gap, between, gaps};
-use crate::context::{Interrupted, Run};
-use crate::data::elements::{self, Kind};
+use super::position::{Gap, Opening, Places};
+use crate::context::Run;
+use crate::data::elements;
 use crate::data::list_block::{self, Block};
 use crate::data::packed::Strings;
 use crate::data::tree_head::TreeHead;
@@ -27,9 +25,6 @@ const SMALL_BYTES: usize = list_block::BYTES_MAX / 4;
 const JOINED_BYTES: usize = list_block::BYTES_MAX / 4 * 3;
 /// Most elements of a block that was joined.
 const JOINED_ELEMENTS: usize = list_block::ELEMENTS_MAX / 4 * 3;
-/// Most bytes of a position: with it, the longest block lies in its leaf, also in pages of 4 KiB.
-/// One that lies elsewhere would weigh 1 (decision 117).
-const POSITION_BYTES_MAX: usize = 768;
 
 /// Blocks that follow each other, and the elements that they are to have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,37 +198,101 @@ impl Cut {
     }
 }
 
+/// What becomes of the blocks that were loaded.
+pub(super) struct Plan {
+    /// Those of which something changes.
+    changed: Vec<Recut>,
+    /// How many blocks at the beginning of the part go, and at its end.
+    gone: (usize, usize),
+}
+
+/// A section, and the elements of each block that it is to have.
+struct Recut {
+    section: Section,
+    blocks: Vec<Range<usize>>,
+    overflow: Overflow,
+}
+
+impl Plan {
+    pub(super) fn new(loaded: &Loaded, gaps: &[Gap], new: &Strings) -> Self {
+        let counts = &loaded.load.counts;
+        let is_put_before = loaded.first == 0
+            && gaps
+                .first()
+                .is_some_and(|gap| gap.deleted.start == 0 && !gap.added.is_empty());
+        let sections = join_small(sections(counts, gaps, new.len()), new);
+        let is_gone = |of: &&Section| of.elements.is_empty();
+        let first = sections.iter().take_while(is_gone).last();
+        let last = sections.iter().rev().take_while(is_gone).last();
+        let gone = (
+            first.map_or(0, |of| of.blocks.end),
+            last.map_or(0, |of| counts.len() - of.blocks.start),
+        );
+        let recut = |section: Section| {
+            let overflow = match (section.blocks.start, section.blocks.end) {
+                (0, _) if is_put_before => Overflow::Before,
+                (_, end) if end == counts.len() && loaded.reaches_end() => Overflow::Behind,
+                _ => Overflow::Between,
+            };
+            let elements = section.elements.clone();
+            let blocks = Cut::of(overflow, new, elements.clone()).blocks(new, elements);
+            Recut {
+                section,
+                blocks,
+                overflow,
+            }
+        };
+        let changed = sections.into_iter().filter(|of| of.has_changed).map(recut);
+        Self {
+            changed: changed.collect(),
+            gone,
+        }
+    }
+
+    /// Returns where blocks are put between others.
+    pub(super) fn openings(&self) -> Vec<Opening> {
+        let between = self.changed.iter().filter(|of| {
+            of.overflow == Overflow::Between && of.blocks.len() > of.section.blocks.len()
+        });
+        let opening = |of: &Recut| Opening {
+            below: of.section.blocks.end - 1,
+            missing: of.blocks.len() - of.section.blocks.len(),
+        };
+        between.map(opening).collect()
+    }
+}
+
 impl Changes<'_> {
     /// Writes the blocks of a list that have changed.
-    pub(super) fn blocks(&mut self, head: &mut TreeHead, loaded: &Loaded, new: &Strings) -> Run {
-        let load = &loaded.load;
-        let gaps = gaps(&load.strings, new);
-        for gap in &gaps {
+    pub(super) fn blocks(
+        &mut self,
+        head: &mut TreeHead,
+        (loaded, plan): (&Loaded, &Plan),
+        mut places: Places<'_>,
+        (gaps, new): (&[Gap], &Strings),
+    ) -> Run {
+        for gap in gaps {
             head.count += gap.added.len() as u64;
             head.count = less(head.count, gap.deleted.len() as u64)?;
         }
-        if load.counts.is_empty() {
+        if loaded.load.counts.is_empty() {
             for of in Cut::FULL.blocks(new, 0..new.len()) {
                 head.high += 1;
                 self.put_block(head.id, &head.high.to_be_bytes(), (new, of))?;
             }
             return Ok(());
         }
-        let is_put_before = loaded.first == 0
-            && gaps
-                .first()
-                .is_some_and(|gap| gap.deleted.start == 0 && !gap.added.is_empty());
-        let sections = join_small(sections(&load.counts, &gaps, new.len()), new);
-        let last = load.counts.len();
-        for section in sections.iter().filter(|of| of.has_changed) {
-            let overflow = match (section.blocks.start, section.blocks.end) {
-                (0, _) if is_put_before => Overflow::Before,
-                (_, end) if end == last && loaded.reaches_end() => Overflow::Behind,
-                _ => Overflow::Between,
-            };
-            self.section(head, loaded, (section, new), overflow)?;
+        for recut in &plan.changed {
+            self.section(head, recut, &mut places, new)?;
         }
-        narrow(head, loaded, &sections);
+        // The ends of the positions follow blocks that are gone.
+        let positions = &places.loaded;
+        if let (first @ 1.., true) = (plan.gone.0, loaded.first == 0) {
+            head.narrow(ListEnd::Head, positions.at(first - 1));
+        }
+        if let (last @ 1.., true) = (plan.gone.1, loaded.reaches_end()) {
+            head.narrow(ListEnd::Tail, positions.at(positions.len() - last));
+        }
         Ok(())
     }
 
@@ -241,46 +300,33 @@ impl Changes<'_> {
     fn section(
         &mut self,
         head: &mut TreeHead,
-        loaded: &Loaded,
-        (section, new): (&Section, &Strings),
-        overflow: Overflow,
+        recut: &Recut,
+        of_list: &mut Places<'_>,
+        new: &Strings,
     ) -> Run {
-        let elements = section.elements.clone();
-        let blocks = Cut::of(overflow, new, elements.clone()).blocks(new, elements);
-        let old = section.blocks.clone();
-        let positions = &loaded.load.positions;
+        let (old, blocks) = (recut.section.blocks.clone(), &recut.blocks);
         let missing = blocks.len().saturating_sub(old.len());
         let mut places: Vec<Vec<u8>> = Vec::with_capacity(blocks.len());
-        if overflow == Overflow::Before {
+        if recut.overflow == Overflow::Before {
             head.low -= missing as u64;
             let numbers = head.low..head.low + missing as u64;
             places.extend(numbers.map(|number| number.to_be_bytes().to_vec()));
         }
         let kept = old.clone().take(blocks.len());
-        places.extend(kept.map(|block| positions.at(block).to_vec()));
+        places.extend(kept.map(|block| of_list.loaded.at(block).to_vec()));
         while places.len() < blocks.len() {
-            if overflow == Overflow::Behind {
-                head.high += 1;
-                places.push(head.high.to_be_bytes().to_vec());
+            if recut.overflow == Overflow::Between {
+                places.push(of_list.next_between());
                 continue;
             }
-            let below = places.last().expect("a section has a block");
-            let above = match old.end < positions.len() {
-                true => Some(positions.at(old.end).to_vec()),
-                false => self.position_behind(head.id, positions.at(old.end - 1))?,
-            };
-            let position = between(below, &above.ok_or(Interrupted::Torn)?);
-            if position.len() > POSITION_BYTES_MAX {
-                return Err(CROWDED.into());
-            }
-            places.push(position);
-            head.is_numbered = false;
+            head.high += 1;
+            places.push(head.high.to_be_bytes().to_vec());
         }
         for block in old.skip(blocks.len()) {
-            self.delete_element(head.id, positions.at(block));
+            self.delete_element(head.id, of_list.loaded.at(block));
         }
         for (position, block) in places.iter().zip(blocks) {
-            self.put_block(head.id, position, (new, block))?;
+            self.put_block(head.id, position, (new, block.clone()))?;
         }
         Ok(())
     }
@@ -303,53 +349,6 @@ impl Changes<'_> {
         self.row.extend_from_slice(block.full_row());
         elements::position_key(id, position, &mut self.key);
         self.put_at_position()
-    }
-
-    /// Returns the position of the block behind the one at `position`, if there is one.
-    fn position_behind(
-        &mut self,
-        id: u64,
-        position: &[u8],
-    ) -> Result<Option<Vec<u8>>, Interrupted> {
-        let prefix = elements::start(id, Kind::Position);
-        let end = elements::behind(id, Kind::Position);
-        let mut from = Vec::new();
-        elements::position_key(id, position, &mut from);
-        // Excludes the block itself: no key lies between.
-        from.push(0);
-        let mut page = ScanPage::default();
-        loop {
-            let range = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
-            let scanned = self.batch.scan(self.members, range, 1, &mut page)?;
-            if let Polled::Pending(pending) = scanned {
-                return Err(Interrupted::Pending(pending));
-            }
-            if !page.is_empty() {
-                let (key, _) = page.entry(0);
-                let position = key.strip_prefix(&prefix[..]);
-                return Ok(position.map(<[u8]>::to_vec));
-            }
-            match page.next.take() {
-                Some(next) => from = next,
-                None => return Ok(None),
-            }
-        }
-    }
-}
-
-/// Has the ends of the positions follow blocks that are gone.
-fn narrow(head: &mut TreeHead, loaded: &Loaded, sections: &[Section]) {
-    let positions = &loaded.load.positions;
-    let is_gone = |of: &&Section| of.elements.is_empty();
-    if loaded.first == 0
-        && let Some(gone) = sections.iter().take_while(is_gone).last()
-    {
-        head.narrow(ListEnd::Head, positions.at(gone.blocks.end - 1));
-    }
-    if loaded.reaches_end()
-        && let Some(gone) = sections.iter().rev().take_while(is_gone).last()
-    {
-        head.narrow(ListEnd::Tail, positions.at(gone.blocks.start));
     }
 }
 

@@ -8,7 +8,6 @@ use pandodb::nonblocking::ValidatedBatch;
 
 use super::edition::Edition;
 use super::part::{Load, Loaded, kind_of};
-use super::position::{Gap, gaps};
 use crate::context::collection::Collection;
 use crate::context::{Context, Flags, Former, Interrupted, Run};
 use crate::data::deadlines::Deadlines;
@@ -47,10 +46,6 @@ impl Context<'_> {
         collection: &Collection,
         loaded: &Loaded,
     ) -> Run {
-        if is_crowded(collection, loaded) {
-            // All elements get new positions.
-            return self.put_new_tree(key, collection);
-        }
         let former = collection.found.former.but_tree();
         self.put_changes(key, collection, (loaded, former))
     }
@@ -68,17 +63,16 @@ impl Context<'_> {
             true => (&none, &untimed),
             false => (&collection.strings, &collection.deadlines),
         };
-        let mut changes = self.changes(&head)?;
         match collection.value_type {
-            ValueType::List if head.is_blocks => changes.blocks(&mut head, loaded, new)?,
-            ValueType::List => changes.list(&mut head, loaded, new)?,
+            ValueType::List => self.put_list(&mut head, loaded, new)?,
             value_type => {
+                let mut changes = self.changes(&head)?;
                 let old = (&loaded.load.strings, &loaded.load.deadlines);
                 changes.named(value_type, &mut head, (old, (new, deadlines)))?;
+                let buffers = changes.finish(&mut head);
+                self.give_back(buffers);
             }
         }
-        let buffers = changes.finish(&mut head);
-        self.give_back(buffers);
         if new.len() == 0
             && let Some(ahead) = &mut self.progress.ahead
         {
@@ -354,25 +348,6 @@ impl Changes<'_> {
         self.delete();
     }
 
-    /// Writes the elements of a list that were added, and deletes those that are not there any
-    /// more.
-    fn list(&mut self, head: &mut TreeHead, loaded: &Loaded, new: &Strings) -> Run {
-        for gap in gaps(&loaded.load.strings, new) {
-            let Gap { deleted, added, .. } = &gap;
-            let positions = gap.positions(head, loaded);
-            gap.shorten(head, loaded);
-            for position in deleted.clone().skip(added.len()) {
-                self.delete_element(head.id, loaded.load.positions.at(position));
-            }
-            for (place, position) in added.clone().zip(positions.iter()) {
-                self.put_element(head.id, position, new.at(place))?;
-            }
-            head.count += added.len() as u64;
-            head.count = less(head.count, deleted.len() as u64)?;
-        }
-        Ok(())
-    }
-
     /// Writes an element of a list.
     pub(super) fn put_element(&mut self, id: u64, position: &[u8], element: &[u8]) -> Run {
         elements::position_key(id, position, &mut self.key);
@@ -382,10 +357,7 @@ impl Changes<'_> {
 
     /// As [`Changes::put`], at the key of a position.
     pub(super) fn put_at_position(&mut self) -> Run {
-        self.put().map_err(|error| match error {
-            pandodb::Error::KeyTooLong { .. } => Interrupted::from(CROWDED),
-            error => Interrupted::Engine(error),
-        })
+        Ok(self.put()?)
     }
 
     /// Deletes an element of a list.
@@ -395,46 +367,10 @@ impl Changes<'_> {
     }
 }
 
-/// Bytes of a position from which on a list gets new ones.
-const POSITION_BYTES: usize = 64;
-/// Most bytes of a list that gets new positions: they are one batch.
-const RENEWED_BYTES: usize = 256 * 1024;
-
-/// Returns true if positions of a list have become long, and all of it is there to get new ones.
-fn is_crowded(list: &Collection, loaded: &Loaded) -> bool {
-    list.value_type == ValueType::List
-        && list.elsewhere() == 0
-        && list.strings.bytes() <= RENEWED_BYTES
-        && match loaded.head.is_blocks {
-            true => has_long_positions(loaded),
-            false => gets_long_positions(list, loaded),
-        }
-}
-
-/// Returns true if some positions of a list in blocks are long. A change may give it longer ones,
-/// but has at most one bit more for each block that it adds.
-fn has_long_positions(loaded: &Loaded) -> bool {
-    let mut positions = loaded.load.positions.iter();
-    !loaded.head.is_numbered && positions.any(|of| of.len() > POSITION_BYTES)
-}
-
-fn gets_long_positions(list: &Collection, loaded: &Loaded) -> bool {
-    let is_long = |gap: &Gap| {
-        let positions = gap.positions(&mut loaded.head.clone(), loaded);
-        positions.iter().any(|of| of.len() > POSITION_BYTES)
-    };
-    let gaps = gaps(&loaded.load.strings, &list.strings);
-    gaps.iter().any(is_long)
-}
-
 /// Returns `count` less `by`. If it is too small, the elements are of a later moment than the head.
 pub(super) fn less(count: u64, by: u64) -> Result<u64, Interrupted> {
     count.checked_sub(by).ok_or(Interrupted::Torn)
 }
-
-/// The reply if the positions between two elements are used up.
-pub(super) const CROWDED: &str = "ERR too many elements were inserted at this place of the list: copy it with \
-                       COPY, and go on with the copy";
 
 fn score_of(bytes: &[u8]) -> f64 {
     let bytes = bytes.try_into();

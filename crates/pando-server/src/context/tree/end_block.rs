@@ -83,9 +83,11 @@ impl Context<'_> {
             let all = std::iter::once(element);
             return self.push_several(key, (held, end), (last, was_kept), all);
         }
+        let before = held.head;
         held.head.count += 1;
         self.end_edition(&mut held.head, element);
         last.push(element, end);
+        self.note_end((&before, &held.head), (end, &last));
         self.end_with_block(key, held, Some(last))?;
         Ok(held.head.len())
     }
@@ -98,7 +100,7 @@ impl Context<'_> {
         (mut last, was_kept): (EndBlock, bool),
         elements: impl Iterator<Item = &'e [u8]>,
     ) -> Result<usize, Interrupted> {
-        let before = was_kept.then(|| last.clone());
+        let (head, before) = (held.head, was_kept.then(|| last.clone()));
         let mut changes = self.changes(&held.head)?;
         let pushed = changes.push_blocks((&mut held.head, &mut last), end, elements);
         let buffers = changes.finish(&mut held.head);
@@ -107,6 +109,7 @@ impl Context<'_> {
             self.keep_block(before);
             return Err(interrupted);
         }
+        self.note_end((&head, &held.head), (end, &last));
         self.end_with_block(key, held, Some(last))?;
         Ok(held.head.len())
     }
@@ -114,6 +117,7 @@ impl Context<'_> {
     /// As [`Context::pop_at_end`], of a list in blocks.
     pub(super) fn pop_block(&mut self, key: &[u8], (mut held, end): (Held, ListEnd)) -> Run {
         let (mut last, was_kept) = self.end_block(&mut held.head, end)?;
+        let before = held.head;
         let shown = self.reply_last(&mut last, end).and_then(|()| {
             // If there is none left, the head is of a later moment than the row.
             held.head.count = less(held.head.count, 1)?;
@@ -128,12 +132,14 @@ impl Context<'_> {
             let position = std::mem::take(&mut last.position);
             self.end_edition(&mut held.head, &position);
             last.position = position;
+            self.note_end((&before, &held.head), (end, &last));
             return self.end_with_block(key, held, Some(last));
         }
         let mut changes = self.changes(&held.head)?;
         changes.delete_end_block(&mut held.head, &last, end);
         let buffers = changes.finish(&mut held.head);
         self.give_back(buffers);
+        self.note_end((&before, &held.head), (end, &last));
         self.end_with_block(key, held, None)
     }
 
@@ -154,6 +160,12 @@ impl Context<'_> {
         let mut edition = Edition::behind(head.edition, self.progress.seed());
         edition.add(bytes, None);
         head.edition = edition.finish();
+    }
+
+    /// Notes that a command has changed a list at an end, where `last` is or was the block.
+    fn note_end(&mut self, heads: (&TreeHead, &TreeHead), end: (ListEnd, &EndBlock)) {
+        let database = self.session.database;
+        self.progress.known_ends.note(database, heads, end);
     }
 
     /// Writes or keeps the head of a list, and the block at its end: the last thing that a command
@@ -262,6 +274,17 @@ impl Context<'_> {
         elements::position_key(head.id, &head.low.to_be_bytes(), &mut low);
         let beyond = head.high.saturating_add(1).to_be_bytes();
         elements::position_key(head.id, &beyond, &mut behind);
+        let database = self.session.database;
+        if let Some(position) = self.progress.known_ends.of(database, head, end) {
+            match end {
+                ListEnd::Head => elements::position_key(head.id, position, &mut low),
+                ListEnd::Tail => {
+                    elements::position_key(head.id, position, &mut behind);
+                    // Behind it comes no other before this.
+                    behind.push(0);
+                }
+            }
+        }
         let is_backwards = end == ListEnd::Tail;
         let page = &mut scratch.page;
         loop {

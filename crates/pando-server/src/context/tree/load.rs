@@ -243,6 +243,7 @@ impl Context<'_> {
             passes_removed: false,
             pending: None,
             around: None,
+            window: None,
         }
     }
 

@@ -124,6 +124,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) pending: Option<PendingFilter>,
     /// Only members that lie near a place are wanted.
     pub(in crate::context) around: Option<Around>,
+    /// Rows of a list are wanted as they are, with their positions, up to so many bytes.
+    pub(in crate::context) window: Option<usize>,
 }
 
 impl Goal {
@@ -142,7 +144,8 @@ impl Goal {
 
     /// Returns the number of strings of an element.
     pub(in crate::context) fn strings_of_one(&self) -> usize {
-        1 + usize::from(self.kind != Kind::Position && self.has_values)
+        let has_two = self.kind != Kind::Position && self.has_values;
+        1 + usize::from(has_two || self.window.is_some())
     }
 }
 
@@ -275,6 +278,7 @@ impl Load {
             passes_removed: false,
             pending: None,
             around: None,
+            window: None,
         })
     }
 
@@ -335,6 +339,10 @@ impl Load {
     /// Adds the element of the row at `key`.
     pub(in crate::context) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         match self.goal.kind {
+            Kind::Position if self.goal.window.is_some() => {
+                self.strings.push(elements::position_of(key));
+                self.strings.push(value);
+            }
             Kind::Position if self.goal.head.is_blocks => return self.add_block(key, value),
             Kind::Position => {
                 self.strings.push(elements::decode_element(value)?);

@@ -8,11 +8,18 @@
 //! removed at an end, and the place of an element tells its position. What is inserted or removed
 //! elsewhere ends that.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::part::Loaded;
 use crate::data::packed::Strings;
 use crate::data::tree_head::{PADDING, TreeHead};
+
+/// Positions that are spread have so many bytes that there are so many others between two of them.
+const SPREAD: u128 = 16;
+/// How many times as much as all others together has the one gap between them where rows are put:
+/// the next rows come there, too, and what it does not have is lost to them.
+const OPENING: u128 = 16;
 
 /// What was changed between two elements that have stayed.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +28,37 @@ pub(super) struct Gap {
     pub(super) deleted: Range<usize>,
     /// Places of those that were added, among the new ones.
     pub(super) added: Range<usize>,
+}
+
+/// A place between two rows of a list that gets new ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// Number of the row below, among those that were loaded.
+    pub(super) below: usize,
+    /// Number of the rows that it gets.
+    pub(super) missing: usize,
+}
+
+/// Positions for a change of a list.
+pub(super) struct Places<'l> {
+    /// Those of the rows that were loaded.
+    pub(super) loaded: Cow<'l, Strings>,
+    /// Those of rows that are put between others, the next one first.
+    pub(super) between: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl<'l> Places<'l> {
+    pub(super) fn new(loaded: &'l Strings, between: Vec<Vec<u8>>) -> Self {
+        Self {
+            loaded: Cow::Borrowed(loaded),
+            between: between.into_iter(),
+        }
+    }
+
+    /// Returns the position of the next row that is put between others.
+    pub(super) fn next_between(&mut self) -> Vec<u8> {
+        self.between.next().expect("each opening was told")
+    }
 }
 
 /// Returns the changes between the strings that were loaded and what they were edited to.
@@ -60,45 +98,47 @@ impl Gap {
         }
     }
 
+    /// Returns where elements are put between others, if some are.
+    pub(super) fn opening(&self, loaded: &Loaded) -> Option<Opening> {
+        let reused = self.deleted.len().min(self.added.len());
+        let missing = self.added.len() - reused;
+        let (below, above) = (self.deleted.start + reused, self.deleted.end);
+        let is_at_end = above == loaded.count && loaded.reaches_end();
+        if missing == 0 || below == 0 || is_at_end {
+            return None;
+        }
+        let below = below - 1;
+        Some(Opening { below, missing })
+    }
+
     /// Returns the positions of the elements that were added.
-    pub(super) fn positions(&self, head: &mut TreeHead, loaded: &Loaded) -> Strings {
-        let old = &loaded.load.positions;
+    pub(super) fn positions(
+        &self,
+        head: &mut TreeHead,
+        loaded: &Loaded,
+        places: &mut Places<'_>,
+    ) -> Strings {
         let mut positions = Strings::default();
         positions.reserve(self.added.len(), self.added.len() * size_of::<u64>());
         let reused = self.deleted.clone().take(self.added.len());
-        reused.for_each(|place| positions.push(old.at(place)));
+        reused.for_each(|place| positions.push(places.loaded.at(place)));
         let missing = self.added.len() - positions.len();
         if missing == 0 {
             return positions;
         }
-        let below = match (positions.iter().next_back(), self.deleted.start) {
-            (Some(last), _) => Some(last.to_vec()),
-            (None, 0) => None,
-            (None, start) => Some(old.at(start - 1).to_vec()),
-        };
-        let above = (self.deleted.end < old.len()).then(|| old.at(self.deleted.end));
-        let reaches_end = loaded.reaches_end();
-        match (below, above) {
-            (_, None) if reaches_end => {
-                for _ in 0..missing {
-                    head.high += 1;
-                    positions.push(&head.high.to_be_bytes());
-                }
+        if self.opening(loaded).is_some() {
+            (0..missing).for_each(|_| positions.push(&places.next_between()));
+            head.high += PADDING * missing as u64;
+        } else if self.deleted.end == loaded.count && loaded.reaches_end() {
+            for _ in 0..missing {
+                head.high += 1;
+                positions.push(&head.high.to_be_bytes());
             }
-            (None, _) => {
-                assert_eq!(loaded.first, 0, "what is before the part is not known");
-                head.low -= missing as u64;
-                let numbers = head.low..head.low + missing as u64;
-                numbers.for_each(|number| positions.push(&number.to_be_bytes()));
-            }
-            (Some(mut below), above) => {
-                let above = above.expect("what is behind the part is known");
-                for _ in 0..missing {
-                    below = between(&below, above);
-                    positions.push(&below);
-                }
-                head.high += PADDING * missing as u64;
-            }
+        } else {
+            assert_eq!(loaded.first, 0, "what is before the part is not known");
+            head.low -= missing as u64;
+            let numbers = head.low..head.low + missing as u64;
+            numbers.for_each(|number| positions.push(&number.to_be_bytes()));
         }
         positions
     }
@@ -127,6 +167,51 @@ pub(super) fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
     found
 }
 
+/// Positions between two others.
+pub(super) struct Spread {
+    pub(super) positions: Vec<Vec<u8>>,
+    /// Number of bits before the first one of the distance between the outer ones: the fewer, the
+    /// larger it is.
+    pub(super) zeros: usize,
+}
+
+/// Returns byte strings between two others, of which `low` is the smaller one, as short as that
+/// goes: first `before` and then `after`, in equal distances but for these two, between which is
+/// nearly all. None ends with a zero. `None` if there is nothing between the outer ones.
+pub(super) fn spread(low: &[u8], high: &[u8], [before, after]: [usize; 2]) -> Option<Spread> {
+    let count = before + after;
+    let opening = count as u128 * OPENING;
+    let parts = count as u128 + 1 + opening;
+    // As many bytes of `low` as are needed, and by how much those of `high` are more.
+    let (mut start, mut distance) = (Vec::new(), 0_u128);
+    while distance < parts * SPREAD {
+        let place = start.len();
+        if distance == 0 && place >= low.len() && place >= high.len() {
+            return None;
+        }
+        let byte = |of: &[u8]| of.get(place).copied().unwrap_or_default();
+        distance = (distance << 8).checked_add(byte(high).into())?;
+        distance = distance.checked_sub(byte(low).into())?;
+        start.push(byte(low));
+    }
+    let all = (1..=count).map(|place| {
+        let opening = if place > before { opening } else { 0 };
+        let mut carry = (place as u128 + opening) * distance / parts;
+        let mut position = start.clone();
+        for byte in position.iter_mut().rev() {
+            carry += u128::from(*byte);
+            *byte = u8::try_from(carry & 0xff).expect("a byte");
+            carry >>= 8;
+        }
+        let zeros = position.iter().rev().take_while(|byte| **byte == 0).count();
+        position.truncate(position.len() - zeros);
+        position
+    });
+    let positions = all.collect();
+    let zeros = start.len() * 8 - (distance.ilog2() as usize + 1);
+    Some(Spread { positions, zeros })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +225,20 @@ mod tests {
         of.iter().for_each(|text| strings.push(text.as_bytes()));
         strings.seal();
         strings
+    }
+
+    /// Returns positions for what is put between others.
+    fn places<'l>(loaded: &'l Loaded, gaps: &[Gap]) -> Places<'l> {
+        let positions = &loaded.load.positions;
+        let mut all = Vec::new();
+        for Opening { below, missing } in gaps.iter().filter_map(|gap| gap.opening(loaded)) {
+            let mut last = positions.at(below).to_vec();
+            for _ in 0..missing {
+                last = between(&last, positions.at(below + 1));
+                all.push(last.clone());
+            }
+        }
+        Places::new(positions, all)
     }
 
     fn loaded(old: &Strings, (first, total): (usize, u64)) -> Loaded {
@@ -192,9 +291,15 @@ mod tests {
         new.insert(0, b"x");
         new.insert(2, b"y");
         new.push(b"z");
-        let positions: Vec<_> = gaps(&old, &new)
+        let gaps = gaps(&old, &new);
+        let mut places = places(&loaded, &gaps);
+        let positions: Vec<_> = gaps
             .iter()
-            .map(|gap| gap.positions(&mut head, &loaded).at(0).to_vec())
+            .map(|gap| {
+                gap.positions(&mut head, &loaded, &mut places)
+                    .at(0)
+                    .to_vec()
+            })
             .collect();
         let old = &loaded.load.positions;
         assert_eq!(positions[0], 99_u64.to_be_bytes());
@@ -259,8 +364,10 @@ mod tests {
                 edits.iter().for_each(|of| edit(&mut list, of));
                 let mut kept = positions.clone().into_iter();
                 let (mut next, mut taken) = (Vec::new(), 0);
-                for gap in gaps(&old, &list) {
-                    let added = gap.positions(&mut head, &loaded);
+                let gaps = gaps(&old, &list);
+                let mut places = places(&loaded, &gaps);
+                for gap in gaps {
+                    let added = gap.positions(&mut head, &loaded, &mut places);
                     gap.shorten(&mut head, &loaded);
                     next.extend(kept.by_ref().take(gap.deleted.start - taken));
                     kept.by_ref().take(gap.deleted.len()).for_each(drop);
@@ -296,5 +403,42 @@ mod tests {
                 all.insert(at + 1, new);
             }
         }
+
+        #[test]
+        fn strings_are_spread_between_two_others(
+            low in prop::collection::vec(prop_oneof![Just(0), Just(255), any::<u8>()], 0..40),
+            more in prop::collection::vec(prop_oneof![Just(0), Just(255), any::<u8>()], 0..40),
+            common in 0..40_usize,
+            before in 0..600_usize,
+            after in 0..600_usize,
+        ) {
+            let common = common.min(low.len());
+            let high = [&low[..common], &more].concat();
+            let (low, high) = (low.clone().min(high.clone()), low.max(high));
+            // Zeros alone make no room.
+            let rest = high.strip_prefix(&low[..]);
+            let is_open = rest.is_none_or(|rest| rest.iter().any(|byte| *byte > 0));
+            let spread = spread(&low, &high, [before, after]);
+            prop_assert_eq!(spread.is_some(), is_open);
+            let Some(Spread { positions, .. }) = spread else {
+                return Ok(());
+            };
+            prop_assert_eq!(positions.len(), before + after);
+            prop_assert!(positions.iter().all(|of| of[..] > low[..] && of[..] < high[..]));
+            prop_assert!(positions.is_sorted_by(|one, other| one < other));
+            prop_assert!(positions.iter().all(|of| of.last() != Some(&0)));
+        }
+    }
+
+    #[test]
+    fn most_of_what_is_spread_is_where_rows_are_put() {
+        let spread = spread(&[3], &[4], [1, 3]).unwrap();
+        // 4 * 16 + 5 parts of 65,536, of which the first one is below the first position.
+        let part = |of: u32| (of * 65_536 / 69).to_be_bytes();
+        let wanted = [1, 66, 67, 68].map(|of| [&[3][..], &part(of)[2..]].concat());
+        assert_eq!(spread.positions, wanted);
+        assert_eq!(spread.zeros, 7);
+        let near = |high: &[u8]| super::spread(&[3, 255], high, [1, 1]).unwrap().zeros;
+        assert_eq!([near(&[4]), near(&[4, 1]), near(&[5])], [15, 14, 7]);
     }
 }

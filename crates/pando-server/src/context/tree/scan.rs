@@ -224,6 +224,16 @@ impl Context<'_> {
         self.scanned(members, (goal, false), add_rows)
     }
 
+    /// Loads rows of a list as they are: as many as the goal says, and so many bytes of them. The
+    /// value of the last one is left out, unless the list ends before.
+    pub(super) fn load_window(
+        &mut self,
+        members: &Table,
+        goal: Goal,
+    ) -> Result<Arc<Load>, Interrupted> {
+        self.scanned(members, (goal, false), add_window)
+    }
+
     /// Loads members of a sorted set that lie near a place, of those between the bounds of the
     /// goal.
     pub(super) fn load_around(
@@ -423,6 +433,46 @@ fn add_rows(
         if load.left == 0 {
             return Ok(true);
         }
+    }
+    match page.next.take() {
+        None => return Ok(true),
+        Some(next) if load.goal.is_backwards => load.from = Bound::Excluded(next),
+        Some(next) => load.from = Bound::Included(next),
+    }
+    Ok(false)
+}
+
+/// Adds rows of a list until they are enough: the last one without its value.
+fn add_window(
+    scanned: &Scanned<'_>,
+    source: &mut Source<'_>,
+    load: &mut Load,
+    page: &mut ScanPage,
+) -> Result<bool, Interrupted> {
+    let bytes_max = load.goal.window.unwrap_or_default();
+    let mut row = Vec::new();
+    for index in 0..page.len() {
+        let (key, value) = page.entry(index);
+        if !key.starts_with(&scanned.prefix) {
+            return Ok(true);
+        }
+        let length = match value {
+            Some(value) => Polled::Ready(Some(value.len())),
+            None => source.length(scanned.members, key, &mut row)?,
+        };
+        let length = match length {
+            Polled::Ready(length) => length.ok_or(Interrupted::Torn)?,
+            Polled::Pending(pending) => {
+                load.from = Bound::Included(key.to_vec());
+                return Err(Interrupted::Pending(pending));
+            }
+        };
+        if load.left == 1 || load.strings.bytes() + length > bytes_max {
+            load.add(key, &[])?;
+            load.left = 0;
+            return Ok(true);
+        }
+        add(scanned, source, load, (key, value))?;
     }
     match page.next.take() {
         None => return Ok(true),

@@ -39,6 +39,22 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// Returns the length of a value. The rest of it may be in memory, or be read, or not.
+    pub(super) fn length(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Polled<Option<usize>>> {
+        match &mut self.batch {
+            Some(batch) => batch.get_head(table, key, 0, out),
+            None => {
+                out.clear();
+                Reads::of(table).get_head(key, 0, out, &mut self.shown_from)
+            }
+        }
+    }
+
     /// As [`ValidatedBatch::scan`], or, if `is_backwards`, [`ValidatedBatch::scan_back`].
     pub(super) fn scan(
         &mut self,

@@ -271,6 +271,7 @@ impl Context<'_> {
             passes_removed: false,
             pending: wanted.pending,
             around: None,
+            window: None,
         };
         // A key without a stream may be in a database that has no table of elements.
         match wanted.count {
