@@ -21,7 +21,8 @@ pub enum Error {
         /// The error of the device.
         source: Arc<DeviceError>,
     },
-    /// Another process has the directory open.
+    /// Another process has the directory open, or this one has: all handles have to be dropped
+    /// before it can be opened again.
     InUse {
         /// The directory.
         directory: PathBuf,
@@ -96,7 +97,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The table was dropped.
+    /// The table was dropped, or was never made.
     NoSuchTable {
         /// Its name.
         name: String,
@@ -237,7 +238,7 @@ impl Error {
         matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
     }
 
-    /// True if another process has the directory open.
+    /// True if another process has the directory open, or a handle in this one.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
@@ -283,7 +284,8 @@ impl fmt::Display for Error {
             Self::Io { during, source } => write!(f, "{during}: {source}"),
             Self::InUse { directory } => write!(
                 f,
-                "{} is in use by another process; stop it, or choose another directory",
+                "{} is in use by another process, or by a handle in this one; stop it, or choose \
+                 another directory",
                 directory.display()
             ),
             Self::CorruptPage { page, extent, what } => write_page(f, *page, *extent, what),
@@ -320,7 +322,7 @@ impl fmt::Display for Error {
                     name.len()
                 )
             }
-            Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::NoSuchTable { name } => write!(f, "there is no table '{name}' (any more)"),
             Self::NotCounted { name } => write_other_kind(f, name, "counted"),
             Self::NotWeighted { name } => write_other_kind(f, name, "weighted"),
             Self::SnapshotEnded => f.write_str(

@@ -181,6 +181,14 @@ impl Db {
     /// Opens the store in `directory`; None: a new store in memory.
     pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
         options.check()?;
+        if options.must_exist
+            && let Some(directory) = directory.as_ref().filter(|directory| !directory.exists())
+        {
+            return Err(Error::InvalidOption {
+                option: "dir",
+                what: format!("there is no directory {}", directory.display()),
+            });
+        }
         let (backend, threads) = (options.io_backend, options.completion_threads);
         let device = match directory {
             Some(directory) => backend.open_device(directory, threads)?,
@@ -496,7 +504,7 @@ impl Builder {
         Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
     }
 
-    /// Opens the store in `directory`; does not create one. Blocks until recovery is done.
+    /// Opens the store in `directory`; creates neither. Blocks until recovery is done.
     ///
     /// # Errors
     /// As [`Builder::open`]; [`Error::InvalidOption`] if there is no store.

@@ -188,3 +188,17 @@ fn a_compaction_does_not_close_its_store() {
     drop(table);
     db.close().unwrap();
 }
+
+#[test]
+fn a_store_that_must_exist_makes_no_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("none");
+    let refused = options().open_existing(&directory).map(drop).unwrap_err();
+    assert!(matches!(
+        refused,
+        Error::InvalidOption { option: "dir", .. }
+    ));
+    assert!(!directory.exists());
+    options().open(&directory).unwrap().close().unwrap();
+    options().open_existing(&directory).unwrap();
+}
