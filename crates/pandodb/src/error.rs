@@ -114,8 +114,9 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// The store has ended the snapshot, because the memory for values that only snapshots read
-    /// was needed for newer ones. Begin another one.
+    /// The store has ended the snapshot: the memory for values that only snapshots read, or the
+    /// disk for pages that only it reads, was needed for newer ones. Begin another one. Or the
+    /// store was closed.
     SnapshotEnded,
     /// Somebody has written what the transaction depends on, since the moment that it reads. It has
     /// written nothing; run it again from the beginning.
@@ -178,8 +179,6 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// The store was opened read-only.
-    ReadOnly,
     /// The store was closed.
     Closed,
 }
@@ -326,8 +325,8 @@ impl fmt::Display for Error {
             Self::NotCounted { name } => write_other_kind(f, name, "counted"),
             Self::NotWeighted { name } => write_other_kind(f, name, "weighted"),
             Self::SnapshotEnded => f.write_str(
-                "the snapshot was ended: commits needed the memory for what it reads; \
-                 begin another one, or raise max_memory",
+                "the snapshot was ended: commits needed the memory or the disk for what it reads \
+                 (or the store was closed); begin another one, or raise max_memory",
             ),
             Self::Conflict { table, key, .. }
             | Self::Deadlock { table, key }
@@ -346,7 +345,6 @@ impl fmt::Display for Error {
             }
             Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
             Self::Busy { what } => write!(f, "{what} already; wait for its end"),
-            Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store was closed"),
         }
     }

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::task::Waker;
 
-use pando_device::AnyDevice;
+use pando_device::{AnyDevice, Error as DeviceError};
 use pando_format::{Epoch, Lsn};
 use pando_stats::{Histogram, Measure, Sampled, Totals};
 use pando_sync::thread::{self, Builder as ThreadBuilder, JoinHandle};
@@ -239,10 +239,11 @@ impl Db {
                 .name(name.to_owned())
                 .spawn(move || run_thread(&engine, body))
                 .map_err(|source| {
-                    let cause = format!("starting {name}: {source}");
                     // A close would wait for what the missing threads do.
-                    owner.engine.poison(&cause);
-                    Error::Poisoned { cause }
+                    owner
+                        .engine
+                        .poison("a thread of the store could not be started");
+                    Error::io("opening the store")(DeviceError::from_io("start", name, source))
                 })?;
             if [HELPER, STREAMS].contains(&name) {
                 owner.helpers.lock().push(thread);
