@@ -78,7 +78,10 @@ impl Pool {
         );
         let words = options.frames * options.page_size.words();
         let arena = WordArena::new("pages", words, true)?;
-        let headers: Box<[_]> = (0..options.frames).map(|_| FrameHeader::new()).collect();
+        let mut headers = Vec::new();
+        headers.try_reserve_exact(options.frames)?;
+        headers.extend((0..options.frames).map(|_| FrameHeader::new()));
+        let headers: Box<[_]> = headers.into_boxed_slice();
         audit::name("frame headers", &*headers);
         Ok(Self {
             arena,

@@ -54,5 +54,5 @@ pub use rank::Rank;
 pub use stamp_lock::StampLock;
 /// A value that is set once. No model of loom or shuttle sees it.
 pub use std::sync::OnceLock;
-pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker};
+pub use waiting::{SequenceWaiters, WaitList, Woken, park, thread_waker, wake};
 pub use words::WordArena;

@@ -63,6 +63,20 @@ pub fn park() {
     thread::park();
 }
 
+/// Wakes `waker`. A panic in it ends here: it is that of whoever registered it, and the caller has
+/// others to wake, and work of its own to go on with. The panic hook has told of it.
+#[cfg(not(any(pando_loom, pando_shuttle)))]
+pub fn wake(waker: Waker) {
+    let waking = std::panic::AssertUnwindSafe(|| waker.wake());
+    let _panicked = std::panic::catch_unwind(waking);
+}
+
+/// Wakes `waker`. Models see its panic.
+#[cfg(any(pando_loom, pando_shuttle))]
+pub fn wake(waker: Waker) {
+    waker.wake();
+}
+
 /// Maximum number of wakers that are taken off a list while its lock is held once.
 const WOKEN_MAX: usize = 16;
 
@@ -88,9 +102,10 @@ impl Woken {
     /// the list.
     pub fn wake(&mut self) -> bool {
         let full = self.wakers.iter().all(Option::is_some);
-        for waker in self.wakers.iter_mut().filter_map(Option::take) {
-            waker.wake();
-        }
+        self.wakers
+            .iter_mut()
+            .filter_map(Option::take)
+            .for_each(wake);
         full
     }
 }
@@ -183,7 +198,7 @@ impl WaitList {
                 first
             };
             if let Some(waker) = first {
-                waker.wake();
+                wake(waker);
             }
         }
     }

@@ -89,6 +89,15 @@ impl ValueReader {
         Self::default()
     }
 
+    /// Gives its buffer back if that is longer than `kept_bytes`, and with it a read that has not
+    /// ended.
+    #[inline]
+    pub fn shorten(&mut self, kept_bytes: usize) {
+        if self.buffer.capacity() > kept_bytes {
+            *self = Self::default();
+        }
+    }
+
     /// Replaces `out` by the value that `header`, read from `leaf`, describes.
     pub(crate) fn read(
         &mut self,

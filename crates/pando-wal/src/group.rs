@@ -199,23 +199,6 @@ impl Group {
         Ok(false)
     }
 
-    /// Blocks until no flush is in flight, and runs `work` while nobody flushes. Returns `None`
-    /// once a flush has failed.
-    #[cfg(not(pando_loom))]
-    pub(crate) fn while_leading<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        loop {
-            if self.failed() {
-                return None;
-            }
-            if let Some(mut turn) = self.try_lead() {
-                let done = work();
-                turn.completed = true;
-                return Some(done);
-            }
-            thread::yield_now();
-        }
-    }
-
     fn join(&self, target: Lsn) {
         // Relaxed: figures for gathering, nothing depends on them.
         if target.0 > self.in_flight.load(Ordering::Relaxed) {

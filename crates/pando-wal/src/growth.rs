@@ -17,8 +17,8 @@
 //!
 //! A file leaves the free files under the tail's lock, and only if the others hold all that is
 //! promised (`tail`). From then on no record goes there. No flush does either: a file is free only
-//! when its last record is durable. Holes are made in live files, by [`Log::trim`], which holds the
-//! same lock (`Segments::changing`) from its look at these files on.
+//! when its last record is durable. Nobody makes holes in a file: a flush that came to one would
+//! wait for room on a full disk, and everybody with it.
 
 use pando_device::Device;
 use pando_format::log::record_bytes;

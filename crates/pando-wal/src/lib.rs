@@ -14,8 +14,8 @@
 //! Lock order: tail, then applied queue; the wait lists and the table of files are leaves.
 //!
 //! Reading order: [`log`], `flush`, [`options`], `tail`, `buffer`, [`reservation`], `group`,
-//! `sleepers`, `parking`, `applied`, `segments`, `wanted`, [`growth`], `unused`, `trim`, `probe`,
-//! [`mod@replay`], [`error`].
+//! `sleepers`, `parking`, `applied`, `segments`, `wanted`, [`growth`], `probe`, [`mod@replay`],
+//! [`error`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -54,10 +54,6 @@ pub mod reservation;
 mod segments;
 #[cfg(not(pando_loom))]
 mod tail;
-#[cfg(not(pando_loom))]
-mod trim;
-#[cfg(not(pando_loom))]
-mod unused;
 #[cfg(not(pando_loom))]
 mod wanted;
 

@@ -154,7 +154,7 @@ impl<D: Device> Segments<D> {
         ready
     }
 
-    /// Keeps others from making, cutting and removing files, and from making holes in them.
+    /// Keeps others from making, cutting and removing files.
     pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock()
     }

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use pando_format::Lsn;
 use pando_sync::atomic::{AtomicUsize, Ordering, fence};
-use pando_sync::{Mutex, Rank};
+use pando_sync::{Mutex, Rank, wake};
 
 #[derive(Debug)]
 struct Sleeper {
@@ -84,9 +84,7 @@ impl Sleepers {
         debug_assert!(list.iter().all(|sleeper| sleeper.target > reached));
         self.count.store(list.len(), Ordering::Relaxed);
         drop(list);
-        for waker in leader.into_iter().chain(finished) {
-            waker.wake();
-        }
+        leader.into_iter().chain(finished).for_each(wake);
     }
 }
 

@@ -42,7 +42,6 @@ use pando_format::log::{
 
 use crate::buffer::LogBuffer;
 use crate::options::{LogOptions, SEGMENTS_MIN};
-use crate::unused::{Unused, outside};
 
 const HEADER: u64 = RECORD_HEADER_BYTES as u64;
 /// A new file has this fraction of the log.
@@ -542,22 +541,6 @@ impl Tail {
             !self.live.is_empty() || self.position == self.segment_end,
             "the segment that records go to is live"
         );
-    }
-
-    /// Returns the parts of live files that neither the records after the last truncation need, nor
-    /// the records that will be written before the next flush begins.
-    pub(crate) fn unused(&self) -> Vec<Unused> {
-        let size = self.segment_bytes();
-        // Of each segment, the used part is from the truncation to the end of the records.
-        let of_live = |segment: &LiveSegment| {
-            let start = segment.number * size;
-            let bytes = segment.bytes;
-            let within = |position: u64| position.clamp(start, start + bytes) - start;
-            let used = within(self.truncated_below)..within(self.position);
-            let slot = segment.slot;
-            outside(used, bytes).map(|range| (slot, range))
-        };
-        self.live.iter().flat_map(of_live).collect()
     }
 
     /// Adds a prepared file of `bytes` bytes.

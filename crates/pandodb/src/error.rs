@@ -21,7 +21,8 @@ pub enum Error {
         /// The error of the device.
         source: Arc<DeviceError>,
     },
-    /// Another process has the directory open.
+    /// Another process has the directory open, or this one has: all handles have to be dropped
+    /// before it can be opened again.
     InUse {
         /// The directory.
         directory: PathBuf,
@@ -96,7 +97,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The table was dropped.
+    /// The table was dropped, or was never made.
     NoSuchTable {
         /// Its name.
         name: String,
@@ -113,8 +114,9 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// The store has ended the snapshot, because the memory for values that only snapshots read
-    /// was needed for newer ones. Begin another one.
+    /// The store has ended the snapshot: the memory for values that only snapshots read, or the
+    /// disk for pages that only it reads, was needed for newer ones. Begin another one. Or the
+    /// store was closed.
     SnapshotEnded,
     /// Somebody has written what the transaction depends on, since the moment that it reads. It has
     /// written nothing; run it again from the beginning.
@@ -177,8 +179,6 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// The store was opened read-only.
-    ReadOnly,
     /// The store was closed.
     Closed,
 }
@@ -237,7 +237,7 @@ impl Error {
         matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
     }
 
-    /// True if another process has the directory open.
+    /// True if another process has the directory open, or a handle in this one.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
@@ -283,7 +283,8 @@ impl fmt::Display for Error {
             Self::Io { during, source } => write!(f, "{during}: {source}"),
             Self::InUse { directory } => write!(
                 f,
-                "{} is in use by another process; stop it, or choose another directory",
+                "{} is in use by another process, or by a handle in this one; stop it, or choose \
+                 another directory",
                 directory.display()
             ),
             Self::CorruptPage { page, extent, what } => write_page(f, *page, *extent, what),
@@ -320,12 +321,12 @@ impl fmt::Display for Error {
                     name.len()
                 )
             }
-            Self::NoSuchTable { name } => write!(f, "table '{name}' was dropped"),
+            Self::NoSuchTable { name } => write!(f, "there is no table '{name}' (any more)"),
             Self::NotCounted { name } => write_other_kind(f, name, "counted"),
             Self::NotWeighted { name } => write_other_kind(f, name, "weighted"),
             Self::SnapshotEnded => f.write_str(
-                "the snapshot was ended: commits needed the memory for what it reads; \
-                 begin another one, or raise max_memory",
+                "the snapshot was ended: commits needed the memory or the disk for what it reads \
+                 (or the store was closed); begin another one, or raise max_memory",
             ),
             Self::Conflict { table, key, .. }
             | Self::Deadlock { table, key }
@@ -344,7 +345,6 @@ impl fmt::Display for Error {
             }
             Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
             Self::Busy { what } => write!(f, "{what} already; wait for its end"),
-            Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store was closed"),
         }
     }

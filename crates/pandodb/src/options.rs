@@ -50,6 +50,9 @@ pub const MAX_MEMORY_MIN: u64 = 2 << 20;
 pub const LOG_BYTES_MAX: u64 = 1 << 50;
 /// Bytes of the library's default memory budget.
 pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
+/// Most threads that read for event loops: no device has use for more, and a process may not have
+/// as many.
+const COMPLETION_THREADS_MAX: usize = 1024;
 /// Bytes of the longest value.
 pub const VALUE_BYTES_MAX: usize = usize_of(pando_format::chunks::VALUE_BYTES_MAX);
 
@@ -249,7 +252,8 @@ impl Builder {
         self
     }
 
-    /// Number of threads that read for event loops, if the back end has such threads: default 16.
+    /// Number of threads that read for event loops, if the back end has such threads, from 1 to
+    /// 1024: default 16.
     #[must_use]
     pub fn completion_threads(mut self, threads: usize) -> Self {
         self.completion_threads = threads;
@@ -391,6 +395,15 @@ impl Builder {
             return invalid(
                 "queue_depth, completion_threads",
                 "0; at least 1 is needed".into(),
+            );
+        }
+        if self.completion_threads > COMPLETION_THREADS_MAX {
+            return invalid(
+                "completion_threads",
+                format!(
+                    "{}; at most {COMPLETION_THREADS_MAX} are possible",
+                    self.completion_threads
+                ),
             );
         }
         Ok(page_size)

@@ -20,4 +20,3 @@ mod lives;
 mod model;
 mod support;
 mod torn;
-mod trim;

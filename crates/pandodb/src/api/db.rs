@@ -4,10 +4,10 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::task::Waker;
 
-use pando_device::AnyDevice;
+use pando_device::{AnyDevice, Error as DeviceError};
 use pando_format::{Epoch, Lsn};
 use pando_stats::{Histogram, Measure, Sampled, Totals};
-use pando_sync::thread::{Builder as ThreadBuilder, JoinHandle};
+use pando_sync::thread::{self, Builder as ThreadBuilder, JoinHandle};
 use pando_sync::time::{self, Instant};
 use pando_sync::{Arc, Mutex, Rank};
 use pando_wal::Acknowledge;
@@ -33,6 +33,8 @@ use crate::writes::set::WriteSet;
 const HELPER: &str = "pando-helper";
 /// The thread that reads and writes chunks for event loops.
 const STREAMS: &str = "pando-streams";
+/// The thread that closes the store if one of its own threads had the last handle.
+const CLOSER: &str = "pando-close";
 
 /// The loop of an engine thread, which runs until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
@@ -56,12 +58,45 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if self.is_own_thread() {
+            return self.shut_down_elsewhere();
+        }
         // Nobody receives an error here; `close` reports it.
         let _ = self.shut_down();
     }
 }
 
 impl Owner {
+    /// True on a thread of the engine, which would wait for its own end: it wakes tasks, and what
+    /// it wakes, or drops with its waker, may have the last handle of the store.
+    fn is_own_thread(&self) -> bool {
+        let this = thread::current().id();
+        let is_among = |threads: &Mutex<Vec<JoinHandle<()>>>| {
+            let threads = threads.lock();
+            threads.iter().any(|thread| thread.thread().id() == this)
+        };
+        is_among(&self.threads) || is_among(&self.helpers)
+    }
+
+    /// Has another thread shut the store down.
+    fn shut_down_elsewhere(&self) {
+        let take = |threads: &Mutex<Vec<JoinHandle<()>>>| {
+            Mutex::new(Rank::Leaf, std::mem::take(&mut *threads.lock()))
+        };
+        // If there is no thread for it, it is not dropped here again.
+        let owner = ManuallyDrop::new(Self {
+            engine: self.engine.clone(),
+            threads: take(&self.threads),
+            helpers: take(&self.helpers),
+        });
+        let close = move || drop(ManuallyDrop::into_inner(owner));
+        if let Err(error) = ThreadBuilder::new().name(CLOSER.to_owned()).spawn(close) {
+            tracing::error!(%error, "the store stays open: no thread can be started that closes it");
+            self.engine
+                .poison("no thread could be started to close the store");
+        }
+    }
+
     /// Flushes, writes a checkpoint and ends all threads. Acknowledged commits stay, at every
     /// durability. Only the first call does anything.
     fn shut_down(&self) -> Result<()> {
@@ -146,6 +181,14 @@ impl Db {
     /// Opens the store in `directory`; None: a new store in memory.
     pub(crate) fn open_with(options: Builder, directory: Option<PathBuf>) -> Result<Self> {
         options.check()?;
+        if options.must_exist
+            && let Some(directory) = directory.as_ref().filter(|directory| !directory.exists())
+        {
+            return Err(Error::InvalidOption {
+                option: "dir",
+                what: format!("there is no directory {}", directory.display()),
+            });
+        }
         let (backend, threads) = (options.io_backend, options.completion_threads);
         let device = match directory {
             Some(directory) => backend.open_device(directory, threads)?,
@@ -196,10 +239,11 @@ impl Db {
                 .name(name.to_owned())
                 .spawn(move || run_thread(&engine, body))
                 .map_err(|source| {
-                    let cause = format!("starting {name}: {source}");
                     // A close would wait for what the missing threads do.
-                    owner.engine.poison(&cause);
-                    Error::Poisoned { cause }
+                    owner
+                        .engine
+                        .poison("a thread of the store could not be started");
+                    Error::io("opening the store")(DeviceError::from_io("start", name, source))
                 })?;
             if [HELPER, STREAMS].contains(&name) {
                 owner.helpers.lock().push(thread);
@@ -428,9 +472,26 @@ impl Db {
     /// Closes the store for all handles: makes every commit durable, writes a checkpoint and ends
     /// the engine's threads. From then on writes return [`Error::Closed`]. Blocks.
     ///
+    /// The directory may be opened again once all other handles are dropped, too: tables,
+    /// snapshots, iterators, transactions, futures and streams. Until then they go on reading what
+    /// they can.
+    ///
     /// # Errors
-    /// The reason why the last flush or checkpoint failed.
+    /// The reason why the last flush or checkpoint failed. [`Error::Busy`] if a compaction calls
+    /// this (the store stays open), or a thread of the store, which wakes a task (it is closed on
+    /// another one soon).
     pub fn close(self) -> Result<()> {
+        if self.engine().giving_back.is_by_hand_here() {
+            return Err(Error::Busy {
+                what: "the compaction that calls this is running",
+            });
+        }
+        if self.owner.is_own_thread() {
+            self.owner.shut_down_elsewhere();
+            return Err(Error::Busy {
+                what: "another thread closes the store, since this one is its own,",
+            });
+        }
         self.owner.shut_down()
     }
 }
@@ -444,7 +505,7 @@ impl Builder {
         Db::open_with(self, Some(PathBuf::from(directory.as_ref())))
     }
 
-    /// Opens the store in `directory`; does not create one. Blocks until recovery is done.
+    /// Opens the store in `directory`; creates neither. Blocks until recovery is done.
     ///
     /// # Errors
     /// As [`Builder::open`]; [`Error::InvalidOption`] if there is no store.

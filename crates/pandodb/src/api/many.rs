@@ -26,6 +26,7 @@ use crate::pages::fetcher::Started;
 use crate::pages::store::Store;
 use crate::profile::{self, Wait};
 use crate::read::at::ReadAt;
+use crate::read::buffers::{KEPT_BYTES_MAX, shorten};
 use crate::read::lending::Borrowed;
 use crate::read::point::{Copied, SoFar};
 use crate::state::read_bounds::Debt;
@@ -36,6 +37,8 @@ use crate::wait::reason::{Step, Unfinished, WaitReason};
 const GATHERED_MAX: usize = 1024;
 /// Bytes of collected values at which they are shown before further keys are started.
 const VALUES_BYTES: usize = 1 << 20;
+/// Bytes of memory for collected values that a thread keeps.
+const VALUES_KEPT: usize = 4 * KEPT_BYTES_MAX;
 /// Attempts of a key that meets conflicts, before it is put off.
 const CONFLICTS_MAX: u32 = 16;
 /// Faults per key, over all keys of a run, after which single reads take over: pages that are
@@ -102,8 +105,9 @@ impl OwnScratch {
 impl Drop for OwnScratch {
     fn drop(&mut self) {
         if let Some(mut scratch) = self.0.take() {
-            scratch.values.clear();
-            scratch.values.shrink_to(2 * VALUES_BYTES);
+            shorten(&mut scratch.values, VALUES_KEPT);
+            shorten(&mut scratch.value, KEPT_BYTES_MAX);
+            scratch.work.shorten(KEPT_BYTES_MAX);
             SCRATCH.with_borrow_mut(|all| all.push(scratch));
         }
     }

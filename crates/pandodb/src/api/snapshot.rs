@@ -15,6 +15,7 @@ use crate::kept::cuts::YoungList;
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
 use crate::read::at::ReadAt;
+use crate::read::buffers::KEPT_BYTES_MAX;
 use crate::wait::reason::{Step, WaitReason};
 
 /// How often a snapshot that begins looks whether the batches before it are applied, until it gets
@@ -387,7 +388,11 @@ impl Snapshot {
                 return Ok(found);
             }
             let found = WORK.with(|work| match work.try_borrow_mut() {
-                Ok(mut work) => engine.read_at(registration, &table.state, key, &mut work, out),
+                Ok(mut work) => {
+                    let found = engine.read_at(registration, &table.state, key, &mut work, out);
+                    work.shorten(KEPT_BYTES_MAX);
+                    found
+                }
                 // This call is nested in the closure of another one.
                 Err(_) => {
                     let mut work = ReadAt::default();

@@ -9,11 +9,10 @@ use std::ops::{Deref, DerefMut};
 
 use crate::commit::put_scratch::PutScratch;
 use crate::commit::scratch::CommitScratch;
+use crate::read::buffers::KEPT_BYTES_MAX;
 use crate::writes::read_set::ReadSet;
 use crate::writes::set::WriteSet;
 
-/// A buffer that is larger than this is given back to the system.
-const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Most buffers of a kind that a thread keeps.
 const KEPT_MAX: usize = 4;
 

@@ -13,7 +13,7 @@ impl<P: FnMut(CompactProgress) -> ControlFlow<()>> Compaction<'_, P> {
     pub(super) fn cut_files(&mut self) -> Part<u64> {
         self.engine.merge_mapping()?;
         self.cut_data()?;
-        Ok(self.engine.trim_log()?)
+        Ok(self.engine.log.remove_free(self.engine))
     }
 
     /// Cuts the data file to the length that it needs.
@@ -105,10 +105,5 @@ impl Engine {
         let tables = self.store.mapping_size().tables;
         let reserve = &self.store.mapping_reserve;
         files.mapping.merge(pages, tables, reserve)
-    }
-
-    fn trim_log(&self) -> Result<u64> {
-        let removed = self.log.remove_free(self);
-        Ok(removed + self.log.trim()?)
     }
 }

@@ -60,7 +60,7 @@ pub struct CompactReport {
     pub chunks_moved: u64,
     /// Leaked pages and chunks that were freed: what named them could not be read.
     pub reclaimed: u64,
-    /// Upper bound of the bytes that the log gave back; 0 if the file system cannot take them.
+    /// Bytes of the files of the log that were cut off or removed.
     pub log_bytes_given_back: u64,
     /// Time that it took.
     pub elapsed: Duration,

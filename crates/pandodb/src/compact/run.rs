@@ -66,8 +66,8 @@ impl Db {
     /// Shrinks the files to what the store holds, while others read and write: packs underfull
     /// leaves, moves pages and chunks from the end of the data file to its front, cuts the file,
     /// and frees space that the log does not use. Blocks until that is done; only one call runs at
-    /// a time. Calls `progress` now and then on this thread, with no locks held; if it breaks, the
-    /// work done so far stays.
+    /// a time. Calls `progress` now and then on this thread; if it breaks, the work done so far
+    /// stays. It may call the store, but not close it.
     ///
     /// The store may be closed or killed meanwhile. The call does not wait for concurrent writes:
     /// the file becomes as small as it can be at that time, and grows again when necessary. Nor

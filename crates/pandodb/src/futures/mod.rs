@@ -8,6 +8,9 @@
 //! any time, and may outlive its table and [`crate::Db`]; once the store is closed, a future that
 //! needs what is not in memory ends with [`crate::Error::Closed`].
 //!
+//! Wakers are called, and may be dropped, on threads of the store: they must not wait, nor call
+//! what blocks. If the last handle of the store goes there, another thread closes it.
+//!
 //! An operation whose pages are evicted again and again before it is polled is handed to the
 //! helper, an engine thread that runs it as a blocking one, with a pin share. So every operation
 //! ends, and no future ever keeps a pin share.

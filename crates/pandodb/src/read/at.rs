@@ -45,6 +45,15 @@ pub(crate) struct ReadAt {
 }
 
 impl ReadAt {
+    /// Gives back buffers that are longer than `kept_bytes`.
+    #[inline]
+    pub(crate) fn shorten(&mut self, kept_bytes: usize) {
+        self.reader.shorten(kept_bytes);
+        if let Some(kept) = &mut self.kept {
+            kept.shorten(kept_bytes);
+        }
+    }
+
     /// Prepares it for another snapshot.
     pub(crate) fn forget_kept(&mut self) {
         self.kept = None;

@@ -6,11 +6,21 @@ use pando_tree::ValueReader;
 
 use crate::read::point::LendReader;
 
+/// A buffer that is longer than this is given back to the allocator: each thread has its own, and
+/// no budget counts them.
+pub(crate) const KEPT_BYTES_MAX: usize = 64 << 10;
+
 thread_local! {
     /// Buffers of point reads of this thread.
     static READ: RefCell<ReadBuffers> = RefCell::default();
     /// Buffer into which gets of futures copy values.
     static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Empties `buffer`, and gives it back if it has become long.
+pub(crate) fn shorten(buffer: &mut Vec<u8>, kept_bytes: usize) {
+    buffer.clear();
+    buffer.shrink_to(kept_bytes);
 }
 
 /// Buffers for a read that shows its value to a closure.
@@ -34,7 +44,11 @@ pub(crate) struct OfThread;
 
 impl LendReader for OfThread {
     fn lend<R>(self, f: impl FnOnce(&mut ValueReader) -> R) -> R {
-        with_reader(f)
+        with_reader(|reader| {
+            let result = f(reader);
+            reader.shorten(KEPT_BYTES_MAX);
+            result
+        })
     }
 }
 
@@ -42,6 +56,7 @@ impl LendReader for OfThread {
 pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut value = VALUE.take();
     let result = f(&mut value);
+    shorten(&mut value, KEPT_BYTES_MAX);
     VALUE.set(value);
     result
 }
@@ -49,7 +64,12 @@ pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 /// Lends the read buffers of this thread; None if the call is nested.
 pub(crate) fn with_buffers<R>(f: impl FnOnce(Option<&mut ReadBuffers>) -> R) -> R {
     READ.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut buffers) => f(Some(&mut buffers)),
+        Ok(mut buffers) => {
+            let result = f(Some(&mut buffers));
+            shorten(&mut buffers.value, KEPT_BYTES_MAX);
+            buffers.reader.shorten(KEPT_BYTES_MAX);
+            result
+        }
         Err(_) => f(None),
     })
 }

@@ -2,7 +2,9 @@
 
 use pando_format::Lsn;
 use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread::{self, Thread};
 use pando_sync::time::{Duration, Instant};
+use pando_sync::{Mutex, Rank};
 
 /// Of an idle store, what is free beyond what is kept goes back when it is at least this fraction
 /// of the file.
@@ -22,12 +24,24 @@ const DOUBLINGS_MAX: u32 = 7;
 
 /// The run that gives space back and the compaction that somebody has asked for, as others see
 /// them: hints, all of them relaxed. `Engine::compacting` keeps two from running at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct GivingBack {
     /// Somebody wants to compact, and waits for the end of a run.
     unwanted: AtomicBool,
     /// Somebody compacts.
     by_hand: AtomicBool,
+    /// The thread that does.
+    compactor: Mutex<Option<Thread>>,
+}
+
+impl Default for GivingBack {
+    fn default() -> Self {
+        Self {
+            unwanted: AtomicBool::new(false),
+            by_hand: AtomicBool::new(false),
+            compactor: Mutex::new(Rank::Leaf, None),
+        }
+    }
 }
 
 /// A compaction that somebody has asked for; it is over when this is dropped.
@@ -36,6 +50,7 @@ pub(crate) struct ByHand<'a>(&'a GivingBack);
 
 impl Drop for ByHand<'_> {
     fn drop(&mut self) {
+        *self.0.compactor.lock() = None;
         self.0.by_hand.store(false, Ordering::Relaxed);
     }
 }
@@ -48,8 +63,16 @@ impl GivingBack {
 
     /// Notes that somebody compacts. The caller has `Engine::compacting` for longer.
     pub(crate) fn begin_by_hand(&self) -> ByHand<'_> {
+        *self.compactor.lock() = Some(thread::current());
         self.by_hand.store(true, Ordering::Relaxed);
         ByHand(self)
+    }
+
+    /// True if it is this thread that compacts, which calls a function of its caller then.
+    pub(crate) fn is_by_hand_here(&self) -> bool {
+        let compactor = self.compactor.lock();
+        let this = thread::current().id();
+        compactor.as_ref().is_some_and(|thread| thread.id() == this)
     }
 
     /// True while somebody compacts. It may be noted a moment late, and is never noted once that

@@ -229,14 +229,15 @@ impl ValueStream {
     }
 
     /// Returns the places of the bytes of the chunk that has the byte at `place`, both without the
-    /// head. Without chunks all bytes are one.
+    /// head; an empty range at the end for a place far behind it. Without chunks all bytes are one.
     pub fn chunk_at(&self, place: u64) -> Range<u64> {
         match &self.chunks {
             None => 0..self.len(),
             Some(chunks) => {
                 let shape = chunks.source.shape();
-                let start = place - place % u64::from(shape.chunk_bytes);
-                start..(start + u64::from(shape.chunk_bytes)).min(shape.bytes)
+                let bytes = u64::from(shape.chunk_bytes);
+                let start = (place - place % bytes).min(shape.bytes);
+                start..(start + bytes).min(shape.bytes)
             }
         }
     }

@@ -11,11 +11,13 @@
 mod counted;
 #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
 mod flat;
+#[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
+mod kept;
 
 fn main() {
     #[cfg(not(any(pando_loom, pando_shuttle, pando_audit)))]
     {
-        let tests: [(&str, fn()); 2] = [
+        let tests: [(&str, fn()); 3] = [
             (
                 "flat::mixed_load_leaves_nothing_behind",
                 flat::mixed_load_leaves_nothing_behind,
@@ -23,6 +25,10 @@ fn main() {
             (
                 "counted::gets_allocate_nothing",
                 counted::gets_allocate_nothing,
+            ),
+            (
+                "kept::threads_keep_little_of_what_was_large",
+                kept::threads_keep_little_of_what_was_large,
             ),
         ];
         for (name, test) in tests {

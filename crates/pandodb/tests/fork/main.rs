@@ -104,3 +104,24 @@ fn a_child_does_not_read_files_through_a_settled_snapshot() {
     assert!(fine);
     assert!(snapshot.get(&table, b"key").unwrap().is_some());
 }
+
+/// A process that may have no more threads is told so, and that is the end of it.
+#[test]
+fn a_store_whose_threads_cannot_be_started_is_not_opened() {
+    let fine = in_child(|| {
+        let most = libc::rlimit {
+            rlim_cur: 1,
+            rlim_max: 1,
+        };
+        // SAFETY: the limit lives as long as the call.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const most) };
+        assert_eq!(limited, 0);
+        // No limit holds for root; who is not root stays who he is.
+        // SAFETY: the call takes a number.
+        let _refused = unsafe { libc::setuid(54321) };
+        let refused = Db::builder().open_in_memory().map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("start pando-"), "{refused}");
+    });
+    assert!(fine);
+}

@@ -69,6 +69,12 @@ fn wrong_options_are_named() {
             "compression",
         ),
         (Db::builder().queue_depth(0), "queue_depth"),
+        (
+            Db::builder().completion_threads(usize::MAX),
+            "completion_threads",
+        ),
+        // More than any machine has.
+        (Db::builder().max_memory(u64::MAX), "max_memory"),
     ] {
         let error = builder.open_in_memory().map(drop).unwrap_err();
         assert!(error.to_string().contains(option), "{error}");
@@ -144,4 +150,30 @@ fn a_batch_of_deletes_that_never_fits_is_refused() {
     });
     progress.wait_for(2);
     deleter.join().unwrap();
+}
+
+/// Places that no value has are behind its end.
+#[test]
+fn a_place_far_behind_a_value_is_in_no_chunk() {
+    let db = Db::builder().max_memory(4 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    table.put(b"key", &vec![7; 3_000_000]).unwrap();
+    let mut value = table.get_reader(b"key").unwrap().unwrap();
+    for place in [4_000_000, 1 << 63, u64::MAX] {
+        assert_eq!(value.chunk_at(place), 3_000_000..3_000_000);
+        assert_eq!(value.read_at(place, &mut [0; 10]).unwrap(), 0);
+        assert_eq!(value.piece_at(place).unwrap(), b"");
+    }
+    let last = value.chunk_at(2_999_999);
+    assert!(
+        last.contains(&2_999_999) && last.end == 3_000_000,
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_table_that_never_was_is_named() {
+    let db = Db::builder().open_in_memory().unwrap();
+    let refused = db.drop_table("never").unwrap_err().to_string();
+    assert_eq!(refused, "there is no table 'never' (any more)");
 }

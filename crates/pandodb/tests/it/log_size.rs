@@ -1,6 +1,9 @@
 //! The log takes what its records need, and what an idle store keeps of it is small; on a full disk
 //! nobody waits for a longer one (decision 077).
 
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, thread};
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
@@ -275,4 +278,35 @@ fn a_close_ends_the_waits_for_a_longer_log() {
     assert!(matches!(error, Error::Closed), "{error}");
     device.clear_faults();
     open_on(&device, options()).close().unwrap();
+}
+
+/// A compaction leaves no file of the log without room: a flush would wait for it on a full disk,
+/// and with it every write, deletes too.
+#[test]
+fn a_compaction_shortens_the_log_and_leaves_it_the_room_of_what_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = options().open(directory.path()).unwrap();
+    let table = db.table("t").unwrap();
+    load(&table, 24);
+    let lengths = || -> Vec<(u64, u64)> {
+        let files = std::fs::read_dir(directory.path().join("log")).unwrap();
+        let about = files.map(|file| file.unwrap().metadata().unwrap());
+        about
+            .map(|about| (about.len(), about.blocks() * 512))
+            .collect()
+    };
+    let sum = |lengths: Vec<(u64, u64)>| lengths.iter().map(|(len, _)| len).sum::<u64>();
+    let before = sum(lengths());
+    let report = db.compact(|_| ControlFlow::Continue(())).unwrap();
+    let after = lengths();
+    assert!(
+        after.iter().all(|(len, room)| room >= len),
+        "holes: {after:?}"
+    );
+    let shorter = before - sum(after);
+    assert!(shorter > before / 4, "{before} bytes, {shorter} less");
+    // The thread of the log removes what a checkpoint frees, too.
+    assert!(report.log_bytes_given_back <= shorter, "{report:?}");
+    load(&table, 4);
+    db.close().unwrap();
 }

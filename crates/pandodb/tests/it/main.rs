@@ -29,6 +29,7 @@ mod freed_pages;
 mod freeing;
 mod futures;
 mod golden;
+mod handles;
 mod hermitage;
 mod joined_reads;
 mod limits;
