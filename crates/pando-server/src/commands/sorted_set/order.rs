@@ -286,7 +286,7 @@ pub(in crate::commands) fn store(
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-fn score_of(bytes: &[u8]) -> Option<f64> {
+pub(super) fn score_of(bytes: &[u8]) -> Option<f64> {
     bytes.try_into().ok().map(f64::from_le_bytes)
 }
 

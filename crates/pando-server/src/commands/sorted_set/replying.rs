@@ -1,17 +1,22 @@
 //! Replies with scores, in both versions of the protocol.
 
-use pando_resp::Version;
+use pando_resp::{Version, Writer};
 
 use super::double;
 use crate::context::{Context, Run};
 
 /// Replies with a score: text in RESP2, a double in RESP3.
 pub(super) fn score(context: &mut Context<'_>, score: f64) {
+    let version = context.session.version;
+    write_score(&mut context.reply(), version, score);
+}
+
+/// As [`score`], to a client that speaks this version.
+pub(super) fn write_score(reply: &mut Writer<'_>, version: Version, score: f64) {
     let text = double::text(score);
-    match context.session.version {
-        Version::Resp2 => context.reply().bulk(text.as_bytes()),
+    match version {
+        Version::Resp2 => reply.bulk(text.as_bytes()),
         Version::Resp3 => {
-            let mut reply = context.reply();
             reply.raw(b",");
             reply.raw(text.as_bytes());
             reply.raw(b"\r\n");

@@ -1,10 +1,11 @@
 //! ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK: what is known of members.
 
 use super::describe::reading;
-use super::order::SortedSet;
+use super::order::{SortedSet, score_of};
 use super::replying;
 use crate::context::{Command, Context, Found, Interrupted, Part, Run, replies};
-use crate::data::keyspace::ValueType;
+use crate::data::keyspace::{RowError, ValueType};
+use crate::data::packed::Reader;
 
 const RANK_COMPLEXITY: &str = "O(log(N))";
 
@@ -49,11 +50,30 @@ fn put_score(context: &mut Context<'_>, score: Option<f64>) {
 }
 
 fn score(context: &mut Context<'_>) -> Run {
-    let member = context.argument(2);
-    let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&[member]))?;
-    let rank = set.rank_of(member);
-    put_score(context, rank.map(|rank| set.score(rank)));
-    Ok(())
+    let (key, member) = (context.argument(1), context.argument(2));
+    let version = context.session.version;
+    context.show_collection(key, &Part::Named(&[member]), |set, reply| {
+        match score_in(set, member)? {
+            Some(score) => replying::write_score(reply, version, score),
+            None => reply.null(),
+        }
+        Ok(())
+    })
+}
+
+/// Returns the score of a member among these.
+fn score_in(set: Option<Reader<'_>>, member: &[u8]) -> Result<Option<f64>, RowError> {
+    let Some(mut set) = set else {
+        return Ok(None);
+    };
+    while let Some(other) = set.next()? {
+        let score = set.next()?.ok_or(RowError::Damaged)?;
+        if other == member {
+            let score = score_of(score).filter(|score| !score.is_nan());
+            return score.ok_or(RowError::Damaged).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 fn scores(context: &mut Context<'_>) -> Run {
