@@ -289,8 +289,32 @@ impl<'a, W: Word> Node<'a, W> {
         match (self.is_inner(), self.tree().is_weighted()) {
             (true, _) => self.records_below_all(from, to),
             (false, false) => (to - from) as u64,
-            (false, true) => (from..to).map(|index| self.weight(self.slot(index))).sum(),
+            (false, true) => self.weights_within(from, to),
         }
+    }
+
+    /// Returns what the records of the entries `from .. to` of a leaf of a weighted tree count for.
+    fn weights_within(&self, from: usize, to: usize) -> u64 {
+        let slots = self.words.get(HEADER_WORDS..).unwrap_or(&[]);
+        let slots = slots.get(from..to.min(self.count)).unwrap_or(&[]);
+        slots.iter().fold(0, |sum: u64, slot| {
+            let slot = Slot(slot.get());
+            let weight = match self.value_bytes_in_leaf(slot) {
+                // No other word of it is looked at.
+                0 => weight_of(slot.flags(), None),
+                _ => {
+                    let first = low_u8(load(self.words, slot.value_start()));
+                    weight_of(slot.flags(), Some(first))
+                }
+            };
+            sum.wrapping_add(weight)
+        })
+    }
+
+    /// As [`Node::value_bytes`], of a leaf.
+    #[inline]
+    fn value_bytes_in_leaf(&self, slot: Slot) -> usize {
+        (load(self.words, slot.offset()) & 0xFFFF) as usize
     }
 
     /// Returns the number of records below the entries `from .. to` of an inner node.
@@ -325,7 +349,7 @@ impl<'a, W: Word> Node<'a, W> {
         if self.is_inner() && !self.is_counted() {
             return 0;
         }
-        (load(self.words, slot.offset()) & 0xFFFF) as usize
+        self.value_bytes_in_leaf(slot)
     }
 
     /// Returns the number of words of the record of `slot`.
