@@ -45,7 +45,10 @@ fn fill(client: &mut Client) {
     }
     client.run(&format!("SET string:long {}", "x".repeat(5000)));
     client.run(&format!("SET string:chunks {}", "x".repeat(3_000_000)));
+    client.run(&format!("SET string:pieces {}", "ab".repeat(10_000)));
     client.check(&[
+        // From the first change on it lies in pieces.
+        ("SETRANGE string:pieces 9 changed", ":20000"),
         ("SET string text", "+OK"),
         ("HPEXPIRE h:other 1 FIELDS 2 f3 f150", "[:1 :1]"),
         ("HEXPIRE h:other 1000 FIELDS 1 f4", "[:1]"),
@@ -59,7 +62,7 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
     let n = random.usize(..LARGE + 20);
     let (kind, name) = match random.usize(..6) {
         0 => (
-            random.usize(..20),
+            random.usize(..22),
             ["small", "large", "other", "none"][random.usize(..4)],
         ),
         _ => (kind, name),
@@ -85,6 +88,8 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
         16 => format!("HGET {}:{name} f{n}", ["s", "l", "z"][n % 3]),
         17 => "ZSCORE z:large".to_owned(),
         18 => format!("{} h:{name}", ["TYPE", "TTL", "PTTL"][n % 3]),
+        19 => format!("GETBIT string:pieces {}", n * 700),
+        20 => format!("{} string:pieces", ["STRLEN", "GET", "TYPE"][n % 3]),
         // Not together with others.
         _ => format!("LRANGE l:{name} {} {n}", n / 2),
     }
@@ -114,7 +119,7 @@ fn check_pipelines(server: &Fixture) {
     };
     for _ in 0..400 {
         let about = (
-            random.usize(..20),
+            random.usize(..22),
             ["small", "large", "large", "other"][random.usize(..4)],
         );
         let count = random.usize(2..40);

@@ -7,7 +7,7 @@ use pandodb::nonblocking::{Polled, Reads};
 use super::load::head_of;
 use super::read_stretch::ReadStretch;
 use crate::context::{Context, Found, Interrupted};
-use crate::data::keyspace::Row;
+use crate::data::keyspace::{Row, ValueType};
 use crate::data::tree_head::TreeHead;
 
 impl Context<'_> {
@@ -25,8 +25,12 @@ impl Context<'_> {
         let last_swap = self.progress.beside_swap;
         let scratch = &*self.data().scratch;
         let (stored, row) = (&scratch.stored, &scratch.value);
-        let of_row = Row::decode(stored, row).and_then(|of| head_of(&of, row));
-        if of_row != Ok(Some(*head)) {
+        let Ok(of) = Row::decode(stored, row) else {
+            return false;
+        };
+        // Of a string in pieces more is found than its row and what that was.
+        let is_string = matches!(of.value_type, ValueType::Pieces | ValueType::Patched);
+        if is_string || head_of(&of, row) != Ok(Some(*head)) {
             return false;
         }
         self.progress.read_stretch = Some(Box::new(ReadStretch {
