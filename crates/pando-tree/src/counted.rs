@@ -26,12 +26,13 @@
 //! For the same reason what the parent's entry tells is what all entries of the child make up
 //! together, and a reader may add up the entries behind its place instead of those before it.
 
-use pando_pool::{ApplyToken, Attempt, Marks, Pool};
+use pando_pool::{ApplyToken, Attempt, Marks, Optimistic, Pool};
 
 use crate::access::{Access, OptimisticAccess, SharedAccess, retry_then_latch};
 use crate::descent::{Path, Start, Step};
 use crate::finger::Finger;
 use crate::insert::Round;
+use crate::known_rank::KnownRank;
 use crate::leaf::{Leaf, Lookup};
 use crate::node::edit::Fit;
 use crate::node::list::Record;
@@ -85,14 +86,20 @@ impl Tree {
     }
 
     /// Returns the number of records that are among `to` and not among `from`, as of one moment.
-    /// All records of `from` are among `to`.
+    /// All records of `from` are among `to`. The rank of `from` is kept in `known`.
     ///
     /// # Errors
     /// As [`Tree::try_rank`].
     ///
     /// # Panics
     /// When the tree is not counted.
-    pub fn try_count(&self, pool: &Pool, from: Option<Ranked<'_>>, to: Ranked<'_>) -> Attempt<u64> {
+    pub fn try_count(
+        &self,
+        pool: &Pool,
+        from: Option<Ranked<'_>>,
+        to: Ranked<'_>,
+        known: &mut KnownRank,
+    ) -> Attempt<u64> {
         let Some(from) = from else {
             return self.try_rank(pool, to);
         };
@@ -100,11 +107,11 @@ impl Tree {
         retry_then_latch(pool, |latched| match latched {
             None => {
                 let both = [&mut OptimisticAccess, &mut OptimisticAccess];
-                self.count(pool, both, (from, to))
+                self.count(pool, both, (from, to), known)
             }
             Some(latched) => {
                 let mut again = SharedAccess::default();
-                self.count(pool, [latched, &mut again], (from, to))
+                self.count(pool, [latched, &mut again], (from, to), known)
             }
         })
     }
@@ -114,13 +121,37 @@ impl Tree {
         pool: &'p Pool,
         [first, second]: [&mut impl Access<'p>; 2],
         (from, to): (Ranked<'_>, Ranked<'_>),
+        known: &mut KnownRank,
     ) -> Attempt<u64> {
         let root = self.root(pool, first)?;
-        let before = self.rank(pool, first, from)?;
+        let before = match from {
+            Ranked::Below(key) => self.rank_below(pool, first, (&root, key), known)?,
+            Ranked::UpTo(_) | Ranked::All => self.rank(pool, first, from)?,
+        };
         let all = self.rank(pool, second, to)?;
         // Each change of a count changes the root, too.
         root.validate()?;
         Ok(all.wrapping_sub(before))
+    }
+
+    /// Returns the number of records below `key`, as of the version of `root` if that still holds,
+    /// and keeps it.
+    #[inline]
+    fn rank_below<'p>(
+        &self,
+        pool: &'p Pool,
+        access: &mut impl Access<'p>,
+        (root, key): (&Optimistic<'p>, &[u8]),
+        known: &mut KnownRank,
+    ) -> Attempt<u64> {
+        if let Some(below) = known.of(root, key) {
+            return Ok(below);
+        }
+        let below = self.rank(pool, access, Ranked::Below(key))?;
+        // If the root has changed meanwhile, this is of no use, and does no harm: no root has its
+        // old version again.
+        known.keep(root, key, below);
+        Ok(below)
     }
 
     fn rank<'p>(
@@ -183,7 +214,7 @@ impl Tree {
     }
 
     /// As [`Tree::try_select`], but counted from the first record whose key is not below `from`, as
-    /// of one moment.
+    /// of one moment. The rank of `from` is kept in `known`.
     ///
     /// # Errors
     /// As [`Tree::try_select`].
@@ -193,19 +224,19 @@ impl Tree {
     pub fn try_select_from(
         &self,
         pool: &Pool,
-        from: &[u8],
-        number: u64,
+        (from, number): (&[u8], u64),
         key: &mut Vec<u8>,
+        known: &mut KnownRank,
     ) -> Attempt<Option<u64>> {
         assert!(self.id.is_counted(), "{} does not count", self.id);
         retry_then_latch(pool, |latched| match latched {
             None => {
                 let both = [&mut OptimisticAccess, &mut OptimisticAccess];
-                self.select_from(pool, both, (from, number), key)
+                self.select_from(pool, both, (from, number), key, known)
             }
             Some(latched) => {
                 let mut again = SharedAccess::default();
-                self.select_from(pool, [latched, &mut again], (from, number), key)
+                self.select_from(pool, [latched, &mut again], (from, number), key, known)
             }
         })
     }
@@ -221,20 +252,20 @@ impl Tree {
     pub fn try_select_record(
         &self,
         pool: &Pool,
-        from: &[u8],
-        number: u64,
+        (from, number): (&[u8], u64),
         (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+        known: &mut KnownRank,
     ) -> Attempt<Selected> {
         assert!(self.id.is_counted(), "{} does not count", self.id);
         retry_then_latch(pool, |latched| match latched {
             None => {
                 let both = [&mut OptimisticAccess, &mut OptimisticAccess];
-                self.select_record(pool, both, (from, number), (&mut *key, &mut *value))
+                self.select_record(pool, both, (from, number), (&mut *key, &mut *value), known)
             }
             Some(latched) => {
                 let mut again = SharedAccess::default();
                 let both = [latched, &mut again];
-                self.select_record(pool, both, (from, number), (&mut *key, &mut *value))
+                self.select_record(pool, both, (from, number), (&mut *key, &mut *value), known)
             }
         })
     }
@@ -245,10 +276,11 @@ impl Tree {
         [first, second]: [&mut impl Access<'p>; 2],
         (from, number): (&[u8], u64),
         (key, value): (&mut Vec<u8>, &mut Vec<u8>),
+        known: &mut KnownRank,
     ) -> Attempt<Selected> {
         value.clear();
         let root = self.root(pool, first)?;
-        let before = self.rank(pool, first, Ranked::Below(from))?;
+        let before = self.rank_below(pool, first, (&root, from), known)?;
         let seat = self.select_seat(pool, second, before.saturating_add(number), key)?;
         let selected = match seat {
             None => Selected::None,
@@ -271,9 +303,10 @@ impl Tree {
         [first, second]: [&mut impl Access<'p>; 2],
         (from, number): (&[u8], u64),
         key: &mut Vec<u8>,
+        known: &mut KnownRank,
     ) -> Attempt<Option<u64>> {
         let root = self.root(pool, first)?;
-        let before = self.rank(pool, first, Ranked::Below(from))?;
+        let before = self.rank_below(pool, first, (&root, from), known)?;
         let found = self.select(pool, second, before.saturating_add(number), key)?;
         // Each change of a count changes the root, too.
         root.validate()?;

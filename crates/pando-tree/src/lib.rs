@@ -8,8 +8,8 @@
 //!
 //! Reading order: [`word`], [`node`], [`tree`], `access`, `descent`, `leaf`, [`get`], [`overflow`],
 //! [`value`], [`scratch`], [`finger`], [`place`], [`insert`], [`run`], `postcondition`, `split`,
-//! [`remove`], [`remove_empty`], [`merge`], [`counted`], [`remove_run`], [`leaf_copy`], [`scan`],
-//! [`ahead`], [`seek`], [`sample`], [`fill`], [`free_tree`], [`summary`].
+//! [`remove`], [`remove_empty`], [`merge`], [`known_rank`], [`counted`], [`remove_run`],
+//! [`leaf_copy`], [`scan`], [`ahead`], [`seek`], [`sample`], [`fill`], [`free_tree`], [`summary`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -30,6 +30,7 @@ pub mod free_tree;
 pub mod get;
 pub mod get_group;
 pub mod insert;
+pub mod known_rank;
 mod leaf;
 pub mod leaf_copy;
 pub mod merge;
@@ -62,6 +63,7 @@ pub use free_tree::FreedStep;
 pub use get::{Before, Located};
 pub use get_group::{Fate, GROUP_MAX, Ways};
 pub use insert::Inserted;
+pub use known_rank::KnownRank;
 pub use leaf::{Lookup, Stored};
 pub use leaf_copy::{Direction, LeafCopy, ScanBound, ScanValue};
 pub use node::check::{check_page, prepare_image};

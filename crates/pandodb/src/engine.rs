@@ -34,9 +34,14 @@ use crate::state::underfull_leaves::UnderfullLeaves;
 use crate::writes::jobs::Jobs;
 use crate::writes::stripes::Stripes;
 
+/// Number of the next engine of this process.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
 /// One open store. All threads share it; every part synchronizes itself.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// Another one for each engine of this process, and not 0.
+    pub(crate) number: u64,
     /// The pages: pool, device, free space, mapping and tables.
     pub(crate) store: Store,
     pub(crate) log: Log<AnyDevice>,
@@ -140,6 +145,8 @@ impl Engine {
         let most = of_log.min(pando_tree::VALUE_BYTES_MAX);
         let plain_bytes_max = options.plain_bytes_max.map_or(most, |of| of.min(most));
         Self {
+            // Relaxed: only that each is another one matters.
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             plain_bytes_max,
             apply_sections: ApplySections::default(),
             stripes: Stripes::new(hash_key[0]),

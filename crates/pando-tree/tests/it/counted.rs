@@ -5,7 +5,7 @@ use fastrand::Rng;
 use pando_format::weight::weight_byte;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
-use pando_tree::Ranked;
+use pando_tree::{KnownRank, Ranked, Selected};
 
 use crate::rig::{Rig, Session, check_tree, random_bytes, retry};
 
@@ -167,11 +167,11 @@ fn a_range_is_counted_at_one_moment() {
             }
         });
         scope.spawn(move || {
-            let all = u64::from(MIDDLE);
+            let (all, mut known) = (u64::from(MIDDLE), KnownRank::none());
             // Relaxed: the flag orders nothing.
             while !stop.load(Ordering::Relaxed) {
                 let range = (Some(Ranked::Below(b"m")), Ranked::UpTo(b"z"));
-                let counted = retry(|| rig.tree.try_count(&rig.pool, range.0, range.1));
+                let counted = retry(|| rig.tree.try_count(&rig.pool, range.0, range.1, &mut known));
                 assert!((all..=all + 1).contains(&counted), "{counted} of {all}");
             }
         });
@@ -211,6 +211,53 @@ fn threads_with_keys_of_their_own_lose_no_count() {
         });
         let all = check_tree(&rig).weight;
         assert_eq!(retry(|| rig.tree.try_rank(&rig.pool, Ranked::All)), all);
+    }
+}
+
+/// The rank of the beginning is kept, and the beginning of the table grows and shrinks.
+#[test]
+fn a_rank_that_is_kept_is_forgotten_with_the_next_change() {
+    for rig in [Rig::counted(4096, 4096), Rig::weighted(4096, 4096)] {
+        let (mut session, mut random) = (Session::default(), Rng::with_seed(12));
+        for n in 0..MIDDLE {
+            rig.insert(&mut session, &middle(n), b"one");
+        }
+        let mut known = KnownRank::none();
+        let mut keys = vec![middle(0), middle(7), [&b"m"[..], &[b'-'; 200]].concat()];
+        keys.push([&middle(3)[..], b"+"].concat());
+        for n in 0..400_u32 {
+            let from = &keys[random.usize(..keys.len())];
+            let all = retry(|| rig.tree.try_rank(&rig.pool, Ranked::All));
+            let below = retry(|| rig.tree.try_rank(&rig.pool, Ranked::Below(from)));
+            for _ in 0..2 {
+                let range = (Some(Ranked::Below(from)), Ranked::UpTo(b"z"));
+                let count = || rig.tree.try_count(&rig.pool, range.0, range.1, &mut known);
+                assert_eq!(retry(count), all - below);
+                let (mut key, mut value) = (Vec::new(), Vec::new());
+                let at = (&from[..], u64::from(n % 5));
+                let select = || {
+                    rig.tree
+                        .try_select_from(&rig.pool, at, &mut key, &mut known)
+                };
+                assert_eq!(retry(select), Some(0));
+                let mut number = Vec::new();
+                let by_rank = || rig.tree.try_select(&rig.pool, below + at.1, &mut number);
+                assert_eq!(retry(by_rank), Some(0));
+                assert_eq!(key, number);
+                let to = (&mut key, &mut value);
+                let select = || {
+                    rig.tree
+                        .try_select_record(&rig.pool, at, (&mut *to.0, &mut *to.1), &mut known)
+                };
+                assert!(matches!(retry(select), Selected::Record(_, _, 0)));
+                assert_eq!((&key, &value[..]), (&number, &b"one"[..]));
+            }
+            match n % 3 {
+                0 => drop(rig.insert(&mut session, &low(n), b"one")),
+                1 => drop(rig.remove(&mut session, &low(n - 1))),
+                _ => drop(rig.insert(&mut session, &low(n + 1), b"one")),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use pando_tree::ValueReader;
+use pando_tree::{KnownRank, ValueReader};
 
 use crate::read::point::LendReader;
 
@@ -15,6 +15,8 @@ thread_local! {
     static READ: RefCell<ReadBuffers> = RefCell::default();
     /// Buffer into which gets of futures copy values.
     static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The rank that this thread has counted last, and in which engine.
+    static RANK: RefCell<(u64, KnownRank)> = const { RefCell::new((0, KnownRank::none())) };
 }
 
 /// Empties `buffer`, and gives it back if it has become long.
@@ -71,5 +73,16 @@ pub(crate) fn with_buffers<R>(f: impl FnOnce(Option<&mut ReadBuffers>) -> R) -> 
             result
         }
         Err(_) => f(None),
+    })
+}
+
+/// Lends the rank that this thread has kept of the engine with this number.
+#[inline]
+pub(crate) fn with_known_rank<R>(engine: u64, f: impl FnOnce(&mut KnownRank) -> R) -> R {
+    RANK.with_borrow_mut(|(of, known)| {
+        if *of != engine {
+            (*of, *known) = (engine, KnownRank::none());
+        }
+        f(known)
     })
 }

@@ -4,6 +4,7 @@ use pando_tree::{Place, Ranked, Selected, Tree};
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::read::buffers::with_known_rank;
 use crate::read::point::{Copied, no_such_table, on_tree};
 use crate::state::read_bounds::Debt;
 use crate::tables::kind::TreeKind;
@@ -51,7 +52,9 @@ impl Engine {
         to: Ranked<'_>,
     ) -> Step<u64> {
         let tree = counted_tree(table)?;
-        let counted = tree.try_count(&self.store.pool, from, to);
+        let counted = with_known_rank(self.number, |known| {
+            tree.try_count(&self.store.pool, from, to, known)
+        });
         Ok(on_tree(table, tree, counted)?)
     }
 
@@ -77,7 +80,9 @@ impl Engine {
         key: &mut Vec<u8>,
     ) -> Step<Option<u64>> {
         let tree = counted_tree(table)?;
-        let found = tree.try_select_from(&self.store.pool, from, number, key);
+        let found = with_known_rank(self.number, |known| {
+            tree.try_select_from(&self.store.pool, (from, number), key, known)
+        });
         Ok(on_tree(table, tree, found)?)
     }
 
@@ -90,7 +95,9 @@ impl Engine {
     ) -> Step<FoundEntry> {
         let tree = counted_tree(table)?;
         let to = (&mut *key, &mut *value);
-        let selected = tree.try_select_record(&self.store.pool, from, number, to);
+        let selected = with_known_rank(self.number, |known| {
+            tree.try_select_record(&self.store.pool, (from, number), to, known)
+        });
         match on_tree(table, tree, selected)? {
             Selected::None => Ok(FoundEntry::None),
             Selected::Key(offset) => Ok(FoundEntry::Key(offset)),

@@ -389,6 +389,29 @@ fn call_in_every_form(is_weighted: bool) {
 }
 
 /// A thousand threads, half of which add and remove entries.
+/// A thread keeps the rank that it has counted last, and these roots have the same version.
+#[test]
+fn stores_of_one_thread_do_not_share_a_rank() {
+    let stores = [5, 25].map(|before| {
+        let db = options().open_in_memory().unwrap();
+        let table = counted(&db, "t");
+        for n in 0..30 {
+            let key = if n < before { [b'a', n] } else { [b'x', n] };
+            table.put(&key, b"").unwrap();
+        }
+        (db, table, u64::from(30 - before))
+    });
+    for _ in 0..3 {
+        for (_db, table, behind) in &stores {
+            assert_eq!(table.count(&b"m"[..]..).unwrap(), *behind);
+            assert_eq!(
+                table.key_from(b"m", behind - 1).unwrap(),
+                Some(vec![b'x', 29])
+            );
+        }
+    }
+}
+
 #[test]
 fn a_thousand_threads_lose_no_count() {
     let db = options().open_in_memory().unwrap();
