@@ -130,6 +130,15 @@ impl Context<'_> {
         self.found(key, large, cut)
     }
 
+    /// Has a command that may show all of a large collection run alone.
+    #[inline]
+    pub(super) fn leave_to_itself(&self) -> Run {
+        match self.is_together && self.command.shows_all() {
+            true => Err(Interrupted::Yield),
+            false => Ok(()),
+        }
+    }
+
     /// Describes the row of `key`, which is in the scratch.
     #[expect(clippy::inline_always, reason = "as for find_bytes")]
     #[inline(always)]
@@ -187,6 +196,7 @@ impl Context<'_> {
         let large = large.filter(|_| lives);
         let large = large.map(|stream| Box::new(Chunked { stream, patches }));
         if former.tree.is_some() {
+            self.leave_to_itself()?;
             self.note_tree();
         }
         Ok(Found {

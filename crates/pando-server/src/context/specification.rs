@@ -45,6 +45,8 @@ impl Flags {
 
     /// Removes elements: what it puts is smaller than what it removes, so it works on a full disk.
     pub(crate) const REMOVES: Self = Self(1 << 21);
+    /// May show all of a collection: it runs together with others only if that is packed.
+    pub(crate) const SHOWS_ALL: Self = Self(1 << 22);
 
     // What follows is shown to clients, and nothing here goes by it.
     /// Its keys have places that only the command itself knows.
@@ -391,15 +393,28 @@ impl Command {
         self.writes_values() || has_keys && self.is_script()
     }
 
+    /// Returns true if it may show all of a collection.
+    #[inline]
+    pub(crate) fn shows_all(&self) -> bool {
+        self.flags.has(Flags::SHOWS_ALL)
+    }
+
     /// Returns true if it may run together with others of a pipeline that read: it reads no more
-    /// than the value of one key, and takes little time.
+    /// than the value of one key, and takes little time, at least if that is packed.
     #[inline]
     pub(crate) fn shares_reads(&self) -> bool {
         let is_known = match self.value_type {
-            Some(_) => self.flags.has(Flags::FAST) || self.name == "lindex",
+            Some(_) => self.flags.has(Flags::FAST) || self.shows_all() || self.name == "lindex",
             None => matches!(self.name, "ttl" | "pttl" | "type"),
         };
         self.kind == Kind::Read && self.keys == Keys::ONE && is_known
+    }
+
+    /// Returns true if it may run together with others of a pipeline that need no data: it never
+    /// waits, and takes little time.
+    #[inline]
+    pub(crate) fn needs_no_data(&self) -> bool {
+        matches!(self.name, "ping" | "echo" | "publish" | "spublish")
     }
 
     /// Returns true if it reads and writes its keys, and nothing else: neither whole databases,

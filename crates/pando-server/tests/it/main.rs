@@ -90,6 +90,8 @@ mod patches;
 mod pieces;
 mod pipeline;
 #[cfg(test)]
+mod pipeline_keyless;
+#[cfg(test)]
 mod pipeline_reads;
 #[cfg(test)]
 mod pipeline_runs;

@@ -52,6 +52,7 @@ fn fill(client: &mut Client) {
         ("SET string text", "+OK"),
         ("HPEXPIRE h:other 1 FIELDS 2 f3 f150", "[:1 :1]"),
         ("HEXPIRE h:other 1000 FIELDS 1 f4", "[:1]"),
+        ("HPEXPIRE h:small 1 FIELDS 1 f2", "[:1]"),
         ("PEXPIRE s:other 1", ":1"),
     ]);
     thread::sleep(Duration::from_millis(10));
@@ -62,7 +63,7 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
     let n = random.usize(..LARGE + 20);
     let (kind, name) = match random.usize(..6) {
         0 => (
-            random.usize(..22),
+            random.usize(..30),
             ["small", "large", "other", "none"][random.usize(..4)],
         ),
         _ => (kind, name),
@@ -90,8 +91,15 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
         18 => format!("{} h:{name}", ["TYPE", "TTL", "PTTL"][n % 3]),
         19 => format!("GETBIT string:pieces {}", n * 700),
         20 => format!("{} string:pieces", ["STRLEN", "GET", "TYPE"][n % 3]),
+        // Not together with others if the collection is large.
+        21 | 22 => format!("LRANGE l:{name} {} {}", n % 3, n / 2),
+        23 | 24 => format!("{} h:{name}", ["HGETALL", "HKEYS", "HVALS"][n % 3]),
+        25 => format!("SMEMBERS s:{name}"),
+        26 => format!("ZRANGE z:{name} {} {n} REV WITHSCORES", n % 3),
+        27 => format!("ZRANGE z:{name} ({} {n} BYSCORE LIMIT 1 2", n % 4),
+        28 => format!("ZREVRANGEBYLEX z:{name} [m{n} - LIMIT 0 {}", n % 5),
         // Not together with others.
-        _ => format!("LRANGE l:{name} {} {n}", n / 2),
+        _ => format!("LPOS l:{name} {n}"),
     }
 }
 
@@ -119,7 +127,7 @@ fn check_pipelines(server: &Fixture) {
     };
     for _ in 0..400 {
         let about = (
-            random.usize(..22),
+            random.usize(..30),
             ["small", "large", "large", "other"][random.usize(..4)],
         );
         let count = random.usize(2..40);
@@ -258,4 +266,50 @@ fn reads_that_run_together_see_nothing_older_than_those_before_them() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// A command that may show all of a collection runs together with others if that is packed.
+#[test]
+fn only_small_collections_are_shown_together() {
+    let server = Fixture::with(not_durable());
+    let mut client = server.client();
+    client.check(&[
+        ("CONFIG SET packed-bytes-max 200", "+OK"),
+        ("CONFIG SET hash-max-listpack-entries 8", "+OK"),
+    ]);
+    for n in 0..LARGE {
+        client.run(&format!("HSET large f{n} value"));
+    }
+    client.run("HSET small f1 one f2 two");
+    // Returns how many commands of a pipeline of a client ran together.
+    let count = |client: &mut Client, commands: &[&str]| {
+        let before = together_count(client);
+        let commands: Vec<_> = commands.iter().map(|text| (*text).to_owned()).collect();
+        for (reply, command) in run_all(client, &commands).iter().zip(&commands) {
+            let is_value = command.starts_with("HGET ");
+            assert!(
+                reply.starts_with(if is_value { "\"value\"" } else { "[\"f" }),
+                "{reply}"
+            );
+        }
+        together_count(client) - before
+    };
+    let (value, all) = ("HGET large f7", "HGETALL large");
+    let small = ["HGETALL small", "HKEYS small"].repeat(30);
+    for (commands, together) in [
+        (&small[..], 60),
+        (&[all, all, all], 0),
+        (&[value, all, all], 1),
+        (&[value, value, all, all], 2),
+    ] {
+        assert_eq!(
+            count(&mut server.client(), commands),
+            together,
+            "{commands:?}"
+        );
+    }
+    // One that was large has others run alone for some time.
+    assert_eq!(count(&mut client, &[all, all, all]), 0);
+    assert_eq!(count(&mut client, &small), 0);
+    while count(&mut client, &small) < 60 {}
 }

@@ -7,7 +7,7 @@ use crate::context::{Command, Context, Flags, Part, Run};
 use crate::data::keyspace::RowError;
 use crate::data::packed::Reader;
 
-const OF_ALL: Flags = Flags::READONLY;
+const OF_ALL: Flags = Flags::READONLY.and(Flags::SHOWS_ALL);
 const COMPLEXITY: &str = "O(N) where N is the size of the hash.";
 
 pub(crate) const COMMANDS: &[Command] = &[

@@ -17,6 +17,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, \
                      from nearest end (HEAD or TAIL) for large lists; and N is the number of \
                      elements in the specified range.",
+        flags: Flags::READONLY.and(Flags::SHOWS_ALL),
         summary: "Returns a range of elements from a list.",
         ..reading("lrange", 4, range)
     },

@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         )
     },
     Command {
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.and(Flags::SHOWS_ALL),
         complexity: "O(N) where N is the set cardinality.",
         ..reading(
             "smembers",

@@ -6,8 +6,9 @@ use super::bounds::{Bounds, By};
 use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::order::{SortedSet, store};
 use super::replying;
-use crate::context::{Command, Context, Found, Interrupted, Keys, Run, replies};
+use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
 
+const OF_RANGE: Flags = SLOW_READ.and(Flags::SHOWS_ALL);
 const BY_RANK: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \
      number of elements returned.";
 const WITH_LIMIT: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M \
@@ -18,7 +19,7 @@ const TO_STORE: &str = "O(log(N)+M) with N being the number of elements in the s
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: BY_RANK,
         summary: "Returns members in a sorted set within a range of indexes.",
         ..reading("zrange", -4, "1.2.0", |context| show(context, None, None))
@@ -31,7 +32,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..writing("zrangestore", -5, "6.2.0", store_range)
     },
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: BY_RANK,
         summary: "Returns members in a sorted set within a range of indexes in reverse order.",
         ..reading("zrevrange", -4, "1.2.0", |context| {
@@ -39,7 +40,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: WITH_LIMIT,
         summary: "Returns members in a sorted set within a range of scores.",
         ..reading("zrangebyscore", -4, "1.0.5", |context| {
@@ -47,7 +48,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: WITH_LIMIT,
         summary: "Returns members in a sorted set within a range of scores in reverse order.",
         ..reading("zrevrangebyscore", -4, "2.2.0", |context| {
@@ -55,7 +56,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: WITH_LIMIT,
         summary: "Returns members in a sorted set within a lexicographical range.",
         ..reading("zrangebylex", -4, "2.8.9", |context| {
@@ -63,7 +64,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         })
     },
     Command {
-        flags: SLOW_READ,
+        flags: OF_RANGE,
         complexity: WITH_LIMIT,
         summary: "Returns members in a sorted set within a lexicographical range in reverse order.",
         ..reading("zrevrangebylex", -4, "2.8.9", |context| {

@@ -1,5 +1,5 @@
-//! Pipeline runs: adjacent commands of a pipeline, run together: GETs, commands that read a key, or
-//! commands that write (decisions 050, 076, 103 and 119).
+//! Pipeline runs: adjacent commands of a pipeline, run together: GETs, commands that read a key,
+//! commands that write, or commands that need no data (decisions 050, 076, 103 and 119).
 //!
 //! ```text
 //!   input   GET a  GET b  GET c  SET d 1  INCR f  DEL e  GET d  PING
@@ -9,11 +9,12 @@
 //! A pipeline run has the same effect as its commands one after the other. Where it cannot have
 //! that, it leaves the rest, and these commands begin alone, starting with the first one that is
 //! left. GETs descend the tree together ([`gets`]); others that read do so one after the other, and
-//! share the head of a large collection ([`reads`]); commands that write values, and scripts, are
-//! one batch ([`writes`]), and whatever reads after them comes after its commit. Outside of MULTI
-//! only, and only commands of few arguments ([`run`]). A page that is not in memory ends a
-//! pipeline run, and the next runs are kept short ([`quota`]). So does a command with a key for
-//! which somebody waits: what it brings is his before the next command runs (decision 111).
+//! share the head of a large collection ([`reads`]); so do PUBLISH, PING and ECHO, with nothing to
+//! share. Commands that write values, and scripts, are one batch ([`writes`]), and whatever reads
+//! after them comes after its commit. Outside of MULTI only, and only commands of few arguments
+//! ([`run`]). A page that is not in memory ends a pipeline run, and the next runs are kept short
+//! ([`quota`]). So does a command with a key for which somebody waits: what it brings is his before
+//! the next command runs (decision 111).
 
 mod gets;
 mod quota;
@@ -33,7 +34,7 @@ use crate::times::nanoseconds;
 
 pub(crate) use quota::PipelineQuota;
 pub(crate) use run::PipelineRun;
-use run::RunKind;
+use run::{RunKind, Taken};
 
 /// The commands of a pipeline run that were run.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +97,9 @@ impl Connection {
             return 0;
         };
         let mut pipeline_run = std::mem::take(&mut data.pipeline_run);
-        let count = match self.gather(turn, &mut pipeline_run, most) {
+        let gathered = self.gather(turn, &mut pipeline_run, most);
+        self.quota.note_try();
+        let count = match gathered {
             Some(kind) => self.run_gathered(turn, &mut pipeline_run, kind),
             None => 0,
         };
@@ -119,7 +122,10 @@ impl Connection {
         }
         let first = buffers.parser.spans().first()?;
         let rest = &buffers.input[buffers.offset..];
-        let kind = run::kind_of(first.of(rest), turn.commands)?;
+        let (kind, command) = run::kind_of(first.of(rest), turn.commands)?;
+        if command.shows_all() && !self.quota.shows_all() {
+            return None;
+        }
         // Each read says what it misses, which reads of a group do not.
         if kind.reads() && turn.shared.notifications.wants(Class::Miss) {
             return None;
@@ -129,8 +135,13 @@ impl Connection {
             return None;
         }
         let most = most.min(self.quota.most());
-        let known = (turn.commands, &engine.folder, self.takes_scripts(turn));
-        let kind = pipeline_run.gather(rest, known, &self.limits(turn), most)?;
+        let known = (turn.commands, &engine.folder);
+        let taken = Taken {
+            scripts: self.takes_scripts(turn),
+            shows_all: self.quota.shows_all(),
+            most,
+        };
+        let kind = pipeline_run.gather(rest, known, &self.limits(turn), taken)?;
         if turn.shared.waiters.is_anyone_awake() {
             self.leave_out_held(turn, pipeline_run);
         }
@@ -165,7 +176,7 @@ impl Connection {
         buffers.output.hold();
         let done = match kind {
             RunKind::Gets => self.run_gets(turn, pipeline_run),
-            RunKind::Reads => self.run_reads(turn, pipeline_run),
+            RunKind::Reads | RunKind::Keyless => self.run_reads(turn, pipeline_run),
             RunKind::Writes => self.run_writes(turn, pipeline_run),
         };
         self.quota.note(done.count, done.cut);

@@ -9,13 +9,25 @@ pub(crate) const COMMANDS_MAX: usize = QUOTA_MAX as usize;
 
 const QUOTA_MAX: u8 = 64;
 
+/// Number of pipeline runs without commands that may show all of a collection, after one that had
+/// to run alone.
+const ALONE: u8 = 64;
+
 /// The quota of one connection; see the module.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PipelineQuota(u8);
+pub(crate) struct PipelineQuota {
+    most: u8,
+    /// Number of further runs without commands that may show all of a collection: it was a large
+    /// one, and each try to run them together would be in vain.
+    alone: u8,
+}
 
 impl Default for PipelineQuota {
     fn default() -> Self {
-        Self(QUOTA_MAX)
+        Self {
+            most: QUOTA_MAX,
+            alone: 0,
+        }
     }
 }
 
@@ -23,24 +35,39 @@ impl PipelineQuota {
     /// Returns true if more than one command may run at a time.
     #[inline]
     pub(crate) fn allows_several(self) -> bool {
-        self.0 > 1
+        self.most > 1
     }
 
     pub(super) fn most(self) -> usize {
-        usize::from(self.0)
+        usize::from(self.most)
+    }
+
+    /// Returns true if a command that may show all of a collection may run together with others.
+    pub(super) fn shows_all(self) -> bool {
+        self.alone == 0
+    }
+
+    /// Notes that a command that may show all of a collection has to run alone.
+    pub(super) fn note_large(&mut self) {
+        self.alone = ALONE;
+    }
+
+    /// Notes that a run was tried.
+    pub(super) fn note_try(&mut self) {
+        self.alone = self.alone.saturating_sub(1);
     }
 
     /// Raises the quota after a command that did not wait.
     #[inline]
     pub(crate) fn grow(&mut self) {
-        self.0 = self.0.saturating_mul(2).min(QUOTA_MAX);
+        self.most = self.most.saturating_mul(2).min(QUOTA_MAX);
     }
 
     /// Adjusts the quota after a pipeline run of which `done` commands were run; `cut`: the next
     /// command could not be run.
     pub(super) fn note(&mut self, done: usize, cut: bool) {
         match cut {
-            true => self.0 = u8::try_from(done.clamp(1, COMMANDS_MAX)).unwrap_or(1),
+            true => self.most = u8::try_from(done.clamp(1, COMMANDS_MAX)).unwrap_or(1),
             false => self.grow(),
         }
     }
@@ -48,7 +75,7 @@ impl PipelineQuota {
     /// Lowers the quota, since a command has to wait.
     #[inline]
     pub(crate) fn shrink(&mut self) {
-        self.0 = 1;
+        self.most = 1;
     }
 }
 

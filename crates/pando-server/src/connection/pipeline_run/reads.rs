@@ -1,6 +1,6 @@
-//! A pipeline run of commands that read one key each. They run as they do alone, but for two
-//! things: nothing is done around each of them, and those that follow one another with the same
-//! large collection share its head (`context/tree/read_stretch.rs`; decision 119).
+//! A pipeline run of commands that read one key each, or need no data. They run as they do alone,
+//! but for two things: nothing is done around each of them, and those that follow one another with
+//! the same large collection share its head (`context/tree/read_stretch.rs`; decision 119).
 
 use pandodb::Lsn;
 
@@ -8,6 +8,7 @@ use super::Done;
 use super::run::PipelineRun;
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
+use crate::context::Interrupted;
 
 /// What a run has reached.
 struct Mark {
@@ -50,6 +51,11 @@ impl Connection {
             let ended = self.run_one(turn, pipeline_run, done.count, None);
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let progress = &mut buffers.progress;
+            if matches!(ended, Err(Interrupted::Yield))
+                && pipeline_run.at(done.count).command.shows_all()
+            {
+                self.quota.note_large();
+            }
             let Ok(reply_start) = ended else {
                 progress.leave_run(self.position + pipeline_run.end(done.count) as u64);
                 progress.take_back_to(before);

@@ -21,6 +21,8 @@ pub(super) enum RunKind {
     Reads,
     /// Commands that write values, and scripts.
     Writes,
+    /// PUBLISH, PING and their like.
+    Keyless,
 }
 
 impl RunKind {
@@ -29,10 +31,20 @@ impl RunKind {
         self == of || (self, of) == (Self::Reads, Self::Gets)
     }
 
-    /// Returns true if they read, and write nothing.
+    /// Returns true if they read keys, and write nothing.
     pub(super) fn reads(self) -> bool {
-        self != Self::Writes
+        matches!(self, Self::Gets | Self::Reads)
     }
+}
+
+/// Which commands are taken into a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) scripts: bool,
+    /// Those that may show all of a collection.
+    pub(super) shows_all: bool,
+    /// Their number, at most.
+    pub(super) most: usize,
 }
 
 /// A command of a pipeline run.
@@ -65,21 +77,21 @@ pub(crate) struct PipelineRun {
 }
 
 impl PipelineRun {
-    /// Gathers commands of one kind from the beginning of `rest`, at most `most`, scripts only if
-    /// they are taken. Returns `None` if there are not at least two.
+    /// Gathers commands of one kind from the beginning of `rest`, as far as they are taken. Returns
+    /// `None` if there are not at least two.
     pub(super) fn gather(
         &mut self,
         rest: &[u8],
-        (index, folder, takes_scripts): (&CommandIndex, &KeyFolder, bool),
+        (index, folder): (&CommandIndex, &KeyFolder),
         limits: &Limits,
-        most: usize,
+        taken: Taken,
     ) -> Option<RunKind> {
         self.spans.clear();
         self.commands.clear();
         self.errors.clear();
         let (mut at, mut kind) = (0, None);
         let mut last = None::<Known<'_>>;
-        while self.commands.len() < most {
+        while self.commands.len() < taken.most {
             let behind = &rest[at..];
             self.parser.clear();
             let Parsed::Command { consumed } = self.parser.peek(behind, limits) else {
@@ -95,7 +107,9 @@ impl PipelineRun {
             };
             let arguments = self.parser.arguments(behind);
             let may_join = |known: &Known<'_>| {
-                known.takes(arguments, folder) && (takes_scripts || !known.command.is_script())
+                known.takes(arguments, folder)
+                    && (taken.scripts || !known.command.is_script())
+                    && (taken.shows_all || !known.command.shows_all())
             };
             let Some(known) = known.filter(may_join) else {
                 break;
@@ -206,9 +220,9 @@ impl PipelineRun {
     }
 }
 
-/// Returns the kind of the run that the command with this name may begin.
-pub(super) fn kind_of(name: &[u8], index: &CommandIndex) -> Option<RunKind> {
-    Known::of(name, index).map(|known| known.kind)
+/// Returns the command with this name, and the kind of the run that it may begin.
+pub(super) fn kind_of(name: &[u8], index: &CommandIndex) -> Option<(RunKind, &'static Command)> {
+    Known::of(name, index).map(|known| (known.kind, known.command))
 }
 
 /// A command that may run together with others.
@@ -229,6 +243,7 @@ impl<'a> Known<'a> {
             true => RunKind::Writes,
             false if command.name == "get" => RunKind::Gets,
             false if command.shares_reads() => RunKind::Reads,
+            false if command.needs_no_data() => RunKind::Keyless,
             false => return None,
         };
         Some(Self {

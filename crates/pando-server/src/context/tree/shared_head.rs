@@ -47,6 +47,7 @@ impl Context<'_> {
     /// kept.
     #[inline(never)]
     pub(in crate::context) fn find_in_stretch(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        self.leave_to_itself()?;
         let stretch = self.progress.read_stretch.take();
         let Some(mut stretch) = stretch.filter(|stretch| stretch.is_of(key)) else {
             // The command before it has not been confirmed: nobody is to see its reply.
