@@ -10,7 +10,7 @@ use crate::run::{Result, cargo, command, output, run, succeeds, target};
 use crate::{audit, instructions, mutants};
 
 /// Crates whose threads share memory.
-const CONCURRENT: [&str; 9] = [
+const CONCURRENT: [&str; 10] = [
     "pando-sync",
     "pando-stats",
     "pando-device",
@@ -20,7 +20,12 @@ const CONCURRENT: [&str; 9] = [
     "pando-tree",
     "pando-versions",
     "pandodb",
+    "pando-server",
 ];
+/// What the runtimes of the sanitizers are told. Absurd sizes are asked for fallibly, and refused.
+const THREAD_OPTIONS: &str = "halt_on_error=1:allocator_may_return_null=1";
+/// Frames lie on the stack itself: their addresses tell how deep a script is.
+const ADDRESS_OPTIONS: &str = "detect_stack_use_after_return=0:allocator_may_return_null=1";
 /// Crates with loom models.
 const MODELLED: [&str; 5] = [
     "pando-sync",
@@ -279,7 +284,8 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             // conflicts with the runtime: it would report a constant of zstd as memory that is out
             // of scope.
             .env("CFLAGS", "-fno-sanitize=all")
-            .env("TSAN_OPTIONS", "halt_on_error=1");
+            .env("TSAN_OPTIONS", THREAD_OPTIONS)
+            .env("ASAN_OPTIONS", ADDRESS_OPTIONS);
         tally.step(&name, || run(&mut tests));
     }
 }

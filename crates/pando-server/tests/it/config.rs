@@ -1,7 +1,7 @@
 //! Tests of CONFIG: which values are taken, that all are or none, and what is written to a file.
 
 use pando_server::{ConfigRewriter, Error, Parameter, Server, ServerOptions};
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::{Mutex, OnceLock, Rank};
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, options};
@@ -219,23 +219,26 @@ fn appendfsync_and_durability_are_one_parameter() {
     ]);
 }
 
+/// What CONFIG REWRITE has written last. A rewriter lives as long as its program.
+fn written() -> &'static Mutex<Vec<Parameter>> {
+    static WRITTEN: OnceLock<Mutex<Vec<Parameter>>> = OnceLock::new();
+    WRITTEN.get_or_init(|| Mutex::new(Rank::Caller, Vec::new()))
+}
+
+fn write_parameters(parameters: &[Parameter]) -> Result<(), String> {
+    let mut changed = parameters.iter();
+    if changed.any(|of| of.name == "hz" && of.value == "66") {
+        return Err("No space left on device".to_owned());
+    }
+    *written().lock() = parameters.to_vec();
+    Ok(())
+}
+
 #[test]
 fn the_owner_of_the_file_gets_what_has_changed_since_the_start() {
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let got = Arc::new(Mutex::new(Rank::Caller, Vec::new()));
-    let into = got.clone();
-    let write = move |parameters: &[Parameter]| {
-        if parameters
-            .iter()
-            .any(|of| of.name == "hz" && of.value == "66")
-        {
-            return Err("No space left on device".to_owned());
-        }
-        *into.lock() = parameters.to_vec();
-        Ok(())
-    };
     let server = Fixture::with(ServerOptions {
-        config_rewriter: Some(ConfigRewriter(Box::leak(Box::new(write)))),
+        config_rewriter: Some(ConfigRewriter(&write_parameters)),
         parameters: vec![own("Timeout", "9"), own("slave-priority", "3")],
         ..options()
     });
@@ -252,7 +255,7 @@ fn the_owner_of_the_file_gets_what_has_changed_since_the_start() {
         ("CONFIG SET appendfsync everysec", "+OK"),
         ("CONFIG REWRITE", "+OK"),
     ]);
-    let written = got.lock().clone();
+    let written = written().lock().clone();
     let changed: Vec<(&str, &str)> = written
         .iter()
         .filter(|of| of.is_changed)

@@ -93,6 +93,16 @@ pub(crate) fn figures(client: &mut Client) -> Vec<String> {
     figures
 }
 
+/// Returns true of times to live that differ by what has passed between the two commands.
+fn is_later(words: &[String], ours: &Answer, expected: &Answer) -> bool {
+    match (ours, expected) {
+        (Answer::Integer(ours @ 1..), Answer::Integer(expected @ 1..)) => {
+            words[0] == "TTL" && ours.abs_diff(*expected) < 500
+        }
+        _ => false,
+    }
+}
+
 /// Returns the number of commands that ran in pipeline runs.
 pub(crate) fn together_count(client: &mut Client) -> u64 {
     fields(client, "stats")["commands_together"]
@@ -124,7 +134,9 @@ fn pipelines_mean_what_their_commands_mean_one_by_one() {
             );
             for words in &pipeline {
                 let (ours, expected) = (client.answer(), twin.call(words));
-                assert_eq!(ours, expected, "{:.80}", format!("{words:?}"));
+                if !is_later(words, &ours, &expected) {
+                    assert_eq!(ours, expected, "{:.80}", format!("{words:?}"));
+                }
             }
             assert_eq!(figures(&mut client), figures(&mut twin));
         }
