@@ -418,6 +418,26 @@ fn insertions_behind_a_long_element_share_blocks() {
     assert!(report.rows <= 32, "{} blocks", report.rows);
 }
 
+/// What is put before a long element shares the block before that.
+#[test]
+fn insertions_before_a_long_element_share_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    let mut client = client_of(&server);
+    crate::trees::many(&mut client, &["RPUSH", "l"], (0..20).map(long));
+    let pivot = long(9);
+    let insertions =
+        (0..600).map(|at| encode(&["LINSERT", "l", "BEFORE", &pivot, &format!("new-{at}")]));
+    client.send(&insertions.collect::<Vec<_>>().concat());
+    (0..600).for_each(|at| assert_eq!(show(&client.answer()), format!(":{}", 21 + at)));
+    client.check(&[("LINDEX l 9", "\"new-0\""), ("LINDEX l 608", "\"new-599\"")]);
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+    assert!(report.rows <= 32, "{} blocks", report.rows);
+}
+
 /// What is removed one by one leaves no blocks of few elements.
 #[test]
 fn removals_join_blocks() {

@@ -1,7 +1,12 @@
 //! LSET, LINSERT, LREM, LTRIM.
 
 use super::{encoding, part, place, places, remove, reply_length, writing};
-use crate::context::{Command, Context, Flags, Run, replies};
+use crate::context::{
+    Collection, Command, Context, Flags, Found, Interrupted, Part, Run, Sought, replies,
+};
+use crate::data::keyspace::ValueType;
+use crate::data::packed::Encoding;
+use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -68,11 +73,11 @@ fn insert(context: &mut Context<'_>) -> Run {
         context.argument(3),
         context.argument(4),
     );
-    let mut list = context.collection(key)?;
-    if !list.exists() {
+    let found = context.find(key)?;
+    if found.row.is_none() {
         return context.integer(0);
     }
-    let Some(place) = list.strings.find(pivot, 1) else {
+    let Some((mut list, place)) = beside(context, found, (pivot, behind > 0))? else {
         return context.integer(-1);
     };
     encoding::grow(&mut list, 1, element.len() as u64);
@@ -85,7 +90,11 @@ fn insert(context: &mut Context<'_>) -> Run {
 fn remove_equal(context: &mut Context<'_>) -> Run {
     let (key, element) = (context.argument(1), context.argument(3));
     let count = context.integer_at(2)?;
-    let mut list = context.collection(key)?;
+    let found = context.find(key)?;
+    if let Some(head) = context.tree_head(&found)? {
+        return remove_from_large(context, (key, head), found, count);
+    }
+    let mut list = context.decoded(found, ValueType::List, &Part::All)?;
     let elements = list.strings.iter().enumerate();
     let equal = elements.filter(|(_, other)| *other == element);
     let mut removed: Vec<usize> = equal.map(|(place, _)| place).collect();
@@ -105,6 +114,71 @@ fn remove_equal(context: &mut Context<'_>) -> Run {
     context.event(Class::List, "lrem", key);
     context.put_collection(key, &list)?;
     reply_length(context, removed.len())
+}
+
+/// Reads the list that was read last, as far as it has to be known to put something before the
+/// first `pivot`, or behind it. Also returns the place of that among what was read; `None` if there
+/// is none.
+fn beside(
+    context: &mut Context<'_>,
+    found: Found,
+    (pivot, is_behind): (&[u8], bool),
+) -> Result<Option<(Collection, usize)>, Interrupted> {
+    let head = context.tree_head(&found)?;
+    let encoding = found
+        .row
+        .map(|row| Encoding::of_payload(context.payload(row)));
+    // The length of a listpack is that of all of its elements.
+    let is_listpack = matches!(encoding, Some(Ok(Encoding::Listpack)));
+    let Some(head) = head.filter(|_| !is_listpack) else {
+        let list = context.decoded(found, ValueType::List, &Part::All)?;
+        let place = list.strings.find(pivot, 1);
+        return Ok(place.map(|place| (list, place)));
+    };
+    let places = context.search_list(head, &Sought::first(pivot))?;
+    let Some(spot) = places.last() else {
+        return Ok(None);
+    };
+    let list = context.decoded(found, ValueType::List, &Part::Beside(spot, is_behind))?;
+    let place = spot.place - list.first();
+    Ok(Some((list, place)))
+}
+
+/// As [`remove_equal`], from a large list, which has this head: no more of it is in memory than
+/// what changes.
+fn remove_from_large(
+    context: &mut Context<'_>,
+    (key, head): (&[u8], TreeHead),
+    found: Found,
+    count: i64,
+) -> Run {
+    let most = match usize::try_from(count.unsigned_abs()) {
+        Ok(0) | Err(_) => usize::MAX,
+        Ok(most) => most,
+    };
+    let rest_bytes_max = context.little_bytes(ValueType::List);
+    let element = context.argument(3);
+    let removed = context.find_equal(head, element, (most, count < 0), rest_bytes_max)?;
+    if removed.count() == 0 {
+        return context.integer(0);
+    }
+    context.event(Class::List, "lrem", key);
+    let encoding = found
+        .row
+        .map(|row| Encoding::of_payload(context.payload(row)));
+    let mut encoding = encoding.transpose()?.unwrap_or(Encoding::Quicklist);
+    if let Some(rest) = removed.rest() {
+        let mut list = context.remade(&found, ValueType::List);
+        (list.strings, list.encoding) = (rest.clone(), encoding);
+        encoding::shrink(&mut list);
+        if context.is_little(&list) {
+            context.put_collection(key, &list)?;
+            return reply_length(context, removed.count());
+        }
+        encoding = list.encoding;
+    }
+    context.put_removal(key, (&found, encoding), &removed)?;
+    reply_length(context, removed.count())
 }
 
 fn trim(context: &mut Context<'_>) -> Run {
