@@ -1,6 +1,6 @@
 //! LSET, LINSERT, LREM, LTRIM.
 
-use super::{encoding, part, place, places, remove, reply_length, writing};
+use super::{End, FEW, encoding, part, part_of, place, places, remove, reply_length, writing};
 use crate::context::{
     Collection, Command, Context, Flags, Found, Interrupted, Part, Run, Sought, replies,
 };
@@ -41,6 +41,9 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..writing("ltrim", 4, trim)
     },
 ];
+
+/// More elements that LTRIM removes at an end are not loaded.
+const PART_MAX: usize = 1024;
 
 fn set(context: &mut Context<'_>) -> Run {
     let (key, element) = (context.argument(1), context.argument(3));
@@ -163,10 +166,7 @@ fn remove_from_large(
         return context.integer(0);
     }
     context.event(Class::List, "lrem", key);
-    let encoding = found
-        .row
-        .map(|row| Encoding::of_payload(context.payload(row)));
-    let mut encoding = encoding.transpose()?.unwrap_or(Encoding::Quicklist);
+    let mut encoding = encoding_of(context, &found)?;
     if let Some(rest) = removed.rest() {
         let mut list = context.remade(&found, ValueType::List);
         (list.strings, list.encoding) = (rest.clone(), encoding);
@@ -196,12 +196,42 @@ fn trim(context: &mut Context<'_>) -> Run {
         context.event(Class::Generic, "del", key);
         return context.ok();
     }
+    let mut is_unread = false;
     // The tail first: the places of what is before it stay.
     for gone in [kept.end..length, 0..kept.start] {
-        if !gone.is_empty() {
-            let (mut list, gone) = part(context, key, |_| gone.clone())?;
-            remove(context, key, &mut list, gone)?;
+        if gone.is_empty() {
+            continue;
         }
+        let found = context.find(key)?;
+        let head = context.tree_head(&found)?;
+        if let Some(head) = head.filter(|_| gone.len() > PART_MAX) {
+            let encoding = encoding_of(context, &found)?;
+            let end = if gone.start == 0 {
+                End::Head
+            } else {
+                End::Tail
+            };
+            let of_end = (end.into(), gone.len());
+            context.trim_list(key, (&found, encoding), head, of_end)?;
+            is_unread = true;
+            continue;
+        }
+        let (mut list, gone) = part_of(context, found, |_| gone.clone())?;
+        remove(context, key, &mut list, gone)?;
+        is_unread = false;
+    }
+    if is_unread && kept.len() <= FEW {
+        // As others do: it may be packed again.
+        let (mut list, _) = part(context, key, |_| 0..0)?;
+        remove(context, key, &mut list, 0..0)?;
     }
     context.ok()
+}
+
+/// Returns the encoding of the list that was read last.
+fn encoding_of(context: &mut Context<'_>, found: &Found) -> Result<Encoding, Interrupted> {
+    let encoding = found
+        .row
+        .map(|row| Encoding::of_payload(context.payload(row)));
+    Ok(encoding.transpose()?.unwrap_or(Encoding::Quicklist))
 }

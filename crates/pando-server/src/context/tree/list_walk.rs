@@ -1,5 +1,6 @@
 //! Walks over the rows of a large list, from one of its ends, for an element (decision 120): they
-//! search it ([`Search`]), or remove it ([`Removal`]). `walks.rs` drives them.
+//! search it ([`Search`]), or remove it ([`Removal`]); or for what goes at an end ([`Trim`]).
+//! `walks.rs` drives them.
 //!
 //! A walk reads leaf by leaf, gives others a turn now and then, and keeps where it stands in the
 //! progress of its command: so it takes memory for what it has found, and not for the list. It is
@@ -11,9 +12,11 @@ use std::ops::Bound;
 use pando_sync::Arc;
 use pandodb::Lsn;
 
+use super::list_end::ListEnd;
 use super::list_row::RowOf;
 use super::removal::Removal;
 use super::search::Search;
+use super::trim::Trim;
 use crate::context::interrupted::{Interrupted, Run};
 use crate::data::elements::{self, Kind};
 use crate::data::tree_head::TreeHead;
@@ -30,12 +33,35 @@ pub(super) enum Task {
         /// Number of elements that are compared.
         compared: usize,
     },
+    Trim {
+        end: ListEnd,
+        /// Number of elements that go.
+        count: usize,
+    },
     Removal {
         /// Matches before this place stay.
         from: usize,
         /// Number of matches that go.
         most: usize,
     },
+}
+
+impl Task {
+    /// Returns true if a run of a command has at most one walk of this and of that kind.
+    fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Trim { end, .. }, Self::Trim { end: other, .. }) => end == other,
+            _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
+        }
+    }
+
+    fn is_backwards(self) -> bool {
+        match self {
+            Self::Search { is_backwards, .. } => is_backwards,
+            Self::Trim { end, .. } => end == ListEnd::Tail,
+            Self::Removal { .. } => false,
+        }
+    }
 }
 
 /// What a walk is for, in which state of which list, and for which command of EXEC.
@@ -54,6 +80,7 @@ pub(super) struct WalkGoal {
 #[derive(Debug)]
 pub(super) enum Work {
     Search(Search),
+    Trim(Trim),
     Removal(Removal),
 }
 
@@ -104,7 +131,9 @@ impl ListWalks {
         }
         let place = |of: &WalkGoal| (of.exec_index, of.database);
         let state = |of: &WalkGoal| (of.head, of.last_swap);
-        let stays = |of: &WalkGoal| place(of) != place(goal) || state(of) == state(goal);
+        let stays = |of: &WalkGoal| {
+            place(of) != place(goal) || state(of) == state(goal) || !of.task.is_like(goal.task)
+        };
         let is_of_list = |of: &WalkGoal| !stays(of) && of.head.id == goal.head.id;
         let ended = self.ended.iter().map(|walk| &walk.goal);
         let goals = self.open.iter().map(|walk| &walk.goal).chain(ended);
@@ -118,7 +147,7 @@ impl ListWalks {
 impl ListWalk {
     /// Returns a walk that begins at an end, or at the row with this position.
     pub(super) fn new(goal: WalkGoal, position: Option<&[u8]>, work: Work) -> Self {
-        let is_backwards = matches!(goal.task, Task::Search { is_backwards, .. } if is_backwards);
+        let is_backwards = goal.task.is_backwards();
         let id = goal.head.id;
         let from = match position {
             Some(position) => {
@@ -142,6 +171,7 @@ impl ListWalk {
     pub(super) fn bytes(&self) -> usize {
         match &self.work {
             Work::Search(search) => search.bytes(),
+            Work::Trim(trim) => Removal::bytes_of(trim.edits()),
             Work::Removal(removal) => removal.bytes(),
         }
     }
@@ -156,6 +186,7 @@ impl ListWalk {
         let position = elements::position_of(key);
         match &mut self.work {
             Work::Search(search) => search.pass(position, row, element),
+            Work::Trim(trim) => trim.pass(position, row),
             Work::Removal(removal) => removal.pass(position, row, element),
         }
     }
@@ -165,6 +196,7 @@ impl ListWalk {
     pub(super) fn end(&mut self, is_at_end: bool) -> Run {
         let passed = match &mut self.work {
             Work::Search(search) => search.passed(),
+            Work::Trim(trim) => trim.passed(),
             Work::Removal(removal) => removal.end(is_at_end)?,
         };
         match is_at_end && passed != self.goal.head.len() {
@@ -178,7 +210,42 @@ impl ListWalk {
         let is_as_long = bytes == self.goal.element.0;
         match &self.work {
             Work::Search(_) => is_as_long,
+            Work::Trim(_) => false,
             Work::Removal(removal) => is_as_long || removal.keeps_rest(bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(edition: u64, end: ListEnd) -> WalkGoal {
+        WalkGoal {
+            exec_index: None,
+            database: 0,
+            last_swap: Lsn::default(),
+            head: TreeHead {
+                edition,
+                ..TreeHead::new_blocks(1)
+            },
+            element: (0, 0),
+            task: Task::Trim { end, count: 1 },
+        }
+    }
+
+    /// A walk that is under way is of one state; those of other kinds stay.
+    #[test]
+    fn walks_go_on_in_the_state_in_which_they_have_begun() {
+        let mut walks = ListWalks::default();
+        let walk = |goal| ListWalk::new(goal, None, Work::Trim(Trim::new(ListEnd::Head, 1)));
+        let (head, tail) = (goal(1, ListEnd::Head), goal(1, ListEnd::Tail));
+        walks.open.extend([walk(head), walk(tail)]);
+        walks.ended.push(Arc::new(walk(head)));
+        assert!(walks.ended(&head).is_some() && walks.ended(&goal(2, ListEnd::Head)).is_none());
+        assert_eq!(walks.take(&goal(2, ListEnd::Head)).err(), Some(2));
+        assert!(walks.ended(&head).is_none());
+        assert_eq!(walks.take(&tail).map(|walk| walk.goal).ok(), Some(tail));
+        assert_eq!(walks.take(&tail).err(), Some(0));
     }
 }

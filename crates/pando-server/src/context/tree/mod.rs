@@ -46,6 +46,7 @@ mod shown;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;
+mod trim;
 mod walks;
 
 use std::ops::Bound;

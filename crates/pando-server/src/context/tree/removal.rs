@@ -69,10 +69,32 @@ impl Section {
 
 /// Rows at an end of the list that go.
 #[derive(Debug, Default)]
-struct Gone {
+pub(super) struct Gone {
     count: u64,
     /// The position of the innermost one.
     inner: Vec<u8>,
+}
+
+impl Gone {
+    /// Adds rows, of which the one at `inner` is the innermost.
+    pub(super) fn add(&mut self, count: u64, inner: &[u8]) {
+        self.count += count;
+        self.inner.clear();
+        self.inner.extend_from_slice(inner);
+    }
+
+    /// Has the head of the list follow rows that go at `end`; `was_dense`: all rows of the list had
+    /// numbers.
+    pub(super) fn narrow(&self, end: ListEnd, head: &mut TreeHead, was_dense: bool) {
+        if self.count == 0 {
+            return;
+        }
+        match end {
+            _ if head.is_blocks => head.narrow(end, &self.inner),
+            ListEnd::Head => head.low += u64::from(was_dense) * self.count,
+            ListEnd::Tail => head.high -= u64::from(was_dense) * self.count,
+        }
+    }
 }
 
 /// What is removed from a list, and what is to be written for it.
@@ -144,7 +166,7 @@ impl Removal {
         self.rest.as_ref()
     }
 
-    fn bytes_of(strings: &Strings) -> usize {
+    pub(super) fn bytes_of(strings: &Strings) -> usize {
         strings.bytes() + strings.len() * SPAN_BYTES
     }
 
@@ -262,8 +284,7 @@ impl Removal {
         if let (Some(first), Some(last)) = (first, last) {
             let [before, behind] = &mut self.gone;
             if !self.has_kept && self.begins_at_head {
-                before.count += count;
-                before.inner.clone_from(last);
+                before.add(count, last);
             }
             if behind.count == 0 {
                 behind.inner.clone_from(first);
@@ -286,9 +307,6 @@ impl Removal {
         if let Some(last) = self.last.take() {
             self.close(last)?;
         }
-        if !is_at_end {
-            self.rest = None;
-        }
         Ok(self.passed)
     }
 
@@ -298,17 +316,9 @@ impl Removal {
         let was_dense = head.is_dense();
         let removed = self.removed as u64;
         head.count = head.count.checked_sub(removed).ok_or(Interrupted::Torn)?;
-        if before.count > 0 {
-            match head.is_blocks {
-                true => head.narrow(ListEnd::Head, &before.inner),
-                false => head.low += u64::from(was_dense) * before.count,
-            }
-        }
-        if behind.count > 0 && self.is_at_end {
-            match head.is_blocks {
-                true => head.narrow(ListEnd::Tail, &behind.inner),
-                false => head.high -= u64::from(was_dense) * behind.count,
-            }
+        before.narrow(ListEnd::Head, head, was_dense);
+        if self.is_at_end {
+            behind.narrow(ListEnd::Tail, head, was_dense);
         }
         Ok(())
     }

@@ -6,11 +6,14 @@ use pando_sync::Arc;
 use pandodb::Table;
 use pandodb::nonblocking::Polled;
 
+use super::changes::less;
+use super::list_end::ListEnd;
 use super::list_row::RowOf;
 use super::list_walk::{ListWalk, Task, WalkGoal, Work};
 use super::removal::Removal;
 use super::search::{Search, Sought, Spot};
 use super::source::Source;
+use super::trim::Trim;
 use crate::context::{Context, Data, Found, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{Times, ValueType};
@@ -31,7 +34,7 @@ impl Places {
     fn search(&self) -> &Search {
         match &self.0.work {
             Work::Search(search) => search,
-            Work::Removal(_) => unreachable!("it is a search"),
+            _ => unreachable!("it is a search"),
         }
     }
 
@@ -53,7 +56,7 @@ impl Removed {
     fn removal(&self) -> &Removal {
         match &self.0.work {
             Work::Removal(removal) => removal,
-            Work::Search(_) => unreachable!("it is a removal"),
+            _ => unreachable!("it is a removal"),
         }
     }
 
@@ -133,8 +136,40 @@ impl Context<'_> {
     ) -> Run {
         let removal = removed.removal();
         let mut head = removed.0.goal.head;
+        removal.lower(&mut head)?;
+        self.put_edits(key, (found, encoding), head, removal.edits())
+    }
+
+    /// Removes so many elements at an end of the list at `key`, which has this head and was read
+    /// last. Something is left of it.
+    pub(crate) fn trim_list(
+        &mut self,
+        key: &[u8],
+        (found, encoding): (&Found, Encoding),
+        mut head: TreeHead,
+        (end, count): (ListEnd, usize),
+    ) -> Run {
+        let goal = self.walk_goal(head, b"", Task::Trim { end, count });
+        let begin = |goal| ListWalk::new(goal, None, Work::Trim(Trim::new(end, count)));
+        let walk = self.walked(goal, b"", begin)?;
+        let Work::Trim(trim) = &walk.work else {
+            unreachable!("it trims");
+        };
+        let was_dense = head.is_dense();
+        head.count = less(head.count, count as u64)?;
+        trim.gone().narrow(end, &mut head, was_dense);
+        self.put_edits(key, (found, encoding), head, trim.edits())
+    }
+
+    /// Writes rows of the list at `key`, and its head, which has the edition of before.
+    fn put_edits(
+        &mut self,
+        key: &[u8],
+        (found, encoding): (&Found, Encoding),
+        mut head: TreeHead,
+        edits: &Strings,
+    ) -> Run {
         let mut changes = self.changes(&head)?;
-        let edits = removal.edits();
         for place in (0..edits.len()).step_by(2) {
             let (position, row) = (edits.at(place), edits.at(place + 1));
             if row.is_empty() {
@@ -146,7 +181,6 @@ impl Context<'_> {
             changes.row.extend_from_slice(row);
             changes.put_at_position()?;
         }
-        removal.lower(&mut head)?;
         let buffers = changes.finish(&mut head);
         self.give_back(buffers);
         let times = Times {
@@ -291,6 +325,9 @@ fn row_of<'r>(
     };
     if let Some(row) = value {
         return Ok(RowOf::Read(row, decode(row)?));
+    }
+    if matches!(walk.work, Work::Trim(_)) {
+        return Ok(RowOf::Unread);
     }
     let length = match source.length(members, key, buffer)? {
         Polled::Pending(pending) => return Err(Interrupted::Pending(pending)),
