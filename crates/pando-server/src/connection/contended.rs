@@ -79,8 +79,29 @@ impl Connection {
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let first = self.first_written(turn, (running.command, arguments));
         let key = first.map(|first| changed_key(turn, running).unwrap_or(first));
-        let reserved = key.and_then(|key| Reservation::begin(turn.shared, key));
+        let reserved = key.and_then(|key| Reservation::begin(turn.shared, key, 0));
         running.reservation = reserved.map(Box::new);
+    }
+
+    /// Reserves the first key that a command writes, if it has begun anew many times, since others
+    /// have written the key while it read what belongs to that: a walk over a long list takes many
+    /// turns. Once the time is over, it does so for a longer time at the next change, so that its
+    /// reads fit into one.
+    #[cold]
+    pub(super) fn reserve_if_restarted(&mut self, turn: &Turn<'_>, running: &mut Running) {
+        let progress = self.progress();
+        let (restarts, (times, reserved_at)) = (progress.restarts, progress.reservations);
+        if running.reservation.is_some() || restarts < CONFLICTS_MAX.max(reserved_at + 1) {
+            return;
+        }
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
+        let first = self.first_written(turn, (running.command, arguments));
+        let reserved = first.and_then(|key| Reservation::begin(turn.shared, key, times));
+        if let Some(reserved) = reserved {
+            running.reservation = Some(Box::new(reserved));
+            self.progress().reservations = (times + 1, restarts);
+        }
     }
 
     /// Returns the first key that a call writes; `None` if it writes none now.

@@ -67,6 +67,7 @@ fn read_anew(session: &Session, running: &mut Running, progress: &mut Progress) 
         batch.reset();
     }
     (running.conflicts, progress.restarts) = (0, 0);
+    progress.reservations = (0, 0);
     running.reservation = None;
     progress.is_tracking = false;
     progress.now_ms = None;
@@ -392,7 +393,12 @@ impl Connection {
                 Ok(()) => return Step::Suspended,
                 Err(error) => self.engine_error(turn, running.command, &error),
             },
-            Interrupted::Yield => return Step::Yielded,
+            Interrupted::Yield => {
+                if self.progress().restarts > 0 {
+                    self.reserve_if_restarted(turn, running);
+                }
+                return Step::Yielded;
+            }
             // What it reads next must be new, so nothing is played back; and it waits only if what
             // it has read was new, and it has looked since it registered.
             Interrupted::Blocked => {

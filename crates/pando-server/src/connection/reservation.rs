@@ -6,9 +6,13 @@ use pando_sync::time::{Duration, Instant, now};
 use crate::client::contended_keys::{ContendedKey, Reserved};
 use crate::shared::Shared;
 
-/// How long a command may have a key to itself. What takes longer goes on beside others, and
-/// reserves the key anew after as many conflicts.
+/// How long a command may have a key to itself, at first. What takes longer goes on beside others,
+/// and reserves the key anew after as many conflicts, or after the first change that has it begin
+/// anew.
 const RESERVED_MAX: Duration = Duration::from_secs(1);
+/// How many times as long it has it the next time, and how often that grows.
+const FACTOR: u32 = 4;
+const GROWTH_MAX: u32 = 3;
 
 /// A key that no other command begins to write, until this is dropped: at the end of the command,
 /// or of its connection.
@@ -20,11 +24,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves a key; `None` if another command has it, or if its place is taken.
-    pub(super) fn begin(shared: &Arc<Shared>, key: ContendedKey) -> Option<Self> {
+    /// Reserves a key; `None` if another command has it, or if its place is taken. A command that
+    /// was not done in the time of `before` reservations gets that much more.
+    pub(super) fn begin(shared: &Arc<Shared>, key: ContendedKey, before: u32) -> Option<Self> {
         // Not from the clock of a turn, which is that of its beginning: the runs that met the
         // conflicts may have taken longer than a reservation lasts.
-        let until = now() + RESERVED_MAX;
+        let until = now() + RESERVED_MAX * FACTOR.pow(before.min(GROWTH_MAX));
         let reserved = shared.contended.reserve(key, until)?;
         Some(Self {
             shared: shared.clone(),

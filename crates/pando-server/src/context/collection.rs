@@ -99,12 +99,8 @@ impl Context<'_> {
         value_type.expect("a command of collections has a type")
     }
 
-    /// Reads the collection at `key`, of the command's type, to be changed.
-    pub(crate) fn collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
-        self.find_part(key, &Part::All)
-    }
-
-    /// As [`Context::collection`], no more than a part of it if it is large.
+    /// Reads the collection at `key`, of the command's type, to be changed; no more than a part of
+    /// it if it is large.
     pub(crate) fn find_part(
         &mut self,
         key: &[u8],
@@ -233,6 +229,17 @@ impl Context<'_> {
     pub(crate) fn replacement(&self, found: &Found, value_type: ValueType) -> Collection {
         let found = Found {
             former: found.former,
+            ..Found::default()
+        };
+        let limits = self.shared.settings.encoding_limits.of(value_type);
+        Collection::new(found, value_type, limits)
+    }
+
+    /// Returns an empty collection that takes the place of what `found` describes, with its times.
+    pub(crate) fn remade(&self, found: &Found, value_type: ValueType) -> Collection {
+        let found = Found {
+            former: found.former,
+            row: found.row,
             ..Found::default()
         };
         let limits = self.shared.settings.encoding_limits.of(value_type);
@@ -375,11 +382,30 @@ impl Context<'_> {
     /// Returns true if a large collection is all in memory, and has become so small that it is
     /// packed again: much smaller than what is not packed, so that few changes make it neither.
     pub(super) fn is_small(&self, collection: &Collection) -> bool {
-        let most = self.packed_bytes_max(collection.encoding) / 4;
         collection.is_tree()
             && collection.elsewhere() == 0
             && collection.in_memory() > 0
-            && collection.payload_bytes() <= most
+            && self.is_little(collection)
+    }
+
+    /// Returns true if a large collection that has become this one, all of which is in memory, is
+    /// not large any more.
+    pub(crate) fn is_little(&self, collection: &Collection) -> bool {
+        let most = self.packed_bytes_max(collection.encoding) / 4;
+        collection.payload_bytes() <= most
+    }
+
+    /// Returns the bytes of the elements up to which a large list that loses some may get another
+    /// encoding, or may be packed.
+    pub(crate) fn little_bytes(&self, value_type: ValueType) -> usize {
+        let (_, listpack) = self
+            .shared
+            .settings
+            .encoding_limits
+            .of(value_type)
+            .of_list();
+        let packed = self.packed_bytes_max(Encoding::Listpack);
+        usize::try_from((packed / 4).max(listpack)).unwrap_or(usize::MAX)
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::list_end::ListEnd;
 pub(crate) use tree::near::Near;
 pub(crate) use tree::part::{Around, Part};
+pub(crate) use tree::search::Sought;
 pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};
 
 /// Number of runs of a command that found a collection damaged, and had written before, after which

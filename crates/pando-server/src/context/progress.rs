@@ -19,6 +19,7 @@ use super::tree::ahead::Ahead;
 use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
 use super::tree::known_ends::KnownEnds;
+use super::tree::list_walk::ListWalks;
 use super::tree::part::Load;
 use super::tree::read_stretch::ReadStretch;
 use crate::client::waiters::Registration;
@@ -183,10 +184,16 @@ pub(crate) struct Progress {
     pub(crate) beside_swap: Option<Lsn>,
     /// Number of parts that began again since the head had changed.
     pub(crate) restarts: u32,
+    /// Number of reservations for that reason, and how many parts had begun again before the last
+    /// one.
+    pub(crate) reservations: (u32, u32),
     /// Number of turns in which parts were loaded.
     pub(crate) turns: u32,
     /// Those that were loaded.
     pub(crate) loaded: Vec<Arc<Load>>,
+    /// Walks over large lists that are under way, or have ended. A run that is repeated goes on
+    /// with them also after a conflict: they are of the state of the list that their goal names.
+    pub(crate) list_walks: ListWalks,
     /// Strings in pieces that are being read, or were.
     pub(crate) strings: Option<Box<PieceReads>>,
     /// Those that the next command of a pipeline run will need.
@@ -459,6 +466,7 @@ impl Progress {
         }
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
+        self.reservations = (0, 0);
         self.pushed.clear();
         self.written.clear();
         self.is_tracking = false;
@@ -472,6 +480,7 @@ impl Progress {
             }
         }
         self.forget_scripts();
+        self.list_walks.clear();
         self.begin_again();
     }
 
@@ -530,6 +539,7 @@ impl Progress {
         // The next one may load, too; the end of the run frees what they keep.
         self.loads.clear();
         self.loaded.clear();
+        self.list_walks.clear();
         if self.strings.is_some() {
             self.strings = None;
         }

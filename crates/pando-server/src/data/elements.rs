@@ -114,7 +114,7 @@ impl ElementKeys {
     }
 
     /// Returns the hash by which names are ordered.
-    fn hash(&self, name: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.hash_key[0], self.hash_key[1]);
         hasher.write(name);
         hasher.finish()

@@ -32,6 +32,11 @@ pub(crate) fn is_long(bytes: usize) -> bool {
     bytes > SHORT_BYTES_MAX
 }
 
+/// Returns the number of bytes of a long element whose row has so many.
+pub(crate) fn long_bytes(row: usize) -> usize {
+    row.saturating_sub(1)
+}
+
 /// Returns the number of elements of a row, of which `value` is the value, if it lies in its leaf.
 pub(crate) fn count_of(value: Option<&[u8]>) -> Result<usize, RowError> {
     match value.map(<[u8]>::first) {

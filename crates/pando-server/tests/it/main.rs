@@ -74,6 +74,7 @@ mod lifecycle;
 mod list_blocks;
 #[cfg(test)]
 mod list_room;
+mod list_walks;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! LPOS: where an element is in a list.
 
 use super::reading;
-use crate::context::{Collection, Command, Context, Run, replies};
+use crate::context::{Collection, Command, Context, Part, Run, Sought, replies};
+use crate::data::keyspace::ValueType;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
     since: "6.0.6",
@@ -55,13 +56,18 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns the places of `element` that these options select.
-    fn select(&self, list: &Collection, element: &[u8]) -> Vec<usize> {
-        let most = match self.count {
+    /// Returns the number of matches that are enough.
+    fn most(&self) -> usize {
+        match self.count {
             None => 1,
             Some(0) => usize::MAX,
             Some(count) => count,
-        };
+        }
+    }
+
+    /// Returns the places of `element` that these options select.
+    fn select(&self, list: &Collection, element: &[u8]) -> Vec<usize> {
+        let most = self.most();
         let is_match = |(_, other): &(usize, &[u8])| *other == element;
         let places = |matches: &mut dyn Iterator<Item = (usize, &[u8])>| {
             let matches = matches.skip(self.skipped).take(most);
@@ -77,8 +83,24 @@ impl Options {
 
 fn position(context: &mut Context<'_>) -> Run {
     let options = Options::parse(context)?;
-    let list = context.read_collection(context.argument(1))?;
-    let places = options.select(&list, context.argument(2));
+    let (key, element) = (context.argument(1), context.argument(2));
+    let found = context.read(key)?;
+    if let Some(head) = context.tree_head(&found)? {
+        let sought = Sought {
+            element,
+            is_backwards: options.is_backwards,
+            skipped: options.skipped,
+            most: options.most(),
+            compared: options.compared,
+        };
+        let places = context.search_list(head, &sought)?;
+        return show(context, &options, places.all());
+    }
+    let list = context.decoded(found, ValueType::List, &Part::All)?;
+    show(context, &options, &options.select(&list, element))
+}
+
+fn show(context: &mut Context<'_>, options: &Options, places: &[usize]) -> Run {
     let mut reply = context.reply();
     if options.count.is_some() {
         reply.array(places.len());
@@ -86,7 +108,7 @@ fn position(context: &mut Context<'_>) -> Run {
         reply.null();
     }
     for place in places {
-        reply.integer(i64::try_from(place).unwrap_or(i64::MAX));
+        reply.integer(i64::try_from(*place).unwrap_or(i64::MAX));
     }
     context.check_reply()
 }

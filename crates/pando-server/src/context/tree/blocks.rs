@@ -9,22 +9,15 @@
 
 use std::ops::Range;
 
+use super::block_cut::{Cut, Overflow, are_small, block_row, short_ones};
 use super::changes::{Changes, less};
 use super::list_end::ListEnd;
 use super::part::Loaded;
 use super::position::{Gap, Opening, Places};
 use crate::context::Run;
 use crate::data::elements;
-use crate::data::list_block::{self, Block};
 use crate::data::packed::Strings;
 use crate::data::tree_head::TreeHead;
-
-/// A block of fewer bytes is joined to a neighbour.
-const SMALL_BYTES: usize = list_block::BYTES_MAX / 4;
-/// Most bytes of a block that was joined: it has room for further elements.
-const JOINED_BYTES: usize = list_block::BYTES_MAX / 4 * 3;
-/// Most elements of a block that was joined.
-const JOINED_ELEMENTS: usize = list_block::ELEMENTS_MAX / 4 * 3;
 
 /// Blocks that follow each other, and the elements that they are to have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,17 +27,6 @@ struct Section {
     /// Places among the new elements.
     elements: Range<usize>,
     has_changed: bool,
-}
-
-/// Where the elements go for which a section has no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Overflow {
-    /// Before it: it begins the list, and something was put there.
-    Before,
-    /// Behind it: it ends the list.
-    Behind,
-    /// Behind it, and before the next block.
-    Between,
 }
 
 /// Returns the blocks with their new elements: `counts` says how many each has had.
@@ -107,95 +89,6 @@ fn join_small(sections: Vec<Section>, new: &Strings) -> Vec<Section> {
         joined.push(section);
     }
     joined
-}
-
-/// Returns true if neighbours have so few short elements, and bytes of them, where they meet that
-/// these are to share a block.
-fn are_small(one: (usize, usize), other: (usize, usize)) -> bool {
-    one.0.min(other.0) > 0
-        && one.0 + other.0 <= JOINED_ELEMENTS
-        && one.1.min(other.1) < SMALL_BYTES
-        && one.1 + other.1 <= JOINED_BYTES
-}
-
-/// Returns how many short elements come before the first long one, and the bytes that they take in
-/// a block; no more than are needed to see that they are too many.
-fn short_ones(strings: &Strings, places: impl Iterator<Item = usize>) -> (usize, usize) {
-    let (mut elements, mut bytes) = (0, 0);
-    for element in places.map(|place| strings.at(place)) {
-        if list_block::is_long(element.len()) || bytes > JOINED_BYTES {
-            break;
-        }
-        elements += 1;
-        bytes += list_block::bytes_of(element);
-    }
-    (elements, bytes)
-}
-
-/// How elements are cut into those of single blocks.
-#[derive(Debug, Clone, Copy)]
-struct Cut {
-    /// From the end on: the first block has the room that is left.
-    from_end: bool,
-    /// A block with so many elements, or bytes of them, gets no more.
-    enough: (usize, usize),
-}
-
-impl Cut {
-    /// Blocks that are full, but for the last one.
-    const FULL: Self = Self {
-        from_end: false,
-        enough: (usize::MAX, usize::MAX),
-    };
-
-    /// For what goes where `overflow` says: between others, all blocks get the same room.
-    fn of(overflow: Overflow, strings: &Strings, places: Range<usize>) -> Self {
-        let elements = places.len();
-        let elements_of = places.map(|place| strings.at(place));
-        let short = elements_of.filter(|of| !list_block::is_long(of.len()));
-        let bytes = short.map(list_block::bytes_of).sum::<usize>();
-        let enough = match overflow {
-            Overflow::Between => list_block::share_of(elements, bytes),
-            Overflow::Before | Overflow::Behind => Self::FULL.enough,
-        };
-        let from_end = overflow == Overflow::Before;
-        Self { from_end, enough }
-    }
-
-    /// Returns the places of the elements of each block.
-    fn blocks(self, strings: &Strings, places: Range<usize>) -> Vec<Range<usize>> {
-        let mut blocks: Vec<Range<usize>> = Vec::new();
-        // Bytes of the last block; `None` if it gets no more elements.
-        let mut open: Option<usize> = None;
-        for number in 0..places.len() {
-            let place = match self.from_end {
-                false => places.start + number,
-                true => places.end - 1 - number,
-            };
-            let element = strings.at(place);
-            let added = list_block::bytes_of(element);
-            if list_block::is_long(element.len()) {
-                blocks.push(place..place + 1);
-                open = None;
-                continue;
-            }
-            if let (Some(bytes), Some(last)) = (open, blocks.last_mut())
-                && list_block::fits(last.len() + 1, bytes + added)
-                && last.len() < self.enough.0
-                && bytes < self.enough.1
-            {
-                (last.start, last.end) = (last.start.min(place), last.end.max(place + 1));
-                open = Some(bytes + added);
-                continue;
-            }
-            blocks.push(place..place + 1);
-            open = Some(added);
-        }
-        if self.from_end {
-            blocks.reverse();
-        }
-        blocks
-    }
 }
 
 /// What becomes of the blocks that were loaded.
@@ -332,21 +225,8 @@ impl Changes<'_> {
     }
 
     /// Writes the elements at these places, which fit, as a block.
-    fn put_block(
-        &mut self,
-        id: u64,
-        position: &[u8],
-        (strings, places): (&Strings, Range<usize>),
-    ) -> Run {
-        let first = strings.at(places.start);
-        if list_block::is_long(first.len()) {
-            return self.put_element(id, position, first);
-        }
-        let mut block = Block::default();
-        block.clear();
-        places.for_each(|place| block.push(strings.at(place)));
-        self.row.clear();
-        self.row.extend_from_slice(block.full_row());
+    fn put_block(&mut self, id: u64, position: &[u8], of: (&Strings, Range<usize>)) -> Run {
+        block_row(of, &mut self.row);
         elements::position_key(id, position, &mut self.key);
         self.put_at_position()
     }

@@ -60,6 +60,9 @@ impl KnownEnds {
                 position: Vec::new(),
             },
         };
+        // A run that is repeated comes to a state in which another one has been: what it has noted
+        // before is of an earlier state then.
+        self.0.retain(|of| !is_it(of));
         (known.database, known.head, known.end) = (database, *after, end);
         known.position.clear();
         known.position.extend_from_slice(&last.position);
@@ -104,6 +107,13 @@ mod tests {
         assert_eq!(ends.of(0, &head(1, 4), first), None);
         assert_eq!(ends.of(0, &head(1, 4), last), Some(&b"y"[..]));
         assert_eq!(ends.of(0, &head(16, 2), first), Some(&b"b"[..]));
+        // Runs that are repeated leave one that is known.
+        let mut ends = KnownEnds::default();
+        for _ in 0..3 {
+            ends.note(0, (&one, &two), (first, &block(b"n")));
+            ends.note(0, (&two, &three), (first, &block(b"m")));
+            assert_eq!(ends.of(0, &three, first), Some(&b"m"[..]));
+        }
         // The head tells where those are that have numbers.
         ends.note(
             0,

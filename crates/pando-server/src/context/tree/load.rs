@@ -184,6 +184,14 @@ impl Context<'_> {
             Part::Places(places) if is_blocks => {
                 self.load_blocks(members, goal, places(head.len()))?
             }
+            Part::Beside(spot, is_behind) if is_blocks => {
+                self.load_block(members, goal, (spot, *is_behind))?
+            }
+            Part::Beside(spot, _) => {
+                // What is put before an element has its position between that and the one before.
+                let places = spot.place.saturating_sub(1)..spot.place + 1;
+                (places.start, self.load_places(members, goal, places)?)
+            }
             Part::Named(names) => (0, self.load_named(members, goal, names)?),
             Part::Each(places) => (0, self.load_each(members, goal, places)?),
             Part::Drawn(places, enough) => {
@@ -544,7 +552,7 @@ impl Context<'_> {
     /// Returns the bytes of all that the command has loaded before.
     pub(super) fn loaded_bytes(&self) -> usize {
         let loaded = self.progress.loaded.iter();
-        loaded.map(|load| bytes_of(load)).sum()
+        loaded.map(|load| bytes_of(load)).sum::<usize>() + self.progress.list_walks.bytes()
     }
 
     /// Refuses the command if it has loaded more than a reply may have: `load`, and `before` that

@@ -11,6 +11,7 @@
 //! head is unchanged, and which is damage in that case.
 
 pub(crate) mod ahead;
+mod block_cut;
 mod blocks;
 mod changes;
 mod edition;
@@ -22,6 +23,8 @@ pub(crate) mod kept_head;
 pub(crate) mod kept_pieces;
 pub(crate) mod known_ends;
 pub(crate) mod list_end;
+mod list_row;
+pub(crate) mod list_walk;
 mod lists;
 mod load;
 mod named;
@@ -33,14 +36,18 @@ mod piece_reads;
 mod pieces;
 mod position;
 pub(crate) mod read_stretch;
+mod removal;
 mod room;
 mod scan;
 mod scored_end;
+pub(crate) mod search;
 mod shared_head;
 mod shown;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;
+mod trim;
+mod walks;
 
 use std::ops::Bound;
 

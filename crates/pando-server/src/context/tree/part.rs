@@ -5,6 +5,7 @@ use std::ops::{Bound, Range};
 use pando_sync::Arc;
 use pandodb::Lsn;
 
+use super::search::Spot;
 use crate::data::deadlines::Deadlines;
 use crate::data::earth::Place;
 use crate::data::elements::{self, Kind};
@@ -56,6 +57,9 @@ pub(crate) enum Part<'p> {
     Named(&'p [&'p [u8]]),
     /// Those at the places that it returns for the number of all.
     Places(&'p dyn Fn(usize) -> Range<usize>),
+    /// What has to be known of a list to put something before an element that was found, or, if
+    /// it is true, behind it.
+    Beside(&'p Spot, bool),
     /// Those at these places, in this order.
     Each(&'p [usize]),
     /// Of the fields at these places those that live, in this order, until they are so many. Only

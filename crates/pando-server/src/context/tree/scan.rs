@@ -8,6 +8,7 @@ use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::ahead::{AHEAD_MAX, Ahead};
 use super::part::{Goal, Load};
+use super::search::Spot;
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
@@ -142,6 +143,22 @@ impl Context<'_> {
         Ok((first.ok_or(Interrupted::Torn)?, load))
     }
 
+    /// Loads the blocks of a list that have to be known to put something beside an element that was
+    /// found. Also returns the place of their first element.
+    pub(super) fn load_block(
+        &mut self,
+        members: &Table,
+        mut goal: Goal,
+        (spot, is_behind): (&Spot, bool),
+    ) -> Result<(usize, Arc<Load>), Interrupted> {
+        let mut key = Vec::new();
+        let (first, position, count) = spot.part(is_behind, goal.head.len());
+        elements::position_key(goal.head.id, position, &mut key);
+        (goal.from, goal.count) = (Bound::Included(key), count);
+        let load = self.scanned(members, (goal, false), add_places)?;
+        Ok((first, load))
+    }
+
     /// Loads the element of a list at a position.
     fn load_at(
         &mut self,
@@ -244,6 +261,16 @@ impl Context<'_> {
         self.scanned(members, (goal, false), add_around)
     }
 
+    /// Returns the number of leaves that are read before others get a turn.
+    pub(super) fn leaves_of_turn(&self) -> usize {
+        // Whoever has begun again since others wrote must get further in a turn than they do.
+        let doublings = match self.exec_index.is_some() || self.progress.restarts > 0 {
+            true => self.progress.turns.min(DOUBLINGS_MAX),
+            false => 0,
+        };
+        LEAVES_PER_TURN << doublings
+    }
+
     /// Scans leaf by leaf until `add_leaf` says that it has all.
     fn scanned(
         &mut self,
@@ -258,11 +285,6 @@ impl Context<'_> {
         if is_end && self.is_together && self.data().batch.is_some() {
             load.ahead = Some(Box::default());
         }
-        // Whoever has begun again since others wrote must get further in a turn than they do.
-        let doublings = match self.exec_index.is_some() || self.progress.restarts > 0 {
-            true => self.progress.turns.min(DOUBLINGS_MAX),
-            false => 0,
-        };
         let (before, most) = (self.loaded_bytes(), self.engine().reply_bytes_max);
         let scanned = Scanned {
             prefix: load.goal.prefix(),
@@ -272,7 +294,7 @@ impl Context<'_> {
             now_ms: self.now_ms,
         };
         let mut result = Ok(false);
-        for _ in 0..LEAVES_PER_TURN << doublings {
+        for _ in 0..self.leaves_of_turn() {
             result = self.scan_leaf(&scanned, &mut load, add_leaf);
             if !matches!(result, Ok(false)) {
                 break;
