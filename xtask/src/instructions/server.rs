@@ -13,6 +13,8 @@ use crate::run::Result;
 
 const PIPELINE: usize = 16;
 const KEYS: u64 = 5_000;
+/// Fields of a hash.
+const FIELDS: usize = 5;
 /// A limit of requests for each minute.
 const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) \
     if n == 1 then redis.call('EXPIRE', KEYS[1], 60) end return n";
@@ -20,7 +22,8 @@ const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) \
 const START: Duration = Duration::from_secs(120);
 
 /// Returns the instructions of a run of `program` in which it answers `command` (`GET`, `SET`,
-/// `INCR`, `MSET` of ten keys, or `EVALSHA` of [`SCRIPT`]) `operations` times.
+/// `INCR`, `MSET` of ten keys, `EVALSHA` of [`SCRIPT`], `HGETALL` of a small hash, `ZRANK` in a
+/// sorted set of [`KEYS`] members, or `PUBLISH` to nobody) `operations` times.
 pub(super) fn count(
     valgrind: &Valgrind,
     program: &Path,
@@ -107,14 +110,7 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
         thread::sleep(Duration::from_millis(50));
     }
     let value = "v".repeat(100);
-    let key = |of: u64| format!("key:{of:012}");
-    let counter = |of: u64| format!("counter:{of:012}");
-    let mut requests = Vec::new();
-    for number in 0..KEYS {
-        requests.push(vec!["SET".into(), key(number), value.clone()]);
-        requests.push(vec!["SET".into(), counter(number), "100000".into()]);
-    }
-    for part in requests.chunks(PIPELINE) {
+    for part in filling(command, &value).chunks(PIPELINE) {
         ask(&mut stream, part, part.len())?;
     }
     let load = ["SCRIPT", "LOAD", SCRIPT].map(str::to_owned).to_vec();
@@ -124,43 +120,80 @@ fn talk(address: &str, command: &str, operations: u64) -> std::io::Result<()> {
         .last()
         .map(str::to_owned);
     let digest = digest.unwrap_or_default();
+    let lines_of_one = match command {
+        "GET" => 2,
+        "HGETALL" => 1 + 4 * FIELDS,
+        _ => 1,
+    };
     // Keys in an order that looks random: the step and the number of keys have no common factor.
     let mut number = 0;
     for _ in 0..operations / PIPELINE as u64 {
         let requests: Vec<_> = (0..PIPELINE)
             .map(|_| {
                 number = (number + 3_467) % KEYS;
-                match command {
-                    "SET" => vec!["SET".into(), key(number), value.clone()],
-                    "INCR" => vec!["INCR".into(), counter(number)],
-                    "EVALSHA" => {
-                        vec![
-                            "EVALSHA".into(),
-                            digest.clone(),
-                            "1".into(),
-                            counter(number),
-                        ]
-                    }
-                    "MSET" => {
-                        let mut words = vec!["MSET".into()];
-                        for of in 0..10 {
-                            // Keys that lie nowhere near each other.
-                            words.extend([key((number + of * 487) % KEYS), value.clone()]);
-                        }
-                        words
-                    }
-                    _ => vec!["GET".into(), key(number)],
-                }
+                request(command, number, (&value, &digest))
             })
             .collect();
-        let lines = requests.len() * if command == "GET" { 2 } else { 1 };
-        let replies = ask(&mut stream, &requests, lines)?;
+        let replies = ask(&mut stream, &requests, requests.len() * lines_of_one)?;
         if replies.starts_with(b"-") || replies.starts_with(b"$-1") {
             let text = String::from_utf8_lossy(&replies).into_owned();
             return Err(std::io::Error::other(text));
         }
     }
     Ok(())
+}
+
+fn name(kind: &str, number: u64) -> String {
+    format!("{kind}:{number:012}")
+}
+
+/// Returns the requests that put what `command` uses. Each has a reply of one line.
+fn filling(command: &str, value: &str) -> Vec<Vec<String>> {
+    let mut requests = Vec::new();
+    for number in 0..KEYS {
+        requests.push(vec!["SET".into(), name("key", number), value.into()]);
+        requests.push(vec!["SET".into(), name("counter", number), "100000".into()]);
+        match command {
+            "HGETALL" => {
+                let mut words = vec!["HSET".into(), name("hash", number)];
+                for field in 0..FIELDS {
+                    words.extend([format!("field{field}"), format!("value{field:05}")]);
+                }
+                requests.push(words);
+            }
+            "ZRANK" => requests.push(vec![
+                "ZADD".into(),
+                "scores".into(),
+                number.to_string(),
+                name("member", number),
+            ]),
+            _ => {}
+        }
+    }
+    requests
+}
+
+/// Returns the call of `command` about what has this number.
+fn request(command: &str, number: u64, (value, digest): (&str, &str)) -> Vec<String> {
+    let of = |kind| name(kind, number);
+    let mut words = vec![command.to_owned()];
+    match command {
+        "GET" => words.push(of("key")),
+        "SET" => words.extend([of("key"), value.into()]),
+        "INCR" => words.push(of("counter")),
+        "EVALSHA" => words.extend([digest.into(), "1".into(), of("counter")]),
+        "HGETALL" => words.push(of("hash")),
+        "ZRANK" => words.extend(["scores".into(), of("member")]),
+        "PUBLISH" => words.extend(["channel".into(), of("key")]),
+        "MSET" => {
+            for step in 0..10 {
+                // Keys that lie nowhere near each other.
+                words.extend([name("key", (number + step * 487) % KEYS), value.into()]);
+            }
+        }
+        other => panic!("{other}: not among the commands"),
+    }
+    words
 }
 
 /// Sends `requests` together, and reads replies with `lines` lines.

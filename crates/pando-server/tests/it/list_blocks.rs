@@ -401,44 +401,38 @@ fn insertions_at_one_place_leave_full_blocks() {
 /// What is put behind a long element shares the block behind that.
 #[test]
 fn insertions_behind_a_long_element_share_blocks() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = on_disk(directory.path());
-    let mut client = client_of(&server);
-    crate::trees::many(&mut client, &["RPUSH", "l"], (0..20).map(long));
-    let pivot = long(9);
-    let insertions =
-        (0..600).map(|at| encode(&["LINSERT", "l", "AFTER", &pivot, &format!("new-{at}")]));
-    client.send(&insertions.collect::<Vec<_>>().concat());
-    (0..600).for_each(|at| assert_eq!(show(&client.answer()), format!(":{}", 21 + at)));
-    client.check(&[
-        ("LINDEX l 10", "\"new-599\""),
-        ("LINDEX l 609", "\"new-0\""),
-    ]);
-    drop(client);
-    drop(server);
-    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
-    assert_eq!(report.descriptions, [""; 0]);
-    // 20 long ones, and 600 short ones, some 100 in a block.
-    assert!(report.rows <= 32, "{} blocks", report.rows);
+    let ends = [(10, "new-599"), (609, "new-0")];
+    insert_beside_a_long_one("AFTER", ends);
 }
 
 /// What is put before a long element shares the block before that.
 #[test]
 fn insertions_before_a_long_element_share_blocks() {
+    let ends = [(9, "new-0"), (608, "new-599")];
+    insert_beside_a_long_one("BEFORE", ends);
+}
+
+/// Puts 600 short elements on this side of one of twenty long ones; two of them are at the places
+/// `ends` then.
+fn insert_beside_a_long_one(side: &str, ends: [(usize, &str); 2]) {
     let directory = tempfile::tempdir().unwrap();
     let server = on_disk(directory.path());
     let mut client = client_of(&server);
     crate::trees::many(&mut client, &["RPUSH", "l"], (0..20).map(long));
     let pivot = long(9);
     let insertions =
-        (0..600).map(|at| encode(&["LINSERT", "l", "BEFORE", &pivot, &format!("new-{at}")]));
+        (0..600).map(|at| encode(&["LINSERT", "l", side, &pivot, &format!("new-{at}")]));
     client.send(&insertions.collect::<Vec<_>>().concat());
     (0..600).for_each(|at| assert_eq!(show(&client.answer()), format!(":{}", 21 + at)));
-    client.check(&[("LINDEX l 9", "\"new-0\""), ("LINDEX l 608", "\"new-599\"")]);
+    for (place, element) in ends {
+        let command = format!("LINDEX l {place}");
+        client.check(&[(&command, &format!("\"{element}\""))]);
+    }
     drop(client);
     drop(server);
     let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
     assert_eq!(report.descriptions, [""; 0]);
+    // 20 long ones, and 600 short ones, some 100 in a block.
     assert!(report.rows <= 32, "{} blocks", report.rows);
 }
 

@@ -128,11 +128,8 @@ fn beside(
     (pivot, is_behind): (&[u8], bool),
 ) -> Result<Option<(Collection, usize)>, Interrupted> {
     let head = context.tree_head(&found)?;
-    let encoding = found
-        .row
-        .map(|row| Encoding::of_payload(context.payload(row)));
     // The length of a listpack is that of all of its elements.
-    let is_listpack = matches!(encoding, Some(Ok(Encoding::Listpack)));
+    let is_listpack = encoding_of(context, &found)? == Encoding::Listpack;
     let Some(head) = head.filter(|_| !is_listpack) else {
         let list = context.decoded(found, ValueType::List, &Part::All)?;
         let place = list.strings.find(pivot, 1);

@@ -262,10 +262,10 @@ impl Removal {
         } = &section;
         let elements = elements.as_ref().ok_or(RowError::Damaged)?;
         let blocks = Cut::even(elements, 0..elements.len());
-        debug_assert!(
-            blocks.len() <= positions.len(),
-            "what is left needs no more room"
-        );
+        // What is left of blocks fits into as many. If not, something would be lost.
+        if blocks.len() > positions.len() {
+            return Err(RowError::Damaged);
+        }
         let mut row = Vec::new();
         for (number, position) in positions.iter().enumerate() {
             row.clear();
