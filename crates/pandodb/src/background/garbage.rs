@@ -15,6 +15,7 @@ use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 
+use crate::background::freed_leaves::FreedLeaves;
 use crate::background::kept_rows::KeptRows;
 use crate::blobs::readers::Verdict;
 use crate::changes::aside::READS_MAX;
@@ -136,10 +137,12 @@ impl Engine {
             return Err(Error::corrupt("garbage table", what));
         }
         self.check_owner(tree, tree.root)?;
+        let mut leaves = FreedLeaves::default();
         for _ in 0..STEPS {
             if !self.has_room() {
                 return Ok(false);
             }
+            leaves.read_ahead(self, tree);
             if self.free_tree_step(tree, key, scratch)? {
                 return Ok(true);
             }

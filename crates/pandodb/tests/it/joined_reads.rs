@@ -4,7 +4,7 @@ use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
 use pandodb::{Builder, Compression, Db, Error, Result, Table};
 
-use crate::fixture::{open_on, text_key};
+use crate::fixture::{open_on, text_key, wait_for_garbage};
 
 const KEYS: u32 = 20_000;
 const PAGE: usize = 4096;
@@ -71,6 +71,24 @@ fn a_scan_reads_neighbours_together_in_both_directions() {
             assert!(joined * 10 > all, "{kind}: {joined} of {all} together");
         }
     }
+}
+
+/// Whoever drops a table of which nothing is in memory has its leaves read, and those beside each
+/// other together.
+#[test]
+fn leaves_of_a_dropped_table_are_read_together() {
+    let (db, table) = cold(&FaultyDevice::new(1), options);
+    let before = db.statistics();
+    drop(table);
+    db.drop_table("t").unwrap();
+    wait_for_garbage(&db);
+    let counted = db.statistics().since(&before);
+    let (all, joined) = (
+        counted.get(Ticker::PageReadsLeaf),
+        counted.get(Ticker::PageReadsJoined),
+    );
+    assert!(all > 100, "{all} leaves");
+    assert!(joined * 10 > all * 8, "{joined} of {all} together");
 }
 
 /// Of pages that are read together, each is read again by itself if that fails; the device fails

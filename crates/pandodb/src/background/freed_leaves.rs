@@ -1,0 +1,50 @@
+//! Leaves of a dropped tree are read together before they are freed: what they name is freed with
+//! them, so each has to be in memory once.
+
+use pando_format::PageId;
+use pando_tree::Tree;
+
+use crate::engine::Engine;
+
+/// Most leaves that are read at a time.
+const READ_MAX: usize = 32;
+
+/// The leaves that come next, of the tree that is being freed.
+#[derive(Debug, Default)]
+pub(crate) struct FreedLeaves {
+    /// Leaves that are freed before the next ones are looked up.
+    left: usize,
+    /// Working memory: the pages to read, and where their neighbours of another parent begin.
+    pages: Vec<PageId>,
+    behind: Vec<u8>,
+}
+
+impl FreedLeaves {
+    /// The leftmost leaf of `tree` is about to be freed: reads it, and those behind it, if they
+    /// are not in memory. What cannot be read is met again by whoever frees it. Blocks.
+    pub(crate) fn read_ahead(&mut self, engine: &Engine, tree: Tree) {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            return;
+        }
+        let pool = &engine.store.pool;
+        let (pages, behind) = (&mut self.pages, &mut self.behind);
+        // Of the first parent only: the next one may have to be read, too.
+        let listed = engine
+            .store
+            .drive(|| tree.try_leaves(pool, b"", behind, pages));
+        if listed.is_err() {
+            return;
+        }
+        pages.truncate(READ_MAX.min(pool.frames() / 16));
+        self.left = pages.len().saturating_sub(1);
+        // In the order in which they lie in the data file: neighbours are read together.
+        let place = |page: PageId| pool.place_on_disk(page).map(|stored| stored.extent.block);
+        let mut places: Vec<(u32, PageId)> = (pages.drain(..))
+            .filter_map(|page| Some((place(page)?, page)))
+            .collect();
+        places.sort_unstable();
+        pages.extend(places.iter().map(|(_, page)| *page));
+        engine.fetch_some(pages);
+    }
+}
