@@ -26,7 +26,8 @@ use crate::wait::reason::{Step, WaitReason};
 use crate::writes::jobs::{Job, JobEnd};
 use crate::writes::keys::{Mark, Told};
 use crate::writes::read_log::{LogMark, Played, ReadLog, WHOLE};
-use crate::writes::set::{Own, TableChange, Unwritten, WriteSet};
+use crate::writes::read_places::Unwritten;
+use crate::writes::set::{Own, TableChange, WriteSet};
 
 /// After this many conflicts of a transaction, its commit takes a second look (decision 059).
 const CONFLICTS_MAX: u32 = 3;

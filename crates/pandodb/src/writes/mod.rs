@@ -5,6 +5,7 @@ pub(crate) mod journal;
 pub(crate) mod keys;
 mod order;
 pub(crate) mod read_log;
+pub(crate) mod read_places;
 pub(crate) mod read_set;
 pub(crate) mod set;
 pub(crate) mod stripes;

@@ -16,6 +16,7 @@ use crate::state::read_bounds::Debt;
 use crate::tables::kind::TreeKind;
 use crate::tables::state::{NotedTree, TableState, Tables};
 use crate::writes::keys::{Change, KeyWrites, Mark, Told, Write};
+use crate::writes::read_places::{ReadPlaces, Unwritten};
 use crate::writes::stripes::{Stamp, StripeIndex};
 use crate::writes::watched::WatchedKeys;
 
@@ -74,9 +75,8 @@ pub(crate) struct WriteSet {
     /// Number of writes and of changes of whole tables so far, those of keys that were written
     /// before among them.
     pub(crate) write_calls: u64,
-    /// Where a key is that was read, the last one of which a read has told it: most keys that are
-    /// read are written next.
-    read: ReadPlace,
+    /// Where keys are that were read.
+    read: ReadPlaces,
     /// Upper bound of the bytes that any value takes, or would take, in its leaf.
     stored_bytes_max: usize,
     /// True if some values are, or were, in chunks.
@@ -98,27 +98,6 @@ pub(crate) struct WriteSet {
     pub(crate) debt: Debt,
     /// The durability that the caller asks for; None for that of the store.
     pub(crate) durability: Option<Durability>,
-}
-
-/// Where a key is, as a read of it has told. It need not be looked for again to be written.
-#[derive(Debug, Default)]
-struct ReadPlace {
-    /// [`Told::default`] if no read has told anything since it was taken. A read that tells nothing
-    /// leaves what an earlier one has told: table and key say of which key it is.
-    seen: Told,
-    table: usize,
-    key: Vec<u8>,
-    /// What the look-up of the key among the writes has told.
-    unwritten: Unwritten,
-}
-
-/// A look-up among the writes that has found none to its key (decision 109).
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Unwritten {
-    /// The calls that had written by then: it is of use until the next one.
-    write_calls: u64,
-    /// The hash of the key, if hashes were in use.
-    hash: Option<u64>,
 }
 
 /// A table that a batch touches, and the tree that it had at that moment.
@@ -160,7 +139,7 @@ impl Default for WriteSet {
             last_table: None,
             keys: KeyWrites::default(),
             write_calls: 0,
-            read: ReadPlace::default(),
+            read: ReadPlaces::default(),
             stored_bytes_max: 0,
             has_large: false,
             table_changes: Vec::new(),
@@ -202,7 +181,7 @@ impl WriteSet {
     /// Forgets writes, table changes, and what is watched or expected; keeps tables and reads.
     pub(crate) fn forget_writes(&mut self) {
         self.keys.clear();
-        self.read.seen = Told::default();
+        self.read.clear();
         self.stored_bytes_max = 0;
         self.has_large = false;
         self.table_changes.clear();
@@ -304,19 +283,17 @@ impl WriteSet {
         self.change(table, key, change);
     }
 
-    /// Changes a key. If it was the last one to be read, neither it nor its place is looked for
+    /// Changes a key. If it was one of the last to be read, neither it nor its place is looked for
     /// again.
     #[inline]
     fn change(&mut self, table: usize, key: &[u8], change: Change) {
         let calls = self.write_calls;
         self.write_calls += 1;
-        let read = &mut self.read;
-        if !(read.seen.place.is_known() && read.table == table && read.key == key) {
+        let Some((seen, unwritten)) = self.read.take(table, key) else {
             let _position = self.keys.note(table, key, change);
             return;
-        }
-        let seen = std::mem::take(&mut read.seen);
-        let position = match read.unwritten {
+        };
+        let position = match unwritten {
             Unwritten { write_calls, hash } if write_calls == calls => {
                 self.keys.add(table, key, change, hash)
             }
@@ -328,16 +305,8 @@ impl WriteSet {
 
     /// Notes where a key is that was just read: it was not found among the writes.
     #[inline]
-    pub(crate) fn note_read(
-        &mut self,
-        table: usize,
-        key: &[u8],
-        (seen, unwritten): (Told, Unwritten),
-    ) {
-        let read = &mut self.read;
-        (read.seen, read.table, read.unwritten) = (seen, table, unwritten);
-        read.key.clear();
-        read.key.extend_from_slice(key);
+    pub(crate) fn note_read(&mut self, table: usize, key: &[u8], told: (Told, Unwritten)) {
+        self.read.note(table, key, told);
     }
 
     /// Returns where the keys of the first writes are, as far as reads of them have told;
