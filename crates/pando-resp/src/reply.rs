@@ -74,15 +74,17 @@ impl<'a> Writer<'a> {
     /// Writes a length; short ones, which are many, without a conversion in memory.
     #[inline]
     fn length(&mut self, kind: u8, length: usize) {
-        const DIGITS: &[u8; 10] = b"0123456789";
+        // The last decimal digit of a number.
+        let digit = |number: usize| b"0123456789"[number % 10];
+        let (ones, tens) = (digit(length), digit(length / 10));
         match length {
-            0..10 => self
+            0..10 => self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+            10..100 => self
                 .out
-                .extend_from_slice(&[kind, DIGITS[length], b'\r', b'\n']),
-            10..100 => {
-                let digits = [DIGITS[length / 10], DIGITS[length % 10]];
-                self.out
-                    .extend_from_slice(&[kind, digits[0], digits[1], b'\r', b'\n']);
+                .extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+            100..1000 => {
+                let line = [kind, digit(length / 100), tens, ones, b'\r', b'\n'];
+                self.out.extend_from_slice(&line);
             }
             _ => self.number(kind, i64::try_from(length).unwrap_or(i64::MAX)),
         }
@@ -254,7 +256,7 @@ mod tests {
         check(|w| w.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
         check(|w| w.integer(-5), ":-5\r\n", ":-5\r\n");
         check(|w| w.bulk(b"ab"), "$2\r\nab\r\n", "$2\r\nab\r\n");
-        for length in [0, 9, 10, 99, 100, 1234] {
+        for length in [0, 9, 10, 99, 100, 109, 990, 999, 1000, 1234] {
             let (bytes, text) = (vec![b'x'; length], "x".repeat(length));
             let wanted = format!("${length}\r\n{text}\r\n");
             check(|w| w.bulk(&bytes), &wanted, &wanted);

@@ -89,7 +89,7 @@ impl<'r> Elements<'r> {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'r [u8]>, RowError> {
         if self.left == 0 {
-            return match self.rest.iter().all(|byte| *byte == 0) {
+            return match is_zero(self.rest) {
                 true => Ok(None),
                 false => Err(RowError::Damaged),
             };
@@ -121,8 +121,38 @@ impl<'r> Elements<'r> {
 
     /// Passes over so many elements.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), RowError> {
-        self.take(count, |_| {})
+        if self.is_long || count > self.left {
+            return self.take(count, |_| {});
+        }
+        let mut at = 0;
+        for _ in 0..count {
+            at += match self.rest.get(at) {
+                // Most lengths take a byte.
+                Some(length) if *length < COUNTED => 1 + usize::from(*length),
+                _ => self
+                    .rest
+                    .get(at..)
+                    .and_then(long_step)
+                    .ok_or(RowError::Damaged)?,
+            };
+        }
+        self.rest = self.rest.get(at..).ok_or(RowError::Damaged)?;
+        self.left -= count;
+        Ok(())
     }
+}
+
+/// Returns the bytes that the first of these elements takes, with its length.
+fn long_step(elements: &[u8]) -> Option<usize> {
+    let (length, rest) = length_of(elements).filter(|(length, _)| !is_long(*length))?;
+    Some(elements.len() - rest.len() + length)
+}
+
+/// Returns true if all bytes of a part of the row of a block are zeros.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; ROW_BYTES_MAX] = [0; ROW_BYTES_MAX];
+    // Compared at once: there may be hundreds.
+    ZEROS.get(..bytes.len()) == Some(bytes)
 }
 
 /// Splits a length off: a varint of one or two bytes.
