@@ -126,11 +126,19 @@ impl Connection {
         // They go out together, when the newest write of any of their publishers is durable. One by
         // one, each would move the reply behind them.
         let (mut bytes, mut gate) = (Vec::new(), None);
-        while buffers.output.unsent() + bytes.len() < unsent_max
-            && let Some(delivery) = mailbox.take()
-        {
-            delivery.write(receiver, &mut bytes);
-            gate = gate.max(delivery.message.after);
+        loop {
+            let room = unsent_max.saturating_sub(buffers.output.unsent() + bytes.len());
+            let mut taken = match room {
+                0 => break,
+                _ => mailbox.take(room),
+            };
+            if taken.is_empty() {
+                break;
+            }
+            while let Some(delivery) = taken.pop() {
+                delivery.write(receiver, &mut bytes);
+                gate = gate.max(delivery.message.after);
+            }
         }
         // Also if there is no room: a client that does not read makes none.
         if mailbox.is_overrun() {

@@ -286,7 +286,7 @@ mod tests {
 
     fn keys(mailbox: &Mailbox) -> Vec<u64> {
         let mut keys = Vec::new();
-        while let Some(delivery) = mailbox.take() {
+        while let Some(delivery) = mailbox.take(1).pop() {
             let mut out = Vec::new();
             let receiver = Receiver {
                 version: Version::Resp2,

@@ -9,12 +9,12 @@
 //! A subscriber that has too much waiting loses all of it and is closed by its loop. Publishers
 //! pass it by.
 
-use std::collections::VecDeque;
 use std::task::Waker;
 
 use pando_sync::{Mutex, Rank};
 
 use super::message::Delivery;
+use super::queue::Queue;
 
 /// What is left to do when a message was put in, after all locks were given back.
 #[derive(Debug)]
@@ -23,14 +23,14 @@ pub(crate) struct Put {
     /// The client has to be woken.
     pub(crate) wakes: bool,
     /// What was waiting, if that was too much: it takes a while to drop.
-    _dropped: VecDeque<Delivery>,
+    _dropped: Queue,
 }
 
 impl Put {
     fn new(wakes: bool) -> Self {
         Self {
             wakes,
-            _dropped: VecDeque::new(),
+            _dropped: Queue::default(),
         }
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    queue: VecDeque<Delivery>,
+    queue: Queue,
     /// Of the queue.
     bytes: usize,
     /// Of the connection's unsent output, as of its last round.
@@ -92,7 +92,7 @@ impl Mailbox {
             };
         }
         waiting.bytes = bytes;
-        waiting.queue.push_back(delivery);
+        waiting.queue.push(delivery);
         Put::new(was_empty)
     }
 
@@ -115,15 +115,21 @@ impl Mailbox {
         self.waker.wake_by_ref();
     }
 
-    /// Takes the oldest message out.
-    pub(crate) fn take(&self) -> Option<Delivery> {
+    /// Takes the oldest messages out: of `bytes_max` bytes, and the one that goes beyond that.
+    pub(crate) fn take(&self, bytes_max: usize) -> Queue {
         let mut waiting = self.waiting.lock();
-        let taken = waiting.queue.pop_front();
-        match &taken {
-            Some(delivery) => waiting.bytes -= delivery.bytes(),
-            // What a burst has taken is given back.
-            None => waiting.queue = VecDeque::new(),
+        if waiting.bytes <= bytes_max {
+            waiting.bytes = 0;
+            return std::mem::take(&mut waiting.queue);
         }
+        let (mut taken, mut bytes) = (Queue::default(), 0);
+        while bytes < bytes_max
+            && let Some(delivery) = waiting.queue.pop()
+        {
+            bytes += delivery.bytes();
+            taken.push(delivery);
+        }
+        waiting.bytes -= bytes;
         taken
     }
 
@@ -154,7 +160,8 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pubsub::message::{Message, MessageBytes, Reason};
+    use crate::pubsub::message::{Message, MessageBytes, Reason, Receiver};
+    use pando_resp::Version;
     use pando_sync::Arc;
 
     fn delivery(text: &[u8], waiting: &Arc<MessageBytes>) -> Delivery {
@@ -179,14 +186,14 @@ mod tests {
         assert!(mailbox.put(one(), room).wakes);
         assert!(!mailbox.put(one(), room).wakes);
         assert_eq!(mailbox.bytes(), bytes * 2);
-        assert!(mailbox.take().is_some());
+        assert!(mailbox.take(1).pop().is_some());
         // The unsent output counts.
         assert!(mailbox.sent(1));
         assert!(mailbox.put(one(), room).wakes, "it is to be closed");
         assert_eq!((mailbox.bytes(), waiting.used()), (0, 0));
         assert!(!mailbox.put(one(), room).wakes);
         assert!(mailbox.is_overrun() && mailbox.has_news());
-        assert!(mailbox.take().is_none());
+        assert!(mailbox.take(1).is_empty());
         assert_eq!(waiting.used(), 0);
     }
 
@@ -197,7 +204,7 @@ mod tests {
         let one = || delivery(b"x", &waiting);
         for _ in 0..2 {
             assert!(mailbox.put(one(), room(usize::MAX, 0)).wakes);
-            assert!(mailbox.take().is_some());
+            assert!(mailbox.take(1).pop().is_some());
         }
         let share = room(usize::MAX, one().bytes() * 3);
         assert!(mailbox.put(one(), share).wakes);
@@ -207,6 +214,45 @@ mod tests {
         assert!(!mailbox.is_overrun());
         assert!(mailbox.put(one(), share).wakes);
         assert!(mailbox.is_overrun() && mailbox.has_news());
-        assert!(mailbox.take().is_none());
+        assert!(mailbox.take(1).is_empty());
+    }
+
+    /// The queue that is taken has the messages in their order, and as many bytes as were asked
+    /// for; long queues count their places.
+    #[test]
+    fn messages_are_taken_in_their_order_and_places_are_counted() {
+        let waiting = Arc::default();
+        let mailbox = Mailbox::new(Waker::noop().clone());
+        let room = room(usize::MAX, usize::MAX);
+        let texts: Vec<String> = (100..200).map(|number| number.to_string()).collect();
+        for text in &texts {
+            let _put = mailbox.put(delivery(text.as_bytes(), &waiting), room);
+        }
+        let (all, of_texts) = (mailbox.bytes(), 100 * (7 + 9) as u64);
+        let places = 100 * size_of::<Delivery>() as u64;
+        let counted = waiting.used() - of_texts;
+        assert!(counted < places && counted > places * 3 / 4, "{counted}");
+        let receiver = Receiver {
+            version: Version::Resp3,
+            is_subscribed: true,
+        };
+        let mut out = Vec::new();
+        for bytes_max in [1, all / 2, usize::MAX] {
+            let mut taken = mailbox.take(bytes_max);
+            while let Some(delivery) = taken.pop() {
+                delivery.write(receiver, &mut out);
+            }
+            let left = 101 - out.split(|byte| *byte == b'>').count();
+            let wanted = match bytes_max {
+                1 => 99,
+                usize::MAX => 0,
+                _ => 49,
+            };
+            assert_eq!((left, mailbox.bytes()), (wanted, all / 100 * wanted));
+        }
+        let out = String::from_utf8(out).unwrap();
+        let shown: Vec<&str> = out.split("\r\n").filter(|of| of.len() == 3).collect();
+        assert_eq!(shown, texts);
+        assert_eq!(waiting.used(), 0);
     }
 }

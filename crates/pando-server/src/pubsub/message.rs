@@ -29,6 +29,14 @@ impl MessageBytes {
     pub(crate) fn used(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    pub(super) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn sub(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What was published.
@@ -90,7 +98,7 @@ impl Message {
     }
 
     fn of_bytes(bytes: Vec<u8>, waiting: &Arc<MessageBytes>) -> Self {
-        waiting.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        waiting.add(bytes.len() as u64);
         Self {
             bytes,
             // Who forgets a value too early reads it again, and waits for the log then.
@@ -98,12 +106,16 @@ impl Message {
             waiting: Arc::clone(waiting),
         }
     }
+
+    /// Returns what counts it.
+    pub(super) fn count(&self) -> Arc<MessageBytes> {
+        Arc::clone(&self.waiting)
+    }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
-        let bytes = self.bytes.len() as u64;
-        self.waiting.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.waiting.sub(self.bytes.len() as u64);
     }
 }
 
@@ -135,7 +147,7 @@ pub(crate) struct Receiver {
     pub(crate) is_subscribed: bool,
 }
 
-/// A message for one client. Counts its place in the mailbox while it exists.
+/// A message for one client.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     reason: Reason,
@@ -144,8 +156,6 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(reason: Reason, message: Arc<Message>) -> Self {
-        let place = size_of::<Self>() as u64;
-        message.waiting.0.fetch_add(place, Ordering::Relaxed);
         Self { reason, message }
     }
 
@@ -199,13 +209,6 @@ impl Delivery {
     }
 }
 
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        let place = size_of::<Self>() as u64;
-        self.message.waiting.0.fetch_sub(place, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +232,7 @@ mod tests {
             let text = "4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$4\r\ntext\r\n";
             assert_eq!(String::from_utf8(out).unwrap(), format!("{first}{text}"));
         }
-        assert_eq!(waiting.used(), 17 + size_of::<Delivery>() as u64);
+        assert_eq!(waiting.used(), 17);
         drop(delivery);
         assert_eq!(waiting.used(), 0);
     }

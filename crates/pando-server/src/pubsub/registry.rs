@@ -1,8 +1,8 @@
 //! Who receives what: the subscribers of each channel and of each pattern, over all loops.
 //!
 //! Channels lie in shards by the hash of their names. A publisher holds the lock of its channel's
-//! shard, and inside it the shared one of the patterns, while it puts the message into the mailbox
-//! of each receiver. From this follows:
+//! shard, and inside it the shared one of the patterns, if there are any, while it puts the message
+//! into the mailbox of each receiver. From this follows:
 //!
 //! - **One order for each channel.** Of two messages to a channel, one is in all mailboxes before
 //!   the other is in any, also in those of patterns. A mailbox is a queue, and its loop takes from
@@ -79,6 +79,10 @@ pub(crate) struct Channels {
     channels: Vec<Mutex<Names>>,
     shard_channels: Vec<Mutex<Names>>,
     patterns: RwLock<Names>,
+    /// Set while there are patterns, and changed under their lock; each publisher reads it.
+    /// Relaxed, as `has_monitors`. Of two publishers of a channel the later one has the lock of its
+    /// shard after the earlier one, so it finds what that has found, or something newer.
+    has_patterns: CachePadded<AtomicBool>,
     /// Those who see all commands. Held while lines go to all of them, which have one order so.
     monitors: Mutex<Members>,
     /// Set while there are monitors; every command reads it, so it shares its cache line with
@@ -106,6 +110,7 @@ impl Default for Channels {
             channels: shards(),
             shard_channels: shards(),
             patterns: RwLock::new(Rank::Patterns, Names::default()),
+            has_patterns: CachePadded(AtomicBool::new(false)),
             monitors: Mutex::new(Rank::Channels, Members::default()),
             has_monitors: CachePadded(AtomicBool::new(false)),
             hasher: RandomState::new(),
@@ -187,7 +192,11 @@ impl Channels {
     /// Registers a subscriber, if it is not there.
     pub(crate) fn subscribe(&self, space: Space, name: &Name, subscriber: &Subscriber) {
         let is_new = match space {
-            Space::Pattern => insert(&mut self.patterns.write(), name, subscriber),
+            Space::Pattern => {
+                let mut patterns = self.patterns.write();
+                self.has_patterns.store(true, Ordering::Relaxed);
+                insert(&mut patterns, name, subscriber)
+            }
             _ => insert(&mut self.shard(space, name).lock(), name, subscriber),
         };
         if is_new {
@@ -199,7 +208,13 @@ impl Channels {
     /// Removes a subscriber, if it is there.
     pub(crate) fn unsubscribe(&self, space: Space, name: &[u8], id: u64) {
         let was_there = match space {
-            Space::Pattern => remove(&mut self.patterns.write(), name, id),
+            Space::Pattern => {
+                let mut patterns = self.patterns.write();
+                let was_there = remove(&mut patterns, name, id);
+                self.has_patterns
+                    .store(!patterns.is_empty(), Ordering::Relaxed);
+                was_there
+            }
             _ => remove(&mut self.shard(space, name).lock(), name, id),
         };
         if was_there {
@@ -221,8 +236,8 @@ impl Channels {
     ) -> Result<usize, TooManySteps> {
         let names = self.shard(space, channel).lock();
         let members = names.get(channel);
-        let patterns = (space == Space::Channel).then(|| self.patterns.read());
-        let patterns = patterns.filter(|patterns| !patterns.is_empty());
+        let may_match = space == Space::Channel && self.has_patterns.load(Ordering::Relaxed);
+        let patterns = may_match.then(|| self.patterns.read());
         if members.is_none() && patterns.is_none() {
             return Ok(0);
         }
@@ -452,6 +467,23 @@ mod tests {
         assert_eq!(channels.bytes(), 0);
     }
 
+    /// Publishers look at patterns as long as there are any.
+    #[test]
+    fn a_pattern_whose_other_subscriber_leaves_still_receives() {
+        let channels = Channels::default();
+        let (one, two) = (subscriber(1), subscriber(2));
+        let name = Name::from(&b"n*"[..]);
+        let publish = || channels.publish(Space::Channel, (b"news", b"text"), None);
+        assert_eq!(publish(), Ok(0));
+        channels.subscribe(Space::Pattern, &name, &one);
+        channels.subscribe(Space::Pattern, &name, &two);
+        channels.unsubscribe(Space::Pattern, &name, 1);
+        assert_eq!(publish(), Ok(1));
+        channels.unsubscribe(Space::Pattern, &name, 2);
+        assert_eq!(publish(), Ok(0));
+        assert!(one.mailbox.take(1).is_empty() && !two.mailbox.take(1).is_empty());
+    }
+
     #[test]
     fn a_channel_is_compared_with_patterns_for_so_long_only() {
         let channels = Channels::default();
@@ -470,7 +502,7 @@ mod tests {
         let long = vec![b'a'; 64_000];
         assert_eq!(channels.receivers(Space::Channel, &long), Err(TooManySteps));
         let mut count = 0;
-        while one.mailbox.take().is_some() {
+        while one.mailbox.take(1).pop().is_some() {
             count += 1;
         }
         assert_eq!(count, 1, "what is refused goes to nobody");
