@@ -14,13 +14,20 @@ pub(crate) struct Unwritten {
 
 /// What a read of a key has told.
 #[derive(Debug, Default)]
-struct ReadPlace {
+pub(super) struct ReadPlace {
     /// [`Told::default`] if it was taken.
-    seen: Told,
+    pub(super) seen: Told,
     table: usize,
     key: Vec<u8>,
     /// What the look-up of the key among the writes has told.
-    unwritten: Unwritten,
+    pub(super) unwritten: Unwritten,
+}
+
+impl ReadPlace {
+    #[inline]
+    fn is_of(&self, table: usize, key: &[u8]) -> bool {
+        self.seen.place.is_known() && self.table == table && self.key == key
+    }
 }
 
 /// The last two keys of which reads have told where they are. Most that are read are written next;
@@ -28,8 +35,8 @@ struct ReadPlace {
 #[derive(Debug, Default)]
 pub(super) struct ReadPlaces {
     places: [ReadPlace; 2],
-    /// The one that was noted last.
-    last: usize,
+    /// The second one was noted last.
+    is_second: bool,
 }
 
 impl ReadPlaces {
@@ -42,29 +49,33 @@ impl ReadPlaces {
 
     /// Notes where a key is, which was not found among the writes.
     #[inline]
-    pub(super) fn note(&mut self, table: usize, key: &[u8], told: (Told, Unwritten)) {
+    pub(super) fn note(&mut self, table: usize, key: &[u8], (seen, unwritten): (Told, Unwritten)) {
+        let last = &mut self.places[usize::from(self.is_second)];
         // One that was taken makes room before one that may still be written.
-        if self.places[self.last].seen.place.is_known() {
-            self.last = 1 - self.last;
-        }
-        let place = &mut self.places[self.last];
-        ((place.seen, place.unwritten), place.table) = (told, table);
+        let place = match last.seen.place.is_known() {
+            false => last,
+            true => {
+                self.is_second = !self.is_second;
+                &mut self.places[usize::from(self.is_second)]
+            }
+        };
+        (place.seen, place.table, place.unwritten) = (seen, table, unwritten);
         place.key.clear();
         place.key.extend_from_slice(key);
     }
 
-    /// Takes what a read of this key has told, if it is still known.
+    /// Returns what a read of this key has told, if it is still known. Who uses it takes `seen`.
     #[inline]
-    pub(super) fn take(&mut self, table: usize, key: &[u8]) -> Option<(Told, Unwritten)> {
-        let is_it = |place: &ReadPlace| {
-            place.seen.place.is_known() && place.table == table && place.key == key
+    pub(super) fn of(&mut self, table: usize, key: &[u8]) -> Option<&mut ReadPlace> {
+        let [first, second] = &mut self.places;
+        let (last, other) = match self.is_second {
+            false => (first, second),
+            true => (second, first),
         };
-        let at = match is_it(&self.places[self.last]) {
-            true => self.last,
-            false => 1 - self.last,
-        };
-        let place = &mut self.places[at];
-        is_it(place).then(|| (std::mem::take(&mut place.seen), place.unwritten))
+        if last.is_of(table, key) {
+            return Some(last);
+        }
+        other.is_of(table, key).then_some(other)
     }
 }
 

@@ -289,11 +289,12 @@ impl WriteSet {
     fn change(&mut self, table: usize, key: &[u8], change: Change) {
         let calls = self.write_calls;
         self.write_calls += 1;
-        let Some((seen, unwritten)) = self.read.take(table, key) else {
+        let Some(read) = self.read.of(table, key) else {
             let _position = self.keys.note(table, key, change);
             return;
         };
-        let position = match unwritten {
+        let seen = std::mem::take(&mut read.seen);
+        let position = match read.unwritten {
             Unwritten { write_calls, hash } if write_calls == calls => {
                 self.keys.add(table, key, change, hash)
             }
