@@ -222,9 +222,10 @@ fn list(context: &mut Context<'_>) -> Run {
         } else if context.is(2, "id") && context.count() > 3 {
             let mut wanted = Vec::new();
             for index in 3..context.count() {
-                match context.integer_at(index).map(u64::try_from) {
-                    Ok(Ok(id)) if id > 0 => wanted.push(id),
-                    _ => return context.fail("ERR Invalid client ID"),
+                match context.integer_at(index) {
+                    // Nobody has a number below one.
+                    Ok(id) => wanted.extend(u64::try_from(id)),
+                    Err(_) => return context.fail("ERR Invalid client ID"),
                 }
             }
             ids = Some(wanted);
@@ -253,11 +254,7 @@ fn unblock(context: &mut Context<'_>) -> Run {
         4 if context.is(3, "timeout") => Unblocked::Timeout,
         4 if context.is(3, "error") => Unblocked::Error,
         4 => return context.fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
-        _ => {
-            let text = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try \
-                        CLIENT HELP.";
-            return context.fail(text);
-        }
+        _ => return context.fail(&replies::wrong_form(context.argument(1), "CLIENT")),
     };
     let id = match context.integer_at(2) {
         Ok(id) => id,

@@ -12,7 +12,7 @@ pub(super) fn pause(context: &mut Context<'_>) -> Run {
         4 if context.is(3, "all") => true,
         4 if context.is(3, "write") => false,
         4 => return context.fail("ERR CLIENT PAUSE mode must be WRITE or ALL"),
-        _ => return context.fail(replies::SYNTAX),
+        _ => return context.fail(&replies::wrong_form(context.argument(1), "CLIENT")),
     };
     let Some(time) = parse_integer(context.argument(2)) else {
         return context.fail("ERR timeout is not an integer or out of range");

@@ -1,7 +1,7 @@
 //! PING, ECHO, SELECT, QUIT, RESET.
 
+use super::rename::database_at;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
-use crate::data::keyspace::DATABASES;
 
 const FAST: Flags = Flags::FAST;
 
@@ -76,16 +76,12 @@ fn echo(context: &mut Context<'_>) -> Run {
 }
 
 fn select(context: &mut Context<'_>) -> Run {
-    let number = match context.integer_at(1) {
-        Ok(number) => number,
-        Err(text) => return context.fail(text),
-    };
-    match usize::try_from(number) {
-        Ok(number) if number < DATABASES => {
+    match database_at(context, 1) {
+        Ok(number) => {
             context.session.database = number;
             context.ok()
         }
-        _ => context.fail(replies::DATABASE_OUT_OF_RANGE),
+        Err(text) => context.fail(text),
     }
 }
 

@@ -54,14 +54,15 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 }];
 
 fn usage(context: &mut Context<'_>) -> Run {
-    match context.count() {
-        3 => {}
-        5 if context.is(3, "samples") => match context.integer_at(4) {
+    for option in (3..context.count()).step_by(2) {
+        if !context.is(option, "samples") || option + 1 == context.count() {
+            return context.fail(replies::SYNTAX);
+        }
+        match context.integer_at(option + 1) {
             Ok(0..) => {}
             Ok(_) => return context.fail(replies::SYNTAX),
             Err(text) => return context.fail(text),
-        },
-        _ => return context.fail(replies::SYNTAX),
+        }
     }
     let found = context.find_head(context.argument(2))?;
     if found.row.is_none() {

@@ -206,7 +206,7 @@ fn rename_tree(
 }
 
 /// Returns the number of the database that argument `index` names.
-fn database_at(context: &Context<'_>, index: usize) -> Result<usize, &'static str> {
+pub(super) fn database_at(context: &Context<'_>, index: usize) -> Result<usize, &'static str> {
     let number = context.integer_at(index)?;
     if i32::try_from(number).is_err() {
         return Err(replies::NOT_AN_INT);

@@ -54,7 +54,7 @@ fn get(context: &mut Context<'_>) -> Run {
             Some(count) if count >= 0 => usize::try_from(count).unwrap_or(usize::MAX),
             _ => return context.fail("ERR count should be greater than or equal to -1"),
         },
-        _ => return context.fail(replies::SYNTAX),
+        _ => return context.fail(&replies::wrong_form(context.argument(1), "SLOWLOG")),
     };
     let entries = context.shared.slow_log.newest(count);
     let mut reply = context.reply();

@@ -74,6 +74,14 @@ pub(crate) fn exec_aborted(text: &str) -> String {
     format!("EXECABORT Transaction discarded because of: {reason}")
 }
 
+/// Returns the error for arguments that no form of a subcommand has.
+pub(crate) fn wrong_form(subcommand: &[u8], container: &str) -> String {
+    let name = String::from_utf8_lossy(subcommand);
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+    )
+}
+
 /// Returns the `wrong number of arguments` error of a command.
 pub(crate) fn wrong_arity(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")

@@ -445,3 +445,61 @@ fn walks_end_while_others_write_the_list() {
     });
     client.check(&[("LLEN l", ":79999")]);
 }
+
+/// Stops others also if the thread that has it fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// LINSERT finds an element, and then loads its block: in between, others may have made that
+/// shorter.
+#[test]
+fn blocks_change_between_a_search_and_what_is_put_there() {
+    const LISTS: usize = 64;
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let long = "y".repeat(3000);
+    for list in 0..LISTS {
+        let short = (0..11).map(|at| format!("e{at}"));
+        let all = short.chain(std::iter::repeat_n(long.clone(), 4));
+        crate::trees::many(&mut client, &["RPUSH", &format!("l{list}")], all);
+    }
+    let of_all = |command: &str| {
+        let lists = (0..LISTS).map(|list| command.replace("{}", &list.to_string()));
+        lists.collect::<String>()
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut other = server.client();
+                let all = of_all("LPOP l{}\r\n") + &of_all("LPUSH l{} e0\r\n");
+                let all = all.repeat(4);
+                while !stop.load(Ordering::Relaxed) {
+                    other.send(all.as_bytes());
+                    (0..8 * LISTS).for_each(|_| drop(other.answer()));
+                }
+            });
+        }
+        let _stop = Stop(&stop);
+        let all = of_all("LINSERT l{} AFTER e10 x\r\n") + &of_all("LREM l{} 1 x\r\n");
+        for _ in 0..300 {
+            client.send(all.as_bytes());
+            for _ in 0..2 * LISTS {
+                let answer = show(&client.answer());
+                assert!(!answer.contains("ERR"), "{answer}");
+            }
+        }
+    });
+    for list in 0..LISTS {
+        let list = format!("l{list}");
+        client.check(&[
+            (&format!("LLEN {list}"), ":15"),
+            (&format!("LPOS {list} e10"), ":10"),
+        ]);
+    }
+}

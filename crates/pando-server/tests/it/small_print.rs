@@ -441,3 +441,30 @@ fn debug_is_there_for_those_who_started_it_so() {
         thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// Which of two errors is told is as in Redis.
+#[test]
+fn arguments_are_looked_at_in_the_order_of_redis() {
+    const RANGE: &str = "-ERR value is out of range, value must between -2147483648 and 2147483647";
+    const NO_SCRIPT: &str = "-NOSCRIPT No matching script. Please use EVAL.";
+    const NO_INTEGER: &str = "-ERR value is not an integer or out of range";
+    let form = |name: &str, of: &str| {
+        format!("-ERR unknown subcommand or wrong number of arguments for '{name}'. Try {of} HELP.")
+    };
+    let server = Fixture::new();
+    server.client().check(&[
+        ("SELECT 99999999999", RANGE),
+        ("SELECT -99999999999", RANGE),
+        ("SELECT 16", "-ERR DB index is out of range"),
+        ("EVALSHA short x", NO_SCRIPT),
+        (&format!("EVALSHA {} x", "0".repeat(40)), NO_INTEGER),
+        ("CLIENT LIST ID 0 -1", "\"\""),
+        ("CLIENT LIST ID 0 x", "-ERR Invalid client ID"),
+        ("SRANDMEMBER k x 1", "-ERR syntax error"),
+        ("MEMORY USAGE k SAMPLES 1 SAMPLES x", NO_INTEGER),
+        ("MEMORY USAGE k SAMPLES 1 SAMPLES", "-ERR syntax error"),
+        ("MEMORY USAGE k SAMPLES 1 SAMPLES 2", "nil"),
+        ("slowlog get 1 2", &form("get", "SLOWLOG")),
+        ("CLIENT PAUSE 1 ALL x", &form("PAUSE", "CLIENT")),
+    ]);
+}

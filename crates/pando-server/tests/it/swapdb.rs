@@ -453,3 +453,33 @@ fn emptyings_and_pipelines_go_on_beside_swaps() {
         ended.store(true, Ordering::Relaxed);
     });
 }
+
+/// LTRIM looks at its list at both ends: in between it may have become another one.
+#[test]
+fn lists_are_trimmed_beside_swaps_and_emptyings() {
+    let server = Fixture::new();
+    let mut client = client_of(&server);
+    let ended = AtomicBool::new(false);
+    let push = format!("RPUSH l{}\r\n", " element".repeat(40));
+    let trims = (push + "LTRIM l 5 34\r\n").repeat(16);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut other = server.client();
+                while !ended.load(Ordering::Relaxed) {
+                    other.send(trims.as_bytes());
+                    for _ in 0..16 {
+                        let pushed = show(&other.answer());
+                        assert!(pushed.starts_with(':'), "{pushed}");
+                        // What it has seen of two lists may still be called damage.
+                        drop(other.answer());
+                    }
+                }
+            });
+        }
+        for _ in 0..3000 {
+            client.check(&[("SWAPDB 0 1", "+OK"), ("FLUSHDB", "+OK")]);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+}

@@ -140,7 +140,7 @@ fn beside(
         return Ok(None);
     };
     let list = context.decoded(found, ValueType::List, &Part::Beside(spot, is_behind))?;
-    let place = spot.place - list.first();
+    let place = spot.place_among(list.first(), &list.strings, pivot)?;
     Ok(Some((list, place)))
 }
 

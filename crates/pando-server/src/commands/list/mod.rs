@@ -123,9 +123,22 @@ fn part_of(
         _ => places(length),
     };
     let list = context.decoded(found, ValueType::List, &Part::Places(&read))?;
-    let (places, first) = (places(list.len()), list.first());
-    let places = places.start - first..places.end - first;
+    let places = among(places(list.len()), list.first(), list.in_memory())?;
     Ok((list, places))
+}
+
+/// Returns where the elements at these places are among so many that were read from the place
+/// `first` on. A caller that knows the places from an earlier look at the list may ask for others:
+/// behind SWAPDB or FLUSHDB it may be another list.
+fn among(places: Range<usize>, first: usize, count: usize) -> Result<Range<usize>, Interrupted> {
+    let (start, end) = (
+        places.start.checked_sub(first),
+        places.end.checked_sub(first),
+    );
+    match (start, end) {
+        (Some(start), Some(end)) if start <= end && end <= count => Ok(start..end),
+        _ => Err(Interrupted::Torn),
+    }
 }
 
 /// Returns the place of `index`, which counts from the end if it is negative.
@@ -164,7 +177,7 @@ fn reply_length(context: &mut Context<'_>, length: usize) -> Run {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, place, places};
+    use super::{End, Interrupted, among, place, places};
 
     #[test]
     fn places_are_those_of_redis() {
@@ -182,5 +195,18 @@ mod tests {
         assert_eq!((place(i64::MIN, 3), place(i64::MAX, 3)), (None, None));
         assert_eq!(End::Tail.places(usize::MAX, 3), 0..3);
         assert_eq!(End::Tail.places(1, 3), 2..3);
+    }
+
+    #[test]
+    fn places_are_among_what_was_read() {
+        assert!(matches!(among(7..9, 5, 4), Ok(of) if of == (2..4)));
+        assert!(matches!(among(0..0, 0, 0), Ok(of) if of == (0..0)));
+        // It ends before, begins behind, or is gone.
+        for (places, first, count) in [(7..9, 5, 3), (4..6, 5, 4), (0..5, 0, 0)] {
+            assert!(matches!(
+                among(places, first, count),
+                Err(Interrupted::Torn)
+            ));
+        }
     }
 }

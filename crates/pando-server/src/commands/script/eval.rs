@@ -254,12 +254,19 @@ fn eval(context: &mut Context<'_>, read_only: bool) -> Run {
     run(context, Subject::Script(&script), keys, read_only)
 }
 
+/// Letters of the name of a script. Others are refused before anything else is looked at.
+const NAME_LENGTH: usize = 40;
+
 fn eval_named(context: &mut Context<'_>, read_only: bool) -> Run {
+    const UNKNOWN: &str = "NOSCRIPT No matching script. Please use EVAL.";
+    if context.argument(1).len() != NAME_LENGTH {
+        return context.fail(UNKNOWN);
+    }
     let keys = keys_of(context, replies::NOT_AN_INTEGER)?;
     let known = parsed(context.argument(1)).and_then(|name| context.shared.scripts.find(&name));
     match known {
         Some(script) => run(context, Subject::Script(&script), keys, read_only),
-        None => context.fail("NOSCRIPT No matching script. Please use EVAL."),
+        None => context.fail(UNKNOWN),
     }
 }
 

@@ -49,10 +49,10 @@ fn random(context: &mut Context<'_>) -> Run {
         }
         return context.check_reply();
     }
-    let count = parse_count(context, 2)?;
     if context.count() > 3 {
         return context.fail(replies::SYNTAX);
     }
+    let count = parse_count(context, 2)?;
     let found = context.read(key)?;
     let (set, places) = context.choose(found, ValueType::Set, count)?;
     context.reply().array(places.len());

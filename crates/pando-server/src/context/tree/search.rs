@@ -2,6 +2,7 @@
 
 use super::list_row::RowOf;
 use crate::context::interrupted::Interrupted;
+use crate::data::packed::Strings;
 
 /// Bytes of a place in memory, and at least of the reply that shows it.
 const PLACE_BYTES: usize = size_of::<usize>();
@@ -59,6 +60,19 @@ impl Spot {
             (true, true, _) => (self.first, &self.position, 2.min(length - self.first)),
             _ => (self.first, &self.position, 1),
         }
+    }
+
+    /// Returns where it is among strings that were loaded from the place `first` on, if it is there
+    /// still: others may have changed its block since it was found.
+    pub(crate) fn place_among(
+        &self,
+        first: usize,
+        strings: &Strings,
+        element: &[u8],
+    ) -> Result<usize, Interrupted> {
+        let place = self.place.checked_sub(first);
+        let is_it = |place: &usize| *place < strings.len() && strings.at(*place) == element;
+        place.filter(is_it).ok_or(Interrupted::Torn)
     }
 }
 
@@ -174,5 +188,29 @@ impl Search {
     /// Returns the places, in the order in which they were found.
     pub(super) fn places(&self) -> &[usize] {
         &self.places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_looked_for_where_it_was() {
+        let mut strings = Strings::default();
+        [b"a", b"b"].iter().for_each(|of| strings.push(*of));
+        let place = |place: usize, element: &[u8]| {
+            let spot = Spot {
+                place,
+                ..Spot::default()
+            };
+            spot.place_among(7, &strings, element)
+        };
+        assert!(matches!(place(7, b"a"), Ok(0)));
+        assert!(matches!(place(8, b"b"), Ok(1)));
+        // Its block is shorter, or has others; the list begins elsewhere.
+        for (at, element) in [(9, b"b"), (7, b"b"), (6, b"a")] {
+            assert!(matches!(place(at, element), Err(Interrupted::Torn)));
+        }
     }
 }
