@@ -1,4 +1,5 @@
-//! Accepts connections from the listening sockets and hands each to the least loaded loop.
+//! Accepts connections from the listening sockets and hands each to the least loaded loop; between
+//! them, gives memory back that the allocator keeps.
 
 use std::io::{self, Write as _};
 
@@ -11,6 +12,7 @@ use crate::context::replies;
 use crate::loop_handle::Message;
 use crate::shared::{Shared, Stage};
 use crate::socket::{Address, Listener, Stream};
+use crate::spare_memory::SpareMemory;
 
 /// Pause after the system refuses to accept a connection, for example since it is out of open
 /// files.
@@ -44,11 +46,14 @@ pub(crate) fn run(poll: &mut Poll, listeners: &[Listener], shared: &Shared) -> i
     wait_for_store(poll, &mut events, shared)?;
     // Whoever came meanwhile raises no further event.
     let mut pause = Some(Duration::ZERO);
+    let mut spare_memory = SpareMemory::default();
     while shared.stage() != Stage::Stopping {
-        match poll.poll(&mut events, pause.take()) {
+        let most = spare_memory.until_next_look(now());
+        match poll.poll(&mut events, Some(pause.take().unwrap_or(most))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        spare_memory.look(now(), shared);
         for listener in listeners {
             loop {
                 match listener.accept() {

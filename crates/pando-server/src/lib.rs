@@ -51,6 +51,7 @@ mod settings;
 mod shared;
 mod sleeper;
 mod socket;
+mod spare_memory;
 mod times;
 mod tracking;
 

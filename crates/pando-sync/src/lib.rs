@@ -13,7 +13,8 @@
 //! Reading order: [`atomic`], [`lock`], [`rank`], [`thread`], [`waiting`], [`marked_count`],
 //! [`queue`], [`gate`], [`stamp_lock`], [`held`], [`words`], [`core_local`], `rseq` (the number of
 //! the processor, additions without a lock prefix), [`core_words`], [`audit`], [`time`],
-//! `background_priority` (background threads let others run first).
+//! `background_priority` (background threads let others run first), `free_memory` (what the
+//! allocator keeps).
 
 #![cfg_attr(
     test,
@@ -30,6 +31,7 @@ pub mod core_local;
 pub mod core_words;
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod core_words_tests;
+mod free_memory;
 pub mod gate;
 pub mod held;
 pub mod lock;
@@ -46,6 +48,7 @@ pub mod words;
 pub use background_priority::BackgroundPriority;
 pub use core_local::{CachePadded, CoreLocal, core_count, core_id};
 pub use core_words::{Addition, CoreWords};
+pub use free_memory::give_back_free_memory;
 pub use gate::Gate;
 pub use lock::{Arc, Condvar, Mutex, MutexGuard, RwLock, WakerArc};
 pub use marked_count::MarkedCount;

@@ -4,10 +4,11 @@ use pando_resp::Answer;
 use pando_server::Durability;
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
+use pandodb::Builder;
 use pandodb::device::faulty::FaultyDevice;
 
 use crate::client::{Client, encode, show};
-use crate::failures::{FRAMES, key, send, send_sets, serve, value};
+use crate::failures::{FRAMES, key, send, send_sets, serve, serve_with, value};
 
 /// Asks again and again until `holds`, for a minute at most.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -185,6 +186,29 @@ fn short_elements_of_lists_are_removed_on_a_full_disk() {
         for list in 0..20 {
             let popped = client.run(&format!("LPOP list{list}"));
             assert_eq!(popped, format!("\"{number}\""), "list {list}");
+        }
+    }
+}
+
+/// All databases at once, at page sizes of which the reserve has fewer and fewer.
+#[test]
+fn everything_goes_at_once_on_a_full_disk() {
+    for page_size in [4 << 10, 16 << 10] {
+        let options = move |builder: Builder| builder.page_size(page_size);
+        let (server, device) = serve_with(Durability::None, options);
+        let mut client = server.client();
+        // A table for what is weighted is made when it is needed.
+        for database in 0..16 {
+            client.check(&[(&format!("SELECT {database}"), "+OK")]);
+            let numbers = (0..1000).map(|number| number.to_string());
+            crate::trees::many(&mut client, &["RPUSH", "list"], numbers);
+        }
+        client.check(&[("SELECT 0", "+OK"), ("SAVE", "+OK")]);
+        device.set_capacity(48 << 20);
+        for round in 0..2 {
+            fill(&mut client, round * 40_000, &[]);
+            assert_eq!(client.run("FLUSHALL"), "+OK", "pages of {page_size}");
+            assert_eq!(size(&mut client), 0);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use pando_resp::Answer;
 use pando_server::{DebugCommands, Durability, ServerOptions};
-use pandodb::Db;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
+use pandodb::{Builder, Db};
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
@@ -15,6 +15,17 @@ pub(crate) const FRAMES: usize = 160;
 
 /// Starts a server over a device that fails on command.
 pub(crate) fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, FaultyDevice) {
+    serve_with(durability, move |builder| match frames {
+        Some(frames) => builder.frames(frames),
+        None => builder,
+    })
+}
+
+/// Starts a server over a device in memory, with a store that has these options besides.
+pub(crate) fn serve_with(
+    durability: Durability,
+    options_of: impl FnOnce(Builder) -> Builder + Send + 'static,
+) -> (Fixture, FaultyDevice) {
     let device = FaultyDevice::new(1);
     let options = ServerOptions {
         durability,
@@ -23,10 +34,7 @@ pub(crate) fn serve(durability: Durability, frames: Option<usize>) -> (Fixture, 
     };
     let own = device.clone();
     let server = Fixture::opened_by(options, move |_| {
-        let mut builder = Db::builder().max_memory(MEMORY);
-        if let Some(frames) = frames {
-            builder = builder.frames(frames);
-        }
+        let builder = options_of(Db::builder().max_memory(MEMORY));
         Db::open_device(builder, own.into())
     });
     (server, device)

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod compact;
+mod crowd;
 mod log;
 mod redis_conf;
 mod running;

@@ -145,6 +145,15 @@ impl Running {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Returns how much memory of the process is resident.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kilobytes.unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status();

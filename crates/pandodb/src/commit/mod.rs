@@ -23,4 +23,5 @@ pub(crate) mod single_put;
 pub(crate) mod state_check;
 pub(crate) mod steps;
 pub(crate) mod swaps;
+pub(crate) mod table_pages;
 pub(crate) mod tables;

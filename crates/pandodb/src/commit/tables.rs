@@ -40,9 +40,6 @@ use crate::wait::reason::WaitReason;
 use crate::writes::jobs::{Job, JobEnd, JobWake, JobWork};
 use crate::writes::set::{TableChange, Value, WriteSet};
 
-/// Most pages that a change of one table dirties.
-const PAGES_PER_CHANGE: u64 = 16;
-
 /// Most leaves of the system trees that stay pinned between the check and the change.
 const PINNED_MAX: usize = 8;
 
@@ -165,7 +162,9 @@ impl Engine {
             });
         }
         let garbage = self.garbage_pages(set);
-        let pages = PAGES_PER_CHANGE * changes as u64 + self.pages_of(set, garbage);
+        let needed = || self.pages_of_changes(set, changes as u64);
+        let of_changes = needed()?;
+        let pages = of_changes + self.pages_of(set, garbage);
         if self
             .store
             .is_too_short_for(pages, set.urgency().is_urgent())
@@ -181,7 +180,8 @@ impl Engine {
             return Err(Error::Closed);
         }
         let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
-        if saves.is_none() || garbage < self.garbage_pages(set) {
+        let needs_more = garbage < self.garbage_pages(set) || of_changes < needed()?;
+        if saves.is_none() || needs_more {
             return Ok(Once::Again);
         }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
