@@ -49,6 +49,7 @@ use crate::context::patience::{Leaves, Patience};
 use crate::context::progress::Progress;
 use crate::context::tree::list_end::EndBlock;
 use crate::data::engine::{Database, Engine};
+use crate::data::keyspace::RowError;
 use crate::loop_handle::LoopHandle;
 use crate::shared::Shared;
 
@@ -241,7 +242,10 @@ impl<'a> Context<'a> {
                 self.progress.events.truncate(events);
                 self.fail(replies::TORN)
             }
-            Err(Interrupted::Torn) if self.progress.restarts < RESTARTS_MAX => {
+            // And what it has written from rows of two moments may be no row that it can read.
+            Err(Interrupted::Torn | Interrupted::Row(RowError::Damaged))
+                if self.write_calls() != written && self.progress.restarts < RESTARTS_MAX =>
+            {
                 self.progress.restarts += 1;
                 if let Some(batch) = self
                     .data
