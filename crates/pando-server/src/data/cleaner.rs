@@ -42,6 +42,8 @@ use crate::notifications::release::Notifications;
 const BATCH: usize = 64;
 /// Most elements that a batch removes.
 const GONE: usize = 256;
+/// Most collections that were given up of which a batch removes elements.
+const COLLECTIONS: usize = 64;
 /// Most keys that are passed over.
 const PASSED_MAX: usize = 100_000;
 /// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
@@ -70,7 +72,7 @@ pub(crate) struct Cleaner {
     quiet: usize,
     /// Due entries of the current batch: time and stored key.
     due: Vec<(u64, Vec<u8>)>,
-    /// Rows of a collection that was given up, to be removed by the current batch.
+    /// Rows of collections that were given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
     /// Number of collections of which the last batch has removed the last row.
     freed: u64,
@@ -559,9 +561,9 @@ impl Cleaner {
                     self.obstacles.look_behind(self.databases[self.at], last);
                 }
                 let count = self.due.len() + self.gone.len();
-                // The row that says that its others are to go goes last.
-                let is_last = |key: &Vec<u8>| decode_given_up(key).is_some();
-                self.freed = u64::from(self.gone.first().is_some_and(is_last));
+                // The row that says that its others are to go goes with the last of them.
+                let is_last = |key: &&Vec<u8>| decode_given_up(key).is_some();
+                self.freed = self.gone.iter().filter(is_last).count() as u64;
                 self.due.clear();
                 self.gone.clear();
                 self.waits = 0;
@@ -624,45 +626,63 @@ impl Cleaner {
         }
     }
 
-    /// Collects rows of a collection that was given up; the row that says so once there are no
-    /// others.
+    /// Collects rows of collections that were given up, and behind all rows of one the row that
+    /// says so.
     fn collect_gone(&mut self, database: &Database, reactor: &mut Reactor) -> Result<(), Stop> {
         let Some(members) = database.members.table() else {
             return Ok(());
         };
         let gone_of = members.last_swap();
         let number = self.databases[self.at];
-        let (mut given_up, most) = (None, self.size_gone);
+        let (mut given_up, most) = (Vec::new(), self.size_gone);
         let obstacles = std::mem::take(&mut self.obstacles);
         let scanned = self.scan_members(members, reactor, &[0; 8], &mut |key| {
-            given_up = decode_given_up(key);
-            given_up.is_some_and(|id| obstacles.has_collection(number, id))
+            let id = decode_given_up(key);
+            given_up.extend(id.filter(|id| !obstacles.has_collection(number, *id)));
+            id.is_some() && given_up.len() < most.min(COLLECTIONS)
         });
         self.obstacles = obstacles;
         scanned?;
-        let is_left = |id: &u64| !self.obstacles.has_collection(number, *id);
-        let Some(id) = given_up.filter(is_left) else {
-            return Ok(());
-        };
-        let mut gone = Vec::new();
-        let scanned = self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
+        let (mut gone, mut missing) = (Vec::new(), false);
+        for id in given_up {
+            match self.collect_rows((members, id), reactor, &mut gone) {
+                Ok(()) if gone.len() < most => {
+                    let mut key = Vec::new();
+                    given_up_key(id, &mut key);
+                    gone.push(key);
+                }
+                Ok(()) => break,
+                // The pages of all are read together, and those in memory do not wait.
+                Err(Stop::Waiting) => missing = true,
+                Err(_) if !gone.is_empty() => break,
+                Err(Stop::Failed(error)) if error.is_corruption() => {
+                    return Err(Stop::DamagedCollection(id, error));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        if gone.is_empty() && missing {
+            return Err(Stop::Waiting);
+        }
+        (self.gone, self.gone_of) = (gone, gone_of);
+        Ok(())
+    }
+
+    /// Adds the rows of a collection to those that go, as far as the batch has room.
+    fn collect_rows(
+        &mut self,
+        (members, id): (&Table, u64),
+        reactor: &mut Reactor,
+        gone: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Stop> {
+        let most = self.size_gone;
+        self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
             let is_of = id_of(key) == id;
             if is_of {
                 gone.push(key.to_vec());
             }
             is_of && gone.len() < most
-        });
-        scanned.map_err(|stop| match stop {
-            Stop::Failed(error) if error.is_corruption() => Stop::DamagedCollection(id, error),
-            stop => stop,
-        })?;
-        if gone.is_empty() {
-            let mut key = Vec::new();
-            given_up_key(id, &mut key);
-            gone.push(key);
-        }
-        (self.gone, self.gone_of) = (gone, gone_of);
-        Ok(())
+        })
     }
 
     /// Shows the keys from `from` on until `goes_on` returns false.
@@ -781,9 +801,10 @@ impl Cleaner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::elements::position_key;
     use crate::data::keyspace::{FieldTimes, Times, ValueType};
     use pando_sync::thread;
-    use pandodb::Db;
+    use pandodb::{Db, TableOptions};
 
     /// Writes a row, which may be any bytes, and its entry.
     fn put(database: &Database, key: &str, (time, row): (u64, &[u8])) {
@@ -853,5 +874,38 @@ mod tests {
             assert_eq!(database.keys.get(b"\0good").expect("no error"), None);
             assert_eq!((database.keys.len(), database.elements.len()), (200, 200));
         }
+    }
+
+    /// Small collections share batches: who makes and gives them up is not faster than their
+    /// removal. One that is longer than a batch goes last.
+    #[test]
+    fn small_collections_that_were_given_up_go_together() {
+        let db = Db::builder()
+            .max_memory(16 << 20)
+            .open_in_memory()
+            .expect("a store in memory");
+        let options = TableOptions::new().counted(true).weighted(true);
+        let members = db.table_with("db/0/members", options).expect("it is made");
+        let mut rows = vec![(200, 600)];
+        rows.extend((1..=100).map(|id| (id, 3)));
+        for (id, count) in &rows {
+            let mut key = Vec::new();
+            given_up_key(*id, &mut key);
+            members.put(&key, b"").expect("there is room");
+            for number in 0_u64..*count {
+                position_key(*id, &number.to_be_bytes(), &mut key);
+                members.put(&key, b"\0element").expect("there is room");
+            }
+        }
+        let mut key = Vec::new();
+        position_key(300, b"lives", &mut key);
+        members.put(&key, b"\0element").expect("there is room");
+        let engine = Engine::new(db).expect("the tables are made");
+        let mut reactor = Reactor::new(&engine.db, Waker::noop().clone()).expect("a reactor");
+        let mut cleaner = Cleaner::new(&engine, vec![0], Waker::noop().clone());
+        let steps = clean(&mut cleaner, &engine, &mut reactor);
+        // Rows of 101 collections, and what says so: 1,001 in batches of 256.
+        assert!(steps < 10, "{steps}");
+        assert_eq!(members.len(), 1);
     }
 }

@@ -14,6 +14,8 @@ use crate::times::nanoseconds;
 
 /// Interval at which the cleaner looks for work.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
+/// Most time of a turn of the cleaner after which it does another batch.
+const CLEAN_MAX: Duration = Duration::from_millis(1);
 /// Interval at which connections are checked for timeouts.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of tracked keys that are looked at in one round.
@@ -60,14 +62,25 @@ impl EventLoop {
         if cleans && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let shared = (statistics, &self.shared.notifications);
-            let cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
+            // A batch, and more while that takes no longer than half of the time since the last
+            // turn: what is given up must not outrun its removal.
+            let share = now.saturating_duration_since(self.last_clean) / 2;
+            let end = now + share.min(CLEAN_MAX);
+            let mut cleaned = Cleaned::More;
+            while cleaned == Cleaned::More {
+                cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);
+                self.last_clean = pando_sync::time::now();
+                if self.last_clean >= end {
+                    break;
+                }
+            }
             self.cleaning = cleaned == Cleaned::More;
             let changed = cleaner.take_changed();
             if !changed.is_empty() && self.shared.tracking.any() {
                 let keys = changed.iter().map(|key| &key[..]);
                 (self.shared.tracking).changed(keys, None, &self.shared.channels);
             }
-            let ns = nanoseconds(pando_sync::time::now().duration_since(now));
+            let ns = nanoseconds(self.last_clean.saturating_duration_since(now));
             self.shared.observe("expire-cycle", ns, unix_ms());
         } else {
             self.cleaning = false;

@@ -81,6 +81,8 @@ pub(crate) struct EventLoop {
     /// The newest LSN whose durability was requested; `None` once the log has answered.
     pub(super) asked: Option<Lsn>,
     pub(super) next_clean: Instant,
+    /// End of the cleaner's last turn.
+    pub(super) last_clean: Instant,
     pub(super) next_housekeeping: Instant,
     /// When the server has to end at the latest; set once it stops.
     pub(super) stop_at: Option<Instant>,
@@ -132,6 +134,7 @@ impl EventLoop {
             cleaner_wake: wake(Token::Cleaner),
             asked: None,
             next_clean: now,
+            last_clean: now,
             next_housekeeping: now,
             stop_at: None,
             handle,
