@@ -5,8 +5,9 @@
 //! transactions: if the row of an entry has expired, both are removed; if the row has a later
 //! deadline, the entry is moved to that time; if fields of a hash have expired, these are removed,
 //! and the entry is moved to the time of the next one (decision 086); if no row names the entry, it
-//! is removed. The work of a step is bounded; when more is due, the next step follows after the
-//! connections have had their turn.
+//! is removed. The work of a step is bounded. When more is due, the next steps follow in the same
+//! turn of the loop, for a time that is bounded, too, and then after the connections have had
+//! theirs.
 //!
 //! A row that cannot be decoded keeps its entry: it is damaged, and its readers get the error, or a
 //! later program has written it, which may be back tomorrow and needs the entry.
@@ -14,8 +15,9 @@
 //! What cannot be done now holds up nothing else (`data/obstacles.rs`): on a full disk it leaves
 //! alone what needs room, makes its batches smaller, and goes on; it passes over what is damaged.
 //!
-//! When nothing is due, it removes the elements of large collections that were given up, and then
-//! the row that says so (`data/elements.rs`). Nobody reads or writes them any more.
+//! When nothing is due, it removes the elements of large collections that were given up, and behind
+//! the last one of each the row that says so (`data/elements.rs`). Nobody reads or writes them any
+//! more.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
