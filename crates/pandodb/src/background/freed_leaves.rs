@@ -5,6 +5,7 @@ use pando_format::PageId;
 use pando_tree::Tree;
 
 use crate::engine::Engine;
+use crate::pages::place_order::order_by_place;
 
 /// Most leaves that are read at a time.
 const READ_MAX: usize = 32;
@@ -14,8 +15,9 @@ const READ_MAX: usize = 32;
 pub(crate) struct FreedLeaves {
     /// Leaves that are freed before the next ones are looked up.
     left: usize,
-    /// Working memory: the pages to read, and where their neighbours of another parent begin.
+    /// Working memory: the pages to read, where they lie, and where leaves of another parent begin.
     pages: Vec<PageId>,
+    places: Vec<(u32, PageId)>,
     behind: Vec<u8>,
 }
 
@@ -38,13 +40,8 @@ impl FreedLeaves {
         }
         pages.truncate(READ_MAX.min(pool.frames() / 16));
         self.left = pages.len().saturating_sub(1);
-        // In the order in which they lie in the data file: neighbours are read together.
-        let place = |page: PageId| pool.place_on_disk(page).map(|stored| stored.extent.block);
-        let mut places: Vec<(u32, PageId)> = (pages.drain(..))
-            .filter_map(|page| Some((place(page)?, page)))
-            .collect();
-        places.sort_unstable();
-        pages.extend(places.iter().map(|(_, page)| *page));
+        pages.retain(|page| pool.is_on_disk(*page));
+        order_by_place(pool, pages, &mut self.places);
         engine.fetch_some(pages);
     }
 }

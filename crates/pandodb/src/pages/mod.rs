@@ -8,6 +8,7 @@ pub(crate) mod fetcher;
 pub(crate) mod handed_over;
 pub(crate) mod layout;
 pub(crate) mod lifecycle;
+pub(crate) mod place_order;
 pub(crate) mod publish;
 pub(crate) mod read_context;
 pub(crate) mod store;

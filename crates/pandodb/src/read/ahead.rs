@@ -18,6 +18,7 @@ use pando_format::PageId;
 use pando_tree::{Ahead, Direction};
 
 use crate::engine::Engine;
+use crate::pages::place_order::order_by_place;
 use crate::state::read_requests::ScanTicket;
 use crate::tables::state::TableState;
 
@@ -163,20 +164,9 @@ impl ReadAhead {
         self.asked += looked;
     }
 
-    /// Puts the listed pages in the order in which they lie in the data file, in which neighbours
-    /// are read together.
+    /// As [`order_by_place`], for the listed pages.
     fn order(&mut self, engine: &Engine) {
-        let pool = &engine.store.pool;
-        // Each place is looked up once: others may move the page meanwhile.
-        let places = self.pages.iter().map(|page| {
-            let stored = pool.place_on_disk(*page);
-            (stored.map_or(0, |stored| stored.extent.block), *page)
-        });
-        self.places.clear();
-        self.places.extend(places);
-        self.places.sort_unstable();
-        self.pages.clear();
-        self.pages.extend(self.places.iter().map(|(_, page)| *page));
+        order_by_place(&engine.store.pool, &mut self.pages, &mut self.places);
     }
 
     /// The scan has ended: drops its read requests.
