@@ -1,8 +1,11 @@
 //! INFO.
 
+use pandodb::nonblocking::{Polled, Reads};
+
 use super::info_text;
 use super::info_text::Shown;
 use crate::context::{Command, Context, Flags, Interrupted, Run};
+use crate::data::elements::END_OF_GIVEN_UP;
 use crate::shared::Shared;
 
 pub(crate) const COMMANDS: &[Command] = &[Command {
@@ -15,8 +18,16 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 pub(crate) fn info_all(shared: &Shared) -> String {
     let mut text = String::new();
     let wanted = |section: &info_text::Section| section.shown != Shown::ByName;
-    render(shared, &mut text, None, wanted);
+    render(shared, &mut text, RowCounts::default(), wanted);
     text
+}
+
+/// What rows of the store tell; without a store that is open, nothing.
+#[derive(Default, Clone, Copy)]
+struct RowCounts {
+    functions: Option<FunctionCounts>,
+    /// Number of large collections that were given up, and still have elements.
+    pending: Option<u64>,
 }
 
 /// Number of libraries of functions, and that of their functions.
@@ -26,7 +37,6 @@ type FunctionCounts = (u64, u64);
 #[cfg(feature = "scripts")]
 fn count_functions(context: &mut Context<'_>) -> Result<Option<FunctionCounts>, Interrupted> {
     use crate::data::functions::{LIST_KEY, Libraries};
-    use pandodb::nonblocking::{Polled, Reads};
 
     let Some(data) = context.data.as_ref() else {
         return Ok(None);
@@ -53,10 +63,29 @@ fn count_functions(_: &mut Context<'_>) -> Result<Option<FunctionCounts>, Interr
     Ok(None)
 }
 
+/// Returns how many collections the cleaners have to remove; `None` if the store is not open.
+fn count_pending(context: &Context<'_>) -> Result<Option<u64>, Interrupted> {
+    let Some(data) = context.data.as_ref() else {
+        return Ok(None);
+    };
+    let databases = data.engine.databases.iter();
+    let tables = databases.filter_map(|database| database.members.table());
+    let mut pending = 0;
+    for table in tables.filter(|table| !table.is_empty()) {
+        match Reads::of(table).rank(&END_OF_GIVEN_UP) {
+            Ok(Polled::Ready(count)) => pending += count,
+            Ok(Polled::Pending(pending)) => return Err(Interrupted::Pending(pending)),
+            // What else there is to know of a store that has failed is shown.
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(pending))
+}
+
 fn render(
     shared: &Shared,
     text: &mut String,
-    functions: Option<FunctionCounts>,
+    counts: RowCounts,
     wanted: impl Fn(&info_text::Section) -> bool,
 ) {
     for section in info_text::SECTIONS.iter().filter(|section| wanted(section)) {
@@ -67,9 +96,15 @@ fn render(
         text.push_str(section.name);
         text.push_str("\r\n");
         (section.write)(shared, text);
-        if let (Some((libraries, functions)), "Memory") = (functions, section.name) {
+        if section.name != "Memory" {
+            continue;
+        }
+        if let Some((libraries, functions)) = counts.functions {
             info_text::field(text, "number_of_functions", functions);
             info_text::field(text, "number_of_libraries", libraries);
+        }
+        if let Some(pending) = counts.pending {
+            info_text::field(text, "lazyfree_pending_objects", pending);
         }
     }
 }
@@ -93,11 +128,14 @@ fn info(context: &mut Context<'_>) -> Run {
         shown || named(&section.name.to_ascii_lowercase())
     };
     let mut sections = info_text::SECTIONS.iter();
-    let functions = match sections.any(|of| of.name == "Memory" && is_wanted(of)) {
-        true => count_functions(context)?,
-        false => None,
+    let counts = match sections.any(|of| of.name == "Memory" && is_wanted(of)) {
+        true => RowCounts {
+            functions: count_functions(context)?,
+            pending: count_pending(context)?,
+        },
+        false => RowCounts::default(),
     };
-    render(context.shared, &mut text, functions, is_wanted);
+    render(context.shared, &mut text, counts, is_wanted);
     context.reply().verbatim(&text);
     Ok(())
 }

@@ -191,7 +191,6 @@ fn memory(shared: &Shared, text: &mut String) {
         ("allocator_active", resident),
         ("allocator_resident", resident),
         ("active_defrag_running", 0),
-        ("lazyfree_pending_objects", 0),
         (
             "lazyfreed_objects",
             shared.statistics.counts().get(Ticker::ObjectsFreed),

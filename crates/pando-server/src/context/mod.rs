@@ -242,9 +242,10 @@ impl<'a> Context<'a> {
                 self.progress.events.truncate(events);
                 self.fail(replies::TORN)
             }
-            // And what it has written from rows of two moments may be no row that it can read.
+            // And what was written from rows of two moments, by it or by those before it in its
+            // batch, may be no row that it can read.
             Err(Interrupted::Torn | Interrupted::Row(RowError::Damaged))
-                if self.write_calls() != written && self.progress.restarts < RESTARTS_MAX =>
+                if self.write_calls() != 0 && self.progress.restarts < RESTARTS_MAX =>
             {
                 self.progress.restarts += 1;
                 if let Some(batch) = self

@@ -379,6 +379,9 @@ pub(crate) fn decode_score<'r>(
     }
 }
 
+/// The keys that say that collections were given up are below this one, and all others are not.
+pub(crate) const END_OF_GIVEN_UP: [u8; 8] = 1_u64.to_be_bytes();
+
 /// Replaces `out` by the key that says that the collection `id` was given up.
 pub(crate) fn given_up_key(id: u64, out: &mut Vec<u8>) {
     out.clear();

@@ -9,7 +9,7 @@ use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Arc, OnceLock};
 use pandodb::{Db, Table, TableOptions};
 
-use super::elements::{decode_given_up, id_of};
+use super::elements::{END_OF_GIVEN_UP, decode_given_up, id_of};
 
 /// The table `db/N/members`, which is made when the first collection needs it: from then on the
 /// store is of version 3 of the format, and older programs refuse it.
@@ -86,8 +86,7 @@ impl Members {
         // No collection has the greatest id.
         let no_id = u64::MAX.to_be_bytes();
         let last = largest((Bound::Unbounded, Bound::Excluded(&no_id)))?;
-        let first_of_all = 1_u64.to_be_bytes();
-        let given_up = largest((Bound::Unbounded, Bound::Excluded(&first_of_all)))?;
+        let given_up = largest((Bound::Unbounded, Bound::Excluded(&END_OF_GIVEN_UP)))?;
         let given_up = given_up.and_then(|key| decode_given_up(&key));
         let given_up = given_up.filter(|id| *id < u64::MAX);
         let used = last.map_or(0, |key| id_of(&key)).max(given_up.unwrap_or(0));

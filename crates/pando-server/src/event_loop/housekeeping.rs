@@ -14,8 +14,10 @@ use crate::times::nanoseconds;
 
 /// Interval at which the cleaner looks for work.
 const CLEAN_INTERVAL: Duration = Duration::from_millis(100);
-/// Most time of a turn of the cleaner after which it does another batch.
+/// Most time of a turn of the cleaner in a round that does little else.
 const CLEAN_MAX: Duration = Duration::from_millis(1);
+/// Most time of a turn of the cleaner.
+const CLEAN_BESIDE_MAX: Duration = Duration::from_millis(10);
 /// Interval at which connections are checked for timeouts.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of tracked keys that are looked at in one round.
@@ -40,8 +42,9 @@ impl EventLoop {
         let _: io::Result<()> = self.poll.registry().deregister(&mut connection.stream);
     }
 
-    /// Lets the cleaner remove expired keys.
-    pub(super) fn clean(&mut self, now: Instant) {
+    /// Lets the cleaner remove expired keys, and collections that were given up; the round has
+    /// begun at `begun`.
+    pub(super) fn clean(&mut self, now: Instant, begun: Instant) {
         let (Some(data), Some(cleaner)) = (&mut self.data, &mut self.cleaner) else {
             self.next_clean = now + HOUSEKEEPING_INTERVAL;
             return;
@@ -62,10 +65,11 @@ impl EventLoop {
         if cleans && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let shared = (statistics, &self.shared.notifications);
-            // A batch, and more while that takes no longer than half of the time since the last
-            // turn: what is given up must not outrun its removal.
+            // A batch, and more while that takes no longer than the commands of the round did, or
+            // half of the time since the last turn: what is given up must not outrun its removal.
+            let beside = now.saturating_duration_since(begun).min(CLEAN_BESIDE_MAX);
             let share = now.saturating_duration_since(self.last_clean) / 2;
-            let end = now + share.min(CLEAN_MAX);
+            let end = now + share.min(CLEAN_MAX).max(beside);
             let mut cleaned = Cleaned::More;
             while cleaned == Cleaned::More {
                 cleaned = cleaner.step(&data.engine, &mut data.reactor, shared);

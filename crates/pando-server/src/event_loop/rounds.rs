@@ -157,6 +157,7 @@ impl EventLoop {
             };
             let polled = self.poll.poll(&mut events, timeout);
             self.handle.awake();
+            let begun = now();
             match polled {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -192,7 +193,7 @@ impl EventLoop {
             self.finish_round();
             self.send_away();
             let at = now();
-            self.clean(at);
+            self.clean(at, begun);
             self.housekeeping(at);
             if let Some(data) = &mut self.data {
                 // I/O that this round has started goes to the device before the loop sleeps.

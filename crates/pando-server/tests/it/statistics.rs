@@ -8,7 +8,7 @@ use pando_stats::{Layer, Ticker};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
-use crate::client::{Client, encode, words};
+use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_small, options};
 
 /// The names under which INFO shows the tickers of the server.
@@ -257,14 +257,52 @@ fn large_collections_are_counted_when_they_are_gone() {
         let field = format!("field{number}");
         client.call(&["HSET", "h", &field, &"x".repeat(10_000)]);
     }
-    assert_eq!(fields(&mut client, "memory")["lazyfreed_objects"], "0");
-    client.check(&[("DEL h", ":1")]);
+    let before = fields(&mut client, "memory");
+    assert_eq!(before["lazyfreed_objects"], "0");
+    assert_eq!(before["lazyfree_pending_objects"], "0");
+    // Both in one turn of the loop, which has none for the cleaner in between.
+    client.send(b"DEL h\r\nINFO memory\r\n");
+    assert_eq!(show(&client.answer()), ":1");
+    let given_up = show(&client.answer());
+    assert!(
+        given_up.contains("lazyfree_pending_objects:1\r"),
+        "{given_up}"
+    );
     let until = now() + Duration::from_secs(20);
     while fields(&mut client, "memory")["lazyfreed_objects"] == "0" {
         assert!(now() < until, "its rows are removed behind it");
         thread::yield_now();
     }
-    assert_eq!(fields(&mut client, "memory")["lazyfreed_objects"], "1");
+    let after = fields(&mut client, "memory");
+    assert_eq!(after["lazyfreed_objects"], "1");
+    assert_eq!(after["lazyfree_pending_objects"], "0");
+}
+
+#[test]
+fn large_collections_are_removed_as_fast_as_they_are_made() {
+    let server = Fixture::with(ServerOptions {
+        threads: 1,
+        durability: Durability::None,
+        ..options()
+    });
+    let mut client = server.client();
+    let members: String = (0..300)
+        .map(|number| format!(" member-{number}-of-the-set"))
+        .collect();
+    let round = format!("SADD s{members}\r\nDEL s\r\n").repeat(16);
+    let (mut made, until) = (0, now() + Duration::from_secs(3));
+    while now() < until {
+        made += 16;
+        client.send(round.as_bytes());
+        for _ in 0..16 {
+            assert_eq!(show(&client.answer()), ":300");
+            assert_eq!(show(&client.answer()), ":1");
+        }
+    }
+    let left = fields(&mut client, "memory")["lazyfree_pending_objects"].parse::<u64>();
+    let left = left.unwrap();
+    // The cleaner looks for work after half a second at the latest.
+    assert!(left < made / 2, "{left} of {made} are left");
 }
 
 #[test]

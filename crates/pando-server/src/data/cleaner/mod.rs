@@ -19,6 +19,8 @@
 //! the last one of each the row that says so (`data/elements.rs`). Nobody reads or writes them any
 //! more.
 
+mod given_up;
+
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::task::Waker;
@@ -27,7 +29,7 @@ use pando_stats::Ticker;
 use pando_sync::Arc;
 use pando_sync::time::{Duration, unix_ms};
 use pandodb::nonblocking::{Opened, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
-use pandodb::{Lsn, Table, ValueStream};
+use pandodb::{Lsn, ValueStream};
 
 use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
@@ -44,8 +46,6 @@ use crate::notifications::release::Notifications;
 const BATCH: usize = 64;
 /// Most elements that a batch removes.
 const GONE: usize = 256;
-/// Most collections that were given up of which a batch removes elements.
-const COLLECTIONS: usize = 64;
 /// Most keys that are passed over.
 const PASSED_MAX: usize = 100_000;
 /// Number of waits for pages after which a batch is halved, since its pages do not stay in memory
@@ -628,92 +628,6 @@ impl Cleaner {
         }
     }
 
-    /// Collects rows of collections that were given up, and behind all rows of one the row that
-    /// says so.
-    fn collect_gone(&mut self, database: &Database, reactor: &mut Reactor) -> Result<(), Stop> {
-        let Some(members) = database.members.table() else {
-            return Ok(());
-        };
-        let gone_of = members.last_swap();
-        let number = self.databases[self.at];
-        let (mut given_up, most) = (Vec::new(), self.size_gone);
-        let obstacles = std::mem::take(&mut self.obstacles);
-        let scanned = self.scan_members(members, reactor, &[0; 8], &mut |key| {
-            let id = decode_given_up(key);
-            given_up.extend(id.filter(|id| !obstacles.has_collection(number, *id)));
-            id.is_some() && given_up.len() < most.min(COLLECTIONS)
-        });
-        self.obstacles = obstacles;
-        scanned?;
-        let (mut gone, mut missing) = (Vec::new(), false);
-        for id in given_up {
-            match self.collect_rows((members, id), reactor, &mut gone) {
-                Ok(()) if gone.len() < most => {
-                    let mut key = Vec::new();
-                    given_up_key(id, &mut key);
-                    gone.push(key);
-                }
-                Ok(()) => break,
-                // The pages of all are read together, and those in memory do not wait.
-                Err(Stop::Waiting) => missing = true,
-                Err(_) if !gone.is_empty() => break,
-                Err(Stop::Failed(error)) if error.is_corruption() => {
-                    return Err(Stop::DamagedCollection(id, error));
-                }
-                Err(stop) => return Err(stop),
-            }
-        }
-        if gone.is_empty() && missing {
-            return Err(Stop::Waiting);
-        }
-        (self.gone, self.gone_of) = (gone, gone_of);
-        Ok(())
-    }
-
-    /// Adds the rows of a collection to those that go, as far as the batch has room.
-    fn collect_rows(
-        &mut self,
-        (members, id): (&Table, u64),
-        reactor: &mut Reactor,
-        gone: &mut Vec<Vec<u8>>,
-    ) -> Result<(), Stop> {
-        let most = self.size_gone;
-        self.scan_members(members, reactor, &id.to_be_bytes(), &mut |key| {
-            let is_of = id_of(key) == id;
-            if is_of {
-                gone.push(key.to_vec());
-            }
-            is_of && gone.len() < most
-        })
-    }
-
-    /// Shows the keys from `from` on until `goes_on` returns false.
-    fn scan_members(
-        &mut self,
-        members: &Table,
-        reactor: &mut Reactor,
-        from: &[u8],
-        goes_on: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), Stop> {
-        let mut from = from.to_vec();
-        loop {
-            let scanned = Reads::of(members).scan(Bound::Included(&from), &mut self.page)?;
-            if let Polled::Pending(pending) = scanned {
-                reactor.park(pending, &self.waker)?;
-                return Err(Stop::Waiting);
-            }
-            for index in 0..self.page.len() {
-                if !goes_on(self.page.entry(index).0) {
-                    return Ok(());
-                }
-            }
-            match self.page.next.take() {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
-        }
-    }
-
     /// Writes the changes of a batch into its transaction.
     fn change(
         &mut self,
@@ -803,10 +717,9 @@ impl Cleaner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::elements::position_key;
     use crate::data::keyspace::{FieldTimes, Times, ValueType};
     use pando_sync::thread;
-    use pandodb::{Db, TableOptions};
+    use pandodb::Db;
 
     /// Writes a row, which may be any bytes, and its entry.
     fn put(database: &Database, key: &str, (time, row): (u64, &[u8])) {
@@ -835,7 +748,7 @@ mod tests {
     }
 
     /// Has the cleaner work until nothing is left that it can do; returns the number of steps.
-    fn clean(cleaner: &mut Cleaner, engine: &Engine, reactor: &mut Reactor) -> usize {
+    pub(super) fn clean(cleaner: &mut Cleaner, engine: &Engine, reactor: &mut Reactor) -> usize {
         let statistics = ServerStatistics::new(&[]).expect("there is address space");
         let notifications = Notifications::new(&Arc::default());
         for step in 1..1000 {
@@ -876,38 +789,5 @@ mod tests {
             assert_eq!(database.keys.get(b"\0good").expect("no error"), None);
             assert_eq!((database.keys.len(), database.elements.len()), (200, 200));
         }
-    }
-
-    /// Small collections share batches: who makes and gives them up is not faster than their
-    /// removal. One that is longer than a batch goes last.
-    #[test]
-    fn small_collections_that_were_given_up_go_together() {
-        let db = Db::builder()
-            .max_memory(16 << 20)
-            .open_in_memory()
-            .expect("a store in memory");
-        let options = TableOptions::new().counted(true).weighted(true);
-        let members = db.table_with("db/0/members", options).expect("it is made");
-        let mut rows = vec![(200, 600)];
-        rows.extend((1..=100).map(|id| (id, 3)));
-        for (id, count) in &rows {
-            let mut key = Vec::new();
-            given_up_key(*id, &mut key);
-            members.put(&key, b"").expect("there is room");
-            for number in 0_u64..*count {
-                position_key(*id, &number.to_be_bytes(), &mut key);
-                members.put(&key, b"\0element").expect("there is room");
-            }
-        }
-        let mut key = Vec::new();
-        position_key(300, b"lives", &mut key);
-        members.put(&key, b"\0element").expect("there is room");
-        let engine = Engine::new(db).expect("the tables are made");
-        let mut reactor = Reactor::new(&engine.db, Waker::noop().clone()).expect("a reactor");
-        let mut cleaner = Cleaner::new(&engine, vec![0], Waker::noop().clone());
-        let steps = clean(&mut cleaner, &engine, &mut reactor);
-        // Rows of 101 collections, and what says so: 1,001 in batches of 256.
-        assert!(steps < 10, "{steps}");
-        assert_eq!(members.len(), 1);
     }
 }
