@@ -169,7 +169,7 @@ tickers! {
         ConnectionsReceived "connections_received" "connections" "Connections that clients opened.";
         ConnectionsRejected "connections_rejected" "connections" "Connections refused since there were too many.";
         Commands "commands" "commands" "Commands run, whatever they replied.";
-        CommandsTogether "commands_together" "commands" "GETs and commands that write that ran in a pipeline run.";
+        CommandsTogether "commands_together" "commands" "GETs and commands that write that ran in a pipeline run, or with those of other connections.";
         CommandsSuspended "commands_suspended" "commands" "Times that a command had to wait for the engine.";
         ScriptsMoved "scripts_moved" "commands" "Commands that went on on a thread for scripts, since theirs took long.";
         CommandErrors "command_errors" "replies" "Replies that were errors.";

@@ -42,7 +42,7 @@ const PLACES: usize = 64;
 const CALM_ROUNDS: u32 = 256;
 
 /// A key by its hash. Two keys with one hash take turns together, which costs time only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ContendedKey(NonZeroU64);
 
 impl ContendedKey {

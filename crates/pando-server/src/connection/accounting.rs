@@ -18,7 +18,7 @@ impl Connection {
     pub(crate) fn count(&mut self, turn: &mut Turn<'_>, running: &Running) {
         let statistics = &turn.shared.statistics;
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
-        let Progress { hits, misses, .. } = &mut buffers.progress;
+        let Progress { hits, misses, .. } = &*buffers.progress;
         let found = (u64::from(*hits), u64::from(*misses));
         let commands = 1 + self.count_calls(turn);
         turn.counts.ended(commands, found.0, found.1);

@@ -8,6 +8,7 @@ use pando_sync::time::Instant;
 use crate::client::staging::Staging;
 use crate::connection::executor::Step;
 use crate::connection::intake::Input;
+use crate::connection::joining::Joined;
 use crate::connection::loop_data::Turn;
 use crate::connection::{Connection, SpareBuffers};
 
@@ -28,6 +29,8 @@ pub(crate) enum AfterTurn {
     Wait,
     /// Its command goes on on a script thread, and the connection with it.
     Leave,
+    /// Its command is to run together with those of others, at the end of the round.
+    Join(Joined),
 }
 
 impl AfterTurn {
@@ -88,6 +91,17 @@ impl Connection {
         left < READ_BYTES_PER_TURN
     }
 
+    /// Finds the next command, which may have been found before.
+    #[inline]
+    fn find(&mut self, turn: &Turn<'_>) -> Input {
+        let found = match self.found.take().map(NonZeroUsize::get) {
+            Some(consumed) => Input::Command { consumed },
+            None => self.parse(turn),
+        };
+        self.starved = found == Input::Starved;
+        found
+    }
+
     /// Takes its turn: reads and executes, and returns what comes next. The loop sends the replies
     /// after all connections have had their turn, so that their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> AfterTurn {
@@ -111,24 +125,24 @@ impl Connection {
                 break;
             }
             let step = if self.running.is_some() {
-                self.unpark();
-                self.hold_between_runs(turn);
-                self.resume(turn)
+                self.go_on(turn)
             } else if turn.stopping {
                 break;
             } else {
-                let found = match self.found.take().map(NonZeroUsize::get) {
-                    Some(consumed) => Input::Command { consumed },
-                    None => self.parse(turn),
-                };
-                self.starved = found == Input::Starved;
-                match found {
+                match self.find(turn) {
                     Input::Command { consumed } if self.is_kept_back(turn) => {
                         self.found = NonZeroUsize::new(consumed);
                         break;
                     }
                     Input::Command { consumed } => match self.run_pipeline(turn, consumed, left) {
-                        0 => self.begin(turn, consumed),
+                        0 => match self.joins_round(turn, consumed) {
+                            Some(joined) => {
+                                self.found = NonZeroUsize::new(consumed);
+                                next = AfterTurn::Join(joined);
+                                break;
+                            }
+                            None => self.begin(turn, consumed),
+                        },
                         count => {
                             left -= count;
                             continue;
@@ -184,6 +198,13 @@ impl Connection {
         self.resume(turn)
     }
 
+    /// Goes on with the command that has begun.
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        self.unpark();
+        self.hold_between_runs(turn);
+        self.resume(turn)
+    }
+
     /// The running command gets another turn.
     fn unpark(&mut self) {
         if let Some(buffers) = &mut self.buffers {
@@ -192,7 +213,7 @@ impl Connection {
     }
 
     /// Drops executed input from the buffer.
-    fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         if let Some(buffers) = &mut self.buffers {
             if buffers.offset == buffers.input.len() {
                 buffers.input.clear();

@@ -8,6 +8,7 @@
 
 use pando_resp::Arguments;
 use pando_sync::time::Duration;
+use pandodb::nonblocking::ValidatedBatch;
 
 use crate::client::contended_keys::{ContendedKey, Entry};
 use crate::connection::Connection;
@@ -78,7 +79,9 @@ impl Connection {
         let buffers = self.buffers.as_ref().expect("a command is in the buffers");
         let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
         let first = self.first_written(turn, (running.command, arguments));
-        let key = first.map(|first| changed_key(turn, running).unwrap_or(first));
+        let changed = running.batch.as_deref();
+        let changed = changed.and_then(|batch| changed_key(turn, batch));
+        let key = first.map(|first| changed.unwrap_or(first));
         let reserved = key.and_then(|key| Reservation::begin(turn.shared, key, 0));
         running.reservation = reserved.map(Box::new);
     }
@@ -105,7 +108,7 @@ impl Connection {
     }
 
     /// Returns the first key that a call writes; `None` if it writes none now.
-    fn first_written(
+    pub(super) fn first_written(
         &self,
         turn: &Turn<'_>,
         call: (&'static Command, Arguments<'_>),
@@ -133,8 +136,7 @@ impl Connection {
 
 /// Returns the key whose row the last commit of a command found changed, whether the command writes
 /// it or not. `None` if that was another row, or if the row does not name all of its key.
-fn changed_key(turn: &Turn<'_>, running: &Running) -> Option<ContendedKey> {
-    let batch = running.batch.as_deref()?;
+pub(super) fn changed_key(turn: &Turn<'_>, batch: &ValidatedBatch) -> Option<ContendedKey> {
     let databases = &turn.data.as_ref()?.engine.databases;
     databases.iter().enumerate().find_map(|(database, of)| {
         let (key, is_whole) = shown_of("", batch.changed_key(&of.keys)?);

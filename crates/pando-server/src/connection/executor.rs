@@ -747,7 +747,12 @@ impl Connection {
     }
 
     /// Completes the reply: it waits for `lsn` if it must, and the input advances.
-    fn finish(&mut self, turn: &mut Turn<'_>, consumed: usize, lsn: Option<Lsn>) -> Step {
+    pub(super) fn finish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        consumed: usize,
+        lsn: Option<Lsn>,
+    ) -> Step {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         let reply = buffers.output.running();
         if reply.first() == Some(&b'-') {

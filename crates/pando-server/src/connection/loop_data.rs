@@ -7,6 +7,7 @@ use pandodb::nonblocking::{Reactor, ValidatedBatch};
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use crate::connection::joining::Joining;
 use crate::connection::lookahead::Prefetch;
 use crate::connection::pipeline_run::PipelineRun;
 use crate::context::CommandIndex;
@@ -38,6 +39,8 @@ pub(crate) struct LoopData {
     pub(crate) prefetch: Prefetch,
     /// For the pipeline run of the connection that has its turn.
     pub(crate) pipeline_run: PipelineRun,
+    /// Commands of several connections that run together.
+    pub(crate) joining: Joining,
     /// Of a script thread.
     pub(crate) sleeper: Option<Sleeper>,
     /// Keys that commands have written, and that are still to be told.
@@ -56,6 +59,7 @@ impl LoopData {
             scratch: Scratch::default(),
             prefetch: Prefetch::default(),
             pipeline_run: PipelineRun::default(),
+            joining: Joining::default(),
             sleeper: None,
             left_told: VecDeque::new(),
             spare: Vec::new(),

@@ -48,7 +48,7 @@ pub(crate) struct Buffers {
     /// Replies that were not sent yet.
     pub(crate) output: Output,
     /// What the running command keeps between its runs.
-    pub(crate) progress: Progress,
+    pub(crate) progress: Box<Progress>,
     /// What the running command has waited for, if it has waited.
     pub(crate) waits: CommandWaits,
     /// Long arguments of the command that arrives.

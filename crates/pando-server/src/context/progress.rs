@@ -381,6 +381,17 @@ impl Progress {
         }
     }
 
+    /// As [`Progress::leave_run`], of a command that has run with this progress and begins alone
+    /// with `own`, which is its connection's; it is no script.
+    pub(crate) fn leave_round(&mut self, own: &mut Self, position: u64) {
+        own.cut_draw = self.seed.take().map(|seed| (position, seed));
+    }
+
+    /// Returns true if a command has left a run, and has not begun by itself since.
+    pub(crate) fn has_left_run(&self) -> bool {
+        self.cut_draw.is_some()
+    }
+
     /// Forgets what a command had in a pipeline run that it has left: its input is gone.
     pub(crate) fn forget_cut(&mut self) {
         self.cut_draw = None;

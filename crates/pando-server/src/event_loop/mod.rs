@@ -10,5 +10,6 @@ mod left_work;
 mod rounds;
 mod slab;
 mod timers;
+mod turns;
 
 pub(crate) use rounds::{EventLoop, WAKER};

@@ -13,14 +13,14 @@ use std::task::Waker;
 use mio::{Events, Poll};
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
-use pando_sync::time::{Duration, Instant, now, unix_ms};
+use pando_sync::time::{Duration, Instant, now};
 use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 use pandodb::device::REAP_MAX;
 use pandodb::nonblocking::ValidatedBatch;
 
-use crate::connection::advance::AfterTurn;
-use crate::connection::loop_data::{LoopData, RoundCounts, Turn};
+use crate::connection::joining::Joined;
+use crate::connection::loop_data::LoopData;
 use crate::connection::{Connection, SpareBuffers};
 use crate::context::CommandIndex;
 use crate::data::cleaner::Cleaner;
@@ -30,7 +30,6 @@ use crate::event_loop::timers::Timers;
 use crate::loop_handle::{LoopHandle, Token, TokenWake};
 use crate::script_threads::ScriptThreads;
 use crate::shared::Shared;
-use crate::times::milliseconds;
 
 /// Token of the loop's own waker; connections have the tokens after it.
 pub(crate) const WAKER: mio::Token = mio::Token(0);
@@ -60,6 +59,8 @@ pub(crate) struct EventLoop {
     pub(super) data: Option<LoopData>,
     pub(super) cleaner: Option<Cleaner>,
     pub(super) script_threads: Arc<ScriptThreads>,
+    /// Commands that run at the end of this round; empty between two.
+    pub(super) joined: Vec<(Joined, Token)>,
     /// Connections whose commands go on on script threads after this round.
     pub(super) leaving: Vec<Token>,
     /// Those whose commands do.
@@ -120,6 +121,7 @@ impl EventLoop {
             data: None,
             cleaner: None,
             script_threads,
+            joined: Vec::new(),
             leaving: Vec::new(),
             away: BTreeMap::new(),
             left_commits: Vec::new(),
@@ -297,59 +299,6 @@ impl EventLoop {
                 connection.timer = None;
             }
             self.enqueue(token);
-        }
-    }
-
-    /// Gives each runnable connection one turn.
-    fn give_turns(&mut self) {
-        let (round_clock, round_ms) = (now(), unix_ms());
-        let mut turn = Turn {
-            index: self.index,
-            shared: &self.shared,
-            commands: &self.commands,
-            handle: &self.handle,
-            data: self.data.as_mut(),
-            read_buffer: &mut self.read_buffer,
-            turns_since: round_clock,
-            clock: round_clock,
-            is_clock_new: true,
-            now_ms: round_ms,
-            counts: RoundCounts::default(),
-            leaves: self.script_threads.leaves(),
-            stopping: self.stop_at.is_some(),
-        };
-        for _ in 0..self.runnable.len() {
-            let Some(token) = self.runnable.pop_front() else {
-                break;
-            };
-            let Some(connection) = self.connections.get(token) else {
-                continue;
-            };
-            connection.queued = false;
-            // If the previous turn has just read the clock, its time serves this turn, too.
-            if !turn.is_clock_new {
-                turn.clock = now();
-            }
-            turn.now_ms = round_ms + milliseconds(turn.clock.duration_since(round_clock));
-            let next = connection.advance(&mut turn, &mut self.spare);
-            connection.publish(turn.clock, turn.now_ms);
-            match next {
-                AfterTurn::Again => {
-                    connection.queued = true;
-                    self.runnable.push_back(token);
-                }
-                AfterTurn::Leave => self.leaving.push(token),
-                AfterTurn::Wait => {}
-            }
-            let deadline = connection.deadline();
-            self.timers.set(token, &mut connection.timer, deadline);
-            self.touched.push(token);
-        }
-        turn.tick();
-        let tell = |of| self.shared.tell_turn(of);
-        self.has_turn = self.shared.contended.end_round(self.index, tell);
-        if let Some(data) = &mut self.data {
-            data.trim();
         }
     }
 

@@ -77,7 +77,7 @@ fn saves_are_taken_and_dated() {
 }
 
 /// Returns a server, and its store.
-fn shared() -> (Fixture, Arc<Mutex<Option<Db>>>) {
+pub(crate) fn shared() -> (Fixture, Arc<Mutex<Option<Db>>>) {
     let store = Arc::new(Mutex::new(Rank::Caller, None));
     let slot = store.clone();
     let server = Fixture::opened_by(options(), move |directory| {

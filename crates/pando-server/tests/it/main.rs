@@ -106,6 +106,7 @@ mod profile;
 mod pubsub;
 #[cfg(test)]
 mod replaced;
+mod round_runs;
 #[cfg(test)]
 mod rows_check;
 #[cfg(test)]

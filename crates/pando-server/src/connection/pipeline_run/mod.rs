@@ -20,7 +20,7 @@ mod gets;
 mod quota;
 mod reads;
 mod run;
-mod writes;
+pub(super) mod writes;
 
 use pandodb::Lsn;
 
@@ -80,7 +80,8 @@ impl Connection {
         self.run_together(turn, most)
     }
 
-    fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+    /// Returns true if the state of the client lets a command run together with others.
+    pub(super) fn may_run_together(&self, turn: &Turn<'_>) -> bool {
         let in_transaction = self.session.multi.is_some() || self.session.interactive.is_some();
         let is_told = self.session.receives_only() || self.session.is_monitor();
         let free = self.session.authenticated && !in_transaction && !is_told;
@@ -90,10 +91,14 @@ impl Connection {
         // CLIENT CACHING is about one command.
         let tracking = self.session.tracking.as_ref();
         let is_quiet = is_quiet || tracking.is_some_and(|of| of.options.caching);
-        if is_quiet || turn.shared.pause.get(turn.now_ms).is_some() {
+        free && !is_profiled && !is_quiet && turn.shared.pause.get(turn.now_ms).is_none()
+    }
+
+    fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+        if !self.may_run_together(turn) {
             return 0;
         }
-        let (true, false, Some(data)) = (free, is_profiled, turn.data.as_mut()) else {
+        let Some(data) = turn.data.as_mut() else {
             return 0;
         };
         let mut pipeline_run = std::mem::take(&mut data.pipeline_run);

@@ -21,9 +21,9 @@ use crate::context::patience::{Leaves, STAY_MAX};
 use crate::context::{Context, Interrupted};
 
 /// Bytes of writes after which no further command joins.
-const WRITTEN_BYTES_MAX: usize = 256 * 1024;
+pub(in crate::connection) const WRITTEN_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of what was read after which no further command joins.
-const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(in crate::connection) const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time of scripts after which no further command joins. If the commit meets a conflict, that was
 /// in vain; and a script that takes longer is to leave the loop.
 const SCRIPTS_MAX: Duration = STAY_MAX;
@@ -161,7 +161,8 @@ impl Connection {
         };
         let rest = &buffers.input[buffers.offset..];
         let arguments = pipeline_run.arguments(rest, place);
-        !kept.is_for(pipeline_run.at(place).command.name, arguments.get(1))
+        let key = (self.session.database, arguments.get(1));
+        !kept.is_for(pipeline_run.at(place).command.name, key)
     }
 
     /// Writes the head that the commands so far, `done` of them, have kept, if there is one, as the
@@ -256,7 +257,7 @@ impl Connection {
 
 /// Why a run was not committed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
+pub(in crate::connection) enum Refused {
     Conflict,
     /// It would have to wait, or has failed.
     Other,
@@ -264,7 +265,10 @@ enum Refused {
 
 /// Commits at once or not at all. A commit that would have to wait is dropped: its commands then
 /// run one by one, and each waits or fails by itself. Returns the LSN, if anything was written.
-fn commit(data: &mut LoopData, batch: &mut ValidatedBatch) -> Result<Option<Lsn>, Refused> {
+pub(in crate::connection) fn commit(
+    data: &mut LoopData,
+    batch: &mut ValidatedBatch,
+) -> Result<Option<Lsn>, Refused> {
     match batch.try_commit(&mut data.reactor) {
         Ok(Polled::Ready(Outcome::Committed(lsn))) => Ok(lsn),
         Ok(Polled::Ready(Outcome::Conflict { .. })) => Err(Refused::Conflict),

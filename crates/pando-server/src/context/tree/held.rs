@@ -51,7 +51,8 @@ impl Context<'_> {
         let Some(kept) = &self.progress.kept_head else {
             return Ok(None);
         };
-        let is_it = kept.is_for(self.command.name, Some(key)) && !kept.is_written;
+        let of = (self.session.database, Some(key));
+        let is_it = kept.is_for(self.command.name, of) && !kept.is_written;
         if is_it && self.exec_index.is_none() && kept.held.head.len() > FEW {
             return Ok(Some(kept.held));
         }
@@ -92,7 +93,7 @@ impl Context<'_> {
         match &mut self.progress.kept_head {
             Some(kept) => {
                 debug_assert!(
-                    kept.is_for(self.command.name, Some(key)) && kept.database == database,
+                    kept.is_for(self.command.name, (database, Some(key))),
                     "another head would be lost"
                 );
                 (kept.held, kept.beside) = (held, beside);

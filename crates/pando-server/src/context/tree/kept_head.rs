@@ -70,8 +70,8 @@ pub(super) enum Beside {
 
 impl KeptHead {
     /// Returns true if a command with this key can go on with it.
-    pub(crate) fn is_for(&self, command: &str, key: Option<&[u8]>) -> bool {
-        self.command == command && key == Some(&self.key)
+    pub(crate) fn is_for(&self, command: &str, (database, key): (usize, Option<&[u8]>)) -> bool {
+        self.command == command && self.database == database && key == Some(&self.key)
     }
 
     /// Returns the queue of those who may wait for the collection, and its key.

@@ -1,0 +1,178 @@
+//! The turns of the connections in a round, and the commands that run together at their end.
+
+use std::collections::VecDeque;
+
+use pando_sync::time::{Instant, now, unix_ms};
+
+use super::EventLoop;
+use crate::connection::advance::AfterTurn;
+use crate::connection::joining::Joined;
+use crate::connection::loop_data::{RoundCounts, Turn};
+use crate::connection::round_run::Together;
+use crate::connection::{Connection, SpareBuffers};
+use crate::event_loop::slab::Slab;
+use crate::event_loop::timers::Timers;
+use crate::loop_handle::Token;
+use crate::times::milliseconds;
+
+/// What the loop lends to the turns of a round, beside what each of them has.
+struct Turns<'a> {
+    connections: &'a mut Slab<Connection>,
+    runnable: &'a mut VecDeque<Token>,
+    touched: &'a mut Vec<Token>,
+    leaving: &'a mut Vec<Token>,
+    /// Commands that run at the end of the round.
+    joined: &'a mut Vec<(Joined, Token)>,
+    timers: &'a mut Timers,
+    spare: &'a mut SpareBuffers,
+    began: Instant,
+    began_ms: u64,
+}
+
+impl EventLoop {
+    /// Gives each runnable connection one turn.
+    pub(super) fn give_turns(&mut self) {
+        let (began, began_ms) = (now(), unix_ms());
+        let mut turn = Turn {
+            index: self.index,
+            shared: &self.shared,
+            commands: &self.commands,
+            handle: &self.handle,
+            data: self.data.as_mut(),
+            read_buffer: &mut self.read_buffer,
+            turns_since: began,
+            clock: began,
+            is_clock_new: true,
+            now_ms: began_ms,
+            counts: RoundCounts::default(),
+            leaves: self.script_threads.leaves(),
+            stopping: self.stop_at.is_some(),
+        };
+        let mut turns = Turns {
+            connections: &mut self.connections,
+            runnable: &mut self.runnable,
+            touched: &mut self.touched,
+            leaving: &mut self.leaving,
+            joined: &mut self.joined,
+            timers: &mut self.timers,
+            spare: &mut self.spare,
+            began,
+            began_ms,
+        };
+        for behind in (0..turns.runnable.len()).rev() {
+            let Some(token) = turns.runnable.pop_front() else {
+                break;
+            };
+            if let Some(data) = &mut turn.data {
+                let joined = turns.joined.len();
+                data.joining.open(joined, behind + joined > 0);
+            }
+            turns.give(&mut turn, token);
+        }
+        if !turns.joined.is_empty() {
+            turns.run_joined(&mut turn);
+        }
+        turn.tick();
+        let tell = |of| self.shared.tell_turn(of);
+        self.has_turn = self.shared.contended.end_round(self.index, tell);
+        if let Some(data) = &mut self.data {
+            data.trim();
+        }
+    }
+}
+
+impl Turns<'_> {
+    fn give(&mut self, turn: &mut Turn<'_>, token: Token) {
+        let Some(connection) = self.connections.get(token) else {
+            return;
+        };
+        connection.queued = false;
+        // If the previous turn has just read the clock, its time serves this turn, too.
+        if !turn.is_clock_new {
+            turn.clock = now();
+        }
+        turn.now_ms = self.began_ms + milliseconds(turn.clock.duration_since(self.began));
+        let next = connection.advance(turn, self.spare);
+        match next {
+            AfterTurn::Again => {
+                connection.queued = true;
+                self.runnable.push_back(token);
+            }
+            AfterTurn::Leave => self.leaving.push(token),
+            AfterTurn::Wait => {}
+            AfterTurn::Join(joined) => {
+                // Until then it counts as queued: it has its turn.
+                connection.queued = true;
+                return self.joined.push((joined, token));
+            }
+        }
+        self.end(turn, token);
+    }
+
+    /// Ends a turn.
+    fn end(&mut self, turn: &Turn<'_>, token: Token) {
+        let Some(connection) = self.connections.get(token) else {
+            return;
+        };
+        connection.publish(turn.clock, turn.now_ms);
+        let deadline = connection.deadline();
+        self.timers.set(token, &mut connection.timer, deadline);
+        self.touched.push(token);
+    }
+
+    /// Runs the commands that wait for the end of the round: those of each key together.
+    fn run_joined(&mut self, turn: &mut Turn<'_>) {
+        let mut joined = std::mem::take(self.joined);
+        if let Some(data) = &mut turn.data {
+            // Those that have to run alone do so at once.
+            data.joining.open(0, false);
+        }
+        joined.sort_by_key(|(of, _)| *of);
+        for group in joined.chunk_by(|(a, _), (b, _)| a.key == b.key) {
+            match group {
+                [(_, token)] => self.give(turn, *token),
+                _ => self.run_group(turn, group),
+            }
+        }
+        joined.clear();
+        *self.joined = joined;
+    }
+
+    /// Runs commands that write the same key.
+    fn run_group(&mut self, turn: &mut Turn<'_>, group: &[(Joined, Token)]) {
+        let mut together = Together::new(turn);
+        let (mut done, mut left) = (Vec::with_capacity(group.len()), Vec::new());
+        for (joined, token) in group {
+            let connection = self.connections.get(*token);
+            match connection.is_some_and(|of| of.run_in_round(turn, *joined, &mut together)) {
+                true => done.push((*joined, *token)),
+                false => left.push(*token),
+            }
+        }
+        let last = done
+            .last()
+            .and_then(|(_, token)| self.connections.get(*token));
+        let share = last.and_then(|last| last.commit_round(turn, &mut together));
+        together.end(turn);
+        for (joined, token) in done {
+            let Some(connection) = self.connections.get(token) else {
+                continue;
+            };
+            let Some(share) = share else {
+                connection.leave_round();
+                left.push(token);
+                continue;
+            };
+            connection.end_in_round(turn, joined, share);
+            // What has arrived since it was read raises no new event.
+            connection.queued = connection.readable;
+            if connection.queued {
+                self.runnable.push_back(token);
+            }
+            self.end(turn, token);
+        }
+        for token in left {
+            self.give(turn, token);
+        }
+    }
+}
