@@ -3,7 +3,8 @@
 //! Opening, locking, alignment and blocking calls are the same for all back ends of channels: there
 //! is one descriptor for each opening, which all share.
 //!
-//! Reading order: [`device`], [`choice`], `probe`, `lock`, [`mod@file`], [`channel`], `system`.
+//! Reading order: [`device`], [`choice`], `probe`, `lock`, `root`, [`mod@file`],
+//! [`channel`], `system`.
 
 pub mod channel;
 pub mod choice;
@@ -11,6 +12,7 @@ pub mod device;
 pub mod file;
 mod lock;
 pub mod probe;
+mod root;
 mod system;
 
 pub use channel::DirectoryChannel;
