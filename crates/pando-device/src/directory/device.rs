@@ -13,6 +13,7 @@ use super::channel::DirectoryChannel;
 use super::choice::{Backend, BackendChoice, Notes};
 use super::file::DirectoryFile;
 use super::lock::DirectoryLock;
+use super::making::{make_durable, sync_path};
 use super::probe::{self, DirectIo, Probe};
 use super::root::Root;
 use crate::device::{ChannelOptions, Create, Device, OpenOptions};
@@ -100,7 +101,7 @@ impl DirectoryDevice {
     pub fn open_with(path: impl AsRef<Path>, options: DirectoryOptions) -> Result<Self> {
         let path = path.as_ref();
         if !options.read_only {
-            make_durable_directory(path)?;
+            make_durable(path, sync_path)?;
         }
         let fail = |error| Error::from_io("open", &path.to_string_lossy(), error);
         let root = Root::open(path).map_err(fail)?;
@@ -213,28 +214,6 @@ impl DirectoryDevice {
         }
         Ok(())
     }
-}
-
-fn sync_path(path: &Path) -> io::Result<()> {
-    fs::File::open(path)?.sync_all()
-}
-
-/// Makes `path` and its missing parents, and makes each durable in its parent.
-fn make_durable_directory(path: &Path) -> Result<()> {
-    let fail = |error| Error::from_io("make", &path.to_string_lossy(), error);
-    let missing: Vec<&Path> = path
-        .ancestors()
-        .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
-        .collect();
-    fs::create_dir_all(path).map_err(fail)?;
-    for made in missing {
-        let parent = match made.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        sync_path(parent).map_err(fail)?;
-    }
-    Ok(())
 }
 
 impl Device for DirectoryDevice {
