@@ -11,7 +11,7 @@ pub(crate) const LOCK: &str = "LOCK";
 /// Maximum length of a component.
 const COMPONENT_BYTES_MAX: usize = 200;
 
-fn is_component(text: &str) -> bool {
+pub(crate) fn is_component(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= COMPONENT_BYTES_MAX
         && !text.starts_with('.')

@@ -1,5 +1,6 @@
 //! A directory of files, locked against other processes.
 //!
+//! It is held open, and stays the same one when somebody renames it (decision 123).
 //! The lock is held until the last handle of the device, of a channel and of a file is dropped.
 
 use std::fs;
@@ -12,8 +13,9 @@ use super::channel::DirectoryChannel;
 use super::choice::{Backend, BackendChoice, Notes};
 use super::file::DirectoryFile;
 use super::lock::DirectoryLock;
+use super::making::{make_durable, sync_path};
 use super::probe::{self, DirectIo, Probe};
-use super::system;
+use super::root::Root;
 use crate::device::{ChannelOptions, Create, Device, OpenOptions};
 use crate::error::{Error, Result};
 use crate::fork::ForkGuard;
@@ -58,7 +60,9 @@ pub struct DirectoryDevice {
 
 #[derive(Debug)]
 struct DirectoryInner {
+    /// Its path when it was opened, for messages.
     directory: PathBuf,
+    root: Root,
     read_only: bool,
     strict: bool,
     direct: DirectIo,
@@ -97,21 +101,22 @@ impl DirectoryDevice {
     pub fn open_with(path: impl AsRef<Path>, options: DirectoryOptions) -> Result<Self> {
         let path = path.as_ref();
         if !options.read_only {
-            make_durable_directory(path)?;
+            make_durable(path, sync_path)?;
         }
-        // Absolute, so that a change of the working directory has no effect.
-        let directory = fs::canonicalize(path)
-            .map_err(|error| Error::from_io("open", &path.to_string_lossy(), error))?;
-        let lock = DirectoryLock::take(&directory, options.read_only)?;
+        let fail = |error| Error::from_io("open", &path.to_string_lossy(), error);
+        let root = Root::open(path).map_err(fail)?;
+        let directory = fs::canonicalize(path).map_err(fail)?;
+        let lock = DirectoryLock::take(&root, &directory, options.read_only)?;
         let probe = match options.read_only {
             true => Probe::of_a_reader(),
-            false => probe::look(&directory),
+            false => probe::look(&root),
         };
         let notes = Notes::new(options.backend.unwrap_or(Backend::Uring));
         let fork = Arc::new(ForkGuard::new());
         let device = Self {
             inner: Arc::new(DirectoryInner {
                 directory,
+                root,
                 read_only: options.read_only,
                 strict: options.strict && options.backend.is_some(),
                 direct: probe.direct.clone(),
@@ -188,9 +193,15 @@ impl DirectoryDevice {
         &self.inner.direct
     }
 
-    /// Returns the path of the directory.
+    /// Returns the path that the directory had when it was opened.
     pub fn directory(&self) -> &Path {
         &self.inner.directory
+    }
+
+    /// Returns what makes an error of one about the directory as a whole.
+    fn fail(&self, operation: &'static str) -> impl Fn(io::Error) -> Error {
+        let name = self.inner.directory.to_string_lossy();
+        move |error| Error::from_io(operation, &name, error)
     }
 
     fn check_writable(&self, operation: &'static str, name: &str) -> Result<()> {
@@ -203,43 +214,6 @@ impl DirectoryDevice {
         }
         Ok(())
     }
-}
-
-fn sync_path(path: &Path) -> io::Result<()> {
-    fs::File::open(path)?.sync_all()
-}
-
-/// Makes `path` and its missing parents, and makes each durable in its parent.
-fn make_durable_directory(path: &Path) -> Result<()> {
-    let fail = |error| Error::from_io("make", &path.to_string_lossy(), error);
-    let missing: Vec<&Path> = path
-        .ancestors()
-        .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
-        .collect();
-    fs::create_dir_all(path).map_err(fail)?;
-    for made in missing {
-        let parent = match made.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        sync_path(parent).map_err(fail)?;
-    }
-    Ok(())
-}
-
-/// Calls `found` with the name of each entry, and whether the entry is a directory.
-fn read_directory(path: &Path, mut found: impl FnMut(String, bool)) -> Result<()> {
-    let fail = |error| Error::from_io("list", &path.to_string_lossy(), error);
-    for entry in fs::read_dir(path).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let kind = entry.file_type().map_err(fail)?;
-        if let Ok(name) = entry.file_name().into_string()
-            && (kind.is_file() || kind.is_dir())
-        {
-            found(name, kind.is_dir());
-        }
-    }
-    Ok(())
 }
 
 impl Device for DirectoryDevice {
@@ -259,43 +233,23 @@ impl Device for DirectoryDevice {
         if options.create != Create::Never
             && let Some((directory, _)) = name.split_once('/')
         {
-            match fs::create_dir(self.inner.directory.join(directory)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::from_io("make", directory, error));
-                }
-                _ => {}
-            }
+            let made = self.inner.root.make_directory(directory);
+            made.map_err(|error| Error::from_io("make", directory, error))?;
         }
-        let path = self.inner.directory.join(name);
         let (fork, lock) = (self.inner.fork.clone(), self.inner.lock.clone());
-        DirectoryFile::open(&path, name, options, fork, lock)
+        DirectoryFile::open(&self.inner.root, name, options, fork, lock)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         name::check("remove", name)?;
         self.inner.fork.check()?;
         self.check_writable("remove", name)?;
-        fs::remove_file(self.inner.directory.join(name))
-            .map_err(|error| Error::from_io("remove", name, error))
+        let removed = self.inner.root.remove(name);
+        removed.map_err(|error| Error::from_io("remove", name, error))
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        let mut directories = Vec::new();
-        read_directory(&self.inner.directory, |name, is_directory| {
-            if is_directory {
-                directories.push(name);
-            } else {
-                names.push(name);
-            }
-        })?;
-        for directory in directories {
-            read_directory(&self.inner.directory.join(&directory), |name, is_dir| {
-                if !is_dir {
-                    names.push(format!("{directory}/{name}"));
-                }
-            })?;
-        }
+        let mut names = self.inner.root.files().map_err(self.fail("list"))?;
         // Foreign files (and the lock) have no name here.
         names.retain(|name| name::check("list", name).is_ok());
         names.sort_unstable();
@@ -304,18 +258,7 @@ impl Device for DirectoryDevice {
 
     fn sync_directory(&self) -> Result<()> {
         self.inner.fork.check()?;
-        let root = &self.inner.directory;
-        let mut directories = vec![root.clone()];
-        read_directory(root, |name, is_directory| {
-            if is_directory {
-                directories.push(root.join(name));
-            }
-        })?;
-        for directory in directories {
-            sync_path(&directory)
-                .map_err(|error| Error::from_io("sync", &directory.to_string_lossy(), error))?;
-        }
-        Ok(())
+        self.inner.root.sync().map_err(self.fail("sync"))
     }
 
     fn channel(&self, options: ChannelOptions) -> Result<DirectoryChannel> {
@@ -340,9 +283,7 @@ impl Device for DirectoryDevice {
     }
 
     fn free_bytes(&self) -> Result<u64> {
-        let directory = &self.inner.directory;
-        system::free_bytes(directory)
-            .map_err(|error| Error::from_io("measure", &directory.to_string_lossy(), error))
+        self.inner.root.free_bytes().map_err(self.fail("measure"))
     }
 
     #[inline]

@@ -7,11 +7,11 @@ use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use pando_sync::{Arc, thread};
 
 use super::lock::DirectoryLock;
+use super::root::Root;
 use super::{probe, system};
 use crate::buffer::IoBuf;
 use crate::cast::usize_of;
@@ -43,28 +43,16 @@ struct FileInner {
 }
 
 impl DirectoryFile {
-    /// Opens `path`, which the device calls `name`. Buffered if the file system refuses direct
-    /// files.
+    /// Opens `name` in `root`. Buffered if the file system refuses direct files.
     pub(super) fn open(
-        path: &Path,
+        root: &Root,
         name: &str,
         options: OpenOptions,
         fork: Arc<ForkGuard>,
         lock: Arc<DirectoryLock>,
     ) -> Result<Self> {
-        let mut how = fs::OpenOptions::new();
-        how.read(true).write(options.write);
-        match options.create {
-            Create::Never => {}
-            Create::IfAbsent => {
-                how.create(true);
-            }
-            Create::New => {
-                how.create_new(true);
-            }
-        }
         let fail = |error| Error::from_io("open", name, error);
-        let mut file = how.open(path).map_err(fail)?;
+        let mut file = root.open_file(name, options, 0).map_err(fail)?;
         let known = file.metadata().map_err(fail)?;
         if !known.is_file() {
             return Err(fail(io::ErrorKind::InvalidInput.into()));
@@ -76,7 +64,7 @@ impl DirectoryFile {
         }
         let mut alignment = 1;
         if options.direct
-            && let Ok((direct_file, direct_alignment)) = probe::open_direct(path, options.write)
+            && let Ok((direct_file, direct_alignment)) = probe::open_direct(root, name, options)
         {
             file = direct_file;
             alignment = direct_alignment;

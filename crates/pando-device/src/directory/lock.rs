@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use super::root::Root;
+use crate::device::{Create, OpenOptions};
 use crate::error::{Error, Result};
 use crate::name;
 
@@ -22,16 +24,15 @@ pub(super) struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Locks `directory`, shared with other readers or exclusively.
-    pub(super) fn take(directory: &Path, read_only: bool) -> Result<Self> {
+    /// Locks `root`, whose path is `directory`, shared with other readers or exclusively.
+    pub(super) fn take(root: &Root, directory: &Path, read_only: bool) -> Result<Self> {
         let path = directory.join(name::LOCK);
         let fail = |error| Error::from_io("lock", &path.to_string_lossy(), error);
-        let mut how = fs::OpenOptions::new();
-        how.read(true);
-        if !read_only {
-            how.write(true).create(true);
-        }
-        let file = match how.open(&path) {
+        let how = match read_only {
+            true => OpenOptions::read(),
+            false => OpenOptions::create(Create::IfAbsent),
+        };
+        let file = match root.open_file(name::LOCK, how, 0) {
             Ok(file) => Some(file),
             // Without a lock file, nobody has the directory open for writing.
             Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => None,
@@ -45,7 +46,7 @@ impl DirectoryLock {
             Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
             Err(fs::TryLockError::Error(error)) => return Err(fail(error)),
         }
-        let opened = fs::File::open(directory).map_err(fail)?;
+        let opened = root.reopen().map_err(fail)?;
         let locked = match lock(&opened, read_only) {
             Ok(()) => Some(opened),
             Err(fs::TryLockError::WouldBlock) => return Err(in_use()),

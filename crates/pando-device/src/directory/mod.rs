@@ -3,14 +3,17 @@
 //! Opening, locking, alignment and blocking calls are the same for all back ends of channels: there
 //! is one descriptor for each opening, which all share.
 //!
-//! Reading order: [`device`], [`choice`], `probe`, `lock`, [`mod@file`], [`channel`], `system`.
+//! Reading order: [`device`], [`choice`], `probe`, `making`, `lock`, `root`, [`mod@file`],
+//! [`channel`], `system`.
 
 pub mod channel;
 pub mod choice;
 pub mod device;
 pub mod file;
 mod lock;
+mod making;
 pub mod probe;
+mod root;
 mod system;
 
 pub use channel::DirectoryChannel;

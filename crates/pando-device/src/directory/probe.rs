@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
 use std::process;
 
+use super::root::Root;
 use super::system;
 use crate::buffer::{IO_ALIGNMENT, IoBuf};
+use crate::device::{Create, OpenOptions};
 
 /// Alignment of direct files in bytes where the file system does not report it.
 const DIRECT_ALIGNMENT_DEFAULT: usize = 4096;
@@ -54,17 +55,22 @@ impl Probe {
     }
 }
 
-/// Opens a second descriptor of an existing file that bypasses the page cache. Also returns its
-/// alignment.
+/// Opens a second descriptor of the existing file `name` that bypasses the page cache. Also returns
+/// its alignment.
 ///
 /// # Errors
 /// The reason why it cannot.
-pub(super) fn open_direct(path: &Path, write: bool) -> Result<(fs::File, usize), String> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags(libc::O_DIRECT)
-        .open(path)
+pub(super) fn open_direct(
+    root: &Root,
+    name: &str,
+    options: OpenOptions,
+) -> Result<(fs::File, usize), String> {
+    let options = OpenOptions {
+        create: Create::Never,
+        ..options
+    };
+    let file = root
+        .open_file(name, options, libc::O_DIRECT)
         .map_err(|error| format!("the file system refuses direct I/O ({error})"))?;
     let alignment = system::direct_alignment(&file).unwrap_or(DIRECT_ALIGNMENT_DEFAULT);
     let usable = alignment.is_power_of_two() && (2..=IO_ALIGNMENT).contains(&alignment);
@@ -78,25 +84,20 @@ pub(super) fn open_direct(path: &Path, write: bool) -> Result<(fs::File, usize),
 }
 
 /// A file that is removed on drop.
-struct Scratch(PathBuf);
+struct Scratch<'a>(&'a Root, &'a str);
 
-impl Drop for Scratch {
+impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // If the file remains, no listing shows its name.
-        let _ = fs::remove_file(&self.0);
+        let _ = self.0.remove(self.1);
     }
 }
 
-/// Probes the file system of `directory`, where files can be made.
-pub(super) fn look(directory: &Path) -> Probe {
-    let path = directory.join(format!(".probe-{}", process::id()));
-    let made = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path);
-    let buffered = match made {
+/// Probes the file system of `root`, where files can be made.
+pub(super) fn look(root: &Root) -> Probe {
+    let name = format!(".probe-{}", process::id());
+    let options = OpenOptions::create(Create::IfAbsent);
+    let buffered = match root.open_file(&name, options, libc::O_TRUNC) {
         Ok(file) => file,
         Err(error) => {
             let why = format!("no file can be made to try it ({error})");
@@ -106,8 +107,8 @@ pub(super) fn look(directory: &Path) -> Probe {
             };
         }
     };
-    let _scratch = Scratch(path.clone());
-    let (file, direct) = match open_direct(&path, true) {
+    let _scratch = Scratch(root, &name);
+    let (file, direct) = match open_direct(root, &name, options) {
         Ok((file, alignment)) => (file, DirectIo::Aligned(alignment)),
         Err(why) => (buffered, DirectIo::Refused(why)),
     };

@@ -4,13 +4,11 @@
 
 #![expect(unsafe_code, reason = "system calls through libc")]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
 /// Maximum number of parts of one vectored write on Linux.
 pub(super) const VECTOR_PARTS_MAX: usize = 1024;
@@ -123,13 +121,77 @@ pub(super) fn direct_alignment(file: &fs::File) -> Option<usize> {
 
 /// Returns the number of bytes that an unprivileged process can still write to the file system of
 /// `directory`.
-pub(super) fn free_bytes(directory: &Path) -> io::Result<u64> {
-    let path = CString::new(directory.as_os_str().as_bytes())
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+pub(super) fn free_bytes(directory: &fs::File) -> io::Result<u64> {
     let mut answer = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path is a C string and `answer` has room for a statvfs.
-    check(unsafe { libc::statvfs(path.as_ptr(), answer.as_mut_ptr()) })?;
+    // SAFETY: the descriptor is open and `answer` has room for a statvfs.
+    check(unsafe { libc::fstatvfs(directory.as_raw_fd(), answer.as_mut_ptr()) })?;
     // SAFETY: all zeros is a valid statvfs, and the call has filled it.
     let answer = unsafe { answer.assume_init() };
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// `openat`: `name` is looked up in `directory`. What it makes has the mode that std gives it.
+pub(super) fn open_at(
+    directory: &fs::File,
+    name: &CStr,
+    flags: libc::c_int,
+) -> io::Result<fs::File> {
+    const MODE: libc::c_uint = 0o666;
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: the name is a C string, the descriptor is open, and the mode is the one argument that
+    // flags may ask for.
+    let descriptor = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, MODE) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has opened it, and nobody else knows it.
+    Ok(unsafe { fs::File::from_raw_fd(descriptor) })
+}
+
+/// `mkdirat`: makes the directory `name` in `directory`.
+pub(super) fn make_directory_at(directory: &fs::File, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name is a C string, and the descriptor is open.
+    check(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), 0o777) })
+}
+
+/// `unlinkat`: removes the file `name` of `directory`.
+pub(super) fn unlink_at(directory: &fs::File, name: &CStr) -> io::Result<()> {
+    // SAFETY: the name is a C string, and the descriptor is open.
+    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) })
+}
+
+/// `readdir`: returns the names of all that is in `directory`, a descriptor that nobody has read
+/// from.
+pub(super) fn names(directory: fs::File) -> io::Result<Vec<CString>> {
+    // SAFETY: the descriptor is open.
+    let stream = unsafe { libc::fdopendir(directory.as_raw_fd()) };
+    if stream.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // It is the stream's now.
+    let _descriptor = directory.into_raw_fd();
+    let mut names = Vec::new();
+    let end = loop {
+        // SAFETY: the call takes nothing, and returns where this thread has its error number.
+        let number = unsafe { libc::__errno_location() };
+        // SAFETY: it is this thread's alone. It tells the end from a failure.
+        unsafe { *number = 0 };
+        // SAFETY: the stream is open, and used by this thread alone.
+        let entry = unsafe { libc::readdir64(stream) };
+        if entry.is_null() {
+            break io::Error::last_os_error();
+        }
+        // SAFETY: the entry stays as it is until the next call. It may be shorter than its type, so
+        // no reference to all of it is made.
+        let name = unsafe { &raw const (*entry).d_name };
+        // SAFETY: the name is in the entry, and ends with a zero.
+        let name = unsafe { CStr::from_ptr(name.cast()) };
+        names.push(name.to_owned());
+    };
+    // SAFETY: the stream is open, and not used any more.
+    unsafe { libc::closedir(stream) };
+    match end.raw_os_error() {
+        Some(0) => Ok(names),
+        _ => Err(end),
+    }
 }

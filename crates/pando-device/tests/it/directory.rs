@@ -203,6 +203,63 @@ fn a_refused_file_is_an_error_not_a_hang() {
     set(path, 0o755);
 }
 
+/// The root of an ext4 file system has one that nobody else may look into.
+#[test]
+fn directories_that_no_device_makes_are_not_looked_into() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path();
+    let foreign = path.join("lost+found");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("file"), b"").unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    unprivileged(|| {
+        let device = open(path).unwrap();
+        let create = OpenOptions::create(Create::New);
+        device.open("log/1", create).unwrap();
+        assert_eq!(device.list().unwrap(), ["log/1"]);
+        device.sync_directory().unwrap();
+        drop(device);
+        // One whose name a device may have made is its own, and is not passed over.
+        let log = fs::Permissions::from_mode(0o000);
+        fs::set_permissions(path.join("log"), log).unwrap();
+        let device = open(path).unwrap();
+        device.list().unwrap_err();
+        device.sync_directory().unwrap_err();
+    });
+}
+
+/// Somebody moves the directory away, and another process makes a store at its path.
+#[test]
+fn a_directory_that_is_renamed_stays_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, moved) = (place.path().join("one"), place.path().join("two"));
+    let create = OpenOptions::create(Create::New);
+    let device = open(&path).unwrap();
+    device.open("log/1", create).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    device.open("log/2", create).unwrap();
+    assert!(open(&moved).unwrap_err().is_in_use());
+
+    let other = open(&path).unwrap();
+    for name in ["log/1", "log/2", "other"] {
+        let file = other.open(name, create).unwrap();
+        file.write_at(b"other", 0).unwrap();
+    }
+    device.open("log/3", create).unwrap();
+    device.remove("log/1").unwrap();
+    assert_eq!(device.list().unwrap(), ["log/2", "log/3"]);
+    let file = device.open("log/2", OpenOptions::read()).unwrap();
+    assert_eq!(file.len().unwrap(), 0, "the file of the other directory");
+    assert!(device.open("other", OpenOptions::read()).is_err());
+    assert_eq!(other.list().unwrap(), ["log/1", "log/2", "other"]);
+
+    drop(other);
+    fs::remove_dir_all(&path).unwrap();
+    device.sync_directory().unwrap();
+    assert!(device.free_bytes().unwrap() > 0);
+}
+
 #[test]
 fn the_capacity_of_memory_is_kept_to_and_regained() {
     let device = MemoryDevice::new(10_000);

@@ -182,3 +182,62 @@ fn the_length_of_the_data_file_is_made_durable_by_who_opens_it() {
         cut(&device, 1, &format!("seed {seed}"));
     }
 }
+
+/// A directory is renamed while its store is open, and another store is made at its path: neither
+/// writes to the files of the other. The processes end without a close.
+#[test]
+fn stores_whose_directories_are_renamed_stay_apart() {
+    const MOVED_ROUNDS: u32 = 40;
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let open = |name: &str| {
+        let options = Db::builder().max_memory(16 << 20).log_bytes(64 << 20);
+        options.open(at(name)).unwrap()
+    };
+    let write = |db: &Db, own: &[u8], rounds: std::ops::Range<u32>| {
+        let table = db.table("t").unwrap();
+        let options = WriteOptions::durability(Durability::None);
+        for round in rounds {
+            let value = [own, &round.to_be_bytes(), &[7; 600]].concat();
+            for key in 0..1000_u32 {
+                table.put_with(&key.to_be_bytes(), &value, options).unwrap();
+            }
+        }
+        db.flush().unwrap();
+    };
+    let first = open("path");
+    write(&first, b"first", 0..1);
+    std::fs::rename(at("path"), at("moved")).unwrap();
+    let second = open("path");
+    write(&second, b"second", 0..1);
+    // Both need new files of the log.
+    for round in 1..MOVED_ROUNDS {
+        write(&first, b"first", round..round + 1);
+        write(&second, b"second", round..round + 1);
+    }
+    for (from, to) in [("moved", "first"), ("path", "second")] {
+        copy_directory(&at(from), &at(to));
+        let db = open(to);
+        let table = db.table("t").unwrap();
+        let newest = [to.as_bytes(), &(MOVED_ROUNDS - 1).to_be_bytes(), &[7; 600]].concat();
+        for key in 0..1000_u32 {
+            let found = table.get(&key.to_be_bytes()).unwrap();
+            assert_eq!(found.unwrap(), newest, "{to}: {key}");
+        }
+    }
+    first.close().unwrap();
+    second.close().unwrap();
+}
+
+fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&path, &copy);
+        } else {
+            std::fs::copy(&path, &copy).unwrap();
+        }
+    }
+}
