@@ -6,7 +6,7 @@ use super::command_keys::{
     FlaggedKey, describe_keys, fixed_places, has_keys, keys_of, specifications, write_flags,
 };
 use super::shown::{categories, flags, full_name};
-use crate::commands::glob;
+use crate::commands::glob::Comparisons;
 use crate::context::{Command, CommandIndex, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
@@ -252,6 +252,7 @@ pub(super) fn names(
 }
 
 fn list(context: &mut Context<'_>) -> Run {
+    let comparisons = Comparisons::new();
     let filter: Option<Filter<'_>> = match context.count() {
         2 => Some(Box::new(|_, _| true)),
         5 if context.is(2, "filterby") => {
@@ -259,9 +260,9 @@ fn list(context: &mut Context<'_>) -> Run {
             if context.is(3, "module") {
                 Some(Box::new(|_, _| false))
             } else if context.is(3, "pattern") {
-                Some(Box::new(move |container, command| {
+                Some(Box::new(|container, command| {
                     let name = full_name(container, command.name);
-                    glob::matches_ignoring_case(wanted, name.as_bytes())
+                    comparisons.matches_ignoring_case(wanted, name.as_bytes())
                 }))
             } else if context.is(3, "aclcat") {
                 Some(Box::new(move |container, command| {
@@ -278,6 +279,7 @@ fn list(context: &mut Context<'_>) -> Run {
         return context.fail(replies::SYNTAX);
     };
     let names = names(context.commands, filter);
+    comparisons.end()?;
     context.reply().array(names.len());
     for name in names {
         context.reply().bulk(name.as_bytes());

@@ -215,6 +215,39 @@ fn a_hostile_pattern_does_not_stop_others() {
     assert!(answered > 3, "others wait for the pattern");
 }
 
+/// Long patterns and long texts that resemble them take their product in steps, minutes of them.
+#[test]
+fn long_patterns_are_refused_beside_long_texts() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let text = vec![b'a'; 20_000];
+    let like_text = [b"*", &text[..10_000], b"b*"].concat();
+    let class = [b"*[", &vec![b'_'; 1 << 20][..], b"]*"].concat();
+    client.call(&[&b"HSET"[..], b"h", &text, b"v"]);
+    client.call(&[&b"SADD"[..], b"s", &text]);
+    client.call(&[&b"ZADD"[..], b"z", b"1", &text]);
+    client.call(&[&b"SET"[..], &text[..200], b"v"]);
+    let mut subscriber = server.client();
+    subscriber.call(&[&b"SUBSCRIBE"[..], &text]);
+    let commands = [
+        ("HSCAN h 0 MATCH", &like_text),
+        ("SSCAN s 0 MATCH", &like_text),
+        ("ZSCAN z 0 MATCH", &like_text),
+        ("PUBSUB CHANNELS", &like_text),
+        ("KEYS", &class),
+        ("SCAN 0 MATCH", &class),
+        ("CONFIG GET", &class),
+        ("COMMAND LIST FILTERBY PATTERN", &class),
+    ];
+    let error = "-ERR the pattern takes too many steps to be compared with what is there";
+    for (command, pattern) in commands {
+        let mut words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        words.push(pattern);
+        assert_eq!(show(&client.call(&words)), error, "{command}");
+    }
+    client.check(&[("SSCAN s 0 MATCH b*a", "[\"0\" []]"), ("KEYS *b*", "[]")]);
+}
+
 #[test]
 fn a_queue_that_grows_forever_is_refused() {
     let server = Fixture::new();
