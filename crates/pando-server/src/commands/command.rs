@@ -86,9 +86,12 @@ fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
     for name in categories {
         reply.simple(&format!("@{name}"));
     }
-    reply.array(0);
+    reply.set(0);
     describe_keys(reply, &specifications);
-    reply.array(command.subcommands.len());
+    match command.subcommands.len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     for subcommand in command.subcommands {
         describe(reply, Some(command.name), subcommand);
     }
@@ -131,7 +134,7 @@ fn info(context: &mut Context<'_>) -> Run {
     for name in arguments.from(2) {
         match named(index, name) {
             Some((container, command)) => describe(&mut reply, container, command),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

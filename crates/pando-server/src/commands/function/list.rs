@@ -1,5 +1,7 @@
 //! FUNCTION LIST and STATS.
 
+use pando_resp::text_of;
+
 use crate::context::{Context, Run};
 use crate::data::functions::{FLAGS, Library, Registered};
 use crate::glob::Comparisons;
@@ -24,7 +26,7 @@ fn options<'a>(context: &Context<'a>) -> Result<Options<'a>, String> {
             }
             options.pattern = Some(context.argument(at));
         } else {
-            let shown = String::from_utf8_lossy(context.argument(at));
+            let shown = text_of(context.argument(at));
             return Err(format!("ERR Unknown argument {shown}"));
         }
         at += 1;
