@@ -129,13 +129,13 @@ fn info(context: &mut Context<'_>) -> Run {
         return all(context);
     }
     let (arguments, index) = (context.arguments, context.commands);
-    let mut reply = context.reply();
-    reply.array(arguments.len() - 2);
+    context.reply().array(arguments.len() - 2);
     for name in arguments.from(2) {
         match named(index, name) {
-            Some((container, command)) => describe(&mut reply, container, command),
-            None => reply.null(),
+            Some((container, command)) => describe(&mut context.reply(), container, command),
+            None => context.reply().null(),
         }
+        check_reply(context)?;
     }
     Ok(())
 }
@@ -148,12 +148,21 @@ fn docs(context: &mut Context<'_>) -> Run {
         let names = context.arguments.from(2);
         names.filter_map(|name| named(index, name)).collect()
     };
-    let mut reply = context.reply();
-    reply.map(wanted.len());
+    context.reply().map(wanted.len());
     for (container, command) in wanted {
-        document(&mut reply, container, command);
+        document(&mut context.reply(), container, command);
+        check_reply(context)?;
     }
     Ok(())
+}
+
+/// Interrupts the command if it names so many commands that its reply has become too long. While
+/// the store is being opened there is no bound for replies, and requests are short.
+fn check_reply(context: &Context<'_>) -> Run {
+    match context.data {
+        Some(_) => context.check_reply(),
+        None => Ok(()),
+    }
 }
 
 fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {

@@ -342,6 +342,20 @@ fn long_patterns_are_refused_beside_long_texts() {
     client.check(&[("SSCAN s 0 MATCH b*a", "[\"0\" []]"), ("KEYS *b*", "[]")]);
 }
 
+/// What is told of a command is a thousand times as long as a name.
+#[test]
+fn descriptions_of_commands_are_no_longer_than_other_replies() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for part in ["DOCS", "INFO"] {
+        let mut words = vec!["COMMAND", part];
+        words.resize(20_000, "client");
+        let reply = show(&client.call(&words));
+        assert_eq!(&reply[..42], "-ERR reply exceeds the maximum allowed siz");
+        assert!(client.run(&format!("COMMAND {part} client")).len() > 1000);
+    }
+}
+
 #[test]
 fn a_queue_that_grows_forever_is_refused() {
     let server = Fixture::new();
