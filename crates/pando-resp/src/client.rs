@@ -307,7 +307,7 @@ mod tests {
             Answer::Null => return to.null(),
             Answer::Boolean(value) => return to.boolean(*value),
             Answer::Double(value) => return to.double(*value),
-            Answer::BigNumber(digits) => return to.big_number(digits),
+            Answer::BigNumber(digits) => return to.big_number(digits.as_bytes()),
             Answer::Verbatim(text) => return to.verbatim(text),
             Answer::Array(list) => {
                 to.array(list.len());

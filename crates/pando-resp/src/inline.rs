@@ -18,27 +18,36 @@ pub(crate) fn split(buffer: &mut [u8], start: usize, end: usize, words: &mut Vec
         }
         let word = at;
         let mut write = at;
-        while at < end && !is_blank(buffer[at]) {
+        while at < end && !ends_word(buffer[at]) {
             let next = match buffer[at] {
                 b'"' => double_quoted(buffer, at + 1, end, &mut write),
                 b'\'' => single_quoted(buffer, at + 1, end, &mut write),
                 byte => {
                     buffer[write] = byte;
                     write += 1;
-                    Some(at + 1)
+                    at += 1;
+                    continue;
                 }
             };
             match next {
                 Some(next) => at = next,
                 None => return false,
             }
+            // A closing quote ends the word.
+            break;
         }
         words.push(Span::new(word, write));
     }
 }
 
+/// Returns true for what may be in front of a word and behind a quote.
 fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | 0)
+    ends_word(byte) || matches!(byte, 0x0b | 0x0c)
+}
+
+/// Returns true for what ends a word outside of quotes. As in Redis, two of the blanks do not.
+fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0)
 }
 
 /// Returns the position after a closing quote at `at - 1`, if a blank or the end follows the quote.
@@ -128,6 +137,9 @@ mod tests {
         check(r#""\x41\n\q\xzz" '\'\n'"#, Some(&[b"A\nqxzz", b"'\\n"]));
         check(r#"'' """#, Some(&[b"", b""]));
         check(r#"ab"cd" e"#, Some(&[b"abcd", b"e"]));
+        // These two are blanks in front of a word and behind a quote, but end no word.
+        check("\x0b\x0ca\x0bb c\x0c", Some(&[b"a\x0bb", b"c\x0c"]));
+        check("'a'\x0b\"b\"\x0cc", Some(&[b"a", b"b", b"c"]));
         check(r#""abc"#, None);
         check(r#""abc"d"#, None);
         check("'abc", None);

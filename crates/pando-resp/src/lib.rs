@@ -6,8 +6,8 @@
 //! a panic.
 //!
 //! Reading order: [`limits`], [`arguments`], [`request`] (with `inline` for commands typed by
-//! hand), [`reply`], [`answer`] (the client's side, for tools, tests and benchmarks), [`client`],
-//! [`number`].
+//! hand), [`reply`] (with [`text`] for errors), [`answer`] (the client's side, for tools, tests and
+//! benchmarks), [`client`], [`number`].
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod limits;
 pub mod number;
 pub mod reply;
 pub mod request;
+pub mod text;
 
 pub use answer::{Answer, AnswerError};
 pub use arguments::{Arguments, Span};
@@ -27,3 +28,4 @@ pub use limits::Limits;
 pub use number::parse_integer;
 pub use reply::{Version, Writer};
 pub use request::{Parsed, Parser, ProtocolError};
+pub use text::text_of;

@@ -4,6 +4,8 @@
 //! set as an array, a double as a bulk string, a boolean as 0 or 1, null as `$-1` or `*-1`, a push
 //! as an array.
 
+use crate::text::bytes_of;
+
 /// Protocol version of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
@@ -55,6 +57,11 @@ impl<'a> Writer<'a> {
 
     fn clean_bytes(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
+        self.clean(text);
+    }
+
+    /// Writes a text and a line end; line ends in the text become blanks.
+    fn clean(&mut self, text: &[u8]) {
         let clean = |byte: &u8| match byte {
             b'\r' | b'\n' => b' ',
             other => *other,
@@ -101,9 +108,10 @@ impl<'a> Writer<'a> {
         self.clean_line(b'+', text);
     }
 
-    /// Writes an error; its first word is its code.
+    /// Writes an error; its first word is its code. What [`text_of`](crate::text_of) has made of
+    /// bytes becomes these bytes.
     pub fn error(&mut self, text: &str) {
-        self.clean_line(b'-', text);
+        self.clean_bytes(b'-', &bytes_of(text));
     }
 
     /// Writes a short text of any bytes, as [`simple`](Self::simple) does.
@@ -206,10 +214,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an integer of any size, given in decimal digits.
-    pub fn big_number(&mut self, digits: &str) {
+    pub fn big_number(&mut self, digits: &[u8]) {
         match self.version {
-            Version::Resp2 => self.bulk(digits.as_bytes()),
-            Version::Resp3 => self.clean_line(b'(', digits),
+            Version::Resp2 => {
+                self.length(b'$', digits.len());
+                self.clean(digits);
+            }
+            Version::Resp3 => self.clean_bytes(b'(', digits),
         }
     }
 
@@ -274,7 +285,8 @@ mod tests {
             ",-inf\r\n",
         );
         check(|w| w.boolean(true), ":1\r\n", "#t\r\n");
-        check(|w| w.big_number("123"), "$3\r\n123\r\n", "(123\r\n");
+        check(|w| w.big_number(b"123"), "$3\r\n123\r\n", "(123\r\n");
+        check(|w| w.big_number(b"1\r\n"), "$3\r\n1  \r\n", "(1  \r\n");
         check(|w| w.verbatim("hey"), "$3\r\nhey\r\n", "=7\r\ntxt:hey\r\n");
     }
 }

@@ -15,6 +15,7 @@ use crate::limits::{
     LINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
 };
 use crate::number::parse_integer;
+use crate::text::text_of;
 
 /// A breach of the protocol. The peer gets it as an error reply, and the connection is closed,
 /// since the beginning of the next command is unknown.
@@ -53,11 +54,11 @@ impl fmt::Display for ProtocolError {
             Self::MultibulkLength => f.write_str("invalid multibulk length"),
             Self::BulkLength => f.write_str("invalid bulk length"),
             Self::ExpectedDollar { got } => {
-                // Other bytes could forge lines in the log, or replies.
-                let shown = if got.is_ascii_graphic() || *got == b' ' {
-                    char::from(*got)
-                } else {
-                    '?'
+                // Other control characters could harm who reads the log.
+                let shown = match got {
+                    b'\r' | b'\n' => " ".to_owned(),
+                    got if got.is_ascii_control() => "?".to_owned(),
+                    got => text_of(&[*got]),
                 };
                 write!(f, "expected '$', got '{shown}'")
             }

@@ -3,23 +3,69 @@
 //! The matcher remembers only one place to return to, the last star: so its work is at most the
 //! length of the pattern times that of the text, and it needs no stack, whatever the pattern.
 
-/// Returns true if `text` matches `pattern` as a whole.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let mut steps = u64::MAX;
-    matches_within(pattern, text, &mut steps).is_some_and(|is_match| is_match)
+use std::cell::Cell;
+
+/// Steps that the patterns of one run of a command may take beyond those that count as reading: a
+/// tenth of a second, about.
+const STEPS_MAX: u64 = 1 << 26;
+/// Steps of one comparison that count as reading the text, for each of its bytes, and besides.
+const STEPS_PER_BYTE: u64 = 16;
+const STEPS_PER_TEXT: u64 = 1024;
+
+/// The comparisons of one run of a command with patterns. A long pattern and a long text can take
+/// their product in steps, minutes of them: what is more than usual is bounded together.
+pub(crate) struct Comparisons {
+    /// Steps that are left; `None` once there were too few.
+    left: Cell<Option<u64>>,
 }
 
-/// Like [`matches`], and takes at most so many steps, which it counts down; `None` if there are
-/// too few.
+impl Comparisons {
+    /// Begins a run.
+    pub(crate) fn new() -> Self {
+        Self {
+            left: Cell::new(Some(STEPS_MAX)),
+        }
+    }
+
+    /// Returns true if `text` matches `pattern` as a whole, and false if that cannot be told in
+    /// the steps that are left: then [`Comparisons::end`] says so.
+    pub(crate) fn matches(&self, pattern: &[u8], text: &[u8]) -> bool {
+        self.count(text, |steps| matches_within(pattern, text, steps))
+    }
+
+    /// Like [`Comparisons::matches`], but ignores the case of letters.
+    pub(crate) fn matches_ignoring_case(&self, pattern: &[u8], text: &[u8]) -> bool {
+        let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b);
+        self.count(text, |steps| matches_with(pattern, text, same, steps))
+    }
+
+    fn count(&self, text: &[u8], compare: impl FnOnce(&mut u64) -> Option<bool>) -> bool {
+        let Some(left) = self.left.get() else {
+            return false;
+        };
+        let usual = STEPS_PER_BYTE * text.len() as u64 + STEPS_PER_TEXT;
+        let mut steps = left + usual;
+        let is_match = compare(&mut steps);
+        self.left.set(is_match.map(|_| steps.min(left)));
+        is_match.unwrap_or(false)
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// The text of the error reply, if a comparison was given up.
+    pub(crate) fn end(&self) -> Result<(), &'static str> {
+        match self.left.get() {
+            Some(_) => Ok(()),
+            None => Err("ERR the pattern takes too many steps to be compared with what is there"),
+        }
+    }
+}
+
+/// Returns true if `text` matches `pattern` as a whole, in at most so many steps, which are counted
+/// down; `None` if there are too few.
 pub(crate) fn matches_within(pattern: &[u8], text: &[u8], steps: &mut u64) -> Option<bool> {
     matches_with(pattern, text, |a, b| a == b, steps)
-}
-
-/// Like [`matches`], but ignores the case of letters.
-pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
-    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b);
-    let mut steps = u64::MAX;
-    matches_with(pattern, text, same, &mut steps).is_some_and(|is_match| is_match)
 }
 
 /// Returns the bytes that every text begins with that matches `pattern`.
@@ -48,9 +94,9 @@ fn matches_with(
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if p < pattern.len() && pattern[p] == b'*' {
-            while p < pattern.len() && pattern[p] == b'*' {
-                p += 1;
-            }
+            let stars = stars_at(pattern, p);
+            *steps = steps.checked_sub(stars as u64)?;
+            p += stars;
             star = Some((p, t));
             continue;
         }
@@ -74,7 +120,17 @@ fn matches_with(
             None => return Some(false),
         }
     }
-    Some(pattern[p..].iter().all(|byte| *byte == b'*'))
+    let stars = stars_at(pattern, p);
+    *steps = steps.checked_sub(stars as u64)?;
+    Some(p + stars == pattern.len())
+}
+
+/// Returns the number of stars that follow one another in `pattern`, from `p` on.
+fn stars_at(pattern: &[u8], p: usize) -> usize {
+    pattern[p..]
+        .iter()
+        .take_while(|byte| **byte == b'*')
+        .count()
 }
 
 /// Returns whether the element of the pattern at `p` matches `byte`, and where the next one begins.
@@ -123,6 +179,47 @@ fn in_range_ignoring_case(low: u8, high: u8, byte: u8) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        matches_within(pattern, text, &mut u64::MAX.clone()).is_some_and(|is_match| is_match)
+    }
+
+    #[test]
+    fn what_is_more_than_usual_is_bounded_together() {
+        let (text, pattern) = (
+            vec![b'a'; 20_000],
+            [b"*", &vec![b'a'; 1_200][..], b"b*"].concat(),
+        );
+        let comparisons = Comparisons::new();
+        // 18,800 places, 1,200 bytes compared at each, two steps for one: 45 million.
+        assert!(!comparisons.matches(&pattern, &text));
+        assert_eq!(comparisons.end(), Ok(()));
+        assert!(!comparisons.matches(&pattern, &text));
+        assert!(comparisons.end().is_err());
+        // What cannot be told does not match, and neither does what comes later.
+        assert!(!comparisons.matches(b"a*", &text) && comparisons.end().is_err());
+        let long_class = [&b"*["[..], &vec![b'b'; 1 << 20], b"]"].concat();
+        let comparisons = Comparisons::new();
+        assert!(
+            !comparisons.matches_ignoring_case(&long_class, &text) && comparisons.end().is_err()
+        );
+        let stars = Comparisons::new();
+        let pattern = [&vec![b'*'; 1 << 20][..], b"x"].concat();
+        (0..100).for_each(|_| assert!(!stars.matches(&pattern, b"a")));
+        assert!(stars.end().is_err());
+    }
+
+    #[test]
+    fn usual_patterns_are_compared_without_end() {
+        let comparisons = Comparisons::new();
+        let text = vec![b'a'; 10_000];
+        for _ in 0..20_000 {
+            assert!(!comparisons.matches(b"*a*b", &text[..100]));
+            assert!(comparisons.matches(b"*[a-c]?a*", &text[..50]));
+        }
+        (0..1_000).for_each(|_| assert!(!comparisons.matches(b"*aaaaab*", &text)));
+        assert_eq!(comparisons.end(), Ok(()));
+    }
 
     #[test]
     fn prefixes_end_where_a_pattern_leaves_a_choice() {
@@ -177,7 +274,7 @@ mod tests {
             let got = matches(pattern.as_bytes(), text.as_bytes());
             assert_eq!(got, expected, "{pattern} {text}");
         }
-        assert!(matches_ignoring_case(b"MAX*[A-C]", b"maxmemoryb"));
+        assert!(Comparisons::new().matches_ignoring_case(b"MAX*[A-C]", b"maxmemoryb"));
     }
 
     #[test]

@@ -116,6 +116,11 @@ pub(crate) enum ReplyMode {
 }
 
 impl ReplyMode {
+    /// Returns true if the reply to what comes from the client now is not sent.
+    pub(crate) fn is_silent(self) -> bool {
+        matches!(self, Self::Off | Self::Skip)
+    }
+
     /// Returns the mode of the command after the one that has finished.
     pub(crate) fn after_command(self) -> Self {
         match self {

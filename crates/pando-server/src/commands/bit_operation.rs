@@ -1,5 +1,7 @@
 //! BITOP: a string made of the bits of others. A shorter one counts as if zeros followed.
 
+use std::collections::HashMap;
+
 use crate::context::{Command, Context, Flags, Group, Keys, NewString, Run, replies};
 use crate::notifications::classes::Class;
 
@@ -12,6 +14,30 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
     summary: "Performs bitwise operations on multiple strings, and stores the result.",
     ..Command::write("bitop", -4, bit_operation)
 }];
+
+/// What a source is good for. One that is named again has been read already, however often: a
+/// request of some megabytes names a string a million times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Bits,
+    /// Its bits cancel each other out.
+    Length,
+    Nothing,
+}
+
+/// Returns what each of `sources` is good for.
+fn uses(operation: Operation, sources: &[&[u8]]) -> Vec<Use> {
+    let mut times: HashMap<&[u8], usize> = HashMap::new();
+    for source in sources {
+        *times.entry(source).or_insert(0) += 1;
+    }
+    let of = |source| match times.remove(source) {
+        None => Use::Nothing,
+        Some(times) if operation == Operation::Xor && times.is_multiple_of(2) => Use::Length,
+        Some(_) => Use::Bits,
+    };
+    sources.iter().copied().map(of).collect()
+}
 
 /// What is done with the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +88,18 @@ fn bit_operation(context: &mut Context<'_>) -> Run {
     }
     let key = context.argument(2);
     let mut sum = Vec::new();
-    for (index, source) in context.arguments.from(3).enumerate() {
+    let sources: Vec<&[u8]> = context.arguments.from(3).collect();
+    let uses = uses(operation, &sources);
+    for (index, (source, of)) in sources.iter().zip(uses).enumerate() {
+        // Each is looked up, and told if it is missing.
         let found = context.read(source)?;
-        let string = context.part(source, &found, 0..u64::MAX)?;
+        if of == Use::Nothing {
+            continue;
+        }
+        let mut string = context.part(source, &found, 0..u64::MAX)?;
+        if of == Use::Length {
+            string.fill(0);
+        }
         match operation {
             Operation::Not => operation.add(&mut sum, &string),
             _ if index == 0 => sum = string,
@@ -85,7 +120,19 @@ fn bit_operation(context: &mut Context<'_>) -> Run {
 
 #[cfg(test)]
 mod tests {
-    use super::Operation;
+    use super::{Operation, Use, uses};
+
+    #[test]
+    fn a_source_is_read_once_however_often_it_is_named() {
+        let sources: [&[u8]; 5] = [b"a", b"b", b"a", b"c", b"c"];
+        let of = |operation| uses(operation, &sources);
+        let (bits, length, nothing) = (Use::Bits, Use::Length, Use::Nothing);
+        assert_eq!(of(Operation::And), [bits, bits, nothing, bits, nothing]);
+        assert_eq!(of(Operation::Or), [bits, bits, nothing, bits, nothing]);
+        assert_eq!(of(Operation::Xor), [length, bits, nothing, length, nothing]);
+        let thrice = uses(Operation::Xor, &[b"a", b"a", b"a"]);
+        assert_eq!(thrice, [bits, nothing, nothing]);
+    }
 
     #[test]
     fn a_shorter_string_counts_as_if_zeros_followed() {

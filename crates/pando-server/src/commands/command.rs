@@ -6,7 +6,7 @@ use super::command_keys::{
     FlaggedKey, describe_keys, fixed_places, has_keys, keys_of, specifications, write_flags,
 };
 use super::shown::{categories, flags, full_name};
-use crate::commands::glob;
+use crate::commands::glob::Comparisons;
 use crate::context::{Command, CommandIndex, Context, Flags, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
@@ -86,9 +86,12 @@ fn describe(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) 
     for name in categories {
         reply.simple(&format!("@{name}"));
     }
-    reply.array(0);
+    reply.set(0);
     describe_keys(reply, &specifications);
-    reply.array(command.subcommands.len());
+    match command.subcommands.len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     for subcommand in command.subcommands {
         describe(reply, Some(command.name), subcommand);
     }
@@ -126,13 +129,13 @@ fn info(context: &mut Context<'_>) -> Run {
         return all(context);
     }
     let (arguments, index) = (context.arguments, context.commands);
-    let mut reply = context.reply();
-    reply.array(arguments.len() - 2);
+    context.reply().array(arguments.len() - 2);
     for name in arguments.from(2) {
         match named(index, name) {
-            Some((container, command)) => describe(&mut reply, container, command),
-            None => reply.null_array(),
+            Some((container, command)) => describe(&mut context.reply(), container, command),
+            None => context.reply().null(),
         }
+        check_reply(context)?;
     }
     Ok(())
 }
@@ -145,12 +148,21 @@ fn docs(context: &mut Context<'_>) -> Run {
         let names = context.arguments.from(2);
         names.filter_map(|name| named(index, name)).collect()
     };
-    let mut reply = context.reply();
-    reply.map(wanted.len());
+    context.reply().map(wanted.len());
     for (container, command) in wanted {
-        document(&mut reply, container, command);
+        document(&mut context.reply(), container, command);
+        check_reply(context)?;
     }
     Ok(())
+}
+
+/// Interrupts the command if it names so many commands that its reply has become too long. While
+/// the store is being opened there is no bound for replies, and requests are short.
+fn check_reply(context: &Context<'_>) -> Run {
+    match context.data {
+        Some(_) => context.check_reply(),
+        None => Ok(()),
+    }
 }
 
 fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
@@ -252,6 +264,7 @@ pub(super) fn names(
 }
 
 fn list(context: &mut Context<'_>) -> Run {
+    let comparisons = Comparisons::new();
     let filter: Option<Filter<'_>> = match context.count() {
         2 => Some(Box::new(|_, _| true)),
         5 if context.is(2, "filterby") => {
@@ -259,9 +272,9 @@ fn list(context: &mut Context<'_>) -> Run {
             if context.is(3, "module") {
                 Some(Box::new(|_, _| false))
             } else if context.is(3, "pattern") {
-                Some(Box::new(move |container, command| {
+                Some(Box::new(|container, command| {
                     let name = full_name(container, command.name);
-                    glob::matches_ignoring_case(wanted, name.as_bytes())
+                    comparisons.matches_ignoring_case(wanted, name.as_bytes())
                 }))
             } else if context.is(3, "aclcat") {
                 Some(Box::new(move |container, command| {
@@ -278,6 +291,7 @@ fn list(context: &mut Context<'_>) -> Run {
         return context.fail(replies::SYNTAX);
     };
     let names = names(context.commands, filter);
+    comparisons.end()?;
     context.reply().array(names.len());
     for name in names {
         context.reply().bulk(name.as_bytes());

@@ -177,7 +177,7 @@ pub(super) fn write_flags(reply: &mut Writer<'_>, flags: &str) {
 
 /// Writes specifications as COMMAND INFO shows them.
 pub(super) fn describe_keys(reply: &mut Writer<'_>, specifications: &[KeySpecification]) {
-    reply.array(specifications.len());
+    reply.set(specifications.len());
     for of in specifications {
         reply.map(3);
         reply.bulk(b"flags");

@@ -75,7 +75,7 @@ fn active(context: &mut Context<'_>, space: Space, name: &str) -> Run {
         );
         return context.fail(&text);
     }
-    let found = (context.shared.channels).active(space, context.arguments.get(2));
+    let found = (context.shared.channels).active(space, context.arguments.get(2))?;
     let mut reply = context.reply();
     reply.array(found.len());
     found.iter().for_each(|name| reply.bulk(name));

@@ -10,7 +10,7 @@ use pando_resp::Writer;
 use pandodb::nonblocking::{Opened, Polled, Reads, ValidatedBatch};
 
 use super::scan_options::cursor_of;
-use crate::commands::glob;
+use crate::commands::glob::{self, Comparisons};
 use crate::context::progress::{Position, Walk};
 use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Run, replies};
 use crate::data::keyspace::{Row, ValueType};
@@ -96,9 +96,9 @@ impl Selection<'_> {
         counts: false,
     };
 
-    fn takes(&self, key: &[u8]) -> bool {
+    fn takes(&self, comparisons: &Comparisons, key: &[u8]) -> bool {
         self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, key))
+            .is_none_or(|pattern| comparisons.matches(pattern, key))
     }
 
     fn takes_type(&self, value_type: ValueType) -> bool {
@@ -121,11 +121,12 @@ fn advance(
         walk.position = walk.start.clone().map(Position::Behind);
     }
     let mut result = Ok(());
+    let comparisons = Comparisons::new();
     for _ in 0..LEAVES_PER_TURN {
         if walk.done || result.is_err() {
             break;
         }
-        result = leaf(context, &mut walk, request);
+        result = leaf(context, &mut walk, request, &comparisons);
     }
     match result {
         Ok(()) if walk.done => Ok(walk),
@@ -160,7 +161,12 @@ fn seek(walk: &mut Walk, prefixes: &[Vec<u8>]) -> bool {
 }
 
 /// Examines the keys of one leaf, the next one that may have keys that match.
-fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> Run {
+fn leaf(
+    context: &mut Context<'_>,
+    walk: &mut Walk,
+    request: Selection<'_>,
+    comparisons: &Comparisons,
+) -> Run {
     let prefix = request.pattern.map(glob::prefix_of);
     let prefix = prefix.filter(|prefix| !prefix.is_empty());
     let folder = context.engine().folder;
@@ -176,14 +182,15 @@ fn leaf(context: &mut Context<'_>, walk: &mut Walk, request: Selection<'_>) -> R
         let mut prefixes = prefixes.as_ref()?.iter();
         (!prefixes.any(|prefix| stored.starts_with(prefix))).then(|| stored.to_vec())
     };
-    examine(context, walk, request, &of_others)
+    examine(context, walk, (request, comparisons), &of_others)?;
+    Ok(comparisons.end()?)
 }
 
 /// Examines the keys of one leaf, up to the first one that `of_others` returns.
 fn examine(
     context: &mut Context<'_>,
     walk: &mut Walk,
-    request: Selection<'_>,
+    (request, comparisons): (Selection<'_>, &Comparisons),
     of_others: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Run {
     let (number, now_ms) = (context.session.database, context.now_ms);
@@ -234,7 +241,8 @@ fn examine(
         if let Some(value) = value.filter(|_| !hidden) {
             let row = Row::decode(stored, value)?;
             let key = row.user_key(stored, value);
-            if !row.is_over(now_ms) && request.takes(key) && request.takes_type(row.value_type) {
+            let takes = || request.takes(comparisons, key) && request.takes_type(row.value_type);
+            if !row.is_over(now_ms) && takes() {
                 if !request.counts {
                     Writer::new(&mut walk.found, version).bulk(key);
                 }
@@ -264,6 +272,7 @@ fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Selection<'_>) ->
     let number = context.session.database;
     let version = context.session.version;
     let (mut extra, mut extra_count) = (Vec::new(), 0);
+    let comparisons = Comparisons::new();
     let overlay = context.data().overlay.as_deref_mut();
     for (stored, key) in overlay
         .into_iter()
@@ -274,11 +283,12 @@ fn reply_keys(context: &mut Context<'_>, walk: &Walk, request: Selection<'_>) ->
             Some(Position::Behind(last)) if !walk.at_end => stored > last.as_slice(),
             _ => false,
         };
-        if let Some(key) = key.filter(|key| begun && !ended && request.takes(key)) {
+        if let Some(key) = key.filter(|key| begun && !ended && request.takes(&comparisons, key)) {
             Writer::new(&mut extra, version).bulk(key);
             extra_count += 1;
         }
     }
+    comparisons.end()?;
     let mut reply = context.reply();
     reply.array(walk.count + extra_count);
     reply.raw(&walk.found);

@@ -773,8 +773,7 @@ impl Connection {
             tracking.options.caching = is_own;
         }
         if self.session.reply_mode != ReplyMode::On {
-            let is_silent = matches!(self.session.reply_mode, ReplyMode::Off | ReplyMode::Skip);
-            if is_silent && !buffers.progress.confirms {
+            if self.session.reply_mode.is_silent() && !buffers.progress.confirms {
                 buffers.output.take_back();
                 buffers.progress.streams.clear();
             }

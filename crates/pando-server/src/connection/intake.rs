@@ -59,6 +59,8 @@ impl Connection {
                     }
                 }
                 Parsed::Nothing { consumed } => {
+                    // As in Redis, it is the command whose reply CLIENT REPLY SKIP means.
+                    self.session.reply_mode = self.session.reply_mode.after_command();
                     buffers.offset += consumed;
                     self.position += consumed as u64;
                     buffers.parser.clear();
@@ -67,7 +69,9 @@ impl Connection {
                 Parsed::Broken(error) => {
                     self.session.closing = true;
                     let text = format!("ERR {error}");
-                    self.write_error(&text);
+                    if !self.session.reply_mode.is_silent() {
+                        self.write_error(&text);
+                    }
                     let client = &self.record.address;
                     turn.shared.events.protocol_error(client, &text);
                     turn.count_error(b"ERR");

@@ -1,6 +1,6 @@
 //! Finds a command by its name: a hash table with open addressing, built at start.
 
-use pando_resp::Arguments;
+use pando_resp::{Arguments, text_of};
 
 use super::absent::absent;
 use super::{Command, replies};
@@ -110,13 +110,15 @@ impl CommandIndex {
             return text;
         }
         let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
-        let length = text.len();
+        // All arguments have 128 bytes together, as Redis counts them.
+        let mut left: usize = 128;
         for argument in arguments.from(1) {
-            if text.len() - length >= 128 {
+            let cut = replies::cut(argument, left);
+            text.push_str(&format!("'{}' ", text_of(cut)));
+            left = left.saturating_sub(cut.len() + "'' ".len());
+            if left == 0 {
                 break;
             }
-            let shown = replies::shown(argument);
-            text.push_str(&format!("'{shown}' "));
         }
         text
     }

@@ -1,5 +1,7 @@
 //! Texts of error replies, word for word as clients know them.
 
+use pando_resp::text_of;
+
 use crate::data::keyspace::shown_of;
 #[cfg(feature = "scripts")]
 use crate::data::{function_table, functions};
@@ -76,7 +78,7 @@ pub(crate) fn exec_aborted(text: &str) -> String {
 
 /// Returns the error for arguments that no form of a subcommand has.
 pub(crate) fn wrong_form(subcommand: &[u8], container: &str) -> String {
-    let name = String::from_utf8_lossy(subcommand);
+    let name = shown(subcommand);
     format!(
         "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
     )
@@ -100,8 +102,13 @@ pub(crate) fn invalid_expire(command: &str) -> String {
 /// Returns text that a client sent in a form that a reply may show: at most 128 bytes, and those in
 /// front of a NUL, where text ends for Redis.
 pub(crate) fn shown(bytes: &[u8]) -> String {
+    text_of(cut(bytes, 128))
+}
+
+/// Returns at most `most` of `bytes`, those in front of a NUL.
+pub(crate) fn cut(bytes: &[u8], most: usize) -> &[u8] {
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+    &bytes[..bytes.len().min(most)]
 }
 
 /// Returns the reply to a command that failed since the store failed.
@@ -153,7 +160,7 @@ fn shown_key(table: &str, stored: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte);
     let dots = if is_whole { "" } else { "..." };
     match !key.is_empty() && key.iter().all(is_plain) {
-        true => format!("{}{dots}", String::from_utf8_lossy(key)),
+        true => format!("{}{dots}", text_of(key)),
         false => format!("\"{}\"{dots}", key.escape_ascii()),
     }
 }

@@ -101,7 +101,7 @@ fn is_of_memory(error: &mlua::Error) -> bool {
 }
 
 fn shown(text: &LuaString) -> String {
-    String::from_utf8_lossy(until_zero(&text.as_bytes())).into_owned()
+    pando_resp::text_of(until_zero(&text.as_bytes()))
 }
 
 /// Returns the text of an error that a script has raised with `value`.
@@ -296,7 +296,7 @@ impl Machine {
                 self.compiled.insert(name.into(), chunk.clone());
                 Ok(chunk)
             }
-            (_, Value::String(text)) => Err(text.to_string_lossy()),
+            (_, Value::String(text)) => Err(pando_resp::text_of(until_zero(&text.as_bytes()))),
             _ => Err("it does not load".to_owned()),
         })
     }
@@ -368,7 +368,7 @@ impl Machine {
             (None, Ok(())) => Outcome::Returned(()),
             (None, Err(error)) => {
                 let text = error.text.as_deref().unwrap_or("unknown error");
-                let text = String::from_utf8_lossy(until_zero(text.as_bytes()));
+                let text = pando_resp::text_of(until_zero(text.as_bytes()));
                 self.failed(format!("ERR {text}"), error.lacks_memory)
             }
         }

@@ -31,7 +31,7 @@ use pandodb::Lsn;
 use super::limits::SubscriberLimits;
 use super::mailbox::{Mailbox, Put, Room};
 use super::message::{Delivery, Message, MessageBytes, Name, Reason, Space};
-use crate::glob;
+use crate::glob::{self, Comparisons};
 
 /// Number of shards of each kind of channel.
 const SHARDS: usize = 64;
@@ -379,16 +379,25 @@ impl Channels {
     }
 
     /// Returns the channels that have subscribers and match `pattern`.
-    pub(crate) fn active(&self, space: Space, pattern: Option<&[u8]>) -> Vec<Name> {
+    ///
+    /// # Errors
+    /// The text of the error reply, if that takes too many steps.
+    pub(crate) fn active(
+        &self,
+        space: Space,
+        pattern: Option<&[u8]>,
+    ) -> Result<Vec<Name>, &'static str> {
+        let comparisons = Comparisons::new();
         let mut found = Vec::new();
         for shard in self.all_of(space) {
             let names = shard.lock();
             let matching = names
                 .keys()
-                .filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
+                .filter(|name| pattern.is_none_or(|pattern| comparisons.matches(pattern, name)));
             found.extend(matching.cloned());
         }
-        found
+        comparisons.end()?;
+        Ok(found)
     }
 
     /// Returns true if there is memory for a further subscription to `names`, besides the

@@ -49,6 +49,100 @@ fn breaches_of_the_protocol_are_told_and_closed() {
     }
 }
 
+/// Returns all that the server sends as an answer to `bytes`, which are all of the input.
+fn bytes_behind(server: &Fixture, bytes: &[u8]) -> Vec<u8> {
+    let mut client = server.client();
+    client.send(bytes);
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut replies = Vec::new();
+    client.stream.read_to_end(&mut replies).unwrap();
+    replies
+}
+
+#[test]
+fn errors_show_the_bytes_that_were_sent() {
+    let server = Fixture::new();
+    let long = [&b"x"[..], &[b'a'; 125], b"\xFF\xFE\xFD"].concat();
+    let cases: [(&[&[u8]], &[u8]); 9] = [
+        (
+            &[b"\xC3\x28\xFF", b"\xFE", b"\xC3\xA4"],
+            b"unknown command '\xC3\x28\xFF', with args beginning with: '\xFE' '\xC3\xA4' ",
+        ),
+        // What the server has for such bytes itself.
+        (
+            &[b"a", b"\xF4\x8F\xBF\xBF"],
+            b"unknown command 'a', with args beginning with: '\xF4\x8F\xBF\xBF' ",
+        ),
+        (
+            &[&long],
+            &[
+                b"unknown command '",
+                &long[..128],
+                b"', with args beginning with: ",
+            ]
+            .concat(),
+        ),
+        (
+            &[b"x", &[b'a'; 120], b"bcdefghi", b"i"],
+            &[
+                b"unknown command 'x', with args beginning with: '",
+                &[b'a'; 120][..],
+                b"' 'bcdef' ",
+            ]
+            .concat(),
+        ),
+        (
+            &[b"CONFIG", b"\xFF", b"x"],
+            b"unknown subcommand '\xFF'. Try CONFIG HELP.",
+        ),
+        (
+            &[b"HELLO", b"3", b"\xFF\0"],
+            b"Syntax error in HELLO option '\xFF'",
+        ),
+        (&[b"FUNCTION", b"LIST", b"\xFF"], b"Unknown argument \xFF"),
+        (
+            &[b"EVAL", b"error('\\255', 0)", b"0"],
+            b"\xFF script: fe80ab40140d696224ea3fe05b542e3e1d42af7c, on @user_script:1.",
+        ),
+        (
+            &[b"EVAL", b"#!lua flags=\xFF\nreturn 1", b"0"],
+            b"Unexpected flag in script shebang: \xFF",
+        ),
+    ];
+    for (command, text) in cases {
+        let expected = [b"-ERR ", text, b"\r\n"].concat();
+        let got = bytes_behind(&server, &encode(command));
+        assert_eq!(
+            got.escape_ascii().to_string(),
+            expected.escape_ascii().to_string()
+        );
+    }
+    let got = bytes_behind(&server, b"*1\r\n\xFF");
+    assert_eq!(got, b"-ERR Protocol error: expected '$', got '\xFF'\r\n");
+}
+
+#[test]
+fn who_wants_no_replies_gets_no_errors_of_the_protocol() {
+    let server = Fixture::new();
+    for (mode, shown) in [
+        ("OFF", ""),
+        ("SKIP", ""),
+        ("ON", "+OK\r\n-ERR Protocol error: "),
+    ] {
+        let bytes = format!("CLIENT REPLY {mode}\r\n*x\r\n");
+        let got = bytes_behind(&server, bytes.as_bytes());
+        let got = String::from_utf8_lossy(&got).into_owned();
+        assert_eq!(
+            got.trim_end_matches("invalid multibulk length\r\n"),
+            shown,
+            "{mode}"
+        );
+    }
+    // An empty line is a command, too.
+    let got = bytes_behind(&server, b"CLIENT REPLY SKIP\r\n\r\nPING\r\n");
+    assert_eq!(got, b"+PONG\r\n");
+}
+
 #[test]
 fn an_unknown_peer_can_send_little() {
     let server = Fixture::with(ServerOptions {
@@ -213,6 +307,53 @@ fn a_hostile_pattern_does_not_stop_others() {
         assert_eq!(show(&client.answer()), "[]");
     }
     assert!(answered > 3, "others wait for the pattern");
+}
+
+/// Long patterns and long texts that resemble them take their product in steps, minutes of them.
+#[test]
+fn long_patterns_are_refused_beside_long_texts() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let text = vec![b'a'; 20_000];
+    let like_text = [b"*", &text[..10_000], b"b*"].concat();
+    let class = [b"*[", &vec![b'_'; 1 << 20][..], b"]*"].concat();
+    client.call(&[&b"HSET"[..], b"h", &text, b"v"]);
+    client.call(&[&b"SADD"[..], b"s", &text]);
+    client.call(&[&b"ZADD"[..], b"z", b"1", &text]);
+    client.call(&[&b"SET"[..], &text[..200], b"v"]);
+    let mut subscriber = server.client();
+    subscriber.call(&[&b"SUBSCRIBE"[..], &text]);
+    let commands = [
+        ("HSCAN h 0 MATCH", &like_text),
+        ("SSCAN s 0 MATCH", &like_text),
+        ("ZSCAN z 0 MATCH", &like_text),
+        ("PUBSUB CHANNELS", &like_text),
+        ("KEYS", &class),
+        ("SCAN 0 MATCH", &class),
+        ("CONFIG GET", &class),
+        ("COMMAND LIST FILTERBY PATTERN", &class),
+    ];
+    let error = "-ERR the pattern takes too many steps to be compared with what is there";
+    for (command, pattern) in commands {
+        let mut words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        words.push(pattern);
+        assert_eq!(show(&client.call(&words)), error, "{command}");
+    }
+    client.check(&[("SSCAN s 0 MATCH b*a", "[\"0\" []]"), ("KEYS *b*", "[]")]);
+}
+
+/// What is told of a command is a thousand times as long as a name.
+#[test]
+fn descriptions_of_commands_are_no_longer_than_other_replies() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for part in ["DOCS", "INFO"] {
+        let mut words = vec!["COMMAND", part];
+        words.resize(20_000, "client");
+        let reply = show(&client.call(&words));
+        assert_eq!(&reply[..42], "-ERR reply exceeds the maximum allowed siz");
+        assert!(client.run(&format!("COMMAND {part} client")).len() > 1000);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod rewrite;
 mod table;
 
 use crate::context::{Command, Context, Flags, Run, replies};
-use crate::glob;
+use crate::glob::Comparisons;
 use form::Refusal;
 use rewrite::rewrite;
 use table::Named;
@@ -83,9 +83,12 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
 fn get(context: &mut Context<'_>) -> Run {
     let patterns = || context.arguments.from(2);
     let mut wanted = table::all();
+    let comparisons = Comparisons::new();
     wanted.retain(|named| {
-        patterns().any(|pattern| glob::matches_ignoring_case(pattern, named.name.as_bytes()))
+        let name = named.name.as_bytes();
+        patterns().any(|pattern| comparisons.matches_ignoring_case(pattern, name))
     });
+    comparisons.end()?;
     let shared = context.shared;
     let mut reply = context.reply();
     reply.map(wanted.len());

@@ -1,8 +1,10 @@
 //! FUNCTION LIST and STATS.
 
+use pando_resp::text_of;
+
 use crate::context::{Context, Run};
 use crate::data::functions::{FLAGS, Library, Registered};
-use crate::glob::matches_ignoring_case;
+use crate::glob::Comparisons;
 
 /// What LIST is asked for.
 #[derive(Default)]
@@ -24,7 +26,7 @@ fn options<'a>(context: &Context<'a>) -> Result<Options<'a>, String> {
             }
             options.pattern = Some(context.argument(at));
         } else {
-            let shown = String::from_utf8_lossy(context.argument(at));
+            let shown = text_of(context.argument(at));
             return Err(format!("ERR Unknown argument {shown}"));
         }
         at += 1;
@@ -34,12 +36,14 @@ fn options<'a>(context: &Context<'a>) -> Result<Options<'a>, String> {
 
 pub(super) fn list(context: &mut Context<'_>) -> Run {
     let options = options(context)?;
+    let comparisons = Comparisons::new();
     let names: Vec<_> = (context.libraries()?.0.into_keys())
         .filter(|name| {
             let pattern = options.pattern;
-            pattern.is_none_or(|pattern| matches_ignoring_case(pattern, name))
+            pattern.is_none_or(|of| comparisons.matches_ignoring_case(of, name))
         })
         .collect();
+    comparisons.end()?;
     // All are read before the first is shown: to show is not to be done again for each page.
     let mut libraries = Vec::new();
     for name in names {

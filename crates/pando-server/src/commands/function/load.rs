@@ -1,5 +1,6 @@
 //! FUNCTION LOAD, DELETE and FLUSH.
 
+use pando_resp::text_of;
 use pando_sync::time::{Duration, now};
 
 use super::arguments::wrong_arguments;
@@ -16,7 +17,7 @@ pub(super) fn load(context: &mut Context<'_>) -> Run {
     let mut replaces = false;
     for at in 2..last {
         if !context.is(at, "replace") {
-            let option = String::from_utf8_lossy(context.argument(at)).into_owned();
+            let option = text_of(context.argument(at));
             return context.fail(&format!("ERR Unknown option given: {option}"));
         }
         replaces = true;
@@ -47,7 +48,7 @@ pub(super) fn delete(context: &mut Context<'_>) -> Run {
 
 pub(super) fn flush(context: &mut Context<'_>) -> Run {
     if context.count() > 3 {
-        let name = String::from_utf8_lossy(context.argument(1)).into_owned();
+        let name = text_of(context.argument(1));
         return context.fail(&wrong_arguments(&name));
     }
     let is_mode = context.count() == 3 && (context.is(2, "sync") || context.is(2, "async"));

@@ -1,5 +1,7 @@
 //! The first line of a library: `#!lua name=mylib`.
 
+use pando_resp::text_of;
+
 use crate::data::functions::NAME_BYTES_MAX;
 
 /// A byte that separates words.
@@ -98,7 +100,7 @@ pub(super) fn library_name(code: &[u8]) -> Result<Vec<u8>, String> {
             }
             Some((key, value)) if key.eq_ignore_ascii_case(b"name=") => name = Some(value),
             _ => {
-                let shown = String::from_utf8_lossy(word);
+                let shown = text_of(word);
                 return Err(format!("ERR Invalid metadata value given: {shown}"));
             }
         }
@@ -118,7 +120,7 @@ pub(super) fn library_name(code: &[u8]) -> Result<Vec<u8>, String> {
     }
     let engine = words[0].get(2..).unwrap_or_default();
     if !engine.eq_ignore_ascii_case(b"lua") {
-        let shown = String::from_utf8_lossy(engine);
+        let shown = text_of(engine);
         return Err(format!("ERR Engine '{shown}' not found"));
     }
     Ok(name.to_vec())

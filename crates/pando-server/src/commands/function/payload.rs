@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use pando_resp::text_of;
 use pando_sync::time::now;
 
 use super::arguments::wrong_arguments;
@@ -104,7 +105,7 @@ fn replaced(
 
 pub(super) fn restore(context: &mut Context<'_>) -> Run {
     if context.count() > 4 {
-        let name = String::from_utf8_lossy(context.argument(1)).into_owned();
+        let name = text_of(context.argument(1));
         return context.fail(&wrong_arguments(&name));
     }
     let policy = policy(context)?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use pando_resp::text_of;
 use pando_sync::time::Instant;
 
 use super::metadata::library_name;
@@ -32,7 +33,7 @@ pub(super) enum Old {
 }
 
 fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
+    text_of(name)
 }
 
 /// Refuses something that exists.

@@ -1,7 +1,7 @@
 //! HSCAN.
 
 use super::reading;
-use crate::commands::glob;
+use crate::commands::glob::Comparisons;
 use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Flags, Run};
 use crate::data::keyspace::ValueType;
@@ -23,13 +23,15 @@ fn scan(context: &mut Context<'_>) -> Run {
     let Some((hash, next, options)) = iterate(context, ValueType::Hash, cursor)? else {
         return reply_nothing(context);
     };
+    let comparisons = Comparisons::new();
     let takes = |place: &usize| {
         let field = hash.strings.at(*place);
         options
             .pattern
-            .is_none_or(|pattern| glob::matches(pattern, field))
+            .is_none_or(|pattern| comparisons.matches(pattern, field))
     };
     let places: Vec<usize> = (0..hash.strings.len()).step_by(2).filter(takes).collect();
+    comparisons.end()?;
     let mut reply = context.reply();
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());

@@ -8,6 +8,7 @@ mod hash;
 mod sketch;
 mod sparse;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use self::estimate::estimate;
@@ -122,9 +123,12 @@ fn add(context: &mut Context<'_>) -> Run {
 
 fn count(context: &mut Context<'_>) -> Run {
     let is_single = context.count() == 2;
-    let mut registers = no_registers();
+    let (mut registers, mut seen) = (no_registers(), HashSet::new());
     for key in context.arguments.from(1) {
         let found = context.read(key)?;
+        if !seen.insert(key) {
+            continue;
+        }
         let sketch = match look(context, key, &found)? {
             Looked::Absent => continue,
             Looked::Sketch(sketch) => sketch,
@@ -145,8 +149,12 @@ fn count(context: &mut Context<'_>) -> Run {
 
 fn merge(context: &mut Context<'_>) -> Run {
     let (mut registers, mut is_dense) = (no_registers(), false);
+    let mut seen = HashSet::new();
     for key in context.arguments.from(1) {
         let found = context.read(key)?;
+        if !seen.insert(key) {
+            continue;
+        }
         match look(context, key, &found)? {
             Looked::Absent => {}
             Looked::Sketch(sketch) => {

@@ -280,7 +280,7 @@ impl Reply<'_> {
         }
         has(stack, "big_number");
         if let View::Bytes(digits) = stack.view(at) {
-            self.writer().big_number(&String::from_utf8_lossy(digits));
+            self.writer().big_number(until_zero(digits));
             return Ok(());
         }
         has(stack, "verbatim_string");

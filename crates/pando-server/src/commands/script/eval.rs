@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use pando_resp::parse_integer;
+use pando_resp::{parse_integer, text_of};
 use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant, SystemTime, now};
 
@@ -524,9 +524,7 @@ fn described(failure: &Failure, subject: Subject<'_>) -> String {
     let text = &failure.text;
     let (name, chunk) = match subject {
         Subject::Script(script) => (hex(&script.name), SCRIPT_CHUNK),
-        Subject::Function { name, .. } => {
-            (String::from_utf8_lossy(name).into_owned(), LIBRARY_CHUNK)
-        }
+        Subject::Function { name, .. } => (text_of(name), LIBRARY_CHUNK),
     };
     match &failure.place {
         Some((chunk, line)) => format!("{text} script: {name}, on {chunk}:{line}."),

@@ -1,5 +1,7 @@
 //! The first line of a script, if it begins with `#!`: `#!lua flags=no-writes,allow-stale`.
 
+use pando_resp::text_of;
+
 /// What the first line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shebang {
@@ -28,7 +30,7 @@ pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
     let Some(bytes) = source.iter().position(|byte| *byte == b'\n') else {
         return Err("ERR Invalid script shebang".to_owned());
     };
-    let line = String::from_utf8_lossy(&source[..bytes]).into_owned();
+    let line = text_of(&source[..bytes]);
     let mut words = line.split_ascii_whitespace();
     let engine = words.next().unwrap_or_default();
     if engine != "#!lua" {
@@ -42,7 +44,7 @@ pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
         let Some(flags) = word.strip_prefix("flags=") else {
             return Err(format!("ERR Unknown lua shebang option: {word}"));
         };
-        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+        for flag in flags.split(',').filter(|_| !flags.is_empty()) {
             if flag == "no-writes" {
                 shebang.no_writes = true;
             } else if !WITHOUT_MEANING.contains(&flag) {
@@ -71,6 +73,7 @@ mod tests {
             no_writes: true,
         };
         assert_eq!(both, Ok(expected));
+        assert!(parse(b"#!lua flags=\n").is_ok());
         assert!(parse(b"#!lua\n").is_ok_and(|shebang| !shebang.no_writes));
         for (source, problem) in [
             ("#!lua", "ERR Invalid script shebang"),
@@ -79,6 +82,15 @@ mod tests {
             (
                 "#!lua flags=x\n",
                 "ERR Unexpected flag in script shebang: x",
+            ),
+            // Two commas have a flag without a name between them.
+            (
+                "#!lua flags=no-writes,,allow-oom\n",
+                "ERR Unexpected flag in script shebang: ",
+            ),
+            (
+                "#!lua flags=no-writes,\n",
+                "ERR Unexpected flag in script shebang: ",
             ),
         ] {
             assert_eq!(parse(source.as_bytes()), Err(problem.to_owned()));

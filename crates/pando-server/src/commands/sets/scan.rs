@@ -1,7 +1,7 @@
 //! SSCAN.
 
 use super::reading;
-use crate::commands::glob;
+use crate::commands::glob::Comparisons;
 use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Flags, Run};
 use crate::data::keyspace::ValueType;
@@ -23,11 +23,13 @@ fn scan(context: &mut Context<'_>) -> Run {
     let Some((set, next, options)) = iterate(context, ValueType::Set, cursor)? else {
         return reply_nothing(context);
     };
+    let comparisons = Comparisons::new();
     let takes = |member: &&[u8]| {
         let pattern = options.pattern;
-        pattern.is_none_or(|pattern| glob::matches(pattern, member))
+        pattern.is_none_or(|pattern| comparisons.matches(pattern, member))
     };
     let members: Vec<&[u8]> = set.strings.iter().filter(takes).collect();
+    comparisons.end()?;
     let mut reply = context.reply();
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());

@@ -4,7 +4,7 @@
 use super::describe::{SLOW_READ, reading};
 use super::double;
 use super::order::SortedSet;
-use crate::commands::glob;
+use crate::commands::glob::Comparisons;
 use crate::commands::scan_options::{ScanOptions, iterate, reply_nothing};
 use crate::context::{Command, Context, Run};
 use crate::data::keyspace::ValueType;
@@ -26,8 +26,10 @@ fn scan(context: &mut Context<'_>) -> Run {
     };
     let set = SortedSet::checked(set)?;
     let pattern = options.pattern;
-    let takes = |rank: &usize| pattern.is_none_or(|of| glob::matches(of, set.member(*rank)));
+    let comparisons = Comparisons::new();
+    let takes = |rank: &usize| pattern.is_none_or(|of| comparisons.matches(of, set.member(*rank)));
     let ranks: Vec<usize> = (0..set.in_memory()).filter(takes).collect();
+    comparisons.end()?;
     let mut reply = context.reply();
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());

@@ -23,7 +23,7 @@ pub(super) mod trim;
 
 use pando_resp::Writer;
 
-use crate::context::{Command, Context, Flags, Group, Kind, Rows, Run};
+use crate::context::{Command, Context, Flags, Group, Kind, Rows, Run, replies};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
 use crate::data::stream_id::{ID_TEXT_BYTES, StreamId};
@@ -93,6 +93,5 @@ fn reply_count(reply: &mut Writer<'_>, count: u64) {
 
 /// Returns the text of bytes that a client has sent, as Redis puts it into errors: up to a NUL.
 fn text_of(bytes: &[u8]) -> String {
-    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
+    pando_resp::text_of(replies::cut(bytes, usize::MAX))
 }
