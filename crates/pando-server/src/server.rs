@@ -265,12 +265,15 @@ fn spawn<T: Send + 'static>(
 }
 
 /// Raises the limit of open files as far as `wanted` clients need; returns the number of clients
-/// that the limit allows.
+/// that the limit allows, and says so if they are fewer.
 fn allowed_clients(wanted: usize) -> usize {
     let needed = wanted as u64 + OTHER_FILES;
     match rlimit::increase_nofile_limit(needed) {
         Ok(files) if files < needed => {
-            usize::try_from(files.saturating_sub(OTHER_FILES)).map_or(wanted, |most| most.max(1))
+            let allowed = files.saturating_sub(OTHER_FILES).max(1);
+            let message = "fewer clients than asked for: raise the limit of open files (ulimit -n)";
+            tracing::warn!(maxclients = allowed, wanted, files, needed, message);
+            usize::try_from(allowed).unwrap_or(wanted)
         }
         _ => wanted,
     }

@@ -246,3 +246,23 @@ fn values_that_are_none_are_named() {
         assert!(text.contains(flag) && text.contains(part), "{text}");
     }
 }
+
+#[test]
+fn a_limit_of_open_files_that_is_too_low_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = "[config]\nmaxclients = 4000000000\n";
+    std::fs::write(directory.path().join("pando.toml"), limited).unwrap();
+    let arguments = [&JSON[..], &["--config", "pando.toml"]].concat();
+    let server = Running::start(directory.path(), &arguments);
+    let events = events(&server);
+    let told = with_message(
+        &events,
+        "fewer clients than asked for: raise the limit of open files (ulimit -n)",
+    );
+    assert_eq!(told.len(), 1, "{events:?}");
+    assert_eq!(told[0]["level"], "WARN");
+    assert_eq!(told[0]["wanted"], 4_000_000_000_u64);
+    let (allowed, files) = (told[0]["maxclients"].as_u64(), told[0]["files"].as_u64());
+    assert!(allowed.unwrap() < files.unwrap(), "{told:?}");
+    assert_eq!(server.stop("TERM").code(), Some(0));
+}
