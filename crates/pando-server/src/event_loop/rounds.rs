@@ -1,9 +1,10 @@
 //! The event loop of one core: events, wake-ups, turns of connections, the log, replies.
 //!
 //! A round has these steps, in this order: wait for events; take messages and wake-ups; let the
-//! engine deliver its completions; give every runnable connection one turn; request one flush of
-//! the log for all replies of the round; send the replies that may be sent; send connections whose
-//! scripts take long to script threads; do some cleaning.
+//! engine deliver its completions; give every runnable connection one turn, and run what waits for
+//! the end of these turns; request one flush of the log for all replies of the round; send the
+//! replies that may be sent; send connections whose scripts take long to script threads; do some
+//! cleaning.
 //! Nothing in a round blocks, except the wait for events at its beginning.
 
 use std::collections::{BTreeMap, VecDeque};
