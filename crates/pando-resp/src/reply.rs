@@ -29,6 +29,33 @@ impl Version {
 /// Bytes of a string besides its own, if it is not very long.
 const BULK_BYTES: usize = 16;
 
+/// Numbers below this come from a table.
+const SHORT: usize = 128;
+/// Lines with the numbers below [`SHORT`]. The first byte is for the type; the last one says how
+/// many bytes the line has.
+static SHORT_NUMBERS: [u64; SHORT] = {
+    let mut lines = [0; SHORT];
+    let mut number = 0;
+    while number < SHORT {
+        let digits = [number / 100, number / 10 % 10, number % 10];
+        let mut place = match number {
+            0..10 => 2,
+            10..100 => 1,
+            _ => 0,
+        };
+        let (mut line, mut end) = ([0; 8], 1);
+        while place < digits.len() {
+            line[end] = b"0123456789"[digits[place]];
+            (place, end) = (place + 1, end + 1);
+        }
+        (line[end], line[end + 1]) = (b'\r', b'\n');
+        line[7] = [0, 0, 0, 0, 4, 5, 6][end + 2];
+        lines[number] = u64::from_le_bytes(line);
+        number += 1;
+    }
+    lines
+};
+
 /// Appends replies to a buffer. An aggregate announces its length; the caller then writes that many
 /// elements (twice as many for a map).
 #[derive(Debug)]
@@ -70,7 +97,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    #[inline]
+    #[inline(never)]
     fn number(&mut self, kind: u8, number: i64) {
         self.out.push(kind);
         let mut digits = itoa::Buffer::new();
@@ -78,23 +105,17 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a length; short ones, which are many, without a conversion in memory.
+    /// Writes a length; short ones, which are many, come from a table.
     #[inline]
     fn length(&mut self, kind: u8, length: usize) {
-        // The last decimal digit of a number.
-        let digit = |number: usize| b"0123456789"[number % 10];
-        let (ones, tens) = (digit(length), digit(length / 10));
-        match length {
-            0..10 => self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
-            10..100 => self
-                .out
-                .extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
-            100..1000 => {
-                let line = [kind, digit(length / 100), tens, ones, b'\r', b'\n'];
-                self.out.extend_from_slice(&line);
-            }
-            _ => self.number(kind, i64::try_from(length).unwrap_or(i64::MAX)),
-        }
+        let Some(line) = SHORT_NUMBERS.get(length) else {
+            return self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
+        };
+        let line = line | u64::from(kind);
+        let end = self.out.len() + usize::try_from(line >> 56).unwrap_or(0);
+        // One word is written, and what is not of the line is taken away.
+        self.out.extend_from_slice(&line.to_le_bytes());
+        self.out.truncate(end);
     }
 
     /// Writes `+OK`.
@@ -127,7 +148,10 @@ impl<'a> Writer<'a> {
     /// Writes an integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
-        self.number(b':', value);
+        match usize::try_from(value) {
+            Ok(short @ 0..SHORT) => self.length(b':', short),
+            _ => self.number(b':', value),
+        }
     }
 
     /// Writes a string of any bytes.
@@ -199,9 +223,14 @@ impl<'a> Writer<'a> {
         } else {
             value.to_string()
         };
+        self.double_text(text.as_bytes());
+    }
+
+    /// Writes a floating-point number, given as text.
+    pub fn double_text(&mut self, text: &[u8]) {
         match self.version {
-            Version::Resp2 => self.bulk(text.as_bytes()),
-            Version::Resp3 => self.line(b',', text.as_bytes()),
+            Version::Resp2 => self.bulk(text),
+            Version::Resp3 => self.line(b',', text),
         }
     }
 
@@ -265,9 +294,12 @@ mod tests {
     fn every_type_has_both_its_forms() {
         check(|w| w.ok(), "+OK\r\n", "+OK\r\n");
         check(|w| w.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
-        check(|w| w.integer(-5), ":-5\r\n", ":-5\r\n");
+        for number in [-5, 0, 7, 10, 99, 100, 127, 128, -128, i64::MAX, i64::MIN] {
+            let wanted = format!(":{number}\r\n");
+            check(|w| w.integer(number), &wanted, &wanted);
+        }
         check(|w| w.bulk(b"ab"), "$2\r\nab\r\n", "$2\r\nab\r\n");
-        for length in [0, 9, 10, 99, 100, 109, 990, 999, 1000, 1234] {
+        for length in [0, 9, 10, 99, 100, 109, 127, 128, 990, 1234] {
             let (bytes, text) = (vec![b'x'; length], "x".repeat(length));
             let wanted = format!("${length}\r\n{text}\r\n");
             check(|w| w.bulk(&bytes), &wanted, &wanted);

@@ -331,7 +331,18 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, RowError> {
+        match self.payload.get(self.at) {
+            Some(byte @ 0..0x80) => {
+                self.at += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, RowError> {
         let mut value = 0;
         for shift in (0..56).step_by(7) {
             let byte = *self.payload.get(self.at).ok_or(RowError::Damaged)?;
@@ -344,6 +355,7 @@ impl<'a> Reader<'a> {
         Err(RowError::Damaged)
     }
 
+    #[inline]
     fn next_range(&mut self) -> Result<Option<Range<usize>>, RowError> {
         if self.left == 0 {
             return match self.at == self.payload.len() {
@@ -364,6 +376,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next string.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, RowError> {
         let payload = self.payload;
         Ok(self.next_range()?.map(|range| &payload[range]))

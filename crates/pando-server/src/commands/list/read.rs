@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{place, places, reading};
-use crate::context::{Command, Context, Flags, Found, Interrupted, Part, Run};
+use crate::context::{Command, Context, Flags, Found, Part, Run};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
 
@@ -53,8 +53,7 @@ fn reply_selected(
         false => {}
     }
     for _ in places {
-        let element = reader.next()?;
-        reply.bulk(element.ok_or(Interrupted::Row(RowError::Damaged))?);
+        reply.bulk(reader.next()?.ok_or(RowError::Damaged)?);
     }
     context.check_reply()
 }

@@ -336,11 +336,7 @@ impl Reply<'_> {
     }
 
     fn double(&mut self, number: f64) {
-        let text = double::text(number);
-        match self.version {
-            Version::Resp2 => self.writer().bulk(text.as_bytes()),
-            Version::Resp3 => self.writer().raw(format!(",{text}\r\n").as_bytes()),
-        }
+        self.writer().double_text(double::text(number).as_bytes());
     }
 
     fn array(&mut self, stack: &mut Stack<'_>, table: i32, depth: usize) -> Result<(), TooLong> {

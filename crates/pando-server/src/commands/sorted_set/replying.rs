@@ -7,21 +7,12 @@ use crate::context::{Context, Run};
 
 /// Replies with a score: text in RESP2, a double in RESP3.
 pub(super) fn score(context: &mut Context<'_>, score: f64) {
-    let version = context.session.version;
-    write_score(&mut context.reply(), version, score);
+    write_score(&mut context.reply(), score);
 }
 
-/// As [`score`], to a client that speaks this version.
-pub(super) fn write_score(reply: &mut Writer<'_>, version: Version, score: f64) {
-    let text = double::text(score);
-    match version {
-        Version::Resp2 => reply.bulk(text.as_bytes()),
-        Version::Resp3 => {
-            reply.raw(b",");
-            reply.raw(text.as_bytes());
-            reply.raw(b"\r\n");
-        }
-    }
+/// As [`score`], where the writer is at hand.
+pub(super) fn write_score(reply: &mut Writer<'_>, score: f64) {
+    reply.double_text(double::text(score).as_bytes());
 }
 
 /// Begins a list of `count` elements; [`element`] writes each of them.

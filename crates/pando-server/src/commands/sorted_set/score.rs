@@ -51,10 +51,9 @@ fn put_score(context: &mut Context<'_>, score: Option<f64>) {
 
 fn score(context: &mut Context<'_>) -> Run {
     let (key, member) = (context.argument(1), context.argument(2));
-    let version = context.session.version;
     context.show_collection(key, &Part::Named(&[member]), |set, reply| {
         match score_in(set, member)? {
-            Some(score) => replying::write_score(reply, version, score),
+            Some(score) => replying::write_score(reply, score),
             None => reply.null(),
         }
         Ok(())
