@@ -7,7 +7,7 @@ use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
-use crate::context::progress::Job;
+use crate::context::job::Job;
 use crate::context::{Command, Context, Flags, Interrupted, Keys, Kind, Run, replies};
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);

@@ -15,6 +15,7 @@ mod events;
 mod functions;
 mod index;
 mod interrupted;
+pub(crate) mod job;
 mod large;
 mod locks;
 mod monitored;

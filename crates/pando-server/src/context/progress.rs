@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
-use std::task::Waker;
 
+use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant};
-use pando_sync::{Arc, Mutex, Rank};
 use pandodb::Lsn;
 
 use super::edits::Edits;
+use super::job::Job;
 use super::parts::Parts;
 use super::pushed::Pushed;
 #[cfg(feature = "scripts")]
@@ -16,6 +16,7 @@ use super::script_runs::ScriptRuns;
 use super::string_source::StringSource;
 use super::subsequence::Table;
 use super::tree::ahead::Ahead;
+use super::tree::builds::Builds;
 use super::tree::kept_head::KeptHead;
 use super::tree::kept_pieces::PieceReads;
 use super::tree::known_ends::KnownEnds;
@@ -132,43 +133,6 @@ pub(crate) struct Watching {
     pub(crate) removed: u64,
 }
 
-/// Work that a separate thread does for a connection.
-#[derive(Debug)]
-pub(crate) struct Job {
-    /// The result, and who is woken when there is one. Guarded by its lock, held for a copy or a
-    /// change.
-    state: Mutex<(Option<Result<(), String>>, Waker)>,
-}
-
-impl Job {
-    /// Returns a job without a result; `waker` is woken when it gets one.
-    pub(crate) fn new(waker: Waker) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new(Rank::Leaf, (None, waker)),
-        })
-    }
-
-    /// Records the result and wakes the connection.
-    pub(crate) fn finish(&self, result: Result<(), String>) {
-        let waker = {
-            let mut state = self.state.lock();
-            state.0 = Some(result);
-            state.1.clone()
-        };
-        waker.wake();
-    }
-
-    /// Returns the result. If there is none, `waker` is woken when there is, instead of who was to
-    /// be woken before: the command may have gone to another thread.
-    pub(crate) fn result(&self, waker: &Waker) -> Option<Result<(), String>> {
-        let mut state = self.state.lock();
-        if state.0.is_none() {
-            state.1.clone_from(waker);
-        }
-        state.0.clone()
-    }
-}
-
 /// State of the running command of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -265,6 +229,8 @@ pub(crate) struct Progress {
     pub(crate) now_ms: Option<u64>,
     /// Strings in chunks that are being made.
     pub(crate) edits: Edits,
+    /// Large collections that are being made.
+    pub(crate) builds: Builds,
     /// Parts of strings in chunks that are being read.
     pub(crate) parts: Parts,
     /// What the runs of its scripts share; kept for the scripts of later commands.
@@ -298,6 +264,7 @@ const CALLS_KEPT: usize = 16;
 #[cfg(feature = "scripts")]
 pub(crate) struct RunPlace {
     edits: usize,
+    builds: usize,
     parts: usize,
     found: (u32, u32),
     events: Mark,
@@ -469,6 +436,9 @@ impl Progress {
         if !self.edits.is_empty() {
             self.edits = Edits::default();
         }
+        if !self.builds.is_empty() {
+            self.builds = Builds::default();
+        }
         self.blocked = None;
         self.killed = None;
         self.acts_late = false;
@@ -569,6 +539,7 @@ impl Progress {
     pub(crate) fn place(&self) -> RunPlace {
         RunPlace {
             edits: self.edits.place(),
+            builds: self.builds.place(),
             parts: self.parts.place(),
             found: (self.hits, self.misses),
             events: self.events.mark(),
@@ -580,6 +551,7 @@ impl Progress {
     #[cfg(feature = "scripts")]
     pub(crate) fn go_on_from(&mut self, place: &RunPlace) {
         self.edits.rewind_to(place.edits);
+        self.builds.rewind_to(place.builds);
         self.parts.rewind_to(place.parts);
         (self.hits, self.misses) = place.found;
         self.events.truncate(place.events);
@@ -637,6 +609,7 @@ impl Progress {
         self.lines.clear();
         self.tracked_reads = None;
         self.edits.rewind();
+        self.builds.rewind();
         self.parts.rewind();
         if !self.streams.is_empty() {
             self.streams = Vec::new();

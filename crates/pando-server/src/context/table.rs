@@ -3,7 +3,7 @@
 use pando_sync::thread;
 use pandodb::Db;
 
-use super::progress::Job;
+use super::job::Job;
 use super::{Context, Interrupted};
 
 impl Context<'_> {

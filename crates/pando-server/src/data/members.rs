@@ -3,13 +3,15 @@
 //! All databases have one counter of ids, so that an id that was given for one of them is not in
 //! use where the database finds itself after SWAPDB.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, OnceLock};
+use pando_sync::{Arc, Mutex, OnceLock, Rank};
 use pandodb::{Db, Table, TableOptions};
 
 use super::elements::{END_OF_GIVEN_UP, decode_given_up, id_of};
+use super::slots::Slots;
 
 /// The table `db/N/members`, which is made when the first collection needs it: from then on the
 /// store is of version 3 of the format, and older programs refuse it.
@@ -36,7 +38,15 @@ pub(crate) struct Common {
     next_id: AtomicU64,
     /// One of them counts rows, and no weights.
     has_counted: AtomicBool,
+    /// Ids of collections whose rows are being written, while they count as given up. Guarded by
+    /// its lock, held for a change or a copy.
+    leased: Mutex<BTreeSet<u64>>,
+    /// For commands whose rows are being written: they are in memory twice.
+    slots: Slots,
 }
+
+/// Number of commands that have their rows written at a time.
+const WRITERS: usize = 4;
 
 impl Common {
     /// Returns that of a store whose tables were not looked at yet.
@@ -44,7 +54,47 @@ impl Common {
         Arc::new(Self {
             next_id: AtomicU64::new(1),
             has_counted: AtomicBool::new(false),
+            leased: Mutex::new(Rank::Leaf, BTreeSet::new()),
+            slots: Slots::new(WRITERS),
         })
+    }
+}
+
+/// The id of a collection whose rows are being written, while they count as given up. The cleaner
+/// spares it until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    id: u64,
+    common: Arc<Common>,
+}
+
+impl Lease {
+    /// Returns the id.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.common.leased.lock().remove(&self.id);
+    }
+}
+
+/// What the cleaner spares of the collections that were given up, as of one moment. Rows that say
+/// that a collection was given up are to be read after it: a collection that is not spared, and
+/// counts as given up even then, stays so.
+#[derive(Debug)]
+pub(crate) struct Spared {
+    leased: BTreeSet<u64>,
+    /// Ids from this one on have been given later.
+    next_id: u64,
+}
+
+impl Spared {
+    /// Returns true if the collection `id` is to be left alone.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        id >= self.next_id || self.leased.contains(&id)
     }
 }
 
@@ -116,6 +166,34 @@ impl Members {
     /// Returns the flag that is set before anybody gets the table.
     pub(crate) fn is_made(&self) -> &Arc<AtomicBool> {
         &self.0.is_made
+    }
+
+    /// Returns the slots of commands that have their rows written.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.0.common.slots
+    }
+
+    /// Returns the id of a collection whose rows are to be written before its head.
+    pub(crate) fn lease(&self) -> Lease {
+        let common = self.0.common.clone();
+        let id = {
+            // Under the lock, so that whoever has a later id as the next one has this one, too.
+            let mut leased = common.leased.lock();
+            let id = self.new_id();
+            leased.insert(id);
+            id
+        };
+        Lease { id, common }
+    }
+
+    /// Returns what is to be left alone of what is read from now on.
+    pub(crate) fn spared(&self) -> Spared {
+        let leased = self.0.common.leased.lock();
+        Spared {
+            leased: leased.clone(),
+            // Relaxed: leases are given under the lock.
+            next_id: self.0.common.next_id.load(Ordering::Relaxed),
+        }
     }
 
     /// Returns an id that no collection has had since the store was opened, nor has now.

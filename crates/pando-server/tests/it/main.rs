@@ -7,6 +7,8 @@ mod bits;
 #[cfg(test)]
 mod blocking;
 #[cfg(test)]
+mod built;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cold;

@@ -4,7 +4,7 @@ use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
 use super::table::to_be_written;
-use crate::context::progress::Job;
+use crate::context::job::Job;
 use crate::context::{Context, Interrupted, Run};
 
 pub(super) fn rewrite(context: &mut Context<'_>) -> Run {

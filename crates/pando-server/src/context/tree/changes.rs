@@ -14,6 +14,7 @@ use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
 use crate::data::keyspace::{Times, ValueType};
 use crate::data::list_block;
+use crate::data::new_rows::NewRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
@@ -22,19 +23,11 @@ impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.
     pub(in crate::context) fn put_new_tree(&mut self, key: &[u8], collection: &Collection) -> Run {
         let members = self.make_members()?;
+        if self.is_to_be_built(collection) {
+            return self.put_built((key, members), collection);
+        }
         let id = self.database().members.new_id();
-        let is_list = collection.value_type == ValueType::List;
-        let head = match is_list && members.is_weighted() {
-            true => TreeHead::new_blocks(id),
-            false => TreeHead::new(id),
-        };
-        // Nothing of it was loaded, and all is new.
-        let loaded = Loaded {
-            head,
-            first: 0,
-            count: 0,
-            load: Arc::new(Load::empty(head, kind_of(collection.value_type), false)),
-        };
+        let loaded = nothing_of(members, collection, id);
         let former = collection.found.former;
         self.put_changes(key, collection, (&loaded, former))
     }
@@ -63,16 +56,8 @@ impl Context<'_> {
             true => (&none, &untimed),
             false => (&collection.strings, &collection.deadlines),
         };
-        match collection.value_type {
-            ValueType::List => self.put_list(&mut head, loaded, new)?,
-            value_type => {
-                let mut changes = self.changes(&head)?;
-                let old = (&loaded.load.strings, &loaded.load.deadlines);
-                changes.named(value_type, &mut head, (old, (new, deadlines)))?;
-                let buffers = changes.finish(&mut head);
-                self.give_back(buffers);
-            }
-        }
+        let of = (collection.value_type, &mut head);
+        self.put_rows(of, loaded, (new, deadlines))?;
         if new.len() == 0
             && let Some(ahead) = &mut self.progress.ahead
         {
@@ -85,7 +70,36 @@ impl Context<'_> {
         if is_packed {
             return self.put_packed(key, collection, former);
         }
-        let fields = self.field_times(collection, &head)?;
+        self.put_new_head((key, collection), &head, former)
+    }
+
+    /// Writes the rows in which the elements of a collection differ from the part of it that was
+    /// loaded.
+    pub(super) fn put_rows(
+        &mut self,
+        (value_type, head): (ValueType, &mut TreeHead),
+        loaded: &Loaded,
+        new: Hashed<'_>,
+    ) -> Run {
+        if value_type == ValueType::List {
+            return self.put_list(head, loaded, new.0);
+        }
+        let mut changes = self.changes(head)?;
+        let old = (&loaded.load.strings, &loaded.load.deadlines);
+        changes.named(value_type, head, (old, new))?;
+        let lent = changes.finish(head);
+        self.give_back(lent);
+        Ok(())
+    }
+
+    /// Writes the row of the key of a collection whose rows were written, and that has this head.
+    pub(super) fn put_new_head(
+        &mut self,
+        (key, collection): (&[u8], &Collection),
+        head: &TreeHead,
+        former: Former,
+    ) -> Run {
+        let fields = self.field_times(collection, head)?;
         if fields.is_some_and(|times| times.last <= self.now_ms) {
             // No field is left that lives.
             if !collection.has_dropped {
@@ -96,7 +110,7 @@ impl Context<'_> {
             return self.remove_row(key, former);
         }
         let what = (collection.value_type, collection.encoding);
-        self.put_tree_head(key, (what, &head), collection.times(fields), former)
+        self.put_tree_head(key, (what, head), collection.times(fields), former)
     }
 
     /// Writes the row of the key of a large collection.
@@ -114,8 +128,16 @@ impl Context<'_> {
         result
     }
 
-    /// Takes back the buffers that [`Context::changes`] has lent.
-    pub(super) fn give_back(&mut self, (key, row): (Vec<u8>, Vec<u8>)) {
+    /// Takes back what [`Context::changes`] has lent.
+    pub(super) fn give_back(&mut self, lent: Lent) {
+        if lent.rows.is_some() {
+            self.progress.builds.rows = lent.rows;
+        }
+        self.give_back_buffers((lent.key, lent.row));
+    }
+
+    /// Takes back the buffers for a key and a row of an element.
+    pub(super) fn give_back_buffers(&mut self, (key, row): (Vec<u8>, Vec<u8>)) {
         let scratch = &mut self.data().scratch;
         (scratch.element_key, scratch.element_row) = (key, row);
     }
@@ -125,12 +147,16 @@ impl Context<'_> {
         let (members, keys) = (self.members()?, self.engine().element_keys);
         let seed = self.progress.seed();
         let frees_room = self.command.flags.has(Flags::REMOVES);
+        let rows = self.progress.builds.rows.take();
         let data = self.data();
         let batch = data.batch.as_deref_mut();
         Ok(Changes {
             members,
             keys,
-            batch: batch.expect("commands that write have a transaction"),
+            to: match rows {
+                Some(rows) => To::NewRows(rows),
+                None => To::Batch(batch.expect("commands that write have a transaction")),
+            },
             frees_room,
             key: std::mem::take(&mut data.scratch.element_key),
             row: std::mem::take(&mut data.scratch.element_row),
@@ -139,14 +165,43 @@ impl Context<'_> {
     }
 }
 
+/// Returns none of a new collection.
+pub(super) fn nothing_of(members: &Table, collection: &Collection, id: u64) -> Loaded {
+    let is_list = collection.value_type == ValueType::List;
+    let head = match is_list && members.is_weighted() {
+        true => TreeHead::new_blocks(id),
+        false => TreeHead::new(id),
+    };
+    Loaded {
+        head,
+        first: 0,
+        count: 0,
+        load: Arc::new(Load::empty(head, kind_of(collection.value_type), false)),
+    }
+}
+
 /// Elements of a hash, set or sorted set, and the deadlines of fields.
 type Hashed<'s> = (&'s Strings, &'s Deadlines);
+
+/// Where rows go.
+enum To<'c> {
+    Batch(&'c mut ValidatedBatch),
+    /// All rows are of a new collection, and a thread is to write them.
+    NewRows(Box<NewRows>),
+}
+
+/// What is lent to [`Changes`].
+pub(super) struct Lent {
+    key: Vec<u8>,
+    row: Vec<u8>,
+    rows: Option<Box<NewRows>>,
+}
 
 /// Writes rows of elements.
 pub(super) struct Changes<'c> {
     pub(super) members: &'c Table,
     keys: ElementKeys,
-    pub(super) batch: &'c mut ValidatedBatch,
+    to: To<'c>,
     /// The command takes elements out: what it writes is what is left.
     frees_room: bool,
     pub(super) key: Vec<u8>,
@@ -212,15 +267,22 @@ fn value_at(strings: &Strings, of_one: usize, place: usize) -> &[u8] {
 }
 
 impl Changes<'_> {
-    /// Gives `head` the edition of all that was written. Returns the buffers.
-    pub(super) fn finish(self, head: &mut TreeHead) -> (Vec<u8>, Vec<u8>) {
+    /// Gives `head` the edition of all that was written. Returns what was lent.
+    pub(super) fn finish(self, head: &mut TreeHead) -> Lent {
         head.edition = self.edition.finish();
-        (self.key, self.row)
+        self.give_up()
     }
 
-    /// Returns the buffers; the edition stays as it was.
-    pub(super) fn give_up(self) -> (Vec<u8>, Vec<u8>) {
-        (self.key, self.row)
+    /// Returns what was lent; the edition stays as it was.
+    pub(super) fn give_up(self) -> Lent {
+        Lent {
+            key: self.key,
+            row: self.row,
+            rows: match self.to {
+                To::NewRows(rows) => Some(rows),
+                To::Batch(_) => None,
+            },
+        }
     }
 
     /// Adds what a row gets or loses that is written with [`Changes::put_unnoted`].
@@ -230,11 +292,15 @@ impl Changes<'_> {
 
     /// Writes `self.row` at `self.key`; the edition was told what it gets.
     pub(super) fn put_unnoted(&mut self) -> pandodb::Result<()> {
-        match self.frees_room {
-            true => self
-                .batch
-                .put_freeing(self.members, &self.key, (&self.row, b"")),
-            false => self.batch.put(self.members, &self.key, &self.row),
+        match &mut self.to {
+            To::NewRows(rows) => {
+                rows.push(&self.key, &self.row);
+                Ok(())
+            }
+            To::Batch(batch) if self.frees_room => {
+                batch.put_freeing(self.members, &self.key, (&self.row, b""))
+            }
+            To::Batch(batch) => batch.put(self.members, &self.key, &self.row),
         }
     }
 
@@ -247,7 +313,10 @@ impl Changes<'_> {
     /// Deletes the row at `self.key`.
     fn delete(&mut self) {
         self.edition.add(&self.key, None);
-        self.batch.delete(self.members, &self.key);
+        match &mut self.to {
+            To::Batch(batch) => batch.delete(self.members, &self.key),
+            To::NewRows(_) => unreachable!("a new collection loses no rows"),
+        }
     }
 
     /// Writes the fields of a hash or the members of a set or sorted set that differ from the old

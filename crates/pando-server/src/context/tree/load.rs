@@ -344,7 +344,7 @@ impl Context<'_> {
         let mut key = std::mem::take(&mut scratch.element_key);
         let mut row = std::mem::take(&mut scratch.element_row);
         let load = self.load_with(members, goal, names, (&mut key, &mut row));
-        self.give_back((key, row));
+        self.give_back_buffers((key, row));
         Ok(Arc::new(load?))
     }
 
@@ -504,7 +504,7 @@ impl Context<'_> {
         let mut key = std::mem::take(&mut scratch.element_key);
         let mut row = std::mem::take(&mut scratch.element_row);
         let result = self.load_each_with(members, (load, places), (&mut key, &mut row));
-        self.give_back((key, row));
+        self.give_back_buffers((key, row));
         result
     }
 

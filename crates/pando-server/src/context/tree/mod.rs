@@ -13,6 +13,8 @@
 pub(crate) mod ahead;
 mod block_cut;
 mod blocks;
+mod building;
+pub(crate) mod builds;
 mod changes;
 mod edition;
 mod end_block;

@@ -8,6 +8,7 @@ use pandodb::nonblocking::{Polled, Reactor, Reads};
 use super::{Cleaner, Stop};
 use crate::data::elements::{END_OF_GIVEN_UP, decode_given_up, given_up_key, id_of};
 use crate::data::engine::Database;
+use crate::data::members::Spared;
 
 /// Most collections that were given up of which a batch removes elements.
 const COLLECTIONS: usize = 64;
@@ -43,11 +44,14 @@ impl Cleaner {
         };
         let gone_of = members.last_swap();
         let number = self.databases[self.at];
+        let spared = database.members.spared();
         let mut given_up = Vec::new();
         if let Some(newest) = newest_given_up(members)? {
-            self.collect_given_up((members, number), reactor, (&newest, &mut given_up))?;
+            let of = (members, number, &spared);
+            self.collect_given_up(of, reactor, (&newest, &mut given_up))?;
         }
-        self.collect_given_up((members, number), reactor, (&[0; 8], &mut given_up))?;
+        let of = (members, number, &spared);
+        self.collect_given_up(of, reactor, (&[0; 8], &mut given_up))?;
         let most = self.size_gone;
         let (mut gone, mut missing) = (Vec::new(), false);
         for id in given_up {
@@ -77,7 +81,7 @@ impl Cleaner {
     /// Adds the collections that were given up from this key on, as far as a batch takes them.
     fn collect_given_up(
         &mut self,
-        (members, number): (&Table, usize),
+        (members, number, spared): (&Table, usize, &Spared),
         reactor: &mut Reactor,
         (from, given_up): (&[u8], &mut Vec<u64>),
     ) -> Result<(), Stop> {
@@ -85,8 +89,10 @@ impl Cleaner {
         let obstacles = std::mem::take(&mut self.obstacles);
         let scanned = self.scan_members(members, reactor, from, &mut |key| {
             let id = decode_given_up(key);
-            let is_new =
-                |id: &u64| !obstacles.has_collection(number, *id) && !given_up.contains(id);
+            let is_new = |id: &u64| {
+                let is_left = obstacles.has_collection(number, *id) || spared.has(*id);
+                !is_left && !given_up.contains(id)
+            };
             given_up.extend(id.filter(is_new));
             id.is_some() && given_up.len() < most
         });

@@ -1,0 +1,92 @@
+//! What a command keeps of the new collections whose rows are written before their heads.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use pando_sync::Arc;
+use pando_sync::atomic::{AtomicBool, Ordering};
+
+use crate::context::job::Job;
+use crate::data::deadlines::Deadlines;
+use crate::data::keyspace::ValueType;
+use crate::data::members::Lease;
+use crate::data::new_rows::NewRows;
+use crate::data::packed::{Strings, strings_of_one};
+use crate::data::slots::Ticket;
+use crate::data::tree_head::TreeHead;
+
+/// Collections that the running command makes.
+#[derive(Debug, Default)]
+pub(crate) struct Builds {
+    pub(super) list: Vec<Build>,
+    /// Index of the next one that this run asks for.
+    pub(super) next: usize,
+    /// The slot for the next one, or what waits for it.
+    pub(super) ticket: Option<Ticket>,
+    hashes: RandomState,
+    /// Where rows go that are being made, instead of into the batch.
+    pub(super) rows: Option<Box<NewRows>>,
+}
+
+/// A collection whose rows are written, or are being written. If it is dropped before a head names
+/// them, the cleaner removes them.
+#[derive(Debug)]
+pub(super) struct Build {
+    /// Database and type, and a hash of the elements.
+    pub(super) identity: (usize, ValueType, u64),
+    pub(super) head: TreeHead,
+    pub(super) job: Arc<Job>,
+    pub(super) is_wanted: Arc<AtomicBool>,
+    /// Until the command has ended, the cleaner spares it.
+    pub(super) _lease: Arc<Lease>,
+}
+
+impl Drop for Build {
+    fn drop(&mut self) {
+        // Relaxed: nothing is told by it.
+        self.is_wanted.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Builds {
+    /// True if no run of the command has asked for one.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.ticket.is_none()
+    }
+
+    /// Begins another run of the command.
+    #[inline]
+    pub(crate) fn rewind(&mut self) {
+        self.next = 0;
+        self.rows = None;
+    }
+
+    /// Returns the place of the next one, for [`Builds::rewind_to`].
+    #[cfg(feature = "scripts")]
+    pub(crate) fn place(&self) -> usize {
+        self.next
+    }
+
+    /// As [`Builds::rewind`], for a run that goes on at `place`.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn rewind_to(&mut self, place: usize) {
+        self.next = place;
+    }
+
+    /// Returns a hash of the elements of a collection, and of the deadlines of its fields.
+    pub(super) fn hash_of(
+        &self,
+        value_type: ValueType,
+        (strings, deadlines): (&Strings, &Deadlines),
+    ) -> u64 {
+        let mut hasher = self.hashes.build_hasher();
+        let of_one = strings_of_one(value_type);
+        for (place, string) in strings.iter().enumerate() {
+            hasher.write_usize(string.len());
+            hasher.write(string);
+            if place % of_one == 0 && !deadlines.is_empty() {
+                hasher.write_u64(deadlines.of(string).unwrap_or(u64::MAX));
+            }
+        }
+        hasher.finish()
+    }
+}
