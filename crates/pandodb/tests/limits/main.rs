@@ -256,3 +256,33 @@ fn a_store_that_may_open_no_more_files_goes_on_when_it_may() {
         assert!(fine, "{left}");
     }
 }
+
+/// Returns the bytes of address space that this process has.
+fn address_space() -> u64 {
+    let status = fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn a_store_whose_memory_is_refused_is_not_opened() {
+    let place = tempfile::tempdir().unwrap();
+    for mib in [1, 40, 80, 160, 250, 320] {
+        let fine = in_child(|| {
+            let before = limit(libc::RLIMIT_AS, address_space() + (mib << 20));
+            let opened = Db::builder().max_memory(256 << 20).open(place.path());
+            limit(libc::RLIMIT_AS, before);
+            if let Err(error) = &opened {
+                let text = error.to_string();
+                let of_memory = text.contains("Cannot allocate memory");
+                assert!(of_memory || text.contains("start pando-"), "{mib}: {text}");
+            }
+            assert!(
+                mib > 160 || opened.is_err(),
+                "{mib}: it needs less than it may take"
+            );
+            drop(opened);
+            check_stored(place.path(), &Rows::new());
+        });
+        assert!(fine, "{mib}");
+    }
+}
