@@ -51,12 +51,15 @@ pub enum Error {
         /// The required alignment in bytes.
         alignment: usize,
     },
-    /// No space or no quota is left. The operation may be tried again later.
+    /// No space or no quota is left, or a limit keeps the file from being so long. The operation
+    /// may be tried again later.
     Full {
         /// What was attempted.
         operation: &'static str,
         /// File.
         name: String,
+        /// What ran out.
+        lack: Lack,
     },
     /// The simulated machine has crashed (only for the faulty device).
     Crashed,
@@ -78,12 +81,56 @@ pub enum Error {
     },
 }
 
+/// What a write needs and there is no more of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lack {
+    /// Space of the file system (ENOSPC).
+    Space,
+    /// Quota of the user or the group (EDQUOT).
+    Quota,
+    /// Length of a file: the limit of the process (`RLIMIT_FSIZE`) or of the file system (EFBIG).
+    /// It may lie below what the file has already. The kernel also sends SIGXFSZ, which ends a
+    /// process that does not ignore it.
+    FileLength,
+}
+
+impl Lack {
+    /// Returns what `error` of the operating system says is lacking, if that is what it says.
+    fn of(error: &io::Error) -> Option<Self> {
+        match error.raw_os_error()? {
+            libc::ENOSPC => Some(Self::Space),
+            libc::EDQUOT => Some(Self::Quota),
+            libc::EFBIG => Some(Self::FileLength),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Space => "no space is left",
+            Self::Quota => "no quota is left",
+            Self::FileLength => {
+                "files may not be so long (a limit of the process or of the file system)"
+            }
+        })
+    }
+}
+
 impl Error {
     /// Converts an error of the operating system to the right variant.
     pub fn from_io(operation: &'static str, name: &str, source: io::Error) -> Self {
         let name = name.to_owned();
+        if let Some(lack) = Lack::of(&source) {
+            return Self::Full {
+                operation,
+                name,
+                lack,
+            };
+        }
         match source.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT) => Self::Full { operation, name },
             Some(libc::EOPNOTSUPP) => Self::Unsupported { operation, name },
             _ => Self::Io {
                 operation,
@@ -164,9 +211,14 @@ impl Clone for Error {
                 len: *len,
                 alignment: *alignment,
             },
-            Self::Full { operation, name } => Self::Full {
+            Self::Full {
+                operation,
+                name,
+                lack,
+            } => Self::Full {
                 operation,
                 name: name.clone(),
+                lack: *lack,
             },
             Self::Crashed => Self::Crashed,
             Self::Forked => Self::Forked,
@@ -209,9 +261,11 @@ impl fmt::Display for Error {
                 f,
                 "{name}: {len} bytes at offset {offset} are not aligned to {alignment}"
             ),
-            Self::Full { operation, name } => {
-                write!(f, "cannot {operation} {name}: no space is left")
-            }
+            Self::Full {
+                operation,
+                name,
+                lack,
+            } => write!(f, "cannot {operation} {name}: {lack}"),
             Self::Crashed => f.write_str("the simulated machine has crashed"),
             Self::Forked => {
                 f.write_str("the device was opened by the process that this one was forked from")
@@ -245,6 +299,7 @@ mod tests {
         let sort = |code| Error::from_io("write", "data", io::Error::from_raw_os_error(code));
         assert!(sort(libc::ENOSPC).is_full());
         assert!(sort(libc::EDQUOT).is_full());
+        assert!(sort(libc::EFBIG).is_full());
         assert!(sort(libc::ENOENT).is_not_found());
         assert!(!sort(libc::EIO).is_full());
         assert!(matches!(sort(libc::EOPNOTSUPP), Error::Unsupported { .. }));
@@ -256,6 +311,7 @@ mod tests {
         for error in [
             Error::from_io("read", "a", io::Error::from_raw_os_error(libc::EIO)),
             Error::from_kind("read", "a", io::ErrorKind::PermissionDenied),
+            Error::from_io("write", "a", io::Error::from_raw_os_error(libc::EFBIG)),
             Error::Crashed,
             Error::ShortRead {
                 name: "b".into(),

@@ -61,7 +61,7 @@ pub use device::{
 pub use directory::{
     Backend, BackendChoice, DirectIo, DirectoryDevice, DirectoryOptions, PassedOver,
 };
-pub use error::{Error, Result};
+pub use error::{Error, Lack, Result};
 pub use faulty::FaultyDevice;
 pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;

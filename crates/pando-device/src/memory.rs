@@ -18,7 +18,7 @@ use crate::buffer::IoBuf;
 use crate::chunk::Chunk;
 use crate::completions::Completions;
 use crate::device::{Channel, ChannelOptions, Completion, Create, Device, File, OpenOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Lack, Result};
 use crate::name;
 
 const CHUNK_BYTES: u64 = Chunk::BYTES as u64;
@@ -141,6 +141,7 @@ impl Content {
                 return Err(Error::Full {
                     operation,
                     name: self.name.clone(),
+                    lack: Lack::Space,
                 });
             }
             chunks.resize(len);

@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 
 /// Name of the file whose lock marks the directory as in use.
 pub(crate) const LOCK: &str = "LOCK";
+/// The one directory that a device makes in its own. All others are somebody else's.
+pub(crate) const LOG_DIRECTORY: &str = "log";
 /// Maximum length of a component.
 const COMPONENT_BYTES_MAX: usize = 200;
 
@@ -37,10 +39,14 @@ pub(crate) fn check(operation: &'static str, name: &str) -> Result<()> {
     }
 }
 
-/// Like [`check`], for opening. Also refuses to make a file that is not opened for writing.
+/// Like [`check`], for opening. Also refuses to make a file that is not opened for writing, or in a
+/// directory that is not looked for later.
 pub(crate) fn check_open(name: &str, options: OpenOptions) -> Result<()> {
     check("open", name)?;
-    if options.create != Create::Never && !options.write {
+    let is_elsewhere = name
+        .split_once('/')
+        .is_some_and(|(directory, _)| directory != LOG_DIRECTORY);
+    if options.create != Create::Never && (!options.write || is_elsewhere) {
         return Err(Error::from_kind(
             "create",
             name,
@@ -64,5 +70,9 @@ mod tests {
         ] {
             assert!(check("open", bad).is_err(), "{bad:?}");
         }
+        let create = OpenOptions::create(Create::IfAbsent);
+        assert!(check_open("log/1", create).is_ok());
+        assert!(check_open("other/1", OpenOptions::read()).is_ok());
+        assert!(check_open("other/1", create).is_err());
     }
 }

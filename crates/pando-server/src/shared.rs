@@ -142,7 +142,7 @@ impl Shared {
             loops,
             stage: AtomicU8::new(0),
             ready: AtomicUsize::new(0),
-            engine: Mutex::new(Rank::Leaf, None),
+            engine: Mutex::new(Rank::ServedEngine, None),
             failure: Mutex::new(Rank::Leaf, None),
             acceptor,
             started: now(),

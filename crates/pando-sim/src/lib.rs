@@ -21,6 +21,7 @@
 //! | [`full_deletes`] | deletes everything on a full disk                                      |
 //! | [`full_together`] | threads that find a disk full at the same moment                      |
 //! | [`damage`]   | flipped bits, cut and missing files, lost and misdirected writes           |
+//! | [`older`]    | files of an earlier moment beside newer ones                                |
 //! | [`linear`]   | linearizability of histories of registers, batches and counters            |
 //! | [`isolation`] | anomalies in histories of transactions                                |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
@@ -44,6 +45,7 @@ pub mod isolation;
 pub mod kill;
 pub mod kind;
 pub mod linear;
+pub mod older;
 pub mod order;
 pub mod restart;
 pub mod state;

@@ -64,6 +64,8 @@ pub enum Rank {
     Channels,
     /// 8: the subscribers of its patterns, inside the one before.
     Patterns,
+    /// 8: the open engine of the server, while its durability is changed.
+    ServedEngine,
     /// 8: any lock under which no other lock is taken.
     Leaf,
 }

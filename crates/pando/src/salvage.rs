@@ -48,15 +48,11 @@ pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
     Err(Failure::new(Code::Damage, text))
 }
 
-/// Checks that the new directory is absent or empty, and not a part of the old one.
+/// Checks that the new directory is absent or a directory, and not a part of the old one. That it
+/// holds nothing that could be a store's is looked at when the store is made.
 fn check_new(old: &Path, new: &Path) -> Result<(), Failure> {
     let shown = new.display();
     let wrong = |what: &str| Failure::usage(format!("{shown} {what}"));
-    if let Ok(mut entries) = std::fs::read_dir(new)
-        && entries.next().is_some()
-    {
-        return Err(wrong("is not empty; name a directory for the new store"));
-    }
     if new.exists() && !new.is_dir() {
         return Err(wrong("is no directory"));
     }

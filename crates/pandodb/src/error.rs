@@ -250,7 +250,7 @@ impl Error {
                 directory: directory.into(),
             },
             source if source.is_full() => Self::Full {
-                what: format!("{source}; free some space and try again"),
+                what: format!("{source}; make room and try again"),
             },
             source => Self::Io {
                 during,

@@ -109,7 +109,7 @@ impl DirectoryDevice {
         let lock = DirectoryLock::take(&root, &directory, options.read_only)?;
         let probe = match options.read_only {
             true => Probe::of_a_reader(),
-            false => probe::look(&root),
+            false => probe::look(&root).map_err(fail)?,
         };
         let notes = Notes::new(options.backend.unwrap_or(Backend::Uring));
         let fork = Arc::new(ForkGuard::new());

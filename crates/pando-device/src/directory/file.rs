@@ -11,8 +11,9 @@ use std::os::unix::fs::FileExt;
 use pando_sync::{Arc, thread};
 
 use super::lock::DirectoryLock;
+use super::probe::{self, NotDirect};
 use super::root::Root;
-use super::{probe, system};
+use super::system;
 use crate::buffer::IoBuf;
 use crate::cast::usize_of;
 use crate::device::{Create, File, OpenOptions};
@@ -63,11 +64,12 @@ impl DirectoryFile {
             let _ = system::write_in_place(&file);
         }
         let mut alignment = 1;
-        if options.direct
-            && let Ok((direct_file, direct_alignment)) = probe::open_direct(root, name, options)
-        {
-            file = direct_file;
-            alignment = direct_alignment;
+        if options.direct {
+            match probe::open_direct(root, name, options) {
+                Ok(opened) => (file, alignment) = opened,
+                Err(NotDirect::Refused(_)) => {}
+                Err(NotDirect::Failed(error)) => return Err(fail(error)),
+            }
         }
         Ok(Self {
             inner: Arc::new(FileInner {

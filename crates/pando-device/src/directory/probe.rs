@@ -55,6 +55,15 @@ impl Probe {
     }
 }
 
+/// Why a file is not opened past the page cache.
+#[derive(Debug)]
+pub(super) enum NotDirect {
+    /// The file system cannot, for this reason.
+    Refused(String),
+    /// The process or the system has no more descriptors or memory now: nobody knows.
+    Failed(io::Error),
+}
+
 /// Opens a second descriptor of the existing file `name` that bypasses the page cache. Also returns
 /// its alignment.
 ///
@@ -64,22 +73,25 @@ pub(super) fn open_direct(
     root: &Root,
     name: &str,
     options: OpenOptions,
-) -> Result<(fs::File, usize), String> {
+) -> Result<(fs::File, usize), NotDirect> {
     let options = OpenOptions {
         create: Create::Never,
         ..options
     };
     let file = root
         .open_file(name, options, libc::O_DIRECT)
-        .map_err(|error| format!("the file system refuses direct I/O ({error})"))?;
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => NotDirect::Failed(error),
+            _ => NotDirect::Refused(format!("the file system refuses direct I/O ({error})")),
+        })?;
     let alignment = system::direct_alignment(&file).unwrap_or(DIRECT_ALIGNMENT_DEFAULT);
     let usable = alignment.is_power_of_two() && (2..=IO_ALIGNMENT).contains(&alignment);
     if usable {
         Ok((file, alignment))
     } else {
-        Err(format!(
+        Err(NotDirect::Refused(format!(
             "direct I/O would have to be aligned to {alignment} bytes"
-        ))
+        )))
     }
 }
 
@@ -94,23 +106,27 @@ impl Drop for Scratch<'_> {
 }
 
 /// Probes the file system of `root`, where files can be made.
-pub(super) fn look(root: &Root) -> Probe {
+///
+/// # Errors
+/// If the process or the system has no more descriptors or memory: nothing is known then.
+pub(super) fn look(root: &Root) -> io::Result<Probe> {
     let name = format!(".probe-{}", process::id());
     let options = OpenOptions::create(Create::IfAbsent);
     let buffered = match root.open_file(&name, options, libc::O_TRUNC) {
         Ok(file) => file,
         Err(error) => {
             let why = format!("no file can be made to try it ({error})");
-            return Probe {
+            return Ok(Probe {
                 direct: DirectIo::Refused(why.clone()),
                 ring_hands_over: Some(why),
-            };
+            });
         }
     };
     let _scratch = Scratch(root, &name);
     let (file, direct) = match open_direct(root, &name, options) {
         Ok((file, alignment)) => (file, DirectIo::Aligned(alignment)),
-        Err(why) => (buffered, DirectIo::Refused(why)),
+        Err(NotDirect::Refused(why)) => (buffered, DirectIo::Refused(why)),
+        Err(NotDirect::Failed(error)) => return Err(error),
     };
     // On a full disk the file is empty, which is sufficient, too.
     let _ = file.write_all_at(&IoBuf::new(IO_ALIGNMENT), 0);
@@ -121,8 +137,8 @@ pub(super) fn look(root: &Root) -> Probe {
             "the file system would hand every read to a worker thread ({error})"
         )),
     };
-    Probe {
+    Ok(Probe {
         direct,
         ring_hands_over,
-    }
+    })
 }

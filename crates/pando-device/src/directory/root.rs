@@ -114,7 +114,8 @@ impl Root {
         system::unlink_at(&self.directory, &c_string(name)?)
     }
 
-    /// Returns the names of all files, also of those that lie one directory deeper.
+    /// Returns the names of all files, also of those that lie one directory deeper. A directory
+    /// that is not the device's, and cannot be read, is passed over.
     pub(super) fn files(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for listed in entries(&self.directory)? {
@@ -122,8 +123,11 @@ impl Root {
                 names.push(listed.name);
                 continue;
             }
-            let within = self.directory_in(&listed.name)?;
-            let deeper = entries(&within)?.into_iter();
+            let within = self.directory_in(&listed.name);
+            let deeper = match within.and_then(|within| entries(&within)) {
+                Err(_) if listed.name != name::LOG_DIRECTORY => continue,
+                deeper => deeper?.into_iter(),
+            };
             names.extend(
                 deeper
                     .filter(|deeper| !deeper.is_directory)
@@ -133,15 +137,13 @@ impl Root {
         Ok(names)
     }
 
-    /// Makes the names of files durable, also of those that lie one directory deeper.
+    /// Makes the names of the device's files durable, also of those that lie one directory deeper.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.directory.sync_all()?;
-        for listed in entries(&self.directory)? {
-            if listed.is_directory {
-                self.directory_in(&listed.name)?.sync_all()?;
-            }
+        match self.directory_in(name::LOG_DIRECTORY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            log => log?.sync_all(),
         }
-        Ok(())
     }
 
     fn directory_in(&self, name: &str) -> io::Result<fs::File> {

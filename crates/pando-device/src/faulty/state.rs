@@ -9,7 +9,7 @@ use super::image::{CrashMode, Image};
 use super::plan::{Fault, Operation, Plans};
 use super::random::Random;
 use crate::device::{Create, OpenOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Lack, Result};
 
 /// Default alignment of direct files in bytes: the faulty disk's sector, so that misuse is found.
 const DIRECT_ALIGNMENT_DEFAULT: usize = 512;
@@ -124,6 +124,7 @@ impl DirectoryState {
             (Some(Fault::Full), _) => Err(Error::Full {
                 operation: verb,
                 name: name.to_owned(),
+                lack: Lack::Space,
             }),
             (Some(Fault::Denied), _) => Err(Error::from_kind(
                 operation.verb(),
@@ -231,6 +232,7 @@ impl DirectoryState {
                 Err(Error::Full {
                     operation: operation.verb(),
                     name: "a removed file".into(),
+                    lack: Lack::Space,
                 })
             } else {
                 Ok(())
@@ -240,6 +242,7 @@ impl DirectoryState {
             return Err(Error::Full {
                 operation: operation.verb(),
                 name: name.clone(),
+                lack: Lack::Space,
             });
         }
         self.used = self.used - before + len;

@@ -16,6 +16,8 @@ use pando_device::{
 };
 use pando_sync::thread;
 
+use crate::refusal::without_direct_files;
+
 fn open(path: &Path) -> pando_device::Result<DirectoryDevice> {
     DirectoryDevice::open_directory(path, false, 2)
 }
@@ -203,29 +205,64 @@ fn a_refused_file_is_an_error_not_a_hang() {
     set(path, 0o755);
 }
 
-/// The root of an ext4 file system has one that nobody else may look into.
+/// The root of an ext4 file system has one that nobody else may look into; people put others there.
 #[test]
-fn directories_that_no_device_makes_are_not_looked_into() {
+fn directories_of_others_may_be_closed() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path();
-    let foreign = path.join("lost+found");
-    fs::create_dir(&foreign).unwrap();
-    fs::write(foreign.join("file"), b"").unwrap();
-    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o000)).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for foreign in ["lost+found", "backup"] {
+        let foreign = path.join(foreign);
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("file"), b"").unwrap();
+        set(&foreign, 0o000);
+    }
+    set(path, 0o777);
     unprivileged(|| {
         let device = open(path).unwrap();
         let create = OpenOptions::create(Create::New);
+        device.sync_directory().unwrap();
         device.open("log/1", create).unwrap();
         assert_eq!(device.list().unwrap(), ["log/1"]);
         device.sync_directory().unwrap();
         drop(device);
-        // One whose name a device may have made is its own, and is not passed over.
-        let log = fs::Permissions::from_mode(0o000);
-        fs::set_permissions(path.join("log"), log).unwrap();
+        // That of the device is not passed over.
+        set(&path.join("log"), 0o000);
         let device = open(path).unwrap();
         device.list().unwrap_err();
         device.sync_directory().unwrap_err();
+    });
+    set(&path.join("backup"), 0o755);
+    set(&path.join("log"), 0o755);
+    assert_eq!(
+        open(path).unwrap().list().unwrap(),
+        ["backup/file", "log/1"]
+    );
+}
+
+/// What a process has no descriptor for is not taken for what the file system cannot.
+#[test]
+fn only_the_file_system_keeps_files_in_the_page_cache() {
+    let place = tempfile::tempdir().unwrap();
+    let device = open(place.path()).unwrap();
+    let create = OpenOptions::create(Create::IfAbsent).direct();
+    device.open("data", create).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    for error in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+        without_direct_files(error, || {
+            let refused = device.open("data", create).unwrap_err().to_string();
+            let why = std::io::Error::from_raw_os_error(error).to_string();
+            assert!(refused.contains(&why), "{refused}");
+            let refused = open(other.path()).unwrap_err().to_string();
+            assert!(refused.contains(&why), "{refused}");
+        });
+    }
+    without_direct_files(libc::EINVAL, || {
+        assert!(!device.open("data", create).unwrap().is_direct());
+        let device = open(other.path()).unwrap();
+        assert_eq!(device.direct().alignment(), None);
     });
 }
 

@@ -11,29 +11,54 @@ fn statement(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// Refuses each of these calls to the calling thread, with its error number, for the rest of the
-/// thread's life.
-fn install(refused: &[(libc::c_long, i32)]) {
-    const NUMBER: u32 = 0;
-    let mut filter = vec![statement(
-        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
-        NUMBER,
-        0,
-        0,
-    )];
+fn load(offset: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
+}
+
+fn answer(value: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, value, 0, 0)
+}
+
+fn refusal(error: i32) -> libc::sock_filter {
+    answer(libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap())
+}
+
+/// Position of the number of the call in what a filter sees.
+const NUMBER: u32 = 0;
+/// Position of the lower half of its third argument.
+const THIRD: u32 = 32;
+
+/// Returns the filter that refuses each of these calls, with its error number.
+fn of_calls(refused: &[(libc::c_long, i32)]) -> Vec<libc::sock_filter> {
+    let mut filter = vec![load(NUMBER)];
     for (call, error) in refused {
         let call = u32::try_from(*call).unwrap();
         let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         filter.push(statement(equal, call, 0, 1));
-        let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(*error).unwrap();
-        filter.push(statement(libc::BPF_RET | libc::BPF_K, answer, 0, 0));
+        filter.push(refusal(*error));
     }
-    filter.push(statement(
-        libc::BPF_RET | libc::BPF_K,
-        libc::SECCOMP_RET_ALLOW,
-        0,
-        0,
-    ));
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    filter
+}
+
+/// Returns the filter that refuses to open files past the page cache.
+fn of_direct_files(error: i32) -> Vec<libc::sock_filter> {
+    let open = u32::try_from(libc::SYS_openat).unwrap();
+    let direct = u32::try_from(libc::O_DIRECT).unwrap();
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let has = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+    vec![
+        load(NUMBER),
+        statement(equal, open, 0, 3),
+        load(THIRD),
+        statement(has, direct, 0, 1),
+        refusal(error),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// Sets a filter for the calling thread, for the rest of its life.
+fn install(mut filter: Vec<libc::sock_filter>) {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).unwrap(),
         filter: filter.as_mut_ptr(),
@@ -57,9 +82,18 @@ fn install(refused: &[(libc::c_long, i32)]) {
 
 /// Runs `case` on a thread to which the kernel refuses these calls.
 pub(crate) fn with_refused(refused: &[(libc::c_long, i32)], case: impl FnOnce() + Send) {
+    with_filter(of_calls(refused), case);
+}
+
+/// Runs `case` on a thread to which the kernel refuses files that bypass the page cache.
+pub(crate) fn without_direct_files(error: i32, case: impl FnOnce() + Send) {
+    with_filter(of_direct_files(error), case);
+}
+
+fn with_filter(filter: Vec<libc::sock_filter>, case: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let run = || {
-            install(refused);
+            install(filter);
             case();
         };
         if let Err(panic) = scope.spawn(run).join() {

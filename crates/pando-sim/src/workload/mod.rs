@@ -7,6 +7,7 @@ mod entries;
 mod plan;
 mod snapshots;
 mod tables;
+mod transactions;
 mod worker;
 
 use std::collections::BTreeSet;

@@ -64,6 +64,8 @@ pub(super) struct Worker {
     pub(super) db: Db,
     pub(super) plan: Plan,
     pub(super) random: Random,
+    /// Decides the steps beside the usual ones.
+    pub(super) beside: Random,
     pub(super) history: History,
     pub(super) shared: Arc<Shared>,
     pub(super) tables: Vec<Table>,
@@ -85,6 +87,7 @@ impl Worker {
             db,
             plan,
             random: Random::new(plan.seed).part(plan.round * 1000 + 100 + history.thread as u64),
+            beside: Random::new(plan.seed).part(plan.round * 1000 + 600 + history.thread as u64),
             history,
             shared: shared.clone(),
             tables: Vec::new(),
@@ -176,6 +179,7 @@ impl Worker {
             // A full disk has refused to create it again.
             self.create(name)?;
         }
+        self.beside()?;
         match self.random.below(100) {
             0..30 => self.put(),
             30..36 => self.look(),

@@ -18,6 +18,7 @@ mod isolation;
 mod large;
 mod linear;
 mod merge;
+mod older;
 mod restart;
 
 /// Returns the amount of work that the environment variable `name` asks for, or `default`.

@@ -69,14 +69,18 @@ fn a_new_store_needs_a_place_of_its_own() {
     fs::create_dir(here.join("full")).unwrap();
     fs::write(here.join("full/file"), b"something").unwrap();
     for (new, what) in [
-        ("full", "is not empty"),
-        ("store", "is not empty"),
+        ("full", "holds 'file'"),
+        ("store", "lies in the damaged store"),
         ("store/new", "lies in the damaged store"),
         ("full/file", "is no directory"),
     ] {
         let (code, _, err) = run(here, &["salvage", "store", new]);
         assert!(code == 1 && err.contains(what), "{new}: {err}");
     }
+    // A file system of its own has one from the beginning.
+    fs::create_dir_all(here.join("mounted/lost+found")).unwrap();
+    let (code, out, err) = run(here, &["salvage", "store", "mounted", "--max-memory=16m"]);
+    assert!(code == 0 && out.contains("Nothing is lost."), "{out}{err}");
     let (code, _, err) = run(here, &["salvage", "nothing", "new"]);
     assert!(code == 1 && err.contains("does not exist"), "{err}");
     let (code, _, err) = run(here, &["salvage", "full", "new"]);

@@ -137,8 +137,6 @@ impl Engine {
         let settles = self.kept.begin_settling();
         let is_kept = settles.is_some() || !requests.is_empty();
         let cut = self.cut(files.mapping.is_empty(), is_kept);
-        let lsn = cut.lsn;
-        turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again, because others wait for that. From here on nobody
         // does.
         let _background = BackgroundPriority::begin();
@@ -148,10 +146,15 @@ impl Engine {
             assert!(self.log.durable() >= lsn, "a checkpoint ahead of its log");
             Ok(())
         };
-        let written = self.write_cut(&mut files, cut, sync_log);
+        let written = cut.and_then(|cut| {
+            let lsn = cut.lsn;
+            turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
+            self.write_cut(&mut files, cut, sync_log)?;
+            Ok(lsn)
+        });
         if is_kept {
             let kept = written.clone();
-            let kept = kept.and_then(|()| self.keep_checkpoint(&mut files, lsn));
+            let kept = kept.and_then(|lsn| self.keep_checkpoint(&mut files, lsn));
             let kept = self.kept.add(kept);
             match (&kept, settles) {
                 (Ok(cut), Some(settle_for)) => self.settle_snapshots(cut, settle_for),
@@ -178,10 +181,15 @@ impl Engine {
     }
 
     /// Step 1: takes the cut; `all_counts` as in `close_epoch`. It `is_kept` for snapshots.
-    pub(super) fn cut(&self, all_counts: bool, is_kept: bool) -> Cut {
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: a change may have been cut off since the caller looked, whose record is
+    /// in the log and which is not applied.
+    pub(super) fn cut(&self, all_counts: bool, is_kept: bool) -> Result<Cut> {
         // Writers are turned away from here on.
         let began = time::now();
         let closed = self.store.pool.gate().close();
+        self.store.check_poison()?;
         let lsn = self.log.reserved_end();
         assert_eq!(
             self.log.applied(),
@@ -199,7 +207,7 @@ impl Engine {
             .statistics
             .tick(Ticker::GateClosedNs, nanoseconds);
         self.store.statistics.tick(Ticker::GateCloses, 1);
-        cut
+        Ok(cut)
     }
 
     /// Steps 2 to 5.
@@ -394,6 +402,26 @@ mod tests {
         }
     }
 
+    /// A commit is cut off between its record and its pages while a checkpoint waits for the gate.
+    #[test]
+    fn a_change_that_is_cut_off_ends_a_checkpoint_that_has_begun() {
+        let options = Db::builder().max_memory(8 << 20);
+        let device = AnyDevice::from(FaultyDevice::new(1));
+        let engine = crate::recovery::open::open(device, options).unwrap();
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        thread::scope(|scope| {
+            let cutting = scope.spawn(|| engine.cut(false, false).map(|cut| cut.lsn));
+            while !engine.store.pool.gate().is_closed() {
+                thread::yield_now();
+            }
+            engine.append_only(b"a record that nobody applies");
+            engine.poison("a test");
+            drop(guard);
+            let cut = cutting.join().expect("it does not panic");
+            assert!(matches!(cut, Err(Error::Poisoned { .. })), "{cut:?}");
+        });
+    }
+
     /// The next tree id has 32 bits on disk, but is not bounded in memory.
     #[test]
     fn a_store_that_has_used_all_tree_ids_opens_again() {
@@ -428,7 +456,7 @@ mod tests {
         let engine =
             crate::recovery::open::open(AnyDevice::from(device.clone()), options()).unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         let before = engine.store.space.blocks();
         let grow = |_| {
             engine.store.space.want(before);
@@ -471,7 +499,7 @@ mod tests {
         let epochs = engine.store.pool.epochs();
         (0..400).for_each(put);
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         (0..400).for_each(put);
         assert!(
             engine.store.pool.copies() > 40,
@@ -510,7 +538,7 @@ mod tests {
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         let epochs = engine.store.pool.epochs();
         assert!(epochs.dirty(cut.epoch) > 0);
         put(b"behind the cut").unwrap();

@@ -35,4 +35,16 @@ impl Engine {
             Err(error) => Err(self.log_failed(error).into()),
         }
     }
+
+    /// Appends a record, as a commit does that is cut off before it changes a page.
+    #[cfg(test)]
+    pub(crate) fn append_only(&self, payload: &[u8]) {
+        let room = self.reserve_log(payload.len());
+        let Ok(room) = room else {
+            panic!("the log has room");
+        };
+        let acknowledge = self.acknowledge(None);
+        let kind = pando_format::log::RecordKind::Batch;
+        self.log.append(room, kind, acknowledge, payload);
+    }
 }

@@ -175,10 +175,9 @@ impl Engine {
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
-        if self.store.life.is_closing() {
-            // The last checkpoint may have been made, and nobody would write the log.
-            return Err(Error::Closed);
-        }
+        // The last checkpoint may have been made, and nobody would write the log; or a commit was
+        // cut off since, whose record is not applied.
+        self.check_writable()?;
         let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
         let needs_more = garbage < self.garbage_pages(set) || of_changes < needed()?;
         if saves.is_none() || needs_more {
@@ -599,5 +598,32 @@ mod tests {
             assert!(matches!(emptied, Err(Error::Closed)), "{emptied:?}");
             closing.join().unwrap().unwrap();
         });
+    }
+
+    /// A commit is cut off between its record and its pages while the job waits for the gate.
+    #[test]
+    fn a_change_that_is_cut_off_ends_a_job_that_has_begun() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        let engine = db.engine().clone();
+        let guard = engine.store.pool.gate().try_enter().unwrap();
+        thread::scope(|scope| {
+            let emptying = scope.spawn(|| db.clear_tables(&[&table]));
+            while !engine.store.pool.gate().is_closed() {
+                thread::yield_now();
+            }
+            engine.append_only(b"a record that nobody applies");
+            engine.poison("a test");
+            drop(guard);
+            let emptied = emptying.join().unwrap();
+            assert!(
+                matches!(emptied, Err(Error::Poisoned { .. })),
+                "{emptied:?}"
+            );
+        });
+        // The thread of jobs goes on: it has not panicked.
+        let again = db.clear_tables(&[&table]);
+        assert!(matches!(again, Err(Error::Poisoned { .. })), "{again:?}");
+        assert!(!engine.jobs.is_closed(), "its thread has ended");
     }
 }

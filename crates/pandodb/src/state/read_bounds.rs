@@ -23,8 +23,8 @@
 
 use pando_format::Lsn;
 use pando_pool::Marks;
-use pando_sync::CoreLocal;
 use pando_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use pando_sync::{CoreLocal, Mutex, Rank};
 
 use crate::options::Durability;
 
@@ -43,6 +43,9 @@ pub(crate) struct ReadBounds {
     copies: CoreLocal<Bounds>,
     /// Durability of commits that do not ask for one, as a number.
     durability: AtomicU8,
+    /// Held while it is changed, with all copies: else two changes at once could leave a durable
+    /// store whose reads wait for nothing.
+    setting: Mutex<()>,
     /// Whether reads of a durable store show durable data only.
     durable_reads: bool,
 }
@@ -76,6 +79,7 @@ impl ReadBounds {
                 settled: AtomicU64::new(0),
             }),
             durability: AtomicU8::new(0),
+            setting: Mutex::new(Rank::Leaf, ()),
             durable_reads,
         };
         bounds.set_durability(durability);
@@ -94,12 +98,19 @@ impl ReadBounds {
 
     /// Sets the durability of commits that do not ask for one.
     pub(crate) fn set_durability(&self, durability: Durability) {
+        self.change_durability(durability, || ());
+    }
+
+    /// As [`ReadBounds::set_durability`]; calls `between` in the middle.
+    fn change_durability(&self, durability: Durability, between: impl FnOnce()) {
         let (number, waits) = match durability {
             Durability::Durable => (0, self.durable_reads),
             Durability::Periodic => (1, false),
             Durability::None => (2, false),
         };
+        let _one = self.setting.lock();
         self.durability.store(number, Ordering::Relaxed);
+        between();
         for copy in self.copies.iter() {
             // Relaxed: a bound that is too low only makes a read check the original.
             let settled = if waits { 0 } else { u64::MAX };
@@ -149,5 +160,32 @@ impl ReadBounds {
     pub(crate) fn raise_settled(&self, settled: Lsn) {
         let copy = &self.copies.here().settled;
         copy.fetch_max(settled.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_sync::thread;
+    use pando_sync::time::{self, Duration};
+
+    use super::*;
+
+    /// A second change comes in the middle of one, and would be over before it.
+    #[test]
+    fn a_store_that_ends_up_durable_has_reads_that_wait() {
+        let bounds = ReadBounds::new(Durability::Durable, true, Lsn(0));
+        thread::scope(|scope| {
+            bounds.change_durability(Durability::None, || {
+                let second = scope.spawn(|| bounds.set_durability(Durability::Durable));
+                let deadline = time::now() + Duration::from_millis(100);
+                while !second.is_finished() && time::now() < deadline {
+                    thread::yield_now();
+                }
+            });
+        });
+        assert!(bounds.waits_for_commits());
+        for copy in bounds.copies.iter() {
+            assert_eq!(copy.settled.load(Ordering::Relaxed), 0);
+        }
     }
 }

@@ -117,8 +117,8 @@ impl Db {
     /// memory at a time.
     ///
     /// # Errors
-    /// [`crate::Error::ValueTooLong`] for 0 bytes or more than 512 MiB,
-    /// [`crate::Error::Poisoned`], [`crate::Error::Closed`].
+    /// [`crate::Error::ValueTooLong`] for more than 512 MiB, [`crate::Error::InvalidValue`] for 0
+    /// bytes, [`crate::Error::Poisoned`], [`crate::Error::Closed`].
     pub fn value_writer(&self, bytes: u64) -> Result<ValueWriter> {
         ValueWriter::new(self.engine(), bytes)
     }

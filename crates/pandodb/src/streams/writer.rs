@@ -66,6 +66,13 @@ impl ValueWriter {
     /// As [`ValueWriter::new`], with a given chunk size: that of the value that is changed.
     pub(crate) fn with_chunk_bytes(engine: &Shared, bytes: u64, chunk_bytes: u32) -> Result<Self> {
         engine.check_writable()?;
+        if bytes == 0 {
+            return Err(Error::InvalidValue {
+                what:
+                    "it has no bytes, and such a value has one at least; an empty one is put whole"
+                        .into(),
+            });
+        }
         let Some(shape) = ChunkShape::new(bytes, chunk_bytes) else {
             return Err(Error::ValueTooLong {
                 bytes: usize::try_from(bytes).unwrap_or(usize::MAX),

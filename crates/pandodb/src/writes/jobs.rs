@@ -147,6 +147,12 @@ impl Jobs {
         Ok(())
     }
 
+    /// True once the thread has ended.
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue.lock().closed
+    }
+
     /// Takes the oldest job.
     pub(crate) fn pop(&self) -> Option<Arc<Job>> {
         self.queue.lock().jobs.pop_front()

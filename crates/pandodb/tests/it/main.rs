@@ -65,6 +65,7 @@ mod swaps;
 mod tables;
 mod task_reads;
 mod tasks;
+mod thousand;
 mod transaction_memory;
 mod transactions;
 mod twin;

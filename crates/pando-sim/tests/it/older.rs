@@ -1,0 +1,25 @@
+//! Files of an earlier moment beside newer ones.
+
+use pando_sim::older::{self, OlderCounts};
+use pando_sim::store::Shape;
+
+use crate::number;
+
+#[test]
+fn a_store_with_older_files_is_of_one_moment_or_damaged() {
+    let mut counts = OlderCounts::default();
+    let from = number("PANDO_SEED", 1);
+    for seed in from..from + number("PANDO_SEEDS", 6) {
+        for shape in Shape::ALL {
+            match older::run(shape.seed(seed), 12) {
+                Ok(done) => counts.add(done),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    }
+    assert!(counts.refused > 0 && counts.met > 0, "{counts:?}");
+    assert!(counts.newest > 0 && counts.earlier > 0, "{counts:?}");
+    if std::env::var_os("PANDO_SEEDS").is_some() {
+        println!("{counts:?}");
+    }
+}
