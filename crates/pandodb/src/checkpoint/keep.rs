@@ -114,7 +114,7 @@ mod tests {
         table.put(b"key", b"value").unwrap();
         let engine = db.engine();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(files.mapping.is_empty(), true);
+        let cut = engine.cut(files.mapping.is_empty(), true).unwrap();
         let lsn = cut.lsn;
         db.drop_table("t").unwrap();
         engine

@@ -137,6 +137,12 @@ impl Engine {
         let settles = self.kept.begin_settling();
         let is_kept = settles.is_some() || !requests.is_empty();
         let cut = self.cut(files.mapping.is_empty(), is_kept);
+        let cut = cut.inspect_err(|error| {
+            if settles.is_some() {
+                self.settling_failed();
+            }
+            self.kept.finish(&requests, &Err(error.clone()));
+        })?;
         let lsn = cut.lsn;
         turn.set_pages(self.store.pool.epochs().dirty(cut.epoch));
         // Not before the gate is open again, because others wait for that. From here on nobody
@@ -178,10 +184,15 @@ impl Engine {
     }
 
     /// Step 1: takes the cut; `all_counts` as in `close_epoch`. It `is_kept` for snapshots.
-    pub(super) fn cut(&self, all_counts: bool, is_kept: bool) -> Cut {
+    ///
+    /// # Errors
+    /// The store was poisoned before the gate was closed: the log may end with a batch that is
+    /// never applied.
+    pub(super) fn cut(&self, all_counts: bool, is_kept: bool) -> Result<Cut> {
         // Writers are turned away from here on.
         let began = time::now();
         let closed = self.store.pool.gate().close();
+        self.store.check_poison()?;
         let lsn = self.log.reserved_end();
         assert_eq!(
             self.log.applied(),
@@ -199,7 +210,7 @@ impl Engine {
             .statistics
             .tick(Ticker::GateClosedNs, nanoseconds);
         self.store.statistics.tick(Ticker::GateCloses, 1);
-        cut
+        Ok(cut)
     }
 
     /// Steps 2 to 5.
@@ -371,10 +382,14 @@ mod tests {
     use crate::Db;
     use crate::pages::writeback::OnFullDisk;
     use crate::tables::state::GARBAGE;
+    use crate::writes::jobs::Job;
+    use crate::writes::set::{TableChange, WriteSet};
     use pando_device::AnyDevice;
     use pando_device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::TreeId;
+    use pando_format::log::RecordKind;
     use pando_pool::Marks;
+    use pando_sync::Arc;
     use pando_tree::Scratch;
 
     /// Everything in a checkpoint must be in the log on disk. Otherwise the next life would use its
@@ -392,6 +407,61 @@ mod tests {
             db.checkpoint().unwrap();
             assert!(db.durable_lsn() >= newest);
         }
+    }
+
+    /// A batch that is in the log, and cannot be applied, poisons the store inside the gate.
+    /// Whoever closes the gate behind it finds that, and not a log that ends before its batch.
+    #[test]
+    fn who_waits_for_the_gate_sees_that_the_store_is_poisoned_there() {
+        let waits = |work: fn(&Db) -> Result<()>| {
+            let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+            db.table("t").unwrap();
+            let engine = db.engine();
+            thread::scope(|scope| {
+                let guard = engine.store.pool.gate().try_enter().unwrap();
+                let waiting = scope.spawn(|| work(&db));
+                while engine.store.pool.gate().try_enter().is_some() {
+                    thread::yield_now();
+                }
+                let room = engine.reserve_log(5).unwrap();
+                let acknowledge = engine.acknowledge(None);
+                engine
+                    .log
+                    .append(room, RecordKind::Batch, acknowledge, b"batch");
+                engine.poison("it cannot be applied");
+                drop(guard);
+                let ended = waiting.join().unwrap();
+                assert!(matches!(ended, Err(Error::Poisoned { .. })), "{ended:?}");
+            });
+            let cause = db.report().poisoned.unwrap();
+            assert!(cause.contains("it cannot be applied"), "{cause}");
+            let failed = db.close();
+            assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
+        };
+        waits(|db| db.engine().checkpoint_once());
+        waits(change_twice);
+    }
+
+    /// Returns how the second of two changes of a table ends. A panic in the first would close the
+    /// queue in front of it.
+    fn change_twice(db: &Db) -> Result<()> {
+        let table = db.table("t")?;
+        let jobs = [(); 2].map(|()| {
+            let mut set = WriteSet::default();
+            let index = set.table(&table.state);
+            set.change_table(index, TableChange::Clear);
+            Arc::new(Job::new(set))
+        });
+        for job in &jobs {
+            db.engine().jobs.push(job.clone())?;
+        }
+        let ended = jobs.map(|job| {
+            while job.result().is_none() {
+                thread::yield_now();
+            }
+            job.result().unwrap()
+        });
+        ended[1].clone().map(drop)
     }
 
     /// The next tree id has 32 bits on disk, but is not bounded in memory.
@@ -428,7 +498,7 @@ mod tests {
         let engine =
             crate::recovery::open::open(AnyDevice::from(device.clone()), options()).unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         let before = engine.store.space.blocks();
         let grow = |_| {
             engine.store.space.want(before);
@@ -471,7 +541,7 @@ mod tests {
         let epochs = engine.store.pool.epochs();
         (0..400).for_each(put);
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         (0..400).for_each(put);
         assert!(
             engine.store.pool.copies() > 40,
@@ -510,7 +580,7 @@ mod tests {
         };
         put(b"before the cut").unwrap();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(false, false);
+        let cut = engine.cut(false, false).unwrap();
         let epochs = engine.store.pool.epochs();
         assert!(epochs.dirty(cut.epoch) > 0);
         put(b"behind the cut").unwrap();

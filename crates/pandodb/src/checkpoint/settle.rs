@@ -162,7 +162,7 @@ mod tests {
     fn keep(db: &Db, meanwhile: impl FnOnce()) -> Result<KeptHandle> {
         let engine = db.engine();
         let mut files = engine.checkpoint.lock_files();
-        let cut = engine.cut(files.mapping.is_empty(), true);
+        let cut = engine.cut(files.mapping.is_empty(), true).unwrap();
         let lsn = cut.lsn;
         let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
         written.unwrap();

@@ -175,6 +175,8 @@ impl Engine {
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
+        // The log may end with a batch that is never applied.
+        self.store.check_poison()?;
         if self.store.life.is_closing() {
             // The last checkpoint may have been made, and nobody would write the log.
             return Err(Error::Closed);
