@@ -58,7 +58,8 @@ pub(crate) fn show(answer: &Answer) -> String {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let options = ClientOptions {
-            timeout: Duration::from_secs(60),
+            // Under a sanitizer, beside other tests, an EXEC over long lists takes minutes.
+            timeout: Duration::from_secs(240),
             reply_bytes_max: 1 << 30,
         };
         let replies = pando_resp::Client::connect(&[address], options).unwrap();

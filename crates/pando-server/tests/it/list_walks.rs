@@ -341,12 +341,18 @@ fn others_have_turns_during_a_walk() {
         ("LREM l -1 none", ":0"),
         ("LINSERT l AFTER none x", ":-1"),
     ] {
-        client.send(&encode(&words(command)));
-        for _ in 0..5 {
-            other.check(&[("PING", "+PONG")]);
-        }
-        assert!(!client.has_answer(), "{command} has had the loop to itself");
-        assert_eq!(show(&client.answer()), reply, "{command}");
+        // On a busy machine, a walk may end before its test gets the processor. One that gives
+        // nobody a turn ends before the others are served, however often it is asked for.
+        let shares = (0..50).any(|_| {
+            client.send(&encode(&words(command)));
+            for _ in 0..5 {
+                other.check(&[("PING", "+PONG")]);
+            }
+            let shares = !client.has_answer();
+            assert_eq!(show(&client.answer()), reply, "{command}");
+            shares
+        });
+        assert!(shares, "{command} has had the loop to itself");
     }
 }
 
@@ -416,6 +422,7 @@ fn walks_end_while_others_write_the_list() {
                 }
             });
         }
+        let _stop = Stop(&stop);
         while rounds.load(Ordering::Relaxed) < 100 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -441,7 +448,6 @@ fn walks_end_while_others_write_the_list() {
         while rounds.load(Ordering::Relaxed) < before + 100 {
             thread::sleep(Duration::from_millis(1));
         }
-        stop.store(true, Ordering::Relaxed);
     });
     client.check(&[("LLEN l", ":79999")]);
 }

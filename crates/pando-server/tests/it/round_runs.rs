@@ -53,15 +53,21 @@ const BUSY: usize = 600;
 /// Sends one command of each client, which arrive while the loop is busy with another client, and
 /// then takes their replies.
 fn run_round(clients: &mut [Client], commands: &[String]) -> Vec<String> {
+    send_round(clients, commands);
+    let (busy, clients) = clients.split_last_mut().expect("one keeps it busy");
+    let replies = clients.iter_mut().zip(commands);
+    let replies = replies.map(|(client, _)| show(&client.answer())).collect();
+    (0..BUSY).for_each(|_| assert_eq!(show(&busy.answer()), "\"\""));
+    replies
+}
+
+/// Sends what [`run_round`] does, of which no reply is taken.
+fn send_round(clients: &mut [Client], commands: &[String]) {
     let (busy, clients) = clients.split_last_mut().expect("one keeps it busy");
     busy.send(&encode(&["GETRANGE", "none", "0", "9"]).repeat(BUSY));
     for (client, command) in clients.iter_mut().zip(commands) {
         client.send(&encode(&words(command)));
     }
-    let replies = clients.iter_mut().zip(commands);
-    let replies = replies.map(|(client, _)| show(&client.answer())).collect();
-    (0..BUSY).for_each(|_| assert_eq!(show(&busy.answer()), "\"\""));
-    replies
 }
 
 /// Returns clients for as many commands, and one more, for [`run_round`].
@@ -426,4 +432,39 @@ fn commands_that_have_written_and_wait_are_undone() {
     let together = together_count(&mut clients[0]);
     assert!(together > 100, "{together} run together");
     assert!(!subscriber.has_answer(), "there is one for each key");
+}
+
+/// Commands whose commit would have to wait, since a transaction holds their key, begin by
+/// themselves: nothing is left of what they replied together.
+#[test]
+fn commands_that_wait_for_a_lock_reply_once() {
+    for is_large in [false, true] {
+        let server = server_of(1, is_large);
+        let mut clients = clients_of(&server);
+        let mut holder = server.client();
+        clients[0].run("HSET h c0 0 c1 0");
+        for round in 1..=40 {
+            let commands: Vec<_> = (0..CLIENTS)
+                .map(|of| format!("HINCRBY h c{of} 1"))
+                .collect();
+            let replies = if round % 2 == 0 {
+                run_round(&mut clients, &commands)
+            } else {
+                holder.check(&[("PANDO BEGIN", "+OK"), ("PANDO LOCK h", "+OK")]);
+                send_round(&mut clients, &commands);
+                let (busy, clients) = clients.split_last_mut().expect("one keeps it busy");
+                (0..BUSY).for_each(|_| assert_eq!(show(&busy.answer()), "\"\""));
+                // What was sent before this has had its turn when it is replied to.
+                busy.check(&[("PING", "+PONG")]);
+                assert!(clients.iter_mut().all(|client| !client.has_answer()));
+                holder.check(&[("PANDO COMMIT", "+OK")]);
+                clients.iter_mut().map(|of| show(&of.answer())).collect()
+            };
+            assert_eq!(replies, vec![format!(":{round}"); CLIENTS]);
+            for client in &mut clients {
+                client.check(&[("PING", "+PONG")]);
+            }
+        }
+        assert!(together_count(&mut clients[0]) > 100, "they run together");
+    }
 }
