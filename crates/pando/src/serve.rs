@@ -8,7 +8,7 @@ use pando_server::{Handle, Server, ServerOptions};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::{Builder, Compression, Db, RecoveryProgress, Report};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::command_line::ServeFlags;
@@ -156,14 +156,19 @@ fn no_signals(error: std::io::Error) -> Failure {
 
 /// Takes over the signals that would end the process.
 fn take_signals() -> Result<Signals, Failure> {
-    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(no_signals)
+    Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXFSZ]).map_err(no_signals)
 }
 
 /// Waits for signals in a thread. SIGINT and SIGTERM shut the server down. SIGHUP, which comes when
-/// a terminal closes and from tools that rotate logs, does nothing.
+/// a terminal closes and from tools that rotate logs, does nothing. Nor does SIGXFSZ, which comes
+/// with each write beyond the limit of a file's length: the store takes that for a full disk, and
+/// says so.
 fn answer_signals(mut signals: Signals, handle: Handle) -> Result<(), Failure> {
     let wait = move || {
         for signal in signals.forever() {
+            if signal == SIGXFSZ {
+                continue;
+            }
             if signal == SIGHUP {
                 tracing::info!(signal, "a signal that changes nothing");
                 continue;

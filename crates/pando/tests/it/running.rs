@@ -56,6 +56,29 @@ impl Running {
         running
     }
 
+    /// Starts the server as [`Running::start`] does; its files may not have more than so many
+    /// blocks, which are of 512 or 1,024 bytes, as the shell counts.
+    fn start_limited(directory: &Path, blocks: u64) -> Self {
+        let limited = format!("ulimit -f {blocks} && exec \"$0\" \"$@\"");
+        let child = Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_pando")])
+            .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut running = Self {
+            child,
+            log: directory.join("log"),
+            report: Vec::new(),
+            address: String::new(),
+        };
+        running.read_report();
+        running
+    }
+
     /// Starts the server as [`Running::start`] does, but does not wait.
     fn spawn(directory: &Path, arguments: &[&str]) -> Self {
         let log = File::options()
@@ -177,6 +200,35 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The signal that comes with it would end the process.
+#[test]
+fn a_limit_of_the_length_of_files_is_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Running::start_limited(directory.path(), 40_000);
+    let mut client = server.client();
+    let value = "v".repeat(10_000);
+    let mut written = 0;
+    let refusal = loop {
+        match client
+            .call(&["SET", &format!("key{written}"), &value])
+            .unwrap()
+        {
+            Answer::Error(text) => break text,
+            answer => assert!(matches!(answer, Answer::Simple(_)), "{answer:?}"),
+        }
+        written += 1;
+        assert!(written < 10_000, "nothing was refused");
+    };
+    assert!(refusal.contains("file"), "{refusal}");
+    server.expect("EXISTS key0", ":1\r\n");
+    server.signal("KILL");
+    server.wait();
+    let server = Running::start(directory.path(), &[]);
+    server.expect("DBSIZE", &format!(":{written}\r\n"));
+    server.expect("SET more 1", "+OK\r\n");
+    assert_eq!(server.stop("TERM").code(), Some(0));
 }
 
 #[test]
