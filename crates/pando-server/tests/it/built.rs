@@ -164,6 +164,35 @@ fn what_was_written_before_the_database_was_emptied_is_written_again() {
     }
 }
 
+/// A transaction of PANDO BEGIN reads an earlier moment than that of rows that were written
+/// meanwhile: it writes them itself, as far as a batch may have them.
+#[test]
+fn a_transaction_of_a_session_writes_its_rows_itself() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let count = COUNT / 2;
+    for level in ["SERIALIZABLE", "SNAPSHOT", "READCOMMITTED"] {
+        client.check(&[(&format!("PANDO BEGIN {level}"), "+OK"), ("GET x", "nil")]);
+        let elements = (0..count).map(element);
+        assert_eq!(
+            many(&mut client, &["SADD", "s"], elements),
+            format!(":{count}")
+        );
+        let last = element(count - 1);
+        client.check(&[
+            (&format!("SISMEMBER s {last}"), ":1"),
+            ("SCARD s", &format!(":{count}")),
+        ]);
+        assert!(client.run("PANDO COMMIT").starts_with(['+', ':']));
+        client.check(&[
+            (&format!("SISMEMBER s {last}"), ":1"),
+            ("SUNIONSTORE t s", &format!(":{count}")),
+            ("FLUSHALL", "+OK"),
+        ]);
+    }
+    wait_for_cleaner(&mut client);
+}
+
 /// More commands than may have their rows written at a time, some of whom leave.
 #[test]
 fn commands_wait_in_line_to_have_their_rows_written() {

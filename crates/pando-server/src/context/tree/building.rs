@@ -22,8 +22,13 @@ const ROW_BYTES: usize = 40;
 
 impl Context<'_> {
     /// Returns true if the rows of a new collection may be too many for a batch, or would hold the
-    /// loop for long.
-    pub(super) fn is_to_be_built(&self, collection: &Collection) -> bool {
+    /// loop for long. False in a transaction of PANDO BEGIN: it would not see rows that were
+    /// written since it began.
+    pub(super) fn is_to_be_built(&mut self, collection: &Collection) -> bool {
+        let batch = self.data().batch.as_deref_mut();
+        if batch.is_none_or(|batch| batch.transaction().is_some()) {
+            return false;
+        }
         let elements = collection.in_memory();
         let rows = match collection.value_type {
             ValueType::SortedSet => elements * 2,
