@@ -58,24 +58,21 @@ fn save(context: &mut Context<'_>) -> Run {
     if context.shared.saving.swap(true, Ordering::AcqRel) {
         return context.fail("ERR Background save already in progress");
     }
-    let job = Job::new(context.waker.clone());
+    let (job, end) = Job::new(context.waker.clone());
     let saving = Arc::clone(&context.shared.saving);
     let failed = Arc::clone(&context.shared.save_failed);
-    let worker = {
-        let job = job.clone();
-        move || {
-            let result = engine.db.checkpoint().map_err(|error| error.to_string());
-            if let Err(error) = &result {
-                tracing::error!(error, "SAVE: no checkpoint was taken");
-            } else {
-                tracing::info!("SAVE has taken a checkpoint: no dump file is written");
-            }
-            drop(engine);
-            failed.store(result.is_err(), Ordering::Relaxed);
-            // Release: pairs with the AcqRel in save.
-            saving.store(false, Ordering::Release);
-            job.finish(result);
+    let worker = move || {
+        let result = engine.db.checkpoint().map_err(|error| error.to_string());
+        if let Err(error) = &result {
+            tracing::error!(error, "SAVE: no checkpoint was taken");
+        } else {
+            tracing::info!("SAVE has taken a checkpoint: no dump file is written");
         }
+        drop(engine);
+        failed.store(result.is_err(), Ordering::Relaxed);
+        // Release: pairs with the AcqRel in save.
+        saving.store(false, Ordering::Release);
+        end.finish(result);
     };
     let spawned = thread::Builder::new()
         .name("pando-save".to_owned())

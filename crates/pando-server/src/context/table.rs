@@ -28,14 +28,13 @@ impl Context<'_> {
         }
         let engine = self.shared.engine();
         let engine = engine.expect("commands with data run when the engine is open");
-        let job = Job::new(self.waker.clone());
-        let worker_job = job.clone();
+        let (job, end) = Job::new(self.waker.clone());
         let spawned = thread::Builder::new()
             .name("pando-make-table".to_owned())
             .spawn(move || {
                 let result = make(&engine.db).map_err(|error| error.to_string());
                 drop(engine);
-                worker_job.finish(result);
+                end.finish(result);
             });
         if let Err(error) = spawned {
             return format!("ERR {error}").into();

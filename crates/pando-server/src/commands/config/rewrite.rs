@@ -24,9 +24,9 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
         return context.fail("ERR Rewriting config file: another CONFIG REWRITE is under way");
     }
     let parameters = to_be_written(context.shared);
-    let job = Job::new(context.waker.clone());
+    let (job, end) = Job::new(context.waker.clone());
     let worker = {
-        let (job, is_rewriting) = (job.clone(), is_rewriting.clone());
+        let is_rewriting = is_rewriting.clone();
         move || {
             let result = (rewriter.0)(&parameters);
             match &result {
@@ -34,7 +34,7 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
                 Err(error) => tracing::warn!(error, "CONFIG REWRITE failed"),
             }
             is_rewriting.store(false, Ordering::Release);
-            job.finish(result);
+            end.finish(result);
         }
     };
     let spawned = thread::Builder::new()

@@ -113,12 +113,12 @@ impl Context<'_> {
         let rows = rows.expect("the rows were put there");
         let engine = self.shared.engine();
         let engine = engine.expect("commands with data run when the engine is open");
-        let job = Job::new(self.waker.clone());
+        let (job, end) = Job::new(self.waker.clone());
         let is_wanted = Arc::new(AtomicBool::new(true));
         let build = Build {
             identity,
             head,
-            job: job.clone(),
+            job,
             is_wanted: is_wanted.clone(),
             _lease: lease.clone(),
         };
@@ -129,7 +129,7 @@ impl Context<'_> {
                 let written = rows.write(&engine.db, (&members, head.id), &is_wanted);
                 drop((rows, members, lease, ticket));
                 drop(engine);
-                job.finish(written.map_err(|error| error.to_string()));
+                end.finish(written.map_err(|error| error.to_string()));
             });
         match spawned {
             Ok(_) => Ok(build),
