@@ -10,7 +10,10 @@ use pando_resp::{Answer, Client, ClientOptions};
 /// Returns a command that runs the binary in `directory`, without `PANDO_` variables of the
 /// environment.
 pub(crate) fn pando(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+    alone(Command::new(env!("CARGO_BIN_EXE_pando")), directory)
+}
+
+fn alone(mut command: Command, directory: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PANDO_")) {
         command.env_remove(name);
     }
@@ -46,12 +49,7 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut running = Self {
-            child,
-            log: directory.join("log"),
-            report: Vec::new(),
-            address: String::new(),
-        };
+        let mut running = Self::of(child, directory);
         running.read_report();
         running
     }
@@ -60,21 +58,14 @@ impl Running {
     /// blocks, which are of 512 or 1,024 bytes, as the shell counts.
     fn start_limited(directory: &Path, blocks: u64) -> Self {
         let limited = format!("ulimit -f {blocks} && exec \"$0\" \"$@\"");
-        let child = Command::new("sh")
+        let child = alone(Command::new("sh"), directory)
             .args(["-c", &limited, env!("CARGO_BIN_EXE_pando")])
             .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
-            .current_dir(directory)
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut running = Self {
-            child,
-            log: directory.join("log"),
-            report: Vec::new(),
-            address: String::new(),
-        };
+        let mut running = Self::of(child, directory);
         running.read_report();
         running
     }
@@ -104,6 +95,10 @@ impl Running {
             .stderr(stderr)
             .spawn()
             .unwrap();
+        Self::of(child, directory)
+    }
+
+    fn of(child: Child, directory: &Path) -> Self {
         Self {
             child,
             log: directory.join("log"),
