@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use pandodb::{Error, Table};
+use pandodb::{CompactProgress, CompactReport, Db, Error, Table};
 
 use crate::state::{Effect, Place, own_table};
 use crate::workload::worker::{OrStop, Worker, wrong};
+
+/// Is told of each step of a compaction, and may end it.
+type Progress<'p> = dyn FnMut(CompactProgress) -> ControlFlow<()> + 'p;
 
 impl Worker {
     pub(super) fn checkpoint(&mut self) -> OrStop<()> {
@@ -18,9 +21,21 @@ impl Worker {
 
     /// Compacts, for some steps or to the end; only one thread does so at a time.
     pub(super) fn compact(&mut self) -> OrStop<()> {
+        self.for_some_steps(|db, progress| db.compact(progress))
+    }
+
+    /// As [`Worker::compact`], but writes all pages again.
+    pub(super) fn rewrite(&mut self) -> OrStop<()> {
+        self.for_some_steps(|db, progress| db.rewrite(progress))
+    }
+
+    fn for_some_steps(
+        &mut self,
+        run: impl FnOnce(&Db, &mut Progress<'_>) -> pandodb::Result<CompactReport>,
+    ) -> OrStop<()> {
         let start = self.shared.stamp();
         let mut steps = self.random.below(12);
-        let report = self.db.compact(|_| {
+        let report = run(&self.db, &mut |_| {
             steps = steps.saturating_sub(1);
             match steps {
                 1 => ControlFlow::Break(()),

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::ops::ControlFlow;
 
 use pandodb::{Error, Isolation, Savepoint, Table, Transaction, TransactionOptions};
 
@@ -64,25 +63,6 @@ impl Worker {
         let range = self.db.max_memory_range();
         let bytes = range.start() + self.random.below(range.end() - range.start() + 1);
         self.db.set_max_memory(bytes)?;
-        Ok(())
-    }
-
-    /// Writes all pages again, or some of them; only one thread does so at a time.
-    fn rewrite(&mut self) -> OrStop<()> {
-        let start = self.shared.stamp();
-        let mut steps = self.random.below(12);
-        let report = self.db.rewrite(|_| {
-            steps = steps.saturating_sub(1);
-            match steps {
-                1 => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        });
-        match report {
-            Ok(report) if report.finished => self.shared.synced.lock().push(start),
-            Ok(_) | Err(Error::Busy { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
         Ok(())
     }
 
