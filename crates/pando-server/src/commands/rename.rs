@@ -7,7 +7,7 @@
 use pando_sync::Arc;
 
 use crate::context::{Collection, Command, Context, Flags, Former, Found, Group, Interrupted};
-use crate::context::{Keys, NewString, Part, Run, StreamCopy, replies};
+use crate::context::{Keys, NewString, Part, Run, StreamCopy, TreeCopy, replies};
 use crate::data::keyspace::{DATABASES, ValueType};
 use crate::data::patches::Patches;
 use crate::notifications::classes::Class;
@@ -59,6 +59,8 @@ struct Carried {
     collection: Option<Collection>,
     /// All of the stream, if it is one.
     stream: Option<StreamCopy>,
+    /// The collection or stream, if it is large, with its rows where they are.
+    tree: Option<TreeCopy>,
 }
 
 impl Carried {
@@ -70,29 +72,49 @@ impl Carried {
             patches: None,
             collection: None,
             stream: None,
+            tree: None,
         };
-        match carried.found.row {
+        let tree = context.tree_copy(&carried.found)?;
+        if tree.as_ref().is_some_and(TreeCopy::is_long) {
+            carried.tree = tree;
+            return Ok(carried);
+        }
+        match carried.read(context) {
+            // Its elements are few, and long.
+            Err(Interrupted::Refused(text))
+                if tree.is_some() && text == replies::TOO_LONG_TO_LOAD =>
+            {
+                carried.tree = tree;
+            }
+            read => read?,
+        }
+        Ok(carried)
+    }
+
+    /// Reads all of it.
+    fn read(&mut self, context: &mut Context<'_>) -> Run {
+        match self.found.row {
             Some(row) if row.value_type == ValueType::Stream => {
-                carried.stream = Some(context.copied_stream(row)?);
+                self.stream = Some(context.copied_stream(row)?);
             }
             Some(row) if row.value_type != ValueType::String => {
                 let found = Found {
                     row: Some(row),
-                    former: carried.found.former,
+                    former: self.found.former,
                     ..Found::default()
                 };
                 let all = context.decoded(found, row.value_type, &Part::All)?;
-                carried.collection = Some(all);
+                self.collection = Some(all);
             }
-            Some(row) => match &carried.found.large {
+            Some(row) => match &self.found.large {
                 Some(chunked) => {
-                    carried.patches = context.patches_at(chunked, &(0..chunked.len()))?;
+                    self.patches = context.patches_at(chunked, &(0..chunked.len()))?;
                 }
-                None => carried.bytes = context.payload(row).to_vec(),
+                None => self.bytes = context.payload(row).to_vec(),
             },
             None => {}
         }
-        Ok(carried)
+        Ok(())
     }
 
     /// Records that fields which have expired do not come along.
@@ -117,6 +139,9 @@ impl Carried {
         if row.value_type == ValueType::String {
             // A long key leaves less room in the row: then it goes into chunks.
             return context.put(key, NewString::Bytes(&self.bytes), deadline, former);
+        }
+        if let Some(tree) = &self.tree {
+            return context.put_tree_copy(key, tree, former);
         }
         if let Some(stream) = &self.stream {
             return context.put_stream_copy(key, stream, deadline, former);

@@ -110,12 +110,8 @@ impl Context<'_> {
         self.decoded(found, self.value_type(), part)
     }
 
-    /// Reads the collection at `key`, of the command's type, for a reply: counts hits and misses.
-    pub(crate) fn read_collection(&mut self, key: &[u8]) -> Result<Collection, Interrupted> {
-        self.read_part(key, &Part::All)
-    }
-
-    /// As [`Context::read_collection`], no more than a part of it if it is large.
+    /// Reads the collection at `key`, of the command's type, for a reply; of a large one a part.
+    /// Counts hits and misses.
     pub(crate) fn read_part(
         &mut self,
         key: &[u8],

@@ -14,6 +14,9 @@ mod client;
 mod cold;
 #[cfg(test)]
 mod collection_histories;
+#[cfg(test)]
+mod combined;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod compact;
@@ -23,6 +26,8 @@ mod concurrency;
 mod config;
 #[cfg(test)]
 mod contended;
+#[cfg(test)]
+mod copies;
 #[cfg(test)]
 mod diagnosis;
 #[cfg(test)]

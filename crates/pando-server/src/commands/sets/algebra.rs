@@ -3,7 +3,7 @@
 use super::members::Members;
 use super::{reading, writing};
 use crate::context::{
-    Collection, Command, Context, Flags, Found, Interrupted, Keys, Kind, Run, replies,
+    Collection, Command, Context, Flags, Found, Input, Interrupted, Keys, Kind, Run, replies,
 };
 use crate::data::keyspace::ValueType;
 use crate::notifications::classes::Class;
@@ -103,66 +103,90 @@ enum Operation {
     Difference,
 }
 
-/// Reads the sets whose keys are the arguments at `from` to `to`.
-fn sets(context: &mut Context<'_>, from: usize, to: usize) -> Result<Vec<Collection>, Interrupted> {
-    let most = context.engine().reply_bytes_max;
-    let (mut sets, mut bytes) = (Vec::new(), 0);
-    for at in from..to {
-        let set = context.read_collection(context.argument(at))?;
-        // All of them are in memory at once, with an index of their members.
-        bytes += set.strings.bytes() + MEMBER_BYTES * set.len();
-        if bytes > most {
-            return Err(replies::TOO_MANY_LONG_SETS.into());
+/// Combines the sets whose keys are the arguments at `from` to `to`. Returns the result, at most
+/// `most` members of it, in the set `empty`.
+fn combined(
+    context: &mut Context<'_>,
+    (from, to): (usize, usize),
+    operation: Operation,
+    (empty, most): (Collection, usize),
+) -> Result<Members, Interrupted> {
+    let inputs = (from..to).map(|at| context.input(at, &[ValueType::Set]));
+    let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+    match operation {
+        Operation::Union => united(context, inputs, empty),
+        Operation::Intersection => {
+            inputs.sort_by_key(Input::len);
+            kept(context, inputs, (true, most), empty)
         }
+        Operation::Difference => kept(context, inputs, (false, most), empty),
+    }
+}
+
+/// Refuses the command if sets of so many bytes are in memory at once, with an index of their
+/// members.
+fn check(context: &Context<'_>, set: &Collection, before: usize) -> Result<usize, Interrupted> {
+    let bytes = before + set.strings.bytes() + MEMBER_BYTES * set.in_memory();
+    match bytes > context.engine().reply_bytes_max {
+        true => Err(replies::TOO_MANY_LONG_SETS.into()),
+        false => Ok(bytes),
+    }
+}
+
+fn united(
+    context: &mut Context<'_>,
+    inputs: Vec<Input>,
+    empty: Collection,
+) -> Result<Members, Interrupted> {
+    let (mut sets, mut bytes) = (Vec::new(), 0);
+    for input in inputs {
+        let set = context.whole_input(input)?;
+        bytes = check(context, &set, bytes)?;
         sets.push(set);
     }
-    Ok(sets)
-}
-
-/// Returns the result, at most `most` members of it, in the set `empty`.
-fn combine(sets: Vec<Collection>, operation: Operation, empty: Collection, most: usize) -> Members {
     let total = sets.iter().map(Collection::len).sum();
     let mut result = Members::new(empty, total);
-    match operation {
-        Operation::Union => {
-            for set in &sets {
-                set.strings.iter().for_each(|member| {
-                    result.add(member);
-                });
-            }
-        }
-        Operation::Intersection => {
-            let mut sets = sets;
-            sets.sort_by_key(Collection::len);
-            keep(sets, true, most, &mut result);
-        }
-        Operation::Difference => keep(sets, false, most, &mut result),
+    for set in &sets {
+        set.strings.iter().for_each(|member| {
+            result.add(member);
+        });
     }
-    result
+    Ok(result)
 }
 
-/// Adds the members of the first set that all others have (`wanted`), or none of them.
-fn keep(mut sets: Vec<Collection>, wanted: bool, most: usize, result: &mut Members) {
-    let others = sets.split_off(1);
-    let first = &sets[0];
-    let others: Vec<Members> = others
-        .into_iter()
-        .map(|other| Members::new(other, first.len()))
-        .collect();
-    for member in first.strings.iter() {
-        if result.len() >= most {
-            return;
+/// Returns the members of the first set that all others have (`wanted`), or none of them.
+fn kept(
+    context: &mut Context<'_>,
+    inputs: Vec<Input>,
+    (wanted, most): (bool, usize),
+    empty: Collection,
+) -> Result<Members, Interrupted> {
+    let mut inputs = inputs.into_iter();
+    let first = inputs.next().expect("the command has a key");
+    let first = context.whole_input(first)?;
+    let bytes = check(context, &first, 0)?;
+    let mut left: Vec<&[u8]> = first.strings.iter().collect();
+    for input in inputs {
+        if left.is_empty() {
+            break;
         }
-        if others.iter().all(|other| other.has(member) == wanted) {
-            result.add(member);
-        }
+        let other = context.named_input(input, &left)?;
+        check(context, &other, bytes)?;
+        let other = Members::new(other, left.len());
+        left.retain(|member| other.has(member) == wanted);
     }
+    left.truncate(most);
+    let mut result = Members::new(empty, left.len());
+    for member in left {
+        result.add(member);
+    }
+    Ok(result)
 }
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
-    let sets = sets(context, 1, context.count())?;
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let result = combine(sets, operation, empty, usize::MAX);
+    let keys = (1, context.count());
+    let result = combined(context, keys, operation, (empty, usize::MAX))?;
     let mut reply = context.reply();
     reply.set(result.len());
     result.iter().for_each(|member| reply.bulk(member));
@@ -171,11 +195,12 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 
 fn store(context: &mut Context<'_>, operation: Operation) -> Run {
     let key = context.argument(1);
-    let sets = sets(context, 2, context.count())?;
+    let keys = (2, context.count());
+    let empty = context.replacement(&Found::default(), ValueType::Set);
+    let mut result = combined(context, keys, operation, (empty, usize::MAX))?;
     let found = context.find_any_head(key)?;
     let was_there = found.row;
-    let empty = context.replacement(&found, ValueType::Set);
-    let mut result = combine(sets, operation, empty, usize::MAX);
+    result.set.found = context.replacement(&found, ValueType::Set).found;
     if result.len() == 0 {
         result.set.found.row = was_there;
     }
@@ -211,8 +236,8 @@ fn cardinality(context: &mut Context<'_>) -> Run {
         }
         at += 2;
     }
-    let sets = sets(context, 2, 2 + count)?;
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let result = combine(sets, Operation::Intersection, empty, most);
+    let keys = (2, 2 + count);
+    let result = combined(context, keys, Operation::Intersection, (empty, most))?;
     context.integer(i64::try_from(result.len()).unwrap_or(i64::MAX))
 }

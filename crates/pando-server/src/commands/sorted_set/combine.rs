@@ -9,7 +9,7 @@ use super::number::parse_score;
 use super::order::{Element, SortedSet, compare, store};
 use super::replying;
 use crate::context::replies;
-use crate::context::{Collection, Command, Context, Found, Interrupted, Keys, Kind, Part, Run};
+use crate::context::{Collection, Command, Context, Input, Interrupted, Keys, Kind, Run};
 use crate::data::keyspace::ValueType;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
@@ -130,7 +130,7 @@ fn number_or_0(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// One of the inputs.
+/// An input, or the part of a large one that was read.
 enum Source {
     Scored(SortedSet),
     /// A set: each of its members has the score 1.
@@ -138,36 +138,40 @@ enum Source {
 }
 
 impl Source {
-    fn len(&self) -> usize {
-        match self {
-            Self::Scored(set) => set.len(),
-            Self::Plain(set) => set.len(),
+    /// Takes what was read. Refuses the command if that, and the `before` bytes that are in memory
+    /// already, are too many together.
+    fn new(
+        context: &Context<'_>,
+        read: Collection,
+        before: usize,
+    ) -> Result<(Self, usize), Interrupted> {
+        let bytes = before.saturating_add(read.strings.bytes());
+        if bytes > context.engine().reply_bytes_max {
+            return Err(replies::TOO_MANY_LONG.into());
         }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Scored(set) => set.bytes(),
-            Self::Plain(set) => set.strings.bytes(),
-        }
-    }
-
-    fn element(&self, place: usize) -> Element<'_> {
-        match self {
-            Self::Scored(set) => set.element(place),
-            Self::Plain(set) => (1.0, set.strings.at(place)),
-        }
+        let source = match read.value_type {
+            ValueType::SortedSet => Self::Scored(SortedSet::as_read(read)?),
+            _ => Self::Plain(read),
+        };
+        Ok((source, bytes))
     }
 
     fn elements(&self) -> impl Iterator<Item = Element<'_>> {
-        (0..self.len()).map(|place| self.element(place))
+        let count = match self {
+            Self::Scored(set) => set.in_memory(),
+            Self::Plain(set) => set.in_memory(),
+        };
+        (0..count).map(|place| match self {
+            Self::Scored(set) => set.element(place),
+            Self::Plain(set) => (1.0, set.strings.at(place)),
+        })
     }
 }
 
 /// Inputs and options.
 struct Request {
     /// With their weights.
-    sources: Vec<(Source, f64)>,
+    inputs: Vec<(Input, f64)>,
     aggregate: Aggregate,
     with_scores: bool,
     limit: usize,
@@ -199,19 +203,14 @@ impl Request {
             return Err(replies::SYNTAX.into());
         }
         let mut request = Self {
-            sources: Vec::with_capacity(count),
+            inputs: Vec::with_capacity(count),
             aggregate: Aggregate::Sum,
             with_scores: false,
             limit: 0,
         };
-        let mut bytes = 0_usize;
         for place in at + 1..=at + count {
-            let source = read(context, context.argument(place))?;
-            bytes = bytes.saturating_add(source.bytes());
-            if bytes > context.engine().reply_bytes_max {
-                return Err(replies::TOO_MANY_LONG.into());
-            }
-            request.sources.push((source, 1.0));
+            let input = context.input(place, &[ValueType::SortedSet, ValueType::Set])?;
+            request.inputs.push((input, 1.0));
         }
         request.options(context, at + 1 + count, operation, form)?;
         Ok(request)
@@ -227,8 +226,8 @@ impl Request {
         let takes_scores = operation != Operation::Difference && form != Form::Count;
         while at < context.count() {
             let left = context.count() - at;
-            if takes_scores && left > self.sources.len() && context.is(at, "weights") {
-                for (_, weight) in &mut self.sources {
+            if takes_scores && left > self.inputs.len() && context.is(at, "weights") {
+                for (_, weight) in &mut self.inputs {
                     at += 1;
                     let score = parse_score(context.argument(at));
                     *weight = score.ok_or("ERR weight value is not a float")?;
@@ -256,22 +255,39 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the elements of the combination, in any order.
-    fn combined(&mut self, operation: Operation) -> Vec<Element<'_>> {
+    /// Reads the inputs into `sources`, and returns the elements of the combination, in any order.
+    fn combined<'s>(
+        mut self,
+        context: &mut Context<'_>,
+        operation: Operation,
+        sources: &'s mut Vec<Source>,
+    ) -> Result<Vec<Element<'s>>, Interrupted> {
         if operation != Operation::Difference {
             // In this order Redis adds scores, which matters for fractions.
-            self.sources.sort_by_key(|(source, _)| source.len());
+            self.inputs.sort_by_key(|(input, _)| input.len());
         }
         match operation {
-            Operation::Union => self.union(),
-            Operation::Intersection => self.intersection(),
-            Operation::Difference => self.difference(),
+            Operation::Union => self.union(context, sources),
+            Operation::Intersection => self.intersection(context, sources),
+            Operation::Difference => self.difference(context, sources),
         }
     }
 
-    fn union(&self) -> Vec<Element<'_>> {
+    fn union<'s>(
+        self,
+        context: &mut Context<'_>,
+        sources: &'s mut Vec<Source>,
+    ) -> Result<Vec<Element<'s>>, Interrupted> {
+        let (mut weights, mut bytes) = (Vec::new(), 0);
+        for (input, weight) in self.inputs {
+            let read = context.whole_input(input)?;
+            let (source, sum) = Source::new(context, read, bytes)?;
+            bytes = sum;
+            sources.push(source);
+            weights.push(weight);
+        }
         let mut scores: HashMap<&[u8], f64> = HashMap::new();
-        for (source, weight) in &self.sources {
+        for (source, weight) in sources.iter().zip(weights) {
             for (score, member) in source.elements() {
                 let score = number_or_0(weight * score);
                 let sum = scores
@@ -281,73 +297,74 @@ impl Request {
             }
         }
         let elements = scores.into_iter();
-        elements.map(|(member, score)| (score, member)).collect()
+        Ok(elements.map(|(member, score)| (score, member)).collect())
     }
 
-    fn intersection(&self) -> Vec<Element<'_>> {
-        let Some(((first, weight), others)) = self.sources.split_first() else {
-            return Vec::new();
-        };
-        if first.len() == 0 {
-            return Vec::new();
-        }
-        let elements = first.elements();
+    fn intersection<'s>(
+        self,
+        context: &mut Context<'_>,
+        sources: &'s mut Vec<Source>,
+    ) -> Result<Vec<Element<'s>>, Interrupted> {
+        let aggregate = self.aggregate;
+        let mut inputs = self.inputs.into_iter();
+        let (first, weight) = inputs.next().expect("the command has a key");
+        let first = context.whole_input(first)?;
+        let (first, bytes) = Source::new(context, first, 0)?;
+        sources.push(first);
+        let elements = sources[0].elements();
         let elements = elements.map(|(score, member)| (number_or_0(weight * score), member));
         let mut elements: Vec<Element<'_>> = elements.collect();
-        for (source, weight) in others {
-            let scores: HashMap<&[u8], f64> = source
-                .elements()
-                .map(|(score, member)| (member, score))
-                .collect();
+        for (input, weight) in inputs {
+            if elements.is_empty() {
+                break;
+            }
+            let other = context.named_input(input, &names(&elements))?;
+            let (other, _) = Source::new(context, other, bytes)?;
+            let scores = other.elements().map(|(score, member)| (member, score));
+            let scores: HashMap<&[u8], f64> = scores.collect();
             elements.retain_mut(|(sum, member)| match scores.get(member) {
                 Some(score) => {
-                    *sum = self.aggregate.add(*sum, weight * score);
+                    *sum = aggregate.add(*sum, weight * score);
                     true
                 }
                 None => false,
             });
         }
-        elements
+        Ok(elements)
     }
 
-    fn difference(&self) -> Vec<Element<'_>> {
-        let Some(((first, _), others)) = self.sources.split_first() else {
-            return Vec::new();
-        };
-        let others = others.iter().flat_map(|(source, _)| source.elements());
-        let others: HashSet<&[u8]> = others.map(|(_, member)| member).collect();
-        let elements = first.elements();
-        elements
-            .filter(|(_, member)| !others.contains(member))
-            .collect()
+    fn difference<'s>(
+        self,
+        context: &mut Context<'_>,
+        sources: &'s mut Vec<Source>,
+    ) -> Result<Vec<Element<'s>>, Interrupted> {
+        let mut inputs = self.inputs.into_iter();
+        let (first, _) = inputs.next().expect("the command has a key");
+        let first = context.whole_input(first)?;
+        let (first, bytes) = Source::new(context, first, 0)?;
+        sources.push(first);
+        let mut elements: Vec<Element<'_>> = sources[0].elements().collect();
+        for (input, _) in inputs {
+            if elements.is_empty() {
+                break;
+            }
+            let other = context.named_input(input, &names(&elements))?;
+            let (other, _) = Source::new(context, other, bytes)?;
+            let gone: HashSet<&[u8]> = other.elements().map(|(_, member)| member).collect();
+            elements.retain(|(_, member)| !gone.contains(member));
+        }
+        Ok(elements)
     }
 }
 
-/// Reads an input: a sorted set or a set.
-fn read(context: &mut Context<'_>, key: &[u8]) -> Result<Source, Interrupted> {
-    let found = context.read_partly(key)?;
-    match found.row.map(|row| row.value_type) {
-        None => {
-            let empty = context.replacement(&Found::default(), ValueType::SortedSet);
-            Ok(Source::Scored(SortedSet::checked(empty)?))
-        }
-        Some(ValueType::SortedSet) => {
-            let collection = context.decoded(found, ValueType::SortedSet, &Part::All)?;
-            Ok(Source::Scored(SortedSet::checked(collection)?))
-        }
-        Some(ValueType::Set) => Ok(Source::Plain(context.decoded(
-            found,
-            ValueType::Set,
-            &Part::All,
-        )?)),
-        Some(_) => Err(replies::WRONG_TYPE.into()),
-    }
+fn names<'e>(elements: &[Element<'e>]) -> Vec<&'e [u8]> {
+    elements.iter().map(|(_, member)| *member).collect()
 }
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
-    let mut request = Request::parse(context, 1, operation, Form::Show)?;
-    let with_scores = request.with_scores;
-    let mut elements = request.combined(operation);
+    let request = Request::parse(context, 1, operation, Form::Show)?;
+    let (with_scores, mut sources) = (request.with_scores, Vec::new());
+    let mut elements = request.combined(context, operation, &mut sources)?;
     elements.sort_unstable_by(compare);
     replying::begin(context, elements.len(), with_scores);
     let mut put = |element| replying::element(context, element, with_scores);
@@ -355,15 +372,17 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 }
 
 fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
-    let mut request = Request::parse(context, 2, operation, Form::Store)?;
-    let elements = request.combined(operation);
+    let request = Request::parse(context, 2, operation, Form::Store)?;
+    let mut sources = Vec::new();
+    let elements = request.combined(context, operation, &mut sources)?;
     store(context, context.argument(1), elements)
 }
 
 fn count(context: &mut Context<'_>) -> Run {
-    let mut request = Request::parse(context, 1, Operation::Intersection, Form::Count)?;
-    let limit = request.limit;
-    let count = request.combined(Operation::Intersection).len();
+    let request = Request::parse(context, 1, Operation::Intersection, Form::Count)?;
+    let (limit, mut sources) = (request.limit, Vec::new());
+    let combined = request.combined(context, Operation::Intersection, &mut sources);
+    let count = combined?.len();
     let shown = if limit > 0 { count.min(limit) } else { count };
     context.integer(i64::try_from(shown).unwrap_or(i64::MAX))
 }

@@ -135,11 +135,6 @@ impl SortedSet {
         self.collection.in_memory()
     }
 
-    /// Bytes that the elements in memory take.
-    pub(super) fn bytes(&self) -> usize {
-        self.collection.strings.bytes()
-    }
-
     pub(super) fn encoding(&self) -> Encoding {
         self.collection.encoding
     }

@@ -16,6 +16,8 @@ use crate::context::job::Job;
 use crate::context::{Context, Interrupted, Run};
 use crate::data::elements::given_up_key;
 use crate::data::keyspace::ValueType;
+use crate::data::new_rows::{self, NewRows};
+use crate::data::tree_head::TreeHead;
 
 /// Bytes of a batch for a row of an element, besides the element, about.
 const ROW_BYTES: usize = 40;
@@ -43,12 +45,34 @@ impl Context<'_> {
         (key, members): (&[u8], &Table),
         collection: &Collection,
     ) -> Run {
+        let elements = (&collection.strings, &collection.deadlines);
+        let value_type = collection.value_type;
+        let hash = self.progress.builds.hash_of(value_type, elements);
+        let head = self.built(members, (value_type, hash), |context, id| {
+            let loaded = nothing_of(members, collection, id);
+            let mut head = loaded.head;
+            context.progress.builds.rows = Some(Box::default());
+            let made = context.put_rows((value_type, &mut head), &loaded, elements);
+            let rows = context.progress.builds.rows.take();
+            made?;
+            let rows = rows.expect("the rows were put there");
+            Ok((head, rows as Box<dyn NewRows>))
+        })?;
+        self.put_new_head((key, collection), &head, collection.found.former)
+    }
+
+    /// Returns the head of a collection whose rows were written, and that counts as given up no
+    /// more. `begin` returns them for its id, and its head; what it returns depends on `identity`
+    /// alone, a type and a hash.
+    pub(super) fn built(
+        &mut self,
+        members: &Table,
+        (value_type, hash): (ValueType, u64),
+        begin: impl FnOnce(&mut Self, u64) -> Result<(TreeHead, Box<dyn NewRows>), Interrupted>,
+    ) -> Result<TreeHead, Interrupted> {
         if self.is_together {
             return Err(Interrupted::Yield);
         }
-        let value_type = collection.value_type;
-        let elements = (&collection.strings, &collection.deadlines);
-        let hash = self.progress.builds.hash_of(value_type, elements);
         let identity = (self.session.database, value_type, hash);
         let builds = &mut self.progress.builds;
         let place = builds.next;
@@ -60,7 +84,7 @@ impl Context<'_> {
         {
             // Those behind it were made in a run that has read something else.
             builds.list.truncate(place);
-            let build = self.begin_build(members, collection, identity)?;
+            let build = self.begin_build(members, identity, begin)?;
             self.progress.builds.list.push(build);
         }
         let build = &self.progress.builds.list[place];
@@ -85,15 +109,15 @@ impl Context<'_> {
             }
         }
         self.batch()?.delete(members, &given_up);
-        self.put_new_head((key, collection), &head, collection.found.former)
+        Ok(head)
     }
 
-    /// Makes the rows of a new collection, and has a thread write them.
+    /// Has a thread write the rows of a new collection.
     fn begin_build(
         &mut self,
         members: &Table,
-        collection: &Collection,
         identity: (usize, ValueType, u64),
+        begin: impl FnOnce(&mut Self, u64) -> Result<(TreeHead, Box<dyn NewRows>), Interrupted>,
     ) -> Result<Build, Interrupted> {
         let database = self.database();
         let ticket = self.progress.builds.ticket.take();
@@ -103,14 +127,7 @@ impl Context<'_> {
             return Err(Interrupted::Wait);
         }
         let lease = Arc::new(database.members.lease());
-        let loaded = nothing_of(members, collection, lease.id());
-        let mut head = loaded.head;
-        self.progress.builds.rows = Some(Box::default());
-        let of = (collection.value_type, &mut head);
-        let made = self.put_rows(of, &loaded, (&collection.strings, &collection.deadlines));
-        let rows = self.progress.builds.rows.take();
-        made?;
-        let rows = rows.expect("the rows were put there");
+        let (head, mut rows) = begin(self, lease.id())?;
         let engine = self.shared.engine();
         let engine = engine.expect("commands with data run when the engine is open");
         let (job, end) = Job::new(self.waker.clone());
@@ -126,10 +143,11 @@ impl Context<'_> {
         let spawned = thread::Builder::new()
             .name("pando-write-rows".to_owned())
             .spawn(move || {
-                let written = rows.write(&engine.db, (&members, head.id), &is_wanted);
+                let of = (&members, lease.id());
+                let written = new_rows::write(&mut *rows, &engine.db, of, &is_wanted);
                 drop((rows, members, lease, ticket));
                 drop(engine);
-                end.finish(written.map_err(|error| error.to_string()));
+                end.finish(written);
             });
         match spawned {
             Ok(_) => Ok(build),

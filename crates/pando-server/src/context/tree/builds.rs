@@ -1,6 +1,6 @@
 //! What a command keeps of the new collections whose rows are written before their heads.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::context::job::Job;
 use crate::data::deadlines::Deadlines;
 use crate::data::keyspace::ValueType;
 use crate::data::members::Lease;
-use crate::data::new_rows::NewRows;
+use crate::data::new_rows::MadeRows;
 use crate::data::packed::{Strings, strings_of_one};
 use crate::data::slots::Ticket;
 use crate::data::tree_head::TreeHead;
@@ -24,7 +24,7 @@ pub(crate) struct Builds {
     pub(super) ticket: Option<Ticket>,
     hashes: RandomState,
     /// Where rows go that are being made, instead of into the batch.
-    pub(super) rows: Option<Box<NewRows>>,
+    pub(super) rows: Option<Box<MadeRows>>,
 }
 
 /// A collection whose rows are written, or are being written. If it is dropped before a head names
@@ -72,13 +72,18 @@ impl Builds {
         self.next = place;
     }
 
+    /// Returns a hasher for what rows are made of.
+    pub(super) fn hasher(&self) -> DefaultHasher {
+        self.hashes.build_hasher()
+    }
+
     /// Returns a hash of the elements of a collection, and of the deadlines of its fields.
     pub(super) fn hash_of(
         &self,
         value_type: ValueType,
         (strings, deadlines): (&Strings, &Deadlines),
     ) -> u64 {
-        let mut hasher = self.hashes.build_hasher();
+        let mut hasher = self.hasher();
         let of_one = strings_of_one(value_type);
         for (place, string) in strings.iter().enumerate() {
             hasher.write_usize(string.len());

@@ -14,7 +14,7 @@ use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
 use crate::data::keyspace::{Times, ValueType};
 use crate::data::list_block;
-use crate::data::new_rows::NewRows;
+use crate::data::new_rows::MadeRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
@@ -187,14 +187,14 @@ type Hashed<'s> = (&'s Strings, &'s Deadlines);
 enum To<'c> {
     Batch(&'c mut ValidatedBatch),
     /// All rows are of a new collection, and a thread is to write them.
-    NewRows(Box<NewRows>),
+    NewRows(Box<MadeRows>),
 }
 
 /// What is lent to [`Changes`].
 pub(super) struct Lent {
     key: Vec<u8>,
     row: Vec<u8>,
-    rows: Option<Box<NewRows>>,
+    rows: Option<Box<MadeRows>>,
 }
 
 /// Writes rows of elements.

@@ -16,6 +16,7 @@ mod blocks;
 mod building;
 pub(crate) mod builds;
 mod changes;
+pub(crate) mod copies;
 mod edition;
 mod end_block;
 mod ends;

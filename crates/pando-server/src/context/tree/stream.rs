@@ -202,7 +202,7 @@ impl Context<'_> {
         self.put_stream_head(key, &stream.head, deadline, former)
     }
 
-    fn put_stream_head(
+    pub(super) fn put_stream_head(
         &mut self,
         key: &[u8],
         head: &StreamHead,
