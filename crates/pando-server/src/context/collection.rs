@@ -299,9 +299,14 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Returns the bytes of the longest element that has a row of its own.
+    pub(super) fn element_bytes_max(&self) -> usize {
+        self.engine().row_bytes_max.saturating_sub(ROW_BYTES)
+    }
+
     /// Refuses the command if an element of so many bytes is too long for a row of its own.
     pub(super) fn check_element(&self, value_type: ValueType, bytes: usize) -> Run {
-        let most = self.engine().row_bytes_max.saturating_sub(ROW_BYTES);
+        let most = self.element_bytes_max();
         if bytes > most {
             let what = format!("an element of a {}", value_type.name());
             return Err(replies::too_long(&what, bytes, most).into());

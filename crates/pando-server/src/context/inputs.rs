@@ -6,10 +6,11 @@
 
 use super::{Collection, Context, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
+use crate::data::tree_head::TreeHead;
 
 /// Most names that are looked for one by one: without a turn for others, and each is kept as read
 /// until the commit.
-const NAMES_MAX: usize = 8192;
+pub(super) const NAMES_MAX: usize = 8192;
 /// By how much faster the rows of a large collection are read one after the other.
 const ROWS_OF_NAME: usize = 8;
 
@@ -19,14 +20,26 @@ pub(crate) struct Input {
     at: usize,
     pub(crate) value_type: ValueType,
     length: usize,
-    /// All of it; `None` if it is large.
-    whole: Option<Collection>,
+    content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    /// It is packed, and was read.
+    Packed(Box<Collection>),
+    /// Its elements have rows of their own.
+    Large(TreeHead),
 }
 
 impl Input {
     /// Returns the number of its elements.
     pub(crate) fn len(&self) -> usize {
         self.length
+    }
+
+    /// Returns what was read of it.
+    pub(super) fn content(&self) -> &Content {
+        &self.content
     }
 }
 
@@ -44,23 +57,23 @@ impl Context<'_> {
                 at,
                 value_type,
                 length: head.len(),
-                whole: None,
+                content: Content::Large(head),
             });
         }
-        let whole = self.decoded(found, value_type, &Part::All)?;
+        let packed = self.decoded(found, value_type, &Part::All)?;
         Ok(Input {
             at,
             value_type,
-            length: whole.len(),
-            whole: Some(whole),
+            length: packed.len(),
+            content: Content::Packed(Box::new(packed)),
         })
     }
 
     /// Returns all of an input.
     pub(crate) fn whole_input(&mut self, input: Input) -> Result<Collection, Interrupted> {
-        match input.whole {
-            Some(whole) => Ok(whole),
-            None => self.large_input(&input, &Part::All),
+        match input.content {
+            Content::Packed(packed) => Ok(*packed),
+            Content::Large(_) => self.large_input((input.at, input.value_type), &Part::All),
         }
     }
 
@@ -71,17 +84,23 @@ impl Context<'_> {
         names: &[&[u8]],
     ) -> Result<Collection, Interrupted> {
         let is_few = names.len() <= NAMES_MAX && names.len() < input.length / ROWS_OF_NAME;
-        match is_few && input.whole.is_none() {
-            true => self.large_input(&input, &Part::Named(names)),
-            false => self.whole_input(input),
+        match input.content {
+            Content::Large(_) if is_few => {
+                self.large_input((input.at, input.value_type), &Part::Named(names))
+            }
+            _ => self.whole_input(input),
         }
     }
 
-    fn large_input(&mut self, input: &Input, part: &Part<'_>) -> Result<Collection, Interrupted> {
-        let found = self.find_partly(self.argument(input.at))?;
-        let value_type = found.row.map(|row| row.value_type);
-        match value_type == Some(input.value_type) {
-            true => self.decoded(found, input.value_type, part),
+    fn large_input(
+        &mut self,
+        (at, value_type): (usize, ValueType),
+        part: &Part<'_>,
+    ) -> Result<Collection, Interrupted> {
+        let found = self.find_partly(self.argument(at))?;
+        let is_there = found.row.is_some_and(|row| row.value_type == value_type);
+        match is_there {
+            true => self.decoded(found, value_type, part),
             // It has changed since its length was read.
             false if self.data().batch.is_none() => Err(Interrupted::ReadsMany),
             false => Err(Interrupted::Torn),

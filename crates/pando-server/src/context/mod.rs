@@ -64,6 +64,7 @@ pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams
 pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::copies::TreeCopy;
 pub(crate) use tree::list_end::ListEnd;
+pub(crate) use tree::merges::{Rule, Stored};
 pub(crate) use tree::near::Near;
 pub(crate) use tree::part::{Around, Part};
 pub(crate) use tree::search::Sought;

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cleaner;
+pub(crate) mod combination;
 pub(crate) mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod deadlines;
@@ -17,6 +18,8 @@ pub(crate) mod keyspace;
 pub(crate) mod limits;
 pub(crate) mod list_block;
 pub(crate) mod members;
+pub(crate) mod merge_source;
+pub(crate) mod merged_rows;
 pub(crate) mod new_rows;
 pub(crate) mod obstacles;
 pub(crate) mod packed;

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pandodb::{Db, Durability, Table, TransactionOptions};
 
+use super::combination::Merged;
 use super::elements::given_up_key;
 use super::packed::Strings;
 
@@ -22,11 +23,18 @@ fn options() -> TransactionOptions {
 
 /// Rows of one collection, some of which are in memory at a time.
 pub(crate) trait NewRows: Send {
-    /// Replaces `rows`, key and value in turns, by the next ones; none behind the last one. Blocks.
+    /// Adds the next ones to `rows`: about as many as a transaction has, or fewer if they take long
+    /// to be found. Returns false if they were the last ones. Blocks.
     ///
     /// # Errors
     /// Those of the engine, as a text for the client.
-    fn next(&mut self, rows: &mut NextRows) -> Result<(), String>;
+    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String>;
+
+    /// Returns what was learnt of the collection while its rows were made, if it was not known
+    /// before; to be asked behind the last one.
+    fn merged(&mut self) -> Option<Merged> {
+        None
+    }
 }
 
 /// Rows of a transaction.
@@ -47,7 +55,7 @@ impl NextRows {
     }
 
     fn clear(&mut self) {
-        self.rows.keep(0..0);
+        self.rows.clear();
         self.bytes = 0;
     }
 }
@@ -76,12 +84,12 @@ pub(crate) fn write(
     .map_err(|error| error.to_string())?;
     let mut next = NextRows::default();
     // Relaxed: who sees it late writes some rows more.
-    while is_wanted.load(Ordering::Relaxed) {
+    let mut has_more = true;
+    while has_more && is_wanted.load(Ordering::Relaxed) {
         next.clear();
-        new_rows.next(&mut next)?;
-        let rows = &next.rows;
-        if rows.len() == 0 || !write_some(rows, db, (members, &given_up))? {
-            break;
+        has_more = new_rows.next(&mut next)?;
+        if next.rows.len() > 0 {
+            has_more &= write_some(&next.rows, db, (members, &given_up))?;
         }
     }
     Ok(())
@@ -123,7 +131,7 @@ impl MadeRows {
 }
 
 impl NewRows for MadeRows {
-    fn next(&mut self, rows: &mut NextRows) -> Result<(), String> {
+    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
         while self.from < self.rows.len() {
             let (key, value) = (self.rows.at(self.from), self.rows.at(self.from + 1));
             self.from += 2;
@@ -131,7 +139,7 @@ impl NewRows for MadeRows {
                 break;
             }
         }
-        Ok(())
+        Ok(self.from < self.rows.len())
     }
 }
 
@@ -160,9 +168,9 @@ impl CopiedRows {
 }
 
 impl NewRows for CopiedRows {
-    fn next(&mut self, rows: &mut NextRows) -> Result<(), String> {
+    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
         let Some(from) = self.from.take() else {
-            return Ok(());
+            return Ok(false);
         };
         let from = from.as_ref().map(|key| &key[..]);
         let mut left = self.members.range((from, Bound::Excluded(&self.end[..])));
@@ -177,7 +185,7 @@ impl NewRows for CopiedRows {
                 break;
             }
         }
-        Ok(())
+        Ok(self.from.is_some())
     }
 }
 
@@ -230,7 +238,15 @@ mod tests {
             }
         }
         members.put(&key(7, 9_000), &vec![3; 300_000]).unwrap();
-        let mut rows = CopiedRows::new(members.clone(), 7, 20);
+        /// Sees that the rows of one transaction are no longer there at the next one.
+        struct Bounded(CopiedRows);
+        impl NewRows for Bounded {
+            fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+                assert_eq!((rows.rows.bytes(), rows.bytes), (0, 0));
+                self.0.next(rows)
+            }
+        }
+        let mut rows = Bounded(CopiedRows::new(members.clone(), 7, 20));
         let wanted = AtomicBool::new(true);
         write(&mut rows, &db, (&members, 20), &wanted).unwrap();
         assert_eq!(members.len(), 3 * 9_000 + 1 + 9_001 + 1);

@@ -273,7 +273,13 @@ impl Strings {
         self.spans.drain(places);
     }
 
-    /// Keeps the strings at `places`, which exist, and no others.
+    /// Removes all strings, and frees their bytes for others.
+    pub(crate) fn clear(&mut self) {
+        self.spans.clear();
+        self.bytes.clear();
+    }
+
+    /// Keeps the strings at `places`, which exist, and no others; those take their bytes still.
     pub(crate) fn keep(&mut self, places: Range<usize>) {
         self.spans.truncate(places.end);
         self.spans.drain(..places.start);

@@ -78,7 +78,7 @@ fn what_is_longer_than_a_reply_is_copied() {
 }
 
 /// Ends the writer, also if the test fails.
-struct Stop<'a>(&'a AtomicBool);
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {

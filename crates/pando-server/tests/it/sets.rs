@@ -143,9 +143,13 @@ fn sets_that_do_not_fit_into_memory_together_are_refused() {
         ("SUNION t s s s s s s", refused),
         ("MULTI", "+OK"),
         ("SADD t y", "+QUEUED"),
+        ("SUNIONSTORE u s s s s s s", "+QUEUED"),
+        ("SADD s z", "+QUEUED"),
+        // What the transaction has changed itself is read into memory.
         ("SUNIONSTORE t s s s s s s", "+QUEUED"),
-        ("EXEC", &format!("[:1 {refused}]")),
+        ("EXEC", &format!("[:1 :100000 :1 {refused}]")),
         ("SMEMBERS t", "[\"x\" \"y\"]"),
+        ("SREM s z", ":1"),
     ]);
     // The result is more than a batch takes.
     client.check(&[

@@ -3,8 +3,10 @@
 use super::members::Members;
 use super::{reading, writing};
 use crate::context::{
-    Collection, Command, Context, Flags, Found, Input, Interrupted, Keys, Kind, Run, replies,
+    Collection, Command, Context, Flags, Found, Input, Interrupted, Keys, Kind, Rule, Run, Stored,
+    replies,
 };
+use crate::data::combination::{Aggregate, Operation};
 use crate::data::keyspace::ValueType;
 use crate::notifications::classes::Class;
 
@@ -96,29 +98,30 @@ pub(crate) const COMMANDS: &[Command] = &[
 /// Memory that a member takes besides its bytes, about.
 const MEMBER_BYTES: usize = 48;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Intersection,
-    Union,
-    Difference,
-}
-
-/// Combines the sets whose keys are the arguments at `from` to `to`. Returns the result, at most
-/// `most` members of it, in the set `empty`.
-fn combined(
+/// Looks at the sets whose keys are the arguments at `from` to `to`.
+fn inputs(
     context: &mut Context<'_>,
     (from, to): (usize, usize),
     operation: Operation,
-    (empty, most): (Collection, usize),
-) -> Result<Members, Interrupted> {
+) -> Result<Vec<Input>, Interrupted> {
     let inputs = (from..to).map(|at| context.input(at, &[ValueType::Set]));
     let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+    if operation == Operation::Intersection {
+        inputs.sort_by_key(Input::len);
+    }
+    Ok(inputs)
+}
+
+/// Combines sets. Returns the result, at most `most` members of it, in the set `empty`.
+fn combined(
+    context: &mut Context<'_>,
+    inputs: Vec<Input>,
+    operation: Operation,
+    (empty, most): (Collection, usize),
+) -> Result<Members, Interrupted> {
     match operation {
         Operation::Union => united(context, inputs, empty),
-        Operation::Intersection => {
-            inputs.sort_by_key(Input::len);
-            kept(context, inputs, (true, most), empty)
-        }
+        Operation::Intersection => kept(context, inputs, (true, most), empty),
         Operation::Difference => kept(context, inputs, (false, most), empty),
     }
 }
@@ -185,8 +188,8 @@ fn kept(
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let keys = (1, context.count());
-    let result = combined(context, keys, operation, (empty, usize::MAX))?;
+    let inputs = inputs(context, (1, context.count()), operation)?;
+    let result = combined(context, inputs, operation, (empty, usize::MAX))?;
     let mut reply = context.reply();
     reply.set(result.len());
     result.iter().for_each(|member| reply.bulk(member));
@@ -195,9 +198,28 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 
 fn store(context: &mut Context<'_>, operation: Operation) -> Run {
     let key = context.argument(1);
-    let keys = (2, context.count());
+    let inputs = inputs(context, (2, context.count()), operation)?;
+    let rule = Rule {
+        value_type: ValueType::Set,
+        operation,
+        aggregate: Aggregate::Sum,
+        weights: vec![1.0; inputs.len()],
+    };
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let mut result = combined(context, keys, operation, (empty, usize::MAX))?;
+    let mut result = match context.put_merged(key, &inputs, &rule)? {
+        Some(Stored::Written(length)) => {
+            context.event(Class::Set, context.command.name, key);
+            return context.integer(i64::try_from(length).unwrap_or(i64::MAX));
+        }
+        Some(Stored::Little(members)) => {
+            let mut result = Members::new(empty, members.len());
+            members.iter().for_each(|member| {
+                result.add(member);
+            });
+            result
+        }
+        None => combined(context, inputs, operation, (empty, usize::MAX))?,
+    };
     let found = context.find_any_head(key)?;
     let was_there = found.row;
     result.set.found = context.replacement(&found, ValueType::Set).found;
@@ -237,7 +259,7 @@ fn cardinality(context: &mut Context<'_>) -> Run {
         at += 2;
     }
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let keys = (2, 2 + count);
-    let result = combined(context, keys, Operation::Intersection, (empty, most))?;
+    let inputs = inputs(context, (2, 2 + count), Operation::Intersection)?;
+    let result = combined(context, inputs, Operation::Intersection, (empty, most))?;
     context.integer(i64::try_from(result.len()).unwrap_or(i64::MAX))
 }

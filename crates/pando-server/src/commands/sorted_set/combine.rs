@@ -6,11 +6,15 @@ use pando_resp::parse_integer;
 
 use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::number::parse_score;
-use super::order::{Element, SortedSet, compare, store};
+use super::order::{Element, SortedSet, compare, score_of, store};
 use super::replying;
 use crate::context::replies;
-use crate::context::{Collection, Command, Context, Input, Interrupted, Keys, Kind, Run};
+use crate::context::{
+    Collection, Command, Context, Input, Interrupted, Keys, Kind, Rule, Run, Stored,
+};
+use crate::data::combination::{Aggregate, Operation, number_or_0};
 use crate::data::keyspace::ValueType;
+use crate::notifications::classes::Class;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
      sorted sets, and M being the number of elements in the resulting sorted set.";
@@ -99,37 +103,6 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Union,
-    Intersection,
-    Difference,
-}
-
-/// How the scores of a member become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Aggregate {
-    Sum,
-    Least,
-    Greatest,
-}
-
-impl Aggregate {
-    /// Adds a score. Infinities of both signs add up to 0.
-    fn add(self, sum: f64, score: f64) -> f64 {
-        match self {
-            Self::Sum => number_or_0(sum + score),
-            Self::Least if score < sum => score,
-            Self::Greatest if score > sum => score,
-            _ => sum,
-        }
-    }
-}
-
-fn number_or_0(score: f64) -> f64 {
-    if score.is_nan() { 0.0 } else { score }
-}
-
 /// An input, or the part of a large one that was read.
 enum Source {
     Scored(SortedSet),
@@ -213,6 +186,10 @@ impl Request {
             request.inputs.push((input, 1.0));
         }
         request.options(context, at + 1 + count, operation, form)?;
+        if operation != Operation::Difference {
+            // In this order Redis adds scores, which matters for fractions.
+            request.inputs.sort_by_key(|(input, _)| input.len());
+        }
         Ok(request)
     }
 
@@ -257,15 +234,11 @@ impl Request {
 
     /// Reads the inputs into `sources`, and returns the elements of the combination, in any order.
     fn combined<'s>(
-        mut self,
+        self,
         context: &mut Context<'_>,
         operation: Operation,
         sources: &'s mut Vec<Source>,
     ) -> Result<Vec<Element<'s>>, Interrupted> {
-        if operation != Operation::Difference {
-            // In this order Redis adds scores, which matters for fractions.
-            self.inputs.sort_by_key(|(input, _)| input.len());
-        }
         match operation {
             Operation::Union => self.union(context, sources),
             Operation::Intersection => self.intersection(context, sources),
@@ -372,10 +345,37 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 }
 
 fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
-    let request = Request::parse(context, 2, operation, Form::Store)?;
-    let mut sources = Vec::new();
-    let elements = request.combined(context, operation, &mut sources)?;
-    store(context, context.argument(1), elements)
+    let key = context.argument(1);
+    let mut request = Request::parse(context, 2, operation, Form::Store)?;
+    let (inputs, weights) = std::mem::take(&mut request.inputs).into_iter().unzip();
+    let inputs: Vec<Input> = inputs;
+    let rule = Rule {
+        value_type: ValueType::SortedSet,
+        operation,
+        aggregate: request.aggregate,
+        weights,
+    };
+    match context.put_merged(key, &inputs, &rule)? {
+        Some(Stored::Written(count)) => {
+            context.event(Class::SortedSet, context.command.name, key);
+            context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+        }
+        Some(Stored::Little(strings)) => {
+            let places = (0..strings.len()).step_by(2);
+            let elements = places.map(|place| {
+                let score = score_of(strings.at(place + 1));
+                (score.expect("it has eight bytes"), strings.at(place))
+            });
+            let elements: Vec<Element<'_>> = elements.collect();
+            store(context, key, elements)
+        }
+        None => {
+            request.inputs = inputs.into_iter().zip(rule.weights).collect();
+            let mut sources = Vec::new();
+            let elements = request.combined(context, operation, &mut sources)?;
+            store(context, key, elements)
+        }
+    }
 }
 
 fn count(context: &mut Context<'_>) -> Run {

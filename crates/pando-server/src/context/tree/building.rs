@@ -5,7 +5,7 @@
 //! are kept while what they are made of stays the same, also across conflicts.
 
 use pando_sync::atomic::AtomicBool;
-use pando_sync::{Arc, thread};
+use pando_sync::{Arc, OnceLock, thread};
 use pandodb::Table;
 use pandodb::nonblocking::Polled;
 
@@ -14,6 +14,7 @@ use super::changes::nothing_of;
 use crate::context::collection::Collection;
 use crate::context::job::Job;
 use crate::context::{Context, Interrupted, Run};
+use crate::data::combination::Merged;
 use crate::data::elements::given_up_key;
 use crate::data::keyspace::ValueType;
 use crate::data::new_rows::{self, NewRows};
@@ -48,7 +49,7 @@ impl Context<'_> {
         let elements = (&collection.strings, &collection.deadlines);
         let value_type = collection.value_type;
         let hash = self.progress.builds.hash_of(value_type, elements);
-        let head = self.built(members, (value_type, hash), |context, id| {
+        let (head, _) = self.built(members, (value_type, hash), |context, id| {
             let loaded = nothing_of(members, collection, id);
             let mut head = loaded.head;
             context.progress.builds.rows = Some(Box::default());
@@ -62,14 +63,14 @@ impl Context<'_> {
     }
 
     /// Returns the head of a collection whose rows were written, and that counts as given up no
-    /// more. `begin` returns them for its id, and its head; what it returns depends on `identity`
-    /// alone, a type and a hash.
+    /// more, and what was learnt meanwhile. `begin` returns them for its id, and its head; what it
+    /// returns depends on `identity` alone, a type and a hash.
     pub(super) fn built(
         &mut self,
         members: &Table,
         (value_type, hash): (ValueType, u64),
         begin: impl FnOnce(&mut Self, u64) -> Result<(TreeHead, Box<dyn NewRows>), Interrupted>,
-    ) -> Result<TreeHead, Interrupted> {
+    ) -> Result<(TreeHead, Arc<OnceLock<Merged>>), Interrupted> {
         if self.is_together {
             return Err(Interrupted::Yield);
         }
@@ -88,7 +89,8 @@ impl Context<'_> {
             self.progress.builds.list.push(build);
         }
         let build = &self.progress.builds.list[place];
-        let (head, result) = (build.head, build.job.result(self.waker));
+        let (head, merged) = (build.head, build.merged.clone());
+        let result = build.job.result(self.waker);
         match result {
             None => return Err(Interrupted::Wait),
             Some(Ok(())) => {}
@@ -109,7 +111,7 @@ impl Context<'_> {
             }
         }
         self.batch()?.delete(members, &given_up);
-        Ok(head)
+        Ok((head, merged))
     }
 
     /// Has a thread write the rows of a new collection.
@@ -136,15 +138,19 @@ impl Context<'_> {
             identity,
             head,
             job,
+            merged: Arc::default(),
             is_wanted: is_wanted.clone(),
             _lease: lease.clone(),
         };
-        let members = members.clone();
+        let (members, merged) = (members.clone(), build.merged.clone());
         let spawned = thread::Builder::new()
             .name("pando-write-rows".to_owned())
             .spawn(move || {
                 let of = (&members, lease.id());
                 let written = new_rows::write(&mut *rows, &engine.db, of, &is_wanted);
+                if let Some(known) = rows.merged() {
+                    let _first = merged.set(known);
+                }
                 drop((rows, members, lease, ticket));
                 drop(engine);
                 end.finish(written);

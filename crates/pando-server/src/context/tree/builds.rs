@@ -2,10 +2,11 @@
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
-use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::{Arc, OnceLock};
 
 use crate::context::job::Job;
+use crate::data::combination::Merged;
 use crate::data::deadlines::Deadlines;
 use crate::data::keyspace::ValueType;
 use crate::data::members::Lease;
@@ -31,10 +32,12 @@ pub(crate) struct Builds {
 /// them, the cleaner removes them.
 #[derive(Debug)]
 pub(super) struct Build {
-    /// Database and type, and a hash of the elements.
+    /// Database and type, and a hash of all that the rows depend on.
     pub(super) identity: (usize, ValueType, u64),
     pub(super) head: TreeHead,
     pub(super) job: Arc<Job>,
+    /// What was learnt of it while the rows were made; set before the job ends.
+    pub(super) merged: Arc<OnceLock<Merged>>,
     pub(super) is_wanted: Arc<AtomicBool>,
     /// Until the command has ended, the cleaner spares it.
     pub(super) _lease: Arc<Lease>,

@@ -84,7 +84,7 @@ impl Context<'_> {
         (copy.members.name(), copy.members.last_swap()).hash(&mut hasher);
         let identity = (copy.value_type, hasher.finish());
         let members = self.make_members()?;
-        let made = self.built(members, identity, |_, id| {
+        let (made, _) = self.built(members, identity, |_, id| {
             let rows = CopiedRows::new(copy.members.clone(), copy.id, id);
             Ok((TreeHead::new(id), Box::new(rows) as Box<dyn NewRows>))
         })?;

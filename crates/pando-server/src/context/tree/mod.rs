@@ -30,6 +30,7 @@ mod list_row;
 pub(crate) mod list_walk;
 mod lists;
 mod load;
+pub(crate) mod merges;
 mod named;
 pub(crate) mod near;
 mod one_member;

@@ -1,0 +1,176 @@
+//! Storing what large sets and sorted sets make together without reading them into memory: a thread
+//! merges their rows, and writes those of the result (decisions 126 and 129).
+//!
+//! What the thread reads are the rows of the heads that the command has read, for the reason that
+//! `copies.rs` gives.
+
+use std::hash::{Hash as _, Hasher as _};
+use std::ops::Bound;
+
+use pandodb::Table;
+
+use crate::context::inputs::{Content, Input, NAMES_MAX};
+use crate::context::{Context, Interrupted};
+use crate::data::combination::{Aggregate, Merged, Operation};
+use crate::data::elements::ElementKeys;
+use crate::data::keyspace::{Times, ValueType};
+use crate::data::limits::Limits;
+use crate::data::merge_source::MergeSource;
+use crate::data::merged_rows::{Merge, MergedRows};
+use crate::data::new_rows::NewRows;
+use crate::data::packed::{Encoding, Strings, strings_of_one};
+use crate::data::tree_head::TreeHead;
+
+/// Bytes of rows that are read of all inputs at a time, about, and of each of them.
+const PAGES_BYTES: usize = 1 << 20;
+const PAGE_BYTES_MIN: usize = 512;
+const PAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How inputs are combined.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// The type of the result.
+    pub(crate) value_type: ValueType,
+    pub(crate) operation: Operation,
+    pub(crate) aggregate: Aggregate,
+    /// One for each input; those of sets are 1.
+    pub(crate) weights: Vec<f64>,
+}
+
+/// What has become of a result.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// It is the value of the key, and has so many members.
+    Written(usize),
+    /// It is little, and was not written: the strings of a collection.
+    Little(Strings),
+}
+
+impl Context<'_> {
+    /// Combines the inputs, in the order in which scores are added, and makes the result the value
+    /// of `key`; `None` if that is to be done in memory: they are short, or of the transaction's
+    /// own, or it sees an earlier moment.
+    pub(crate) fn put_merged(
+        &mut self,
+        key: &[u8],
+        inputs: &[Input],
+        rule: &Rule,
+    ) -> Result<Option<Stored>, Interrupted> {
+        if !self.is_to_be_merged(inputs, rule.operation)? {
+            return Ok(None);
+        }
+        let sources = self.members()?.clone();
+        let identity = (rule.value_type, self.hash_of_inputs(&sources, inputs, rule));
+        let members = self.make_members()?;
+        let (mut head, merged) = self.built(members, identity, |context, id| {
+            let keys = context.engine().element_keys;
+            let sources = merge_sources(&sources, inputs, rule, &keys);
+            let merge = Merge::new(sources, (rule.operation, rule.aggregate));
+            let is_scored = rule.value_type == ValueType::SortedSet;
+            let most = context.element_bytes_max();
+            let rows = MergedRows::new(merge, (keys, id), is_scored, most);
+            Ok((TreeHead::new(id), Box::new(rows) as Box<dyn NewRows>))
+        })?;
+        let merged = merged.get().expect("it was set before the job has ended");
+        if let Some(little) = &merged.little {
+            return Ok(Some(Stored::Little(little.clone())));
+        }
+        head.count = merged.count;
+        let former = self.find_any_head(key)?.former;
+        let limits = self.shared.settings.encoding_limits.of(rule.value_type);
+        let what = ((rule.value_type, encoding_of(rule, merged, limits)), &head);
+        self.put_tree_head(key, what, Times::default(), former)?;
+        Ok(Some(Stored::Written(head.len())))
+    }
+
+    /// Returns true if so much is to be read that a thread does it.
+    fn is_to_be_merged(
+        &mut self,
+        inputs: &[Input],
+        operation: Operation,
+    ) -> Result<bool, Interrupted> {
+        let read = match operation {
+            Operation::Union => inputs.iter().map(Input::len).sum(),
+            Operation::Intersection | Operation::Difference => inputs[0].len(),
+        };
+        let heads = inputs.iter().filter_map(|input| match input.content() {
+            Content::Large(head) => Some(head.id),
+            Content::Packed(_) => None,
+        });
+        let ids: Vec<u64> = heads.collect();
+        if read <= NAMES_MAX || ids.is_empty() {
+            return Ok(false);
+        }
+        let members = self.members()?;
+        let batch = self.batch()?;
+        if batch.transaction().is_some() {
+            return Ok(false);
+        }
+        let is_own = |id: &u64| {
+            let (from, to) = (id.to_be_bytes(), (id + 1).to_be_bytes());
+            let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            batch.writes_between(members, from, to)
+        };
+        Ok(!ids.iter().any(is_own))
+    }
+
+    /// Returns a hash that tells these states of the inputs, and what is made of them.
+    fn hash_of_inputs(&self, members: &Table, inputs: &[Input], rule: &Rule) -> u64 {
+        let mut hasher = self.progress.builds.hasher();
+        (members.name(), members.last_swap()).hash(&mut hasher);
+        (rule.operation, rule.aggregate).hash(&mut hasher);
+        for (input, weight) in inputs.iter().zip(&rule.weights) {
+            weight.to_bits().hash(&mut hasher);
+            match input.content() {
+                Content::Large(head) => (head.id, head.edition, head.count).hash(&mut hasher),
+                Content::Packed(packed) => {
+                    let strings = &packed.strings;
+                    strings.len().hash(&mut hasher);
+                    strings.iter().for_each(|string| string.hash(&mut hasher));
+                }
+            }
+        }
+        hasher.finish()
+    }
+}
+
+fn merge_sources(
+    members: &Table,
+    inputs: &[Input],
+    rule: &Rule,
+    keys: &ElementKeys,
+) -> Vec<MergeSource> {
+    let page_bytes = (PAGES_BYTES / inputs.len()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+    let sources = inputs.iter().zip(&rule.weights).map(|(input, weight)| {
+        let how = (input.value_type == ValueType::SortedSet, *weight);
+        match input.content() {
+            Content::Large(head) => {
+                MergeSource::of_rows((members.clone(), head.id), page_bytes, how)
+            }
+            Content::Packed(packed) => {
+                let of_one = strings_of_one(packed.value_type);
+                let elements = (0..packed.strings.len()).step_by(of_one).map(|place| {
+                    let value = match of_one {
+                        1 => &[][..],
+                        _ => packed.strings.at(place + 1),
+                    };
+                    (packed.strings.at(place), value)
+                });
+                MergeSource::of_members(elements, keys, how)
+            }
+        }
+    });
+    sources.collect()
+}
+
+/// Returns the encoding that Redis shows of a result.
+fn encoding_of(rule: &Rule, merged: &Merged, limits: Limits) -> Encoding {
+    let count = usize::try_from(merged.count).unwrap_or(usize::MAX);
+    let is_compact = count <= limits.elements && merged.longest <= limits.bytes;
+    match rule.value_type {
+        ValueType::Set if !merged.has_others && count <= limits.integers => Encoding::Intset,
+        _ if is_compact => Encoding::Listpack,
+        ValueType::Set => Encoding::Hashtable,
+        _ => Encoding::Skiplist,
+    }
+}

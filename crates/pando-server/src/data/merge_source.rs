@@ -1,0 +1,148 @@
+//! A set or sorted set that is read in the order in which all of them have their members.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use pandodb::Table;
+
+use super::elements::{self, ElementKeys, Kind, name_tail};
+
+/// Key and value of a row of [`Kind::Name`].
+type Row = (Vec<u8>, Vec<u8>);
+
+/// Members in the order of their hashes, in which the rows of large collections lie
+/// (`elements.rs`).
+#[derive(Debug)]
+pub(crate) struct MergeSource {
+    /// What was read and not passed yet.
+    rows: VecDeque<Row>,
+    /// What was not read yet: the table, the id, and where it begins.
+    rest: Option<(Table, u64, Bound<Vec<u8>>)>,
+    /// Bytes of rows, about, that are read at a time.
+    page_bytes: usize,
+    /// Its members have scores; else 1 is that of each.
+    is_scored: bool,
+    /// What scores are multiplied with.
+    weight: f64,
+}
+
+impl MergeSource {
+    /// Returns the members of the large collection `id`, which are read when they are needed.
+    pub(crate) fn of_rows(
+        (members, id): (Table, u64),
+        page_bytes: usize,
+        (is_scored, weight): (bool, f64),
+    ) -> Self {
+        let from = Bound::Included(elements::start(id, Kind::Name).to_vec());
+        Self {
+            rows: VecDeque::new(),
+            rest: Some((members, id, from)),
+            page_bytes,
+            is_scored,
+            weight,
+        }
+    }
+
+    /// Returns these members, each with what belongs to it.
+    pub(crate) fn of_members<'m>(
+        members: impl Iterator<Item = (&'m [u8], &'m [u8])>,
+        keys: &ElementKeys,
+        (is_scored, weight): (bool, f64),
+    ) -> Self {
+        let mut rows: Vec<Row> = members
+            .map(|(name, value)| {
+                let mut row = Row::default();
+                keys.name(0, name, &mut row.0);
+                keys.value(name, (value, None), &mut row.1);
+                row
+            })
+            .collect();
+        rows.sort();
+        Self {
+            rows: rows.into(),
+            rest: None,
+            page_bytes: 0,
+            is_scored,
+            weight,
+        }
+    }
+
+    /// Returns what the score of the member in this row counts; `None` if it is damaged.
+    pub(crate) fn score(&self, value: &[u8]) -> Option<f64> {
+        if !self.is_scored {
+            return Some(self.weight);
+        }
+        let score = f64::from_le_bytes(value.try_into().ok()?);
+        (!score.is_nan()).then_some(self.weight * score)
+    }
+
+    /// Returns the place of the next member, if there is one.
+    pub(crate) fn place(&mut self) -> Result<Option<&[u8]>, String> {
+        if self.rows.is_empty() {
+            self.read()?;
+        }
+        Ok(self.rows.front().map(|(key, _)| name_tail(key)))
+    }
+
+    /// Passes the next member, and returns its row.
+    pub(crate) fn pop(&mut self) -> Result<Option<Row>, String> {
+        if self.rows.is_empty() {
+            self.read()?;
+        }
+        Ok(self.rows.pop_front())
+    }
+
+    /// Passes all members before `place`, and the one at it, whose row it returns.
+    pub(crate) fn take(&mut self, place: &[u8]) -> Result<Option<Row>, String> {
+        self.pass(place)?;
+        match self.place()? {
+            Some(next) if next == place => self.pop(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Passes all members before `place`; those that were not read yet are not read.
+    pub(crate) fn pass(&mut self, place: &[u8]) -> Result<(), String> {
+        while let Some((key, _)) = self.rows.front() {
+            if name_tail(key) >= place {
+                return Ok(());
+            }
+            self.rows.pop_front();
+        }
+        if let Some((_, id, from)) = &mut self.rest {
+            let place = elements::name_key(*id, place);
+            let (Bound::Included(next) | Bound::Excluded(next)) = &from else {
+                return Ok(());
+            };
+            if *next < place {
+                *from = Bound::Included(place);
+            }
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    /// Reads more rows, if there are any.
+    fn read(&mut self) -> Result<(), String> {
+        let Some((members, id, from)) = self.rest.take() else {
+            return Ok(());
+        };
+        let end = elements::behind(id, Kind::Name);
+        let bounds = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
+        let mut bytes = 0;
+        let mut next = None;
+        let mut left = members.range(bounds);
+        while let Some(row) = left.next_ref() {
+            let (key, value) = row.map_err(|error| error.to_string())?;
+            bytes += key.len() + value.len();
+            self.rows.push_back((key.to_vec(), value.to_vec()));
+            if bytes >= self.page_bytes {
+                next = Some(Bound::Excluded(key.to_vec()));
+                break;
+            }
+        }
+        drop(left);
+        self.rest = next.map(|from| (members, id, from));
+        Ok(())
+    }
+}
