@@ -276,7 +276,6 @@ impl FaultCase {
 
     /// Checks the state of an open store after the fault.
     fn check_open(&self, db: &Db, device: &FaultyDevice, run: &Run) -> Result<()> {
-        store::check_threads(db)?;
         let struck = device.faults_struck() > 0;
         let poisoned = db.report().poisoned;
         for error in &run.errors {

@@ -26,6 +26,7 @@
 //! | [`isolation`] | anomalies in histories of transactions                                |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
 //! | [`watchdog`] | ends a process that hangs                                                  |
+//! | [`panics`]   | ends a process in which a thread of an engine panics                       |
 
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,7 @@ pub mod kind;
 pub mod linear;
 pub mod older;
 pub mod order;
+pub mod panics;
 pub mod restart;
 pub mod state;
 pub mod store;
