@@ -13,4 +13,5 @@ pub(crate) mod publish;
 pub(crate) mod read_context;
 pub(crate) mod store;
 pub(crate) mod tags;
+pub(crate) mod uncounted_leaks;
 pub(crate) mod writeback;

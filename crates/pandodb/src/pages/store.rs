@@ -18,6 +18,7 @@ use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
+use crate::pages::uncounted_leaks::UncountedLeaks;
 use crate::space::held::HeldBlocks;
 use crate::space::id_turns::IdNeed;
 use crate::space::keeper::SpaceKeeper;
@@ -57,6 +58,8 @@ pub(crate) struct Store {
     pub(crate) aside_number: AtomicU32,
     /// Errors for threads that waited for a read of another thread.
     pub(crate) failed_reads: FailedReads,
+    /// Leaks whose rows could not be read.
+    pub(crate) uncounted_leaks: UncountedLeaks,
     /// The lowest number of a tree that was never used.
     pub(crate) next_tree: AtomicU64,
     pub(crate) format: FormatVersion,
@@ -111,6 +114,7 @@ impl Store {
             statistics,
             aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),
+            uncounted_leaks: UncountedLeaks::default(),
             next_tree: AtomicU64::new(u64::from(next_tree)),
             format: FormatVersion::new(version),
             room_waiters: WaitList::new(),
