@@ -273,6 +273,11 @@ impl Db {
             log_bytes = engine.recovered.bytes,
             "store opened"
         );
+        let was_asked = engine.options.io_backend != IoBackend::Auto;
+        engine
+            .store
+            .told_notes
+            .tell(&engine.store.device, was_asked);
         Ok(Self {
             owner: Arc::new(owner),
         })

@@ -18,6 +18,7 @@ use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
+use crate::pages::told_notes::ToldNotes;
 use crate::pages::uncounted_leaks::UncountedLeaks;
 use crate::space::held::HeldBlocks;
 use crate::space::id_turns::IdNeed;
@@ -36,6 +37,8 @@ pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 pub(crate) struct Store {
     /// The device of all files of the store.
     pub(crate) device: AnyDevice,
+    /// What of its notes was logged.
+    pub(crate) told_notes: ToldNotes,
     /// The data file. Only [`Store::sync_data`] makes it durable.
     pub(crate) data: AnyFile,
     /// Lets threads share syncs of the data file.
@@ -102,6 +105,7 @@ impl Store {
         Self {
             mapping_reserve: MappingReserve::new(device.clone(), ids_max.into()),
             device,
+            told_notes: ToldNotes::default(),
             data,
             data_syncs: DataSyncs::default(),
             pool,
