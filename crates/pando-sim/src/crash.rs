@@ -248,7 +248,6 @@ impl Lives {
                     return fail(format!("without a fault: {error}"));
                 }
                 device.crash_now();
-                store::check_threads(&db)?;
                 drop(db);
                 (run, true)
             }

@@ -216,7 +216,6 @@ impl DamageCase {
             Ok(run) => return fail(format!("without damage: {:?}", run.errors)),
             Err(failure) => return Err(failure),
         };
-        store::check_threads(&db)?;
         let whole = random.once_in(2) && db.report().poisoned.is_none();
         if whole {
             // A damaged page may prevent a clean close.
@@ -318,7 +317,6 @@ impl DamageCase {
             }
         };
         let met = self.read(&db, victim)?;
-        store::check_threads(&db)?;
         let places = places(&victim.histories).into_iter();
         live_on(self.seed, db, device, places, random)
             .map_err(|failure| failure.within("written to".to_owned()))?;

@@ -3,7 +3,8 @@
 //! A failed read names its page, and has no other effect. A failed write or sync poisons the store:
 //! nothing is acknowledged after it, reads still work, and what was acknowledged exists after the
 //! next opening. A full disk refuses writes, loses nothing, and passes. Any other failure ends a
-//! call, or has no effect. `fault_errors` has the errors that are right.
+//! call, or has no effect. `fault_errors` has the errors that are right; `given_up` looks at a
+//! store in which a page was given up.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,6 +19,7 @@ use pandodb::{Batch, Db, Durability, Error, WriteOptions};
 use crate::crash::{MODES, limit};
 use crate::failure::{Failure, Result, Unread, fail};
 use crate::fault_errors::Struck;
+use crate::given_up;
 use crate::history;
 use crate::state::State;
 use crate::store;
@@ -239,6 +241,10 @@ impl FaultCase {
         counts.struck += device.faults_struck();
         counts.refused += run.refused as u64;
         counts.errors += run.errors.len() as u64;
+        let is_given_up = self.operation == Operation::Read && given_up::writes(&db) > 0;
+        if is_given_up && db.report().poisoned.is_none() {
+            return given_up::check(self.seed, db, &device, &run);
+        }
         self.check_open(&db, &device, &run)?;
         let poisoned = db.report().poisoned;
         counts.poisoned += u64::from(poisoned.is_some());
@@ -276,7 +282,6 @@ impl FaultCase {
 
     /// Checks the state of an open store after the fault.
     fn check_open(&self, db: &Db, device: &FaultyDevice, run: &Run) -> Result<()> {
-        store::check_threads(db)?;
         let struck = device.faults_struck() > 0;
         let poisoned = db.report().poisoned;
         for error in &run.errors {
@@ -325,7 +330,7 @@ impl FaultCase {
             true => history::changed_beside_failed(&run.histories),
             false => BTreeSet::new(),
         };
-        if may_refuse.is_empty() {
+        if may_refuse.is_empty() && given_up::writes(db) == 0 {
             let found = store::read_all(db, run.histories.len())
                 .map_err(|failure| failure.within("reading after the fault"))?;
             return history::check_live(&run.histories, &found)
@@ -338,6 +343,7 @@ impl FaultCase {
                 }
                 Ok(_) => {}
                 Err(Unread::Error(Error::Poisoned { .. })) if may_refuse.contains(name) => {}
+                Err(Unread::Error(error)) if given_up::is_told(&error) => {}
                 Err(unread) => return fail(format!("reading {name}: {unread:?}")),
             }
         }

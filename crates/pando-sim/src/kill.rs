@@ -224,6 +224,7 @@ fn kill_once(
         ended.collect::<Result<_>>()
     })?;
     drop(server);
+    check_words(&log)?;
     verify(plan, &log, round, &histories, shared, counts)
 }
 
@@ -271,7 +272,18 @@ fn verify(
     }
     counts.calls += calls.len() as u64;
     check_calls(calls, reads, shared)?;
+    drop(server);
+    check_words(log)?;
     Ok((found, now))
+}
+
+/// Checks that no thread of the server has panicked: it may have gone on without it.
+fn check_words(log: &Path) -> Result<()> {
+    let words = std::fs::read_to_string(log).map_err(told("reading the log"))?;
+    match words.contains("panicked at") {
+        true => fail(format!("the server panicked: {words}")),
+        false => Ok(()),
+    }
 }
 
 /// Checks the calls of a round together with `reads`, which were made after the restart: whatever
@@ -574,5 +586,26 @@ fn observe(action: Option<&Action>, key: Key, reply: &Reply) -> Result<Action> {
         }
         (Some(write @ Action::Write(_)), Reply::Simple(_) | Reply::Array(_)) => Ok(write.clone()),
         (action, reply) => fail(format!("{action:?}: {reply:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_server_is_found_in_its_words() {
+        let name = format!("pando-sim-words-{}", std::process::id());
+        let log = std::env::temp_dir().join(name);
+        let look = |words: &str| {
+            std::fs::write(&log, words).expect("the log is written");
+            check_words(&log)
+        };
+        let ready = look("listening\n");
+        let panic = look("listening\nthread 'pando-log' panicked at a place\n");
+        std::fs::remove_file(&log).expect("the log is there");
+        ready.expect("nothing is wrong");
+        let told = panic.expect_err("it panicked").to_string();
+        assert!(told.contains("pando-log"), "{told}");
     }
 }

@@ -16,6 +16,7 @@
 //! | [`restart`]  | processes that end while the kernel keeps running, then a power cut        |
 //! | [`faults`]   | operations of the device that fail, once or from then on                   |
 //! | `fault_errors` | which errors are right after such a failure                              |
+//! | `given_up`   | stores in which such failures have taken a page out of reach               |
 //! | [`full`]     | disks that are full, at each write and with every frame dirty                |
 //! | [`full_close`] | closes stores on full disks                                              |
 //! | [`full_deletes`] | deletes everything on a full disk                                      |
@@ -26,6 +27,7 @@
 //! | [`isolation`] | anomalies in histories of transactions                                |
 //! | [`kill`]     | kills the server's process again and again under clients                   |
 //! | [`watchdog`] | ends a process that hangs                                                  |
+//! | [`panics`]   | ends a process in which a thread of an engine panics                       |
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +42,7 @@ pub mod full;
 pub mod full_close;
 pub mod full_deletes;
 pub mod full_together;
+mod given_up;
 pub mod history;
 pub mod isolation;
 pub mod kill;
@@ -47,6 +50,7 @@ pub mod kind;
 pub mod linear;
 pub mod older;
 pub mod order;
+pub mod panics;
 pub mod restart;
 pub mod state;
 pub mod store;

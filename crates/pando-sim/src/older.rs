@@ -203,7 +203,6 @@ fn judge(
         }
     };
     let met = read_keys(&db, life, is_exact)?;
-    store::check_threads(&db)?;
     match met {
         Some(error) if is_sound => {
             return fail(format!("verify found nothing, but a read says: {error}"));

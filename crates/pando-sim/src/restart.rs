@@ -212,7 +212,6 @@ impl Machine {
             }
             Ok(db) => {
                 known.existed = true;
-                store::check_threads(&db)?;
                 drop(db);
             }
             Err(error) if lives && device.faults_struck() == 0 => {
@@ -289,7 +288,6 @@ impl Machine {
             }
         } else {
             device.crash_now();
-            store::check_threads(&db)?;
             drop(db);
         }
         Ok(())

@@ -8,6 +8,7 @@ use pandodb::{Builder, Compression, Db, Durability, VerifyReport};
 
 use crate::failure::{Failure, Result, Unread, fail};
 use crate::kind;
+use crate::panics;
 use crate::state::{Effect, Entry, State, owner, table_owner};
 
 /// Number of frames of the pool: the allowed minimum.
@@ -109,6 +110,7 @@ pub fn is_durable_by_default(seed: u64) -> bool {
 /// # Errors
 /// Those of the store.
 pub fn open(seed: u64, device: &FaultyDevice) -> pandodb::Result<Db> {
+    panics::watch(&format!("seed {seed}"));
     let turn = device.sync_points() + device.writes();
     let options = Shape::of(seed).apply(options(seed), turn);
     Db::open_device(options, AnyDevice::from(device.clone()))
@@ -178,16 +180,5 @@ pub fn verify(device: &FaultyDevice) -> Result<()> {
             &report.damages[..report.damages.len().min(6)]
         )),
         Err(error) => fail(format!("verify: {error}")),
-    }
-}
-
-/// Checks that no thread of the engine has panicked.
-///
-/// # Errors
-/// The reason why the engine is poisoned, if a panic is the reason.
-pub fn check_threads(db: &Db) -> Result<()> {
-    match db.report().poisoned {
-        Some(cause) if cause.contains("panicked") => fail(cause),
-        _ => Ok(()),
     }
 }

@@ -1,9 +1,12 @@
-//! Ends a process that hangs, since a test that waits forever reports nothing.
+//! Ends a process that hangs, since a test that waits forever reports nothing, or in which a thread
+//! of an engine panics (`panics`).
 
 use std::io::Write;
 
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Condvar, Mutex, thread};
+
+use crate::panics::RunningCase;
 
 /// Number of looks at the clock before the time is over. On a machine that is overloaded, or was
 /// stopped for a while, this thread is late just as the threads that it watches, and a late look
@@ -16,15 +19,17 @@ struct Completion {
     changed: Condvar,
 }
 
-/// Aborts the process with a message, unless it is dropped in time.
+/// Aborts the process with a message, unless it is dropped in time and no engine panics before.
 #[derive(Debug)]
 pub struct Watchdog {
     shared: Arc<Completion>,
+    _case: RunningCase,
 }
 
 impl Watchdog {
     /// Starts to watch the work that `what` describes.
     pub fn new(limit: Duration, what: String) -> Self {
+        let case = RunningCase::new(what.clone());
         let shared = Arc::new(Completion::default());
         let seen = shared.clone();
         thread::spawn(move || {
@@ -41,7 +46,10 @@ impl Watchdog {
                 }
             }
         });
-        Self { shared }
+        Self {
+            shared,
+            _case: case,
+        }
     }
 }
 

@@ -161,6 +161,13 @@ impl Gate {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Returns whether somebody is inside, or about to see that it is closed: for assertions.
+    pub fn is_entered(&self) -> bool {
+        // Acquire: as in close_alone.
+        let mut counts = self.counts.iter();
+        counts.any(|count| count.load(Ordering::Acquire) != 0)
+    }
+
     /// Closes the gate and blocks until nobody is inside. Must not be called from inside.
     pub fn close(&self) -> Closed<'_> {
         assert_none(&[Kind::Latch, Kind::Stripes, Kind::Gate]);
@@ -182,9 +189,13 @@ impl Gate {
         self.close_alone(one, serve)
     }
 
-    /// Closes the gate for the holder of `one`.
+    /// Closes the gate for the holder of `one`; a panic of `serve` opens it again.
     fn close_alone<'a>(&'a self, one: MutexGuard<'a, ()>, mut serve: impl FnMut()) -> Closed<'a> {
         self.closed.store(true, Ordering::Relaxed);
+        let closed = Closed {
+            gate: self,
+            one: Some(one),
+        };
         // SeqCst: pairs with the fence in try_enter.
         fence(Ordering::SeqCst);
         for count in self.counts.iter() {
@@ -200,10 +211,7 @@ impl Gate {
                 }
             }
         }
-        Closed {
-            gate: self,
-            one: Some(one),
-        }
+        closed
     }
 }
 
@@ -291,6 +299,24 @@ mod tests {
             drop(gate.close_serving(|| served.store(true, Ordering::Release)));
         });
         assert!(!gate.is_closed());
+    }
+
+    /// What the closer serves may be work of users, and nobody else would open the gate.
+    #[test]
+    fn a_closer_that_panics_while_it_serves_opens_the_gate() {
+        let gate = Gate::new();
+        let guard = gate.try_enter().unwrap();
+        // The checks of what is held are per thread: the closer is another one.
+        thread::scope(|scope| {
+            let closer = scope.spawn(|| drop(gate.close_serving(|| panic!("a test"))));
+            closer.join().unwrap_err();
+        });
+        assert!(!gate.is_closed());
+        assert!(gate.is_entered(), "who was inside still is");
+        drop(guard);
+        assert!(!gate.is_entered());
+        drop(gate.try_enter().expect("the gate is open"));
+        drop(gate.close());
     }
 }
 

@@ -76,6 +76,10 @@ impl<D: Device> Log<D> {
     fn flush_taken(&self) -> Option<Lsn> {
         let (taken, newest) = {
             let mut tail = self.shared.tail.lock();
+            if self.group.failed() {
+                // What an append has left that was cut off is not written.
+                return None;
+            }
             let taken = tail.take();
             self.group.batch_closed(tail.newest());
             (taken, tail.newest())

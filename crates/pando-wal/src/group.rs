@@ -125,10 +125,15 @@ impl Group {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Poisons the group: nothing becomes durable from now on. Wakes all waiters.
-    pub(crate) fn fail(&self) {
+    /// The part of [`Group::fail`] that wakes nobody.
+    pub(crate) fn note_failure(&self) {
         // Release: pairs with the Acquire in failed.
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Poisons the group: nothing becomes durable from now on. Wakes all waiters.
+    pub(crate) fn fail(&self) {
+        self.note_failure();
         self.sleepers.wake(Lsn(u64::MAX));
     }
 

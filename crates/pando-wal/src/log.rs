@@ -11,7 +11,7 @@ use pando_format::checksum::crc32c;
 use pando_format::log::{RecordKind, record_bytes};
 use pando_stats::{Statistics, Ticker};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Arc, CachePadded, Mutex, Rank, WaitList, park, thread_waker};
+use pando_sync::{Arc, CachePadded, Mutex, MutexGuard, Rank, WaitList, park, thread_waker};
 
 use crate::applied::Applied;
 use crate::error::{Error, Result};
@@ -213,11 +213,12 @@ impl<D: Device> Log<D> {
             "the reservation covers it"
         );
         let payload_crc = crc32c(payload);
-        let mut tail = self.shared.tail.lock();
+        let mut appending = Appending::begin(self);
+        let tail = appending.tail();
         tail.release(reservation.spend());
         let segment_end = tail.segment_end();
         let lsn = tail.append(kind, 0, payload, payload_crc);
-        let is_low = segment_end != tail.segment_end() && self.growth.note_segment(&tail);
+        let is_low = segment_end != tail.segment_end() && self.growth.note_segment(tail);
         self.order.applied.reserve_in_order(lsn);
         if acknowledge == Acknowledge::WhenDurable {
             // Relaxed: a thread that sees the store below, or a change of the batch, sees this one,
@@ -232,7 +233,7 @@ impl<D: Device> Log<D> {
         // grows.
         self.order.reserved.store(lsn.0, Ordering::Release);
         let half_full = tail.buffered_bytes() * 2 > self.options.buffer_bytes as u64;
-        drop(tail);
+        appending.end();
         self.statistics.tick(Ticker::LogBytes, bytes);
         self.shared.space.notify_all();
         if half_full {
@@ -348,11 +349,18 @@ impl<D: Device> Log<D> {
     /// Poisons the log: refuses everything from now on, and wakes all waiters. The first reason
     /// stays.
     pub fn poison(&self, reason: Error) {
-        self.failure.lock().get_or_insert(reason);
+        self.fail_because(reason);
         self.group.fail();
         self.wake_waiters();
         self.flusher.notify_all();
         self.growth.wake();
+    }
+
+    /// The part of [`Log::poison`] that wakes nobody: no flush takes what is in the buffer.
+    #[cold]
+    fn fail_because(&self, reason: Error) {
+        self.failure.lock().get_or_insert(reason);
+        self.group.note_failure();
     }
 
     /// Wakes all waiters for space, or for batches to be applied. An owner that has failed for a
@@ -435,5 +443,91 @@ impl<D: Device> Log<D> {
             return Err(error);
         }
         Ok(false)
+    }
+}
+
+/// The tail, locked for an append. A panic under the lock may leave a part of a record in the
+/// buffer; if that was written, replay would end there, and lose the records behind it. So it
+/// poisons the log before anybody else has the tail: nothing is flushed from then on.
+struct Appending<'a, D: Device> {
+    log: &'a Log<D>,
+    /// None once it has ended.
+    tail: Option<MutexGuard<'a, Tail>>,
+}
+
+impl<'a, D: Device> Appending<'a, D> {
+    #[inline]
+    fn begin(log: &'a Log<D>) -> Self {
+        Self {
+            log,
+            tail: Some(log.shared.tail.lock()),
+        }
+    }
+
+    #[inline]
+    fn tail(&mut self) -> &mut Tail {
+        self.tail.as_mut().expect("it has not ended")
+    }
+
+    /// Unlocks the tail, which has the whole record.
+    #[inline]
+    fn end(mut self) {
+        self.tail = None;
+    }
+}
+
+impl<D: Device> Drop for Appending<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(tail) = self.tail.take() {
+            // Those that wait are woken without the lock: their wakers may be of users.
+            self.log.fail_because(Error::Abandoned);
+            drop(tail);
+            self.log.poison(Error::Abandoned);
+        }
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use pando_device::MemoryDevice;
+
+    use super::*;
+    use crate::options::FlushMethod;
+
+    /// The record in the buffer may be half of one: no flush takes it, and no commit behind it is
+    /// acknowledged.
+    #[test]
+    fn an_append_that_panics_poisons_the_log() {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            segments: 4,
+            file_bytes: 64 << 10,
+            buffer_bytes: 48 << 10,
+            identity: [7; 16],
+            incarnation: 1,
+            signature: 1,
+            start: Lsn(0),
+            flush_method: FlushMethod::Auto,
+        };
+        let statistics = Arc::new(Statistics::new());
+        let log = Log::open(MemoryDevice::new(1 << 20), options, statistics).unwrap();
+        let append = |log: &Log<MemoryDevice>| {
+            let room = log.try_reserve(8).unwrap().unwrap();
+            log.append(room, RecordKind::Batch, Acknowledge::WhenDurable, &[7; 8])
+        };
+        let first = append(&log);
+        log.wait_durable(first).unwrap();
+        let room = log.try_reserve(8).unwrap().unwrap();
+        // Stands for a bug: the next record is not the next one to be applied.
+        log.order.applied.reserve_in_order(Lsn(1 << 50));
+        catch_unwind(AssertUnwindSafe(|| append(&log))).unwrap_err();
+        assert!(matches!(log.poisoned(), Some(Error::Abandoned)));
+        assert!(log.try_reserve(8).is_err());
+        drop(room);
+        assert_eq!(log.flush(), None, "what is in the buffer stays there");
+        assert_eq!(log.durable(), first);
     }
 }

@@ -7,7 +7,7 @@ use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
-use crate::context::job::Job;
+use crate::context::job::{Job, JobTurn};
 use crate::context::{Command, Context, Flags, Interrupted, Keys, Kind, Run, replies};
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
@@ -54,12 +54,11 @@ fn save(context: &mut Context<'_>) -> Run {
     }
     let engine = context.shared.engine();
     let engine = engine.expect("SAVE runs when the engine is open");
-    // AcqRel: pairs with the Release of the thread below. Only one save runs at a time.
-    if context.shared.saving.swap(true, Ordering::AcqRel) {
+    let Some(turn) = JobTurn::try_take(&context.shared.saving) else {
         return context.fail("ERR Background save already in progress");
-    }
+    };
     let (job, end) = Job::new(context.waker.clone());
-    let saving = Arc::clone(&context.shared.saving);
+    let end = end.with_turn(turn);
     let failed = Arc::clone(&context.shared.save_failed);
     let worker = move || {
         let result = engine.db.checkpoint().map_err(|error| error.to_string());
@@ -70,15 +69,12 @@ fn save(context: &mut Context<'_>) -> Run {
         }
         drop(engine);
         failed.store(result.is_err(), Ordering::Relaxed);
-        // Release: pairs with the AcqRel in save.
-        saving.store(false, Ordering::Release);
         end.finish(result);
     };
     let spawned = thread::Builder::new()
         .name("pando-save".to_owned())
         .spawn(worker);
     if let Err(error) = spawned {
-        context.shared.saving.store(false, Ordering::Release);
         return context.fail(&format!("ERR {error}"));
     }
     context.progress.job = Some(job);

@@ -2,6 +2,7 @@
 
 use std::task::Waker;
 
+use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Arc, Mutex, Rank};
 
 /// Work that a separate thread does for a connection.
@@ -15,12 +16,48 @@ pub(crate) struct Job {
 /// The end of a job, for the thread that does it. Dropped without a result, as by a panic, it ends
 /// the job with an error: the command does not wait for ever.
 #[derive(Debug)]
-pub(crate) struct JobEnd(Option<Arc<Job>>);
+pub(crate) struct JobEnd {
+    /// None once it has ended.
+    job: Option<Arc<Job>>,
+    /// Given back before the end is told: then the next command finds it free.
+    turn: Option<JobTurn>,
+}
+
+/// The turn of a job among those of which one runs at a time: the flag is set until it is dropped.
+#[derive(Debug)]
+pub(crate) struct JobTurn(Arc<AtomicBool>);
+
+impl JobTurn {
+    /// Takes the turn; returns None if another job has it.
+    pub(crate) fn try_take(taken: &Arc<AtomicBool>) -> Option<Self> {
+        // Acquire: pairs with the Release below.
+        let is_taken = taken.swap(true, Ordering::Acquire);
+        (!is_taken).then(|| Self(taken.clone()))
+    }
+}
+
+impl Drop for JobTurn {
+    fn drop(&mut self) {
+        // Release: what this job has done comes before what the next one does.
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl JobEnd {
     /// Records the result and wakes the connection.
     pub(crate) fn finish(mut self, result: Result<(), String>) {
-        if let Some(job) = self.0.take() {
+        self.end(result);
+    }
+
+    /// Has the job give back `turn` when it ends.
+    pub(crate) fn with_turn(mut self, turn: JobTurn) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    fn end(&mut self, result: Result<(), String>) {
+        self.turn = None;
+        if let Some(job) = self.job.take() {
             job.end(result);
         }
     }
@@ -28,9 +65,7 @@ impl JobEnd {
 
 impl Drop for JobEnd {
     fn drop(&mut self) {
-        if let Some(job) = self.0.take() {
-            job.end(Err("the thread of this command has ended early".to_owned()));
-        }
+        self.end(Err("the thread of this command has ended early".to_owned()));
     }
 }
 
@@ -40,7 +75,11 @@ impl Job {
         let job = Arc::new(Self {
             state: Mutex::new(Rank::Leaf, (None, waker)),
         });
-        (job.clone(), JobEnd(Some(job)))
+        let end = JobEnd {
+            job: Some(job.clone()),
+            turn: None,
+        };
+        (job, end)
     }
 
     fn end(&self, result: Result<(), String>) {
@@ -84,5 +123,31 @@ mod tests {
         let (job, end) = Job::new(waker.clone());
         end.finish(Ok(()));
         assert_eq!(job.result(waker), Some(Ok(())));
+    }
+
+    /// A turn that stayed taken would refuse every later SAVE.
+    #[test]
+    fn the_turn_of_a_job_is_free_when_its_end_is_told() {
+        /// Looks at the flag when it is woken.
+        struct Look(Arc<AtomicBool>, Mutex<Option<bool>>);
+        impl std::task::Wake for Look {
+            fn wake(self: Arc<Self>) {
+                *self.1.lock() = Some(self.0.load(Ordering::Acquire));
+            }
+        }
+        for panics in [false, true] {
+            let taken = Arc::new(AtomicBool::new(false));
+            let look = Arc::new(Look(taken.clone(), Mutex::default()));
+            let (_job, end) = Job::new(Waker::from(look.clone()));
+            let end = end.with_turn(JobTurn::try_take(&taken).unwrap());
+            assert!(JobTurn::try_take(&taken).is_none());
+            let worker = thread::spawn(move || {
+                assert!(!panics, "planted");
+                end.finish(Ok(()));
+            });
+            assert_eq!(worker.join().is_err(), panics);
+            assert_eq!(*look.1.lock(), Some(false), "panics: {panics}");
+            assert!(JobTurn::try_take(&taken).is_some());
+        }
     }
 }

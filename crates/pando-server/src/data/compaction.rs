@@ -77,7 +77,7 @@ impl Compaction {
         let own = Arc::clone(this);
         let spawned = thread::Builder::new()
             .name("pando-compact".to_owned())
-            .spawn(move || own.run(&db));
+            .spawn(move || own.run(|| db.compact(|progress| own.note(progress))));
         match spawned {
             Ok(handle) => {
                 // The thread of the previous compaction has ended.
@@ -91,14 +91,15 @@ impl Compaction {
         }
     }
 
-    fn run(&self, db: &Db) {
-        let ended = match db.compact(|progress| self.note(progress)) {
+    fn run(&self, compact: impl FnOnce() -> pandodb::Result<CompactReport>) {
+        let mut running = Running {
+            compaction: self,
+            ended: Ended::Failed("the thread of the compaction has ended early".to_owned()),
+        };
+        running.ended = match compact() {
             Ok(report) => Ended::Done(report),
             Err(error) => Ended::Failed(error.to_string()),
         };
-        *self.ended.lock() = ended;
-        // Release: pairs with the Acquire in start.
-        self.state.store(IDLE, Ordering::Release);
     }
 
     fn note(&self, progress: CompactProgress) -> ControlFlow<()> {
@@ -132,8 +133,8 @@ impl Compaction {
         let _running = self.abort();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // If the thread has panicked, it has poisoned nothing: the store is closed in the usual
-            // way.
+            // If the thread has panicked, that was told, and where it had begun to change something
+            // the store is poisoned.
             let _ = thread.join();
         }
     }
@@ -154,9 +155,38 @@ impl Compaction {
     }
 }
 
+/// A compaction that runs. Dropped at its end, also by a panic: the next one may start.
+struct Running<'a> {
+    compaction: &'a Compaction,
+    ended: Ended,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *self.compaction.ended.lock() = self.ended.clone();
+        // Release: pairs with the Acquire in start.
+        self.compaction.state.store(IDLE, Ordering::Release);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever asks is told that it failed, and the next one may start.
+    #[test]
+    fn a_compaction_that_panics_has_ended() {
+        let compaction = Compaction::default();
+        compaction.state.store(RUNNING, Ordering::Relaxed);
+        let run = || compaction.run(|| panic!("planted"));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+        assert!(compaction.running().is_none());
+        let ended = compaction.ended();
+        assert!(
+            matches!(&ended, Ended::Failed(text) if text.contains("early")),
+            "{ended:?}"
+        );
+    }
 
     /// A client that is told that its abort was accepted has aborted the running compaction, even
     /// if its thread has not begun, and whatever another client starts meanwhile. Later compactions
@@ -176,7 +206,7 @@ mod tests {
         assert!(compaction.abort() && compaction.abort());
         assert!(!Compaction::start(&compaction, db.clone()).unwrap());
         assert_eq!(compaction.note(progress), ControlFlow::Break(()));
-        compaction.run(&db);
+        compaction.run(|| db.compact(|progress| compaction.note(progress)));
         assert!(!compaction.abort());
         assert!(Compaction::start(&compaction, db).unwrap());
         while compaction.running().is_some() {

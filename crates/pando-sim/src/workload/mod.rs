@@ -18,6 +18,7 @@ use pandodb::{Db, Error};
 use crate::failure::{Failure, Result};
 use crate::history::History;
 use crate::order;
+use crate::panics;
 use crate::state::State;
 use worker::{Shared, Stop, Worker};
 
@@ -71,7 +72,11 @@ pub fn run(db: &Db, plan: Plan, initial: &[State]) -> Result<Run> {
                     Err(Stop::Failure(found)) => failure = Some(found),
                 }
             }
-            Err(_) => failure = Some(Failure::new("a thread of the workload panicked")),
+            Err(panic) => {
+                let text = panics::text_of(&*panic);
+                let what = format!("a thread of the workload panicked: {text}");
+                failure = Some(Failure::new(what));
+            }
         }
     }
     run.synced.append(&mut shared.synced.lock());

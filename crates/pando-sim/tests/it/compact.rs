@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use pando_device::faulty::CrashMode;
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
+use pando_sim::panics;
 use pando_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pando_sync::thread;
 use pandodb::{
@@ -47,6 +48,7 @@ impl Work {
 
     /// Opens a store that is to be filled, or looked at.
     fn open(self, device: &FaultyDevice) -> pandodb::Result<Db> {
+        panics::watch("a store");
         Db::open_device(self.options(), AnyDevice::from(device.clone()))
     }
 
@@ -55,6 +57,7 @@ impl Work {
             Self::Pack => self.options(),
             Self::Rewrite => self.options().compression(Compression::Lz4),
         };
+        panics::watch("a store");
         Db::open_device(options, AnyDevice::from(device.clone()))
     }
 
@@ -64,6 +67,7 @@ impl Work {
             Self::Pack => self.options(),
             Self::Rewrite => self.options().compression(Compression::Snappy),
         };
+        panics::watch("a store");
         Db::open_device(options, AnyDevice::from(device.clone()))
     }
 

@@ -4,6 +4,7 @@
 use pando_device::faulty::CrashMode;
 use pando_device::{AnyDevice, Device, FaultyDevice, File, OpenOptions};
 use pando_sim::crash::MODES;
+use pando_sim::panics;
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 use pandodb::{Builder, Db, Durability, VerifyReport, WriteOptions};
@@ -23,6 +24,7 @@ fn open(device: &FaultyDevice) -> pandodb::Result<Db> {
 fn open_with(device: &FaultyDevice, give_back_after: Option<Duration>) -> pandodb::Result<Db> {
     let options = Builder::default().max_memory(4 << 20).frames(256);
     let options = options.give_back_after(give_back_after);
+    panics::watch("a store");
     Db::open_device(options.log_bytes(1 << 20), AnyDevice::from(device.clone()))
 }
 

@@ -4,6 +4,7 @@
 use pando_device::faulty::Random;
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
+use pando_sim::panics;
 use pando_sim::store;
 use pandodb::statistics::Ticker;
 use pandodb::{Batch, Db, Durability, WriteOptions};
@@ -30,6 +31,7 @@ fn open(device: &FaultyDevice, turn: u64) -> pandodb::Result<Db> {
         .chunk_values_over(chunks_over)
         .durability(Durability::None)
         .discard(true);
+    panics::watch(&format!("turn {turn}"));
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 

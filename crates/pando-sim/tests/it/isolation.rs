@@ -6,6 +6,7 @@ use pando_sim::isolation::{
     Bounds, Kind, Level, Operation, Report, TableKey, Transaction as Record, TransactionHistory,
     check,
 };
+use pando_sim::panics;
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
@@ -42,6 +43,7 @@ impl Store {
 
     fn with(max_memory: u64, set: impl FnOnce(Builder) -> Builder) -> Self {
         let options = Db::builder().max_memory(max_memory).page_size(4096);
+        panics::watch("a store");
         let db = set(options).open_in_memory().unwrap();
         let table = |name| db.table(name).unwrap();
         Self {

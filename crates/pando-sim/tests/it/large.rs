@@ -3,6 +3,7 @@
 
 use pando_device::{AnyDevice, FaultyDevice};
 use pando_sim::crash::MODES;
+use pando_sim::panics;
 use pando_sim::store;
 use pandodb::{Batch, Db, Durability, Table, WriteOptions};
 
@@ -22,6 +23,7 @@ fn open(device: &FaultyDevice) -> pandodb::Result<Db> {
         .durability(Durability::None)
         .chunk_size(4096)
         .chunk_values_over(6000);
+    panics::watch("a store");
     Db::open_device(options, AnyDevice::from(device.clone()))
 }
 

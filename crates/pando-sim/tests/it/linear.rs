@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pando_device::faulty::Random;
 use pando_sim::linear::{self, Action, Call, Key, Value};
+use pando_sim::panics;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::{Mutex, Rank, thread};
 use pandodb::{Batch, Builder, Db, Durability, Table, WriteOptions};
@@ -101,6 +102,7 @@ fn check(seed: u64, threads: u64, keys: Key, batches: bool) {
         .max_memory(2 << 20)
         .frames(64)
         .log_bytes(1 << 20);
+    panics::watch(&format!("seed {seed}"));
     let db = options
         .durability(Durability::None)
         .open_in_memory()
@@ -157,6 +159,7 @@ fn batches_over_several_leaves_are_seen_whole() {
 #[test]
 fn who_has_seen_one_key_of_a_batch_sees_the_others() {
     let options = Builder::default().max_memory(2 << 20).frames(64);
+    panics::watch("a store");
     let db = options
         .durability(Durability::None)
         .open_in_memory()

@@ -121,6 +121,7 @@ impl Owner {
         engine.kept.close();
         // A compaction sees that the store is closed, and ends.
         let _compacting = engine.compacting.lock();
+        let ending = Ending { engine, threads };
         let flushed = engine.store.check_poison().and_then(|()| {
             engine
                 .log
@@ -130,6 +131,28 @@ impl Owner {
             engine.checkpoint_once().and(tidied)?;
             engine.cut_at_close()
         });
+        drop(ending);
+        if flushed.is_ok() {
+            engine.log.close_files();
+        }
+        match &flushed {
+            Ok(()) => tracing::info!("store closed"),
+            Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
+        }
+        flushed
+    }
+}
+
+/// The threads of a store that is being closed, which end when this is dropped: also by a panic of
+/// whoever closes it, since they would keep the store, and its directory, for ever.
+struct Ending<'a> {
+    engine: &'a Engine,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let engine = self.engine;
         engine.store.life.end();
         engine.kept.end_all();
         engine.log.stop();
@@ -146,20 +169,12 @@ impl Owner {
         engine.store.pool.image_waiters().notify_all();
         engine.log.wake_waiters();
         engine.old_versions.waiters.notify_all();
-        for thread in threads {
+        for thread in self.threads.drain(..) {
             thread.thread().unpark();
             if thread.join().is_err() {
                 engine.poison("an engine thread panicked");
             }
         }
-        if flushed.is_ok() {
-            engine.log.close_files();
-        }
-        match &flushed {
-            Ok(()) => tracing::info!("store closed"),
-            Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
-        }
-        flushed
     }
 }
 
@@ -258,6 +273,11 @@ impl Db {
             log_bytes = engine.recovered.bytes,
             "store opened"
         );
+        let was_asked = engine.options.io_backend != IoBackend::Auto;
+        engine
+            .store
+            .told_notes
+            .tell(&engine.store.device, was_asked);
         Ok(Self {
             owner: Arc::new(owner),
         })

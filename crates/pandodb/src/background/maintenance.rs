@@ -58,6 +58,7 @@ impl Engine {
             self.locks.care();
             let wanted = self.store.registry.wanted();
             let worked = self.store.check_poison().and_then(|()| {
+                self.count_leaks_again(&mut scratch)?;
                 let leaves = self.tidy_leaves(&mut scratch)?;
                 let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
                 Ok(leaves || garbage)
@@ -166,11 +167,27 @@ impl Engine {
         }
     }
 
+    /// Counts leaks whose rows could not be read when they came about. Those that still cannot be
+    /// counted wait for the next time.
+    pub(crate) fn count_leaks_again(&self, scratch: &mut Scratch) -> Result<()> {
+        for (tree, leaks) in self.store.uncounted_leaks.take() {
+            let Some(_room) = self.room_to_merge() else {
+                self.store.uncounted_leaks.add(tree, leaks);
+                continue;
+            };
+            self.in_gate(MERGE_PAGES, |engine, token| {
+                Ok(engine.store.count_leaks(token, tree, leaks, scratch))
+            })??;
+        }
+        Ok(())
+    }
+
     /// As `tidy_leaves`, for the whole queue before the last checkpoint at close, because the queue
     /// is not stored. Reads no pages and waits for no room: work that cannot be done now is
     /// skipped.
     pub(crate) fn tidy_leaves_at_close(&self) -> Result<()> {
         let mut scratch = Scratch::of_background();
+        self.count_leaks_again(&mut scratch)?;
         let no_reads = |restart| match restart {
             Restart::Fault(_) => Ok(()),
             other => Err(other),

@@ -90,8 +90,8 @@ impl Store {
     ) -> Result<()> {
         self.drive(|| scratch.try_finish(&self.pool, token))?;
         let leaks = scratch.take_leaks();
-        self.enqueue_garbage(token, lsn, new, scratch)?;
+        let unnamed = self.enqueue_garbage(token, lsn, new, scratch)?;
         debug_assert!(scratch.is_finished(), "a part of a change is left");
-        self.note_leaks(token, tree.id, leaks, scratch)
+        self.note_leaks(token, tree.id, leaks + unnamed, scratch)
     }
 }

@@ -67,6 +67,17 @@ impl Store {
             return Ok(());
         }
         self.statistics.tick(Ticker::Leaks, leaks);
+        self.count_leaks(token, tree, leaks, scratch)
+    }
+
+    /// Counts leaks of `tree` in its row; keeps them for later if that cannot be read. Blocks.
+    pub(crate) fn count_leaks(
+        &self,
+        token: &ApplyToken<'_>,
+        tree: TreeId,
+        leaks: u64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let key = leak_key(tree);
         let noted = self.leaks_of(&key).and_then(|before| {
             let row = encode_leaks(tree, before.saturating_add(leaks));
@@ -76,7 +87,10 @@ impl Store {
             };
             self.put_row(token, marks, &key, &row, scratch)
         });
-        unless_damaged(noted, "a leak that is not counted")
+        if is_damaged(noted, "a leak that is not counted yet")? {
+            self.uncounted_leaks.add(tree, leaks);
+        }
+        Ok(())
     }
 
     /// Returns the number of leaks that the row at `key` has.
@@ -166,13 +180,14 @@ impl Store {
     }
 }
 
-/// Logs damage instead of failing, for a step that only frees space or counts.
-pub(crate) fn unless_damaged(result: Result<()>, what: &'static str) -> Result<()> {
+/// Logs damage instead of failing, for a step that only frees space or counts. Returns whether
+/// there is damage.
+pub(crate) fn is_damaged(result: Result<()>, what: &'static str) -> Result<bool> {
     match result {
         Err(error) if error.is_corruption() => {
             tracing::error!(%error, "{what}");
-            Ok(())
+            Ok(true)
         }
-        other => other,
+        other => other.map(|()| false),
     }
 }

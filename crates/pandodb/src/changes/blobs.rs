@@ -12,7 +12,7 @@ use pando_pool::{ApplyToken, Marks};
 use pando_stats::Ticker;
 use pando_tree::{LeafFill, Scratch, Tree, ValueReader};
 
-use crate::changes::aside::unless_damaged;
+use crate::changes::aside::is_damaged;
 use crate::error::{Error, Result};
 use crate::pages::store::Store;
 use crate::space::reservations::IdReservation;
@@ -153,27 +153,35 @@ impl Store {
 
     /// Makes garbage rows for the chunks of the value that the last change of `scratch` has
     /// replaced or removed, except those that `new` still names. The leaf no longer names them.
+    /// Returns the number of leaks: of rows that could not be made.
     pub(crate) fn enqueue_garbage(
         &self,
         token: &ApplyToken<'_>,
         lsn: Lsn,
         new: Option<&BlobRef>,
         scratch: &mut Scratch,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut leaks = 0;
         if scratch.has_kept() {
-            self.enqueue_pages(token, lsn, scratch)?;
+            leaks += u64::from(self.enqueue_pages(token, lsn, scratch)?);
         }
         let bytes = scratch.take_blob_ref();
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(leaks);
         }
         let enqueued = self.enqueue_blob(token, lsn, &bytes, new, scratch);
-        unless_damaged(enqueued, "chunks of a value that is gone are leaked")
+        let leaked = is_damaged(enqueued, "chunks of a value that is gone are leaked")?;
+        Ok(leaks + u64::from(leaked))
     }
 
     /// Makes garbage rows for the overflow pages that the last change of `scratch` has kept for
-    /// snapshots.
-    fn enqueue_pages(&self, token: &ApplyToken<'_>, lsn: Lsn, scratch: &mut Scratch) -> Result<()> {
+    /// snapshots. Returns true if some were leaked, since a row could not be made.
+    fn enqueue_pages(
+        &self,
+        token: &ApplyToken<'_>,
+        lsn: Lsn,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
         let pages = scratch.take_kept();
         // The rows are changes of their own, which leave no blob reference.
         let blob = scratch.take_blob_ref();
@@ -191,7 +199,7 @@ impl Store {
         let enqueued = enqueued.collect::<Result<()>>();
         scratch.put_back_blob_ref(blob);
         self.registry.want();
-        unless_damaged(
+        is_damaged(
             enqueued,
             "overflow pages of a value that is gone are leaked",
         )

@@ -2,5 +2,6 @@
 
 pub(crate) mod checks;
 mod keep;
+mod locked_files;
 pub(crate) mod run;
 mod settle;

@@ -127,7 +127,7 @@ impl Engine {
 
     /// Runs one checkpoint, from the cut to the last free. Blocks; only one runs at a time.
     pub(crate) fn checkpoint_once(&self) -> Result<()> {
-        let mut files = self.checkpoint.lock_files();
+        let mut files = self.lock_files();
         let served = self.checkpoint.served();
         self.store.check_poison()?;
         // Includes the merge of the mapping: it shows the whole time in which others pay for a

@@ -119,7 +119,12 @@ impl Drop for ApplySection<'_> {
 
 #[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
 mod tests {
+    use std::task::{Wake, Waker};
+
+    use pando_format::Lsn;
     use pando_pool::Attempt;
+    use pando_sync::Arc;
+    use pando_sync::atomic::{AtomicU32, Ordering};
 
     use crate::{Batch, Db, WriteOptions};
 
@@ -144,6 +149,41 @@ mod tests {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(change)).unwrap_err();
         engine.store.check_poison().unwrap_err();
         engine.checkpoint_once().unwrap_err();
+    }
+
+    /// Whoever passes the gate behind a commit that was cut off finds a store that takes no writes.
+    #[test]
+    fn a_commit_that_panics_poisons_before_it_leaves_the_gate() {
+        struct Look(Db, AtomicU32);
+        impl Wake for Look {
+            fn wake(self: Arc<Self>) {
+                let store = &self.0.engine().store;
+                assert!(store.life.is_poisoned(), "that is what wakes");
+                let inside = store.pool.gate().is_entered();
+                self.1.store(1 + u32::from(inside), Ordering::SeqCst);
+            }
+        }
+        let options = Db::builder().max_memory(8 << 20);
+        let db = options.open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        table.put(b"k", b"v").unwrap();
+        let look = Arc::new(Look(db.clone(), AtomicU32::new(0)));
+        let waiters = db.engine().store.pool.frame_waiters();
+        waiters.register(&Waker::from(look.clone()));
+        // Stands for a bug: the stripe has a stamp of the future, and stamps grow.
+        let stripes = &db.engine().stripes;
+        let stripe = stripes.of(table.state.tree().unwrap().id, b"x");
+        let locked = stripes.try_lock_one(stripe).unwrap();
+        locked.stamp_with(Lsn(1 << 40));
+        drop(locked);
+        let mut batch = Batch::new();
+        batch.put(&table, b"x", b"w");
+        let commit = || db.write(&mut batch, WriteOptions::default());
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).unwrap_err();
+        let seen = look.1.load(Ordering::SeqCst);
+        assert_eq!(seen, 2, "0: nobody was woken; 1: it had left the gate");
+        assert!(!db.engine().store.pool.gate().is_entered());
+        assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
     }
 
     /// After a load, leaves and inner nodes are full. So each write of a batch with distant keys

@@ -164,6 +164,8 @@ impl Engine {
         let replaced = &mut scratch.replaced_bytes;
         let (entered, saves) = self.enter(set, &reserved, closed, own, replaced)?;
         self.stop_at_locks(set, &locked, locks)?;
+        // In front of the section: a panic poisons the store, and then leaves the gate.
+        let guard;
         let section = self.begin_section();
         steps.end(CommitStep::Lock);
         // Inside the gate: a batch that changes tables is either visible here, or comes after this
@@ -192,7 +194,7 @@ impl Engine {
         self.checkpoint.assert_behind(lsn);
         debug_assert!(self.log.applied() < lsn, "it is applied already");
         locked.end_shares();
-        let guard = entered.open();
+        guard = entered.open();
         steps.end(CommitStep::Append);
         let token = self.store.pool.apply_token(&guard);
         let places = (scratch.order.positions(), &scratch.places[..]);

@@ -90,7 +90,7 @@ impl Engine {
     /// more.
     fn truncate_data(&self) -> Result<()> {
         // No other checkpoint becomes durable while these are locked.
-        let files = self.checkpoint.lock_files();
+        let files = self.lock_files();
         self.store.check_poison()?;
         let named = files.superblock.data_blocks;
         self.store.space.truncate_file(named)
@@ -99,7 +99,7 @@ impl Engine {
     /// Merges base and journal of the mapping, however short the journal is, into a base that ends
     /// with the last page. The next checkpoint names it.
     fn merge_mapping(&self) -> Result<()> {
-        let mut files = self.checkpoint.lock_files();
+        let mut files = self.lock_files();
         self.store.check_poison()?;
         let pages = u64::from(self.store.pool.page_ids().trim());
         let tables = self.store.mapping_size().tables;

@@ -136,6 +136,8 @@ impl Fetcher {
             .device
             .channel(options)
             .map_err(Error::io("making an I/O channel"))?;
+        // It may have another back end than those before it.
+        store.told_notes.tell(&store.device, true);
         let buffers = channel.buffers(depth, store.pool.page_size().bytes());
         Ok(Self {
             channel,

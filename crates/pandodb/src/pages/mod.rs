@@ -13,4 +13,6 @@ pub(crate) mod publish;
 pub(crate) mod read_context;
 pub(crate) mod store;
 pub(crate) mod tags;
+pub(crate) mod told_notes;
+pub(crate) mod uncounted_leaks;
 pub(crate) mod writeback;

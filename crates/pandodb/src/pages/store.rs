@@ -18,6 +18,8 @@ use crate::pages::data_sync::DataSyncs;
 use crate::pages::failures::FailedReads;
 use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
+use crate::pages::told_notes::ToldNotes;
+use crate::pages::uncounted_leaks::UncountedLeaks;
 use crate::space::held::HeldBlocks;
 use crate::space::id_turns::IdNeed;
 use crate::space::keeper::SpaceKeeper;
@@ -35,6 +37,8 @@ pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 pub(crate) struct Store {
     /// The device of all files of the store.
     pub(crate) device: AnyDevice,
+    /// What of its notes was logged.
+    pub(crate) told_notes: ToldNotes,
     /// The data file. Only [`Store::sync_data`] makes it durable.
     pub(crate) data: AnyFile,
     /// Lets threads share syncs of the data file.
@@ -57,6 +61,8 @@ pub(crate) struct Store {
     pub(crate) aside_number: AtomicU32,
     /// Errors for threads that waited for a read of another thread.
     pub(crate) failed_reads: FailedReads,
+    /// Leaks whose rows could not be read.
+    pub(crate) uncounted_leaks: UncountedLeaks,
     /// The lowest number of a tree that was never used.
     pub(crate) next_tree: AtomicU64,
     pub(crate) format: FormatVersion,
@@ -99,6 +105,7 @@ impl Store {
         Self {
             mapping_reserve: MappingReserve::new(device.clone(), ids_max.into()),
             device,
+            told_notes: ToldNotes::default(),
             data,
             data_syncs: DataSyncs::default(),
             pool,
@@ -111,6 +118,7 @@ impl Store {
             statistics,
             aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),
+            uncounted_leaks: UncountedLeaks::default(),
             next_tree: AtomicU64::new(u64::from(next_tree)),
             format: FormatVersion::new(version),
             room_waiters: WaitList::new(),

@@ -137,7 +137,13 @@ impl CheckpointState {
         self.finished_waiters.notify(u64::MAX);
     }
 
-    /// Locks the files that a checkpoint changes. Blocks while one runs.
+    /// True while somebody has locked the files.
+    #[cfg(test)]
+    pub(crate) fn are_files_locked(&self) -> bool {
+        self.files.try_lock().is_none()
+    }
+
+    /// Locks the files that a checkpoint changes, for `Engine::lock_files`. Blocks while one runs.
     pub(crate) fn lock_files(&self) -> MutexGuard<'_, Files> {
         self.files.lock()
     }

@@ -1,10 +1,9 @@
 //! CONFIG REWRITE: has the owner of the configuration file write it, on a thread of its own.
 
-use pando_sync::atomic::Ordering;
 use pando_sync::thread;
 
 use super::table::to_be_written;
-use crate::context::job::Job;
+use crate::context::job::{Job, JobTurn};
 use crate::context::{Context, Interrupted, Run};
 
 pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
@@ -19,29 +18,24 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
         return context.fail("ERR The server is running without a config file");
     };
     // One after the other: else an older set of parameters could replace a newer one.
-    let is_rewriting = context.shared.is_rewriting.clone();
-    if is_rewriting.swap(true, Ordering::Acquire) {
+    let Some(turn) = JobTurn::try_take(&context.shared.is_rewriting) else {
         return context.fail("ERR Rewriting config file: another CONFIG REWRITE is under way");
-    }
+    };
     let parameters = to_be_written(context.shared);
     let (job, end) = Job::new(context.waker.clone());
-    let worker = {
-        let is_rewriting = is_rewriting.clone();
-        move || {
-            let result = (rewriter.0)(&parameters);
-            match &result {
-                Ok(()) => tracing::info!("CONFIG REWRITE has written the configuration file"),
-                Err(error) => tracing::warn!(error, "CONFIG REWRITE failed"),
-            }
-            is_rewriting.store(false, Ordering::Release);
-            end.finish(result);
+    let end = end.with_turn(turn);
+    let worker = move || {
+        let result = (rewriter.0)(&parameters);
+        match &result {
+            Ok(()) => tracing::info!("CONFIG REWRITE has written the configuration file"),
+            Err(error) => tracing::warn!(error, "CONFIG REWRITE failed"),
         }
+        end.finish(result);
     };
     let spawned = thread::Builder::new()
         .name("pando-rewrite".to_owned())
         .spawn(worker);
     if let Err(error) = spawned {
-        is_rewriting.store(false, Ordering::Release);
         return context.fail(&format!("ERR Rewriting config file: {error}"));
     }
     context.progress.job = Some(job);
