@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use pando_resp::parse_integer;
 
 use super::describe::{SLOW_READ, STORING, reading, writing};
-use super::number::parse_score;
 use super::order::{Element, SortedSet, compare, store};
 use super::replying;
 use crate::context::replies;
 use crate::context::{Collection, Command, Context, Found, Interrupted, Keys, Kind, Part, Run};
 use crate::data::keyspace::ValueType;
+use crate::float::parse_score;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
      sorted sets, and M being the number of elements in the resulting sorted set.";
