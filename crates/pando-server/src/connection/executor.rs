@@ -769,8 +769,7 @@ impl Connection {
             && self.session.multi.is_none()
         {
             let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-            let is_own = arguments.at(0).eq_ignore_ascii_case(b"client");
-            tracking.options.caching = is_own;
+            tracking.options.caching = turn.commands.is_about_client(arguments);
         }
         if self.session.reply_mode != ReplyMode::On {
             if self.session.reply_mode.is_silent() && !buffers.progress.confirms {
