@@ -13,6 +13,12 @@ pub(crate) fn parse_score(text: &[u8]) -> Option<f64> {
     Some(parsed.value)
 }
 
+/// Returns the number that `text` spells: infinite if it is too large, 0 if it is too small.
+#[cfg(feature = "scripts")]
+pub(crate) fn parse_lenient(text: &[u8]) -> Option<f64> {
+    Some(parse(text)?.value)
+}
+
 /// Returns the number of a bound: as lenient as Redis, which takes blanks before it, ends it at a
 /// zero byte, and makes an infinity of what is too large.
 pub(crate) fn parse_bound(text: &[u8]) -> Option<f64> {
