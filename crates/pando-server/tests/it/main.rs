@@ -163,3 +163,4 @@ mod tree_named;
 #[cfg(test)]
 mod trees;
 mod unix_socket;
+mod until_end;
