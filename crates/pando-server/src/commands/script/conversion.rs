@@ -1,6 +1,6 @@
 //! Between replies and values of Lua, as Redis converts them.
 
-use pando_lua::{Stack, View};
+use pando_lua::{IS_COUNTED, Stack, View};
 use pando_resp::{Answer, Version, Writer, parse_integer};
 
 use crate::commands::sorted_set::double;
@@ -199,6 +199,8 @@ pub(super) struct Reply<'a> {
     pub(super) out_max: usize,
     /// Number of elements of tables that it has, those that are not written yet among them.
     pub(super) elements: usize,
+    /// It is the error of a call, which was counted with that.
+    pub(super) passes_on: bool,
 }
 
 impl Reply<'_> {
@@ -258,6 +260,8 @@ impl Reply<'_> {
             let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
             self.writer()
                 .error_bytes(&text[..end.map_or(0, |end| end + 1)]);
+            has(stack, IS_COUNTED);
+            self.passes_on |= depth == 0 && stack.view(at) == View::Boolean(true);
             return Ok(());
         }
         has(stack, "ok");

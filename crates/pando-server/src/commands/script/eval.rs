@@ -413,18 +413,17 @@ fn run_in(
         &mut caller,
     );
     let (interrupted, is_too_long) = (caller.interrupted.take(), caller.is_too_long);
+    if matches!(&outcome, Outcome::Failed(failure) if failure.is_counted) {
+        caller.pass_on();
+    }
     let needs_own_commit = caller.needs_own_commit;
     machine.give_back(caller.buffers);
     own.reset();
     let data = context.data();
     (data.overlay, data.scratch.overlay) = (of_exec, own);
-    let known = &context.shared.scripts;
-    // One that ended early may have called it later.
-    let is_known = needs_own_commit || matches!(outcome, Outcome::Returned(()));
-    if is_known && needs_own_commit != known.has_habit(subject.name(), Habit::Alone) {
-        known.note_habit(subject.name(), Habit::Alone, needs_own_commit);
-    }
-    if !matches!(outcome, Outcome::Returned(())) {
+    let has_returned = matches!(outcome, Outcome::Returned(()));
+    note_alone(context, subject, (needs_own_commit, has_returned));
+    if !has_returned {
         context.out.truncate(out_start);
     }
     match outcome {
@@ -449,6 +448,16 @@ fn run_in(
             (Err(Interrupted::Ended(text)), true)
         }
         Outcome::Ended(Ending::NoMemory) | Outcome::NoMemory => (no_memory(context), false),
+    }
+}
+
+/// Notes whether the script calls commands that may not share a commit.
+fn note_alone(context: &Context<'_>, subject: Subject<'_>, (needs, has_returned): (bool, bool)) {
+    let known = &context.shared.scripts;
+    // One that ended early may have called it later.
+    let is_known = needs || has_returned;
+    if is_known && needs != known.has_habit(subject.name(), Habit::Alone) {
+        known.note_habit(subject.name(), Habit::Alone, needs);
     }
 }
 
