@@ -328,7 +328,8 @@ pub(crate) struct InnerCall {
     pub(crate) ns: u64,
     /// Code of the error that it replied, if it did.
     pub(crate) error: Option<Vec<u8>>,
-    /// It did not run: a script must not call it, or not so.
+    /// It did not run: a script must not call it, or not so. With no number it is an error inside
+    /// of the reply of a script.
     pub(crate) is_refused: bool,
     /// Its script has ended with this error, which counts as that of the script.
     pub(crate) is_passed_on: bool,

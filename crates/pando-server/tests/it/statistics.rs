@@ -485,6 +485,13 @@ fn errors_of_the_calls_of_scripts_are_counted_once() {
         ("EVAL", "redis.pcall('INCR', 's') error('x')", (2, 0, 1)),
         ("EVAL", two, (3, 1, 2)),
         ("EVAL_RO", "return redis.call('SET', 'a', 'b')", (1, 1, 0)),
+        // Those inside of a reply are errors, too.
+        (
+            "EVAL",
+            "return {{err = 'X y'}, {1, {err = 'one'}}}",
+            (2, 0, 0),
+        ),
+        ("EVAL", "return {redis.pcall('INCR', 's')}", (1, 0, 1)),
     ] {
         for how in ["alone", "in EXEC", "in a pipeline"] {
             client.check(&[("SET s x", "+OK"), ("CONFIG RESETSTAT", "+OK")]);
@@ -515,4 +522,31 @@ fn errors_of_the_calls_of_scripts_are_counted_once() {
             assert_eq!([errors, rejected, failed], expected, "{how}: {script}");
         }
     }
+}
+
+/// The first word of an error is kept, unless it is long.
+#[cfg(feature = "scripts")]
+#[test]
+fn codes_of_errors_are_those_of_redis() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let two = "redis.pcall('INCR', 's') redis.pcall('LPUSH', 's', 'x') \
+               return redis.pcall('INCR', 's')";
+    client.check(&[("SET s x", "+OK"), ("CONFIG RESETSTAT", "+OK")]);
+    for script in [
+        two,
+        "return {err = 'one'}",
+        "return {err = ('x'):rep(1000) .. ' y'}",
+    ] {
+        drop(client.call(&["EVAL", script, "0"]));
+    }
+    let all = fields(&mut client, "errorstats");
+    let codes: Vec<_> = all
+        .iter()
+        .filter(|(name, _)| name.starts_with("errorstat_"))
+        .collect();
+    let shown = format!("{codes:?}");
+    assert_eq!(all["errorstat_ERR"], "count=4", "{shown}");
+    assert_eq!(all["errorstat_WRONGTYPE"], "count=1", "{shown}");
+    assert_eq!(codes.len(), 2, "{shown}");
 }

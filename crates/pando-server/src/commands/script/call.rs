@@ -185,12 +185,17 @@ impl<'c, 'a> Caller<'c, 'a> {
         }
     }
 
-    /// The script has ended with the error of one of its calls, which is not to be counted twice.
-    pub(super) fn pass_on(&mut self) {
+    /// The script has ended with the error of one of its calls, which has the code `code` and is
+    /// not to be counted twice.
+    pub(super) fn pass_on(&mut self, code: &[u8]) {
         let calls = self.context.progress.calls.get_mut(self.calls_before..);
-        let mut calls = calls.into_iter().flatten().rev();
-        if let Some(call) = calls.find(|call| call.error.is_some()) {
-            call.is_passed_on = true;
+        let calls = calls.unwrap_or_default();
+        let is_same = |call: &InnerCall| call.error.as_deref() == Some(code);
+        // The script may have changed its text.
+        let place = (calls.iter().rposition(is_same))
+            .or_else(|| calls.iter().rposition(|call| call.error.is_some()));
+        if let Some(place) = place {
+            calls[place].is_passed_on = true;
         }
     }
 
@@ -398,11 +403,21 @@ impl Calls for Caller<'_, '_> {
             out: self.context.out,
             elements: 0,
             passes_on: false,
+            inner_errors: Vec::new(),
         };
         let written = reply.write(stack, 1, 0);
         self.is_too_long = written.is_err() || reply.is_too_long();
-        if reply.passes_on {
-            self.pass_on();
+        let (passes_on, inner_errors) = (reply.passes_on, reply.inner_errors);
+        if passes_on {
+            let code = code_of(&self.context.out[self.out_start..]).to_vec();
+            self.pass_on(&code);
+        }
+        for error in inner_errors.into_iter().take(CALLS_COUNTED) {
+            self.note(InnerCall {
+                error: Some(error),
+                is_refused: true,
+                ..InnerCall::default()
+            });
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Ru
 use crate::data::functions::{
     DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
 };
+use crate::figures::error_codes::code_of;
 use crate::figures::slow_log::kept;
 use crate::lua::{
     Chunk, Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of,
@@ -413,8 +414,10 @@ fn run_in(
         &mut caller,
     );
     let (interrupted, is_too_long) = (caller.interrupted.take(), caller.is_too_long);
-    if matches!(&outcome, Outcome::Failed(failure) if failure.is_counted) {
-        caller.pass_on();
+    if let Outcome::Failed(failure) = &outcome
+        && failure.is_counted
+    {
+        caller.pass_on(code_of(format!("-{}", failure.text).as_bytes()));
     }
     let needs_own_commit = caller.needs_own_commit;
     machine.give_back(caller.buffers);
