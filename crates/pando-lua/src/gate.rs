@@ -13,6 +13,9 @@ use crate::stack::{Kept, Stack, View};
 
 /// The error that ends a run. What catches errors in the script is to look whether it is ended.
 const ENDING: &[u8] = b"the script is ended";
+/// Field of the error of a call, as Redis has it: the figures of errors have it already, should
+/// the script end with it.
+pub const IS_COUNTED: &str = "ignore_error_stats_update";
 
 /// The function by which a script calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -365,10 +368,13 @@ unsafe fn answer(state: *mut ffi::lua_State, which: Which) -> c_int {
     stack.push_bytes(b"err");
     stack.insert(2);
     stack.set_pair(1);
-    if is_caught {
-        stack.push_bytes(b"ignore_error_stats_update");
+    // Nothing was called that would have been counted.
+    if which != Which::Check {
+        stack.push_bytes(IS_COUNTED.as_bytes());
         stack.push_boolean(true);
         stack.set_pair(1);
+    }
+    if is_caught {
         return 1;
     }
     // SAFETY: the value is there, and nothing is to be dropped.

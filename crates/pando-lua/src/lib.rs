@@ -31,5 +31,5 @@ mod gate;
 mod gate_tests;
 mod stack;
 
-pub use gate::{Functions, Gate, Run, RunError, Which};
+pub use gate::{Functions, Gate, IS_COUNTED, Run, RunError, Which};
 pub use stack::{Kept, Stack, View};

@@ -30,6 +30,7 @@ mod dump;
 mod error;
 mod event_loop;
 mod figures;
+mod float;
 #[cfg(feature = "scripts")]
 mod function_runs;
 mod glob;

@@ -95,9 +95,12 @@ pub(crate) struct ClientRecord {
     pub(crate) killed: AtomicBool,
     /// Guarded by its lock, which is held for a copy only.
     pub(crate) names: Mutex<Names>,
-    /// Name of the last command, with its subcommand. Guarded by its lock, held for a copy only.
-    pub(crate) command: Mutex<&'static str>,
+    /// Number of the command that was sent last, among the names of all commands and subcommands;
+    /// [`UNKNOWN`] if there is none, or no command is called so.
+    command: AtomicU32,
 }
+
+const UNKNOWN: u32 = u32::MAX;
 
 impl ClientRecord {
     /// Returns the record of a client that was accepted now; `addresses` are the peer's and this
@@ -140,7 +143,7 @@ impl ClientRecord {
             mail: OnceLock::new(),
             killed: AtomicBool::new(false),
             names: Mutex::new(Rank::Leaf, Names::default()),
-            command: Mutex::new(Rank::Leaf, "NULL"),
+            command: AtomicU32::new(UNKNOWN),
         }
     }
 
@@ -188,12 +191,23 @@ impl ClientRecord {
             + self.output_bytes.load(Ordering::Relaxed)
     }
 
-    /// Appends the line of `CLIENT LIST` to `into`, without its line end.
-    pub(crate) fn describe(&self, into: &mut String) {
+    /// Notes the command that was sent last.
+    #[inline]
+    pub(crate) fn note_command(&self, number: Option<usize>) {
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        // Relaxed: a report.
+        self.command
+            .store(number.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// Appends the line of `CLIENT LIST` to `into`, without its line end. `commands` are the names
+    /// of all commands and subcommands.
+    pub(crate) fn describe(&self, into: &mut String, commands: &[String]) {
         // Relaxed throughout: each field is a report of its own.
         let now = unix_ms();
         let names = self.names.lock().clone();
         let queued = self.queued.load(Ordering::Relaxed);
+        let command = commands.get(self.command.load(Ordering::Relaxed) as usize);
         let mut flags = String::new();
         if self.is_monitor.load(Ordering::Relaxed) {
             flags.push('O');
@@ -242,7 +256,7 @@ impl ClientRecord {
             self.output_bytes.load(Ordering::Relaxed),
             self.mail_bytes.load(Ordering::Relaxed),
             self.buffer_bytes() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
-            *self.command.lock(),
+            command.map_or("NULL", String::as_str),
             self.redirection.load(Ordering::Relaxed),
             self.version.load(Ordering::Relaxed),
             names.library,

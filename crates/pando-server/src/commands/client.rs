@@ -195,20 +195,11 @@ fn set_info(context: &mut Context<'_>) -> Run {
 
 fn info(context: &mut Context<'_>) -> Run {
     let mut text = String::new();
-    publish(context);
-    context.record.describe(&mut text);
+    context.session.publish(context.record);
+    context.record.describe(&mut text, context.commands.names());
     text.push('\n');
     context.reply().verbatim(&text);
     Ok(())
-}
-
-/// Publishes the current state of this client to other threads.
-fn publish(context: &Context<'_>) {
-    context.session.publish(context.record);
-    *context.record.command.lock() = match context.command.name {
-        "list" => "client|list",
-        _ => "client|info",
-    };
 }
 
 fn list(context: &mut Context<'_>) -> Run {
@@ -233,13 +224,13 @@ fn list(context: &mut Context<'_>) -> Run {
             return context.fail(replies::SYNTAX);
         }
     }
-    publish(context);
+    context.session.publish(context.record);
     let mut text = String::new();
     for record in context.shared.clients.all() {
         if ids.as_ref().is_none_or(|ids| ids.contains(&record.id))
             && wanted_kind.is_none_or(|kind| kind.has(&record))
         {
-            record.describe(&mut text);
+            record.describe(&mut text, context.commands.names());
             text.push('\n');
         }
     }

@@ -144,7 +144,7 @@ fn clients(shared: &Shared, text: &mut String) {
     let timers = |handle: &Arc<LoopHandle>| handle.timers.load(Ordering::Relaxed);
     let timers = shared.loops.iter().map(timers).sum::<usize>();
     field(text, "clients_in_timeout_table", timers);
-    field(text, "total_blocking_keys", 0);
+    field(text, "total_blocking_keys", shared.waiters.keys());
 }
 
 /// Returns the number of scripts that are known, and the bytes that they take.

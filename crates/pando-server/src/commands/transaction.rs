@@ -338,7 +338,12 @@ fn run_all(context: &mut Context<'_>, multi: &Multi) -> Run {
                 let time = now();
                 let ns = nanoseconds(time.duration_since(clock));
                 clock = time;
-                context.progress.calls.push(InnerCall { id, ns, error });
+                context.progress.calls.push(InnerCall {
+                    id: Some(id),
+                    ns,
+                    error,
+                    ..InnerCall::default()
+                });
             }
             Err((_, text)) => context.reply().error(&text),
         }

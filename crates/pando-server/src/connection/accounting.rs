@@ -47,12 +47,20 @@ impl Connection {
     #[inline]
     pub(crate) fn count_calls(&mut self, turn: &Turn<'_>) -> u64 {
         let statistics = &turn.shared.statistics;
-        let calls = &mut self.progress().calls;
-        let count = calls.len() as u64;
+        let (calls, mut count) = (&mut self.progress().calls, 0);
         for call in calls.drain(..) {
-            statistics.commands.called(call.id, call.ns);
-            if let Some(code) = call.error {
-                statistics.commands.failed(call.id);
+            count += u64::from(!call.is_refused);
+            if let Some(id) = call.id {
+                match (call.is_refused, &call.error) {
+                    (true, _) => statistics.commands.rejected(id),
+                    (false, None) => statistics.commands.called(id, call.ns),
+                    (false, Some(_)) => {
+                        statistics.commands.called(id, call.ns);
+                        statistics.commands.failed(id);
+                    }
+                }
+            }
+            if let Some(code) = call.error.filter(|_| !call.is_passed_on) {
                 turn.count_error(&code);
             }
         }

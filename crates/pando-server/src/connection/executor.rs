@@ -121,7 +121,7 @@ impl Connection {
             return self.queue(turn, consumed, (index, id));
         }
         let paused = self.paused(turn, command);
-        self.last_command = command.name;
+        self.record.note_command(Some(id));
         self.running = Some(Running {
             id,
             command,
@@ -173,6 +173,7 @@ impl Connection {
         id: Option<usize>,
         text: &str,
     ) -> Step {
+        self.record.note_command(id);
         if let Some(id) = id {
             turn.shared.statistics.commands.rejected(id);
         }
@@ -209,6 +210,7 @@ impl Connection {
         if let Err(text) = queued {
             return self.refuse(turn, consumed, Some(id), text);
         }
+        self.record.note_command(Some(id));
         Writer::new(&mut buffers.output.bytes, self.session.version).simple("QUEUED");
         self.finish(turn, consumed, None)
     }
@@ -769,8 +771,7 @@ impl Connection {
             && self.session.multi.is_none()
         {
             let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-            let is_own = arguments.at(0).eq_ignore_ascii_case(b"client");
-            tracking.options.caching = is_own;
+            tracking.options.caching = turn.commands.is_about_client(arguments);
         }
         if self.session.reply_mode != ReplyMode::On {
             if self.session.reply_mode.is_silent() && !buffers.progress.confirms {

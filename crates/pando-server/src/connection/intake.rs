@@ -61,6 +61,12 @@ impl Connection {
                 Parsed::Nothing { consumed } => {
                     // As in Redis, it is the command whose reply CLIENT REPLY SKIP means.
                     self.session.reply_mode = self.session.reply_mode.after_command();
+                    // So it is the command that CLIENT CACHING is about.
+                    if let Some(tracking) = &mut self.session.tracking
+                        && self.session.multi.is_none()
+                    {
+                        tracking.options.caching = false;
+                    }
                     buffers.offset += consumed;
                     self.position += consumed as u64;
                     buffers.parser.clear();

@@ -126,8 +126,10 @@ impl Connection {
         // They go out together, when the newest write of any of their publishers is durable. One by
         // one, each would move the reply behind them.
         let (mut bytes, mut gate) = (Vec::new(), None);
+        let (mut shared, mut shared_bytes) = (Vec::new(), 0);
         loop {
-            let room = unsent_max.saturating_sub(buffers.output.unsent() + bytes.len());
+            let unsent = buffers.output.unsent() + bytes.len() + shared_bytes;
+            let room = unsent_max.saturating_sub(unsent);
             let mut taken = match room {
                 0 => break,
                 _ => mailbox.take(room),
@@ -136,7 +138,10 @@ impl Connection {
                 break;
             }
             while let Some(delivery) = taken.pop() {
-                delivery.write(receiver, &mut bytes);
+                if let Some(long) = delivery.write(receiver, &mut bytes) {
+                    shared_bytes += long.1.piece().len();
+                    shared.push(long);
+                }
                 gate = gate.max(delivery.message.after);
             }
         }
@@ -155,7 +160,7 @@ impl Connection {
             let durable = data.engine.db.durable_lsn();
             gate.filter(|lsn| *lsn > durable)
         });
-        buffers.output.insert(&bytes, gate);
+        buffers.output.insert(&bytes, shared, gate);
     }
 
     /// Notes what is left unsent after a round. Returns true if there is room for messages that

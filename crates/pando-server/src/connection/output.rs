@@ -8,14 +8,17 @@
 //!   back.
 //!
 //! A *stream* is a large value that is sent at its position, between the bytes: piece by piece, and
-//! each piece is read once the pieces before it have been sent.
+//! each piece is read once the pieces before it have been sent. Or it is a long message, which is
+//! in memory once for all who receive it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::task::Waker;
 
 use pandodb::Lsn;
 
 use crate::context::string_source::StringSource;
+use crate::pubsub::message::SharedBytes;
 
 /// A reply that waits for the log.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +27,45 @@ struct Gate {
     lsn: Lsn,
 }
 
+/// Where the bytes of a stream come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Stored(StringSource),
+    Shared(SharedBytes),
+}
+
+impl Source {
+    /// Number of bytes still to come.
+    pub(crate) fn left(&self) -> u64 {
+        match self {
+            Self::Stored(source) => source.left(),
+            Self::Shared(bytes) => bytes.piece().len() as u64,
+        }
+    }
+
+    /// Returns the next bytes that are in memory. If it returns none although some are left,
+    /// `waker` is woken when there are.
+    pub(crate) fn piece(&mut self, waker: &Waker) -> pandodb::Result<&[u8]> {
+        match self {
+            Self::Stored(source) => source.piece(waker),
+            Self::Shared(bytes) => Ok(bytes.piece()),
+        }
+    }
+
+    /// Consumes `count` bytes of the last piece.
+    pub(crate) fn consume(&mut self, count: usize) {
+        match self {
+            Self::Stored(source) => source.consume(count),
+            Self::Shared(bytes) => bytes.consume(count),
+        }
+    }
+}
+
 /// A value that is sent at its position.
 #[derive(Debug)]
 struct Stream {
     position: u64,
-    source: StringSource,
+    source: Source,
 }
 
 /// The replies of one connection.
@@ -69,13 +106,28 @@ impl Output {
         self.bytes.truncate(index);
     }
 
-    /// Inserts a message that is no reply, in front of the reply of the running command if there is
-    /// one; with `gate`, it waits for this LSN to become durable.
-    pub(crate) fn insert(&mut self, message: &[u8], gate: Option<Lsn>) {
+    /// Inserts messages that are no replies, in front of the reply of the running command if there
+    /// is one; with `gate`, they wait for this LSN to become durable. At places in them, bytes that
+    /// are shared have to be sent.
+    pub(crate) fn insert(
+        &mut self,
+        message: &[u8],
+        shared: Vec<(usize, SharedBytes)>,
+        gate: Option<Lsn>,
+    ) {
         let hold = self.hold;
         let position = hold.unwrap_or_else(|| self.end());
         let index = self.index(position);
         self.bytes.splice(index..index, message.iter().copied());
+        let last = self.streams.back().map_or(0, |last| last.position);
+        assert!(last <= position, "streams of a reply come at its end");
+        for (place, bytes) in shared {
+            assert!(place < message.len(), "a line end follows");
+            self.streams.push_back(Stream {
+                position: position + place as u64,
+                source: Source::Shared(bytes),
+            });
+        }
         self.hold = Some(position);
         self.release(gate);
         self.hold = hold.map(|hold| hold + message.len() as u64);
@@ -102,6 +154,7 @@ impl Output {
         assert!(offset > 0, "its length comes before it");
         let position = hold + offset as u64;
         assert!(position < self.end(), "a line end follows");
+        let source = Source::Stored(source);
         self.streams.push_back(Stream { position, source });
     }
 
@@ -165,7 +218,7 @@ impl Output {
     }
 
     /// Returns the value that is to be sent next, if everything before it was sent.
-    pub(crate) fn stream(&mut self) -> Option<&mut StringSource> {
+    pub(crate) fn stream(&mut self) -> Option<&mut Source> {
         // Its reply begins before it: as that was sent up to here, it is neither gated nor held.
         let at = self.base + self.sent as u64;
         let stream = self.streams.front_mut()?;
@@ -200,7 +253,21 @@ impl Output {
     /// Returns the number of bytes in memory that wait, for whatever reason.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
-        self.bytes.len() - self.sent
+        let own = self.bytes.len() - self.sent;
+        match self.streams.is_empty() {
+            true => own,
+            false => own + self.shared_bytes(),
+        }
+    }
+
+    /// Returns the bytes of messages that others have, too.
+    fn shared_bytes(&self) -> usize {
+        let sources = self.streams.iter().map(|stream| &stream.source);
+        let left = sources.map(|source| match source {
+            Source::Shared(bytes) => bytes.piece().len(),
+            Source::Stored(_) => 0,
+        });
+        left.sum()
     }
 
     /// Like [`Output::unsent`], but includes what is still to be read of values in the store.
@@ -208,8 +275,10 @@ impl Output {
     pub(crate) fn owed(&self) -> usize {
         let mut owed = self.unsent();
         for stream in &self.streams {
-            let left = usize::try_from(stream.source.left()).unwrap_or(usize::MAX);
-            owed = owed.saturating_add(left);
+            if let Source::Stored(source) = &stream.source {
+                let left = usize::try_from(source.left()).unwrap_or(usize::MAX);
+                owed = owed.saturating_add(left);
+            }
         }
         owed
     }
@@ -235,6 +304,9 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pubsub::message::{Delivery, Message, Reason, Receiver};
+    use pando_resp::Version;
+    use pando_sync::Arc;
 
     fn reply(output: &mut Output, text: &str, gate: Option<u64>) {
         output.hold();
@@ -298,11 +370,11 @@ mod tests {
     #[test]
     fn a_message_comes_before_the_reply_of_the_running_command() {
         let mut output = Output::default();
-        output.insert(b"first.", None);
+        output.insert(b"first.", Vec::new(), None);
         output.hold();
         output.bytes.extend_from_slice(b"reply.");
-        output.insert(b"second.", None);
-        output.insert(b"third.", Some(Lsn(7)));
+        output.insert(b"second.", Vec::new(), None);
+        output.insert(b"third.", Vec::new(), Some(Lsn(7)));
         assert_eq!(output.running(), b"reply.");
         assert_eq!(output.sendable(), b"first.second.");
         output.advance(13);
@@ -320,5 +392,68 @@ mod tests {
         output.fail_gates();
         assert_eq!(output.sendable(), b"read.");
         assert!(!output.is_gated());
+    }
+    /// Sends all that may be sent, some bytes at a time.
+    fn send(output: &mut Output) -> Vec<u8> {
+        let mut sent = Vec::new();
+        loop {
+            let some = output.sendable();
+            let some = &some[..some.len().min(1000)];
+            if !some.is_empty() {
+                sent.extend_from_slice(some);
+                output.advance(some.len());
+                continue;
+            }
+            let Some(source) = output.stream() else {
+                return sent;
+            };
+            if source.left() == 0 {
+                output.end_stream();
+                continue;
+            }
+            let piece = source.piece(Waker::noop()).unwrap();
+            let count = piece.len().min(1000);
+            sent.extend_from_slice(&piece[..count]);
+            source.consume(count);
+        }
+    }
+
+    #[test]
+    fn long_messages_leave_in_their_order_and_count_as_unsent() {
+        let waiting = Arc::default();
+        let text = vec![b'x'; 50_000];
+        let message = Arc::new(Message::new((b"c", &text), None, &waiting));
+        let delivery = Delivery::new(Reason::Channel, message);
+        let receiver = Receiver {
+            version: Version::Resp3,
+            is_subscribed: true,
+        };
+        let (mut bytes, mut shared) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            shared.extend(delivery.write(receiver, &mut bytes));
+        }
+        drop(delivery);
+        assert_eq!(shared.len(), 2);
+        let mut output = Output::default();
+        reply(&mut output, "before.", None);
+        output.hold();
+        output.bytes.extend_from_slice(b"running.");
+        output.insert(&bytes, shared, Some(Lsn(5)));
+        assert_eq!(output.running(), b"running.");
+        output.release(None);
+        reply(&mut output, "behind.", None);
+        let whole = [
+            b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$50000\r\n",
+            &text[..],
+            b"\r\n",
+        ];
+        let expected = [whole.concat().repeat(2), b"running.behind.".to_vec()].concat();
+        assert_eq!(output.unsent(), expected.len() + "before.".len());
+        assert_eq!(output.owed(), output.unsent());
+        assert_eq!(send(&mut output), b"before.");
+        output.open_gates(Lsn(5));
+        assert!(send(&mut output) == expected, "in their order");
+        assert!(output.is_idle() && output.unsent() == 0);
+        assert_eq!(waiting.used(), 0);
     }
 }

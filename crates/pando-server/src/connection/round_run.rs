@@ -320,7 +320,7 @@ impl Connection {
             let keys = command.keys.of(arguments).count();
             self.looked_keys = self.looked_keys.saturating_sub(keys);
         }
-        self.last_command = command.name;
+        self.record.note_command(Some(joined.id));
         self.progress().show_from(share.shown_from);
         let consumed = self.found.take().expect("it was found").get();
         let step = self.finish(turn, consumed, share.lsn);

@@ -115,8 +115,6 @@ pub(crate) struct Connection {
     pub(crate) looked_until: u64,
     /// Number of keys of the commands between the current one and `looked_until`.
     pub(crate) looked_keys: usize,
-    /// Name of the last command that has finished; that of a subcommand without its container.
-    pub(crate) last_command: &'static str,
     /// How many commands of a pipeline may run together.
     pub(crate) quota: PipelineQuota,
     /// The socket may have bytes to read.
@@ -184,7 +182,6 @@ impl Connection {
             position: 0,
             looked_until: 0,
             looked_keys: 0,
-            last_command: "NULL",
             quota: PipelineQuota::default(),
             readable: true,
             writable: true,
@@ -410,7 +407,6 @@ impl Connection {
         self.record
             .waiting
             .store(self.may_wait_for_ever(), Ordering::Relaxed);
-        *self.record.command.lock() = self.last_command;
         self.session.publish(&self.record);
     }
 }

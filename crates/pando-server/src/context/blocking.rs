@@ -23,6 +23,7 @@ use super::{Context, Interrupted, Run, replies};
 use crate::client::unblocking::Unblocked;
 use crate::client::waiters::queue_of;
 use crate::data::stream_id::StreamId;
+use crate::float::parse_seconds;
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
@@ -42,9 +43,7 @@ impl Context<'_> {
     /// Returns when a command stops waiting that was given the time of argument `at`, in seconds;
     /// `None`: never.
     fn wait_until(&self, at: usize) -> Result<Option<Instant>, Interrupted> {
-        let text = std::str::from_utf8(self.argument(at)).ok();
-        let seconds = text.and_then(|text| text.parse::<f64>().ok());
-        let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) else {
+        let Some(seconds) = parse_seconds(self.argument(at)) else {
             return Err("ERR timeout is not a float or out of range".into());
         };
         let milliseconds = (seconds * 1000.0).ceil();

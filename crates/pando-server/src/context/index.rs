@@ -102,6 +102,14 @@ impl CommandIndex {
         Ok((id, subcommand))
     }
 
+    /// Returns true if it is a subcommand of CLIENT, also one with too few arguments.
+    #[cold]
+    pub(crate) fn is_about_client(&self, arguments: Arguments<'_>) -> bool {
+        let found = self.find(arguments.at(0));
+        let found = found.filter(|(_, command)| command.name == "client" && arguments.len() > 1);
+        found.is_some_and(|(index, _)| !matches!(self.resolve(index, arguments), Err((None, _))))
+    }
+
     /// Returns the error reply for an unknown command.
     #[cold]
     pub(crate) fn unknown(arguments: Arguments<'_>) -> String {

@@ -319,15 +319,20 @@ pub(crate) struct Blocked {
     pub(crate) ids: Vec<StreamId>,
 }
 
-/// A command inside an EXEC.
-#[derive(Debug)]
+/// A command inside an EXEC or a script.
+#[derive(Debug, Default)]
 pub(crate) struct InnerCall {
-    /// Its number in the index of commands.
-    pub(crate) id: usize,
+    /// Its number in the index of commands; `None`: no command is called so.
+    pub(crate) id: Option<usize>,
     /// Duration of its run in nanoseconds.
     pub(crate) ns: u64,
     /// Code of the error that it replied, if it did.
     pub(crate) error: Option<Vec<u8>>,
+    /// It did not run: a script must not call it, or not so. With no number it is an error inside
+    /// of the reply of a script.
+    pub(crate) is_refused: bool,
+    /// Its script has ended with this error, which counts as that of the script.
+    pub(crate) is_passed_on: bool,
 }
 
 impl Progress {

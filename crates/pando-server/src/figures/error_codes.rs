@@ -8,10 +8,16 @@ use pando_sync::Mutex;
 /// scripts, for example).
 const ERROR_CODES_MAX: usize = 128;
 
-/// Returns the first word of an error reply, without the leading `-`.
+/// Bytes of an error reply among which its code ends, as in Redis: codes are kept.
+const CODE_END_MAX: usize = 32;
+
+/// Returns the first word of an error reply, without the leading `-`; `ERR` if it has one word
+/// only, or a long one.
 pub(crate) fn code_of(reply: &[u8]) -> &[u8] {
-    let end = reply.iter().position(|byte| matches!(byte, b' ' | b'\r'));
-    &reply[1.min(reply.len())..end.unwrap_or(reply.len())]
+    let mut head = reply.iter().take(CODE_END_MAX);
+    let end = head.position(|byte| matches!(byte, b' ' | b'\r'));
+    let end = end.filter(|end| reply[*end] == b' ');
+    end.and_then(|end| reply.get(1..end)).unwrap_or(b"ERR")
 }
 
 /// Counts of errors.
@@ -53,8 +59,14 @@ mod tests {
     #[test]
     fn codes_are_first_words_and_no_more_than_a_bounded_number() {
         assert_eq!(code_of(b"-ERR no\r\n"), b"ERR");
-        assert_eq!(code_of(b"-NOAUTH\r\n"), b"NOAUTH");
-        assert_eq!(code_of(b""), b"");
+        assert_eq!(code_of(b"-NOAUTH x"), b"NOAUTH");
+        // One word is no code, nor is one that would take whatever memory a script says.
+        for reply in ["", "-", "-NOAUTH\r\n", "-NOAUTH\r\n+OK x", " "] {
+            assert_eq!(code_of(reply.as_bytes()), b"ERR", "{reply:?}");
+        }
+        let longest = format!("-{} x", "C".repeat(30));
+        assert_eq!(code_of(longest.as_bytes()).len(), 30);
+        assert_eq!(code_of(format!("-{} x", "C".repeat(31)).as_bytes()), b"ERR");
         let errors = ErrorCodes::default();
         for number in 0..1000_u32 {
             errors.add(format!("CODE{number}").as_bytes());

@@ -1,5 +1,7 @@
 //! Numbers as texts of C: `%.14g`, and what `strtod` reads.
 
+use crate::float::parse_lenient;
+
 /// Returns a finite number as `%.{digits}g` of C prints it.
 pub(super) fn general(number: f64, digits: usize) -> String {
     let text = format!("{number:.*e}", digits - 1);
@@ -34,27 +36,44 @@ pub(super) fn leading(text: &[u8]) -> Option<(f64, usize)> {
         ("nan", f64::NAN),
     ] {
         if begins(word) {
-            return Some((signed(number), sign + word.len()));
+            let marked = if word == "nan" { mark(rest) } else { 0 };
+            return Some((signed(number), sign + word.len() + marked));
         }
     }
-    if begins("0x") && rest.get(2).is_some_and(u8::is_ascii_hexdigit) {
-        let digits = rest[2..].iter().take_while(|byte| byte.is_ascii_hexdigit());
-        let (mut number, mut count) = (0.0, 0);
-        for digit in digits {
-            number = number * 16.0 + f64::from(char::from(*digit).to_digit(16).unwrap_or(0));
-            count += 1;
-        }
-        return Some((signed(number), sign + 2 + count));
-    }
-    let run = |from: usize| {
-        let digits = rest[from.min(rest.len())..].iter();
-        digits.take_while(|byte| byte.is_ascii_digit()).count()
+    let end = match begins("0x") {
+        true => end_of(rest, 2, u8::is_ascii_hexdigit, b'p'),
+        false => None,
     };
-    let whole = run(0);
-    let mut end = whole;
+    // Without digits behind it, `0x` is a zero.
+    let end = end.or_else(|| end_of(rest, 0, u8::is_ascii_digit, b'e'))?;
+    Some((signed(parse_lenient(&rest[..end])?), sign + end))
+}
+
+/// Returns the length of what C takes behind `nan`: letters, digits and `_` in parentheses.
+fn mark(text: &[u8]) -> usize {
+    let Some(behind) = text[3..].strip_prefix(b"(") else {
+        return 0;
+    };
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let inside = behind.iter().take_while(is_part).count();
+    match behind.get(inside) {
+        Some(b')') => inside + 2,
+        _ => 0,
+    }
+}
+
+/// Returns the end of a number whose digits begin at `start`, and whose exponent is behind
+/// `letter`; `None` if it has no digits.
+fn end_of(text: &[u8], start: usize, is_digit: fn(&u8) -> bool, letter: u8) -> Option<usize> {
+    let run = |from: usize, is_digit: fn(&u8) -> bool| {
+        let digits = text[from.min(text.len())..].iter();
+        digits.take_while(|byte| is_digit(byte)).count()
+    };
+    let whole = run(start, is_digit);
+    let mut end = start + whole;
     let mut digits = whole;
-    if rest.get(end) == Some(&b'.') {
-        let fraction = run(end + 1);
+    if text.get(end) == Some(&b'.') {
+        let fraction = run(end + 1, is_digit);
         digits += fraction;
         if digits > 0 {
             end += 1 + fraction;
@@ -63,15 +82,14 @@ pub(super) fn leading(text: &[u8]) -> Option<(f64, usize)> {
     if digits == 0 {
         return None;
     }
-    if matches!(rest.get(end), Some(b'e' | b'E')) {
-        let signs = usize::from(matches!(rest.get(end + 1), Some(b'-' | b'+')));
-        let exponent = run(end + 1 + signs);
+    if (text.get(end)).is_some_and(|byte| byte.eq_ignore_ascii_case(&letter)) {
+        let signs = usize::from(matches!(text.get(end + 1), Some(b'-' | b'+')));
+        let exponent = run(end + 1 + signs, u8::is_ascii_digit);
         if exponent > 0 {
             end += 1 + signs + exponent;
         }
     }
-    let number = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
-    Some((signed(number), sign + end))
+    Some(end)
 }
 
 #[cfg(test)]
@@ -106,9 +124,21 @@ mod tests {
             (".", None),
             ("-", None),
             ("0x1fz", Some((31.0, 4))),
+            ("0x1p3", Some((8.0, 5))),
+            ("-0X.8P-1p", Some((-0.25, 8))),
+            ("0x1.p", Some((1.0, 4))),
+            ("0x20000000000003", Some((9_007_199_254_740_996.0, 16))),
+            ("0x1p9999", Some((f64::INFINITY, 8))),
+            ("0x", Some((0.0, 1))),
+            ("0x.p1", Some((0.0, 1))),
+            ("1e999", Some((f64::INFINITY, 5))),
             ("-inf", Some((f64::NEG_INFINITY, 4))),
         ] {
             assert_eq!(leading(text.as_bytes()), found, "{text}");
+        }
+        for (text, bytes) in [("nan", 3), ("-NAN(1_a)x", 9), ("nan(", 3), ("nan(-)", 3)] {
+            let (number, end) = leading(text.as_bytes()).unwrap();
+            assert!(number.is_nan() && end == bytes, "{text} {end}");
         }
     }
 }

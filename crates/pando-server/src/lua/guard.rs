@@ -86,6 +86,8 @@ pub(crate) struct Failure {
     pub(crate) place: Option<(String, usize)>,
     /// A native function has found too little memory.
     pub(crate) lacks_memory: bool,
+    /// It is the error of a call, which was counted with that.
+    pub(crate) is_counted: bool,
 }
 
 /// What the hook and the native functions look at.

@@ -83,7 +83,7 @@ fn choose(lua: &Lua, settings: &mut [u32], choices: &[Choice], arguments: &Multi
         match (kind, value) {
             (_, Value::Nil) => {}
             (Kind::Word(_), Value::Boolean(yes)) => *field = u32::from(*yes),
-            (Kind::Number(min, max), value) => match number(Some(value)).map(f64::trunc) {
+            (Kind::Number(min, max), value) => match number(lua, Some(value))?.map(f64::trunc) {
                 Some(number) if (f64::from(*min)..=f64::from(*max)).contains(&number) => {
                     *field = whole(number);
                 }

@@ -132,8 +132,8 @@ impl<'a> Decoder<'a> {
         };
         let rest = &self.text[start..];
         let (token, bytes) = match byte {
-            // The end of a string of C.
-            0 if start + 1 == self.text.len() => (Token::Wrong("invalid token"), 0),
+            // The end of a string of C, whatever comes behind it.
+            0 => (Token::End, 0),
             b'{' => (Token::ObjectBegin, 1),
             b'}' => (Token::ObjectEnd, 1),
             b'[' => (Token::ArrayBegin, 1),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
-use pando_lua::{Functions, Gate, Kept};
+use pando_lua::{Functions, Gate, IS_COUNTED, Kept};
 use pando_resp::{Arguments, Span};
 use pando_sync::time::Duration;
 
@@ -131,6 +131,8 @@ impl Failure {
             text: raised(value),
             place,
             lacks_memory: matches!(value, Value::Error(error) if is_of_memory(error)),
+            is_counted: matches!(value, Value::Table(table)
+                if matches!(table.raw_get(IS_COUNTED), Ok(Value::Boolean(true)))),
         }
     }
 }
@@ -407,6 +409,7 @@ impl Machine {
             text,
             place: None,
             lacks_memory,
+            is_counted: false,
         });
         // The handler takes some memory, too.
         let may_lack = matches!(&*failure.text, NO_MEMORY | "ERR error in error handling");

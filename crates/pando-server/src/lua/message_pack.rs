@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{Lua, MultiValue, Table, Value};
 
 use super::guard::Guard;
-use super::json_encode::place_of;
+use super::json_encode::{name_of, place_of};
 use super::message_unpack::{Input, Wrong};
 use super::native::{Native, ended, failed, number, refused, returned, text};
 
@@ -163,6 +163,38 @@ impl Packer {
     }
 }
 
+/// Returns how many values are asked for, from which offset on; or the text of an error. Of
+/// `unpack_limit` the limit has to be there; the offset need not.
+fn bounds(
+    lua: &Lua,
+    (name, usual): (&str, Option<i64>),
+    arguments: &MultiValue,
+) -> mlua::Result<Result<(i64, i64), String>> {
+    let (mut limit, mut offset) = (usual.unwrap_or(0), 0);
+    let places = match name {
+        "unpack_one" => 1..2,
+        "unpack_limit" => 1..3,
+        _ => 0..0,
+    };
+    for place in places.clone() {
+        let is_offset = place + 1 == places.end;
+        let value = arguments.get(place);
+        if is_offset && value.is_none_or(Value::is_nil) {
+            continue;
+        }
+        let Some(found) = number(lua, value)? else {
+            let found = value.map_or("no value", name_of);
+            let place = place + 1;
+            let text = format!("bad argument #{place} to '{name}' (number expected, got {found})");
+            return Ok(Err(text));
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "saturates, as offsets may")]
+        let found = found as i64;
+        *(if is_offset { &mut offset } else { &mut limit }) = found;
+    }
+    Ok(Ok((limit, offset)))
+}
+
 /// Unpacks all values, or as many as asked for, with the offset behind them in front.
 fn unpack(
     lua: &Lua,
@@ -181,18 +213,9 @@ fn unpack(
         return failed(lua, &text);
     };
     let bytes = text.as_bytes();
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, as offsets may")]
-    let whole = |place: usize| number(arguments.get(place)).map(|number| number as i64);
-    let (limit, offset) = match name {
-        "unpack_one" => (1, whole(1).unwrap_or(0)),
-        "unpack_limit" => match whole(1) {
-            Some(limit) => (limit, whole(2).unwrap_or(0)),
-            None => {
-                let text = "bad argument #2 to 'unpack_limit' (number expected, got no value)";
-                return failed(lua, text);
-            }
-        },
-        _ => (0, 0),
+    let (limit, offset) = match bounds(lua, (name, usual), arguments)? {
+        Ok(bounds) => bounds,
+        Err(text) => return failed(lua, &text),
     };
     let (Ok(most), Ok(start)) = (usize::try_from(limit), usize::try_from(offset)) else {
         // What Redis calls the limit is the length.
@@ -207,7 +230,7 @@ fn unpack(
         return failed(lua, &text);
     }
     let decodes_all = usual.is_none() || most == 0 && start == 0;
-    let most = if most == 0 { usize::MAX } else { most };
+    let most = if decodes_all { usize::MAX } else { most };
     let mut input = Input::new(lua, guard, &bytes, start);
     let mut values = vec![Value::Boolean(true)];
     let mut count = 0;

@@ -38,12 +38,12 @@ pub(super) fn nothing() -> Native {
 }
 
 /// Returns a number, or the number that a string is, as Lua takes arguments.
-pub(super) fn number(value: Option<&Value>) -> Option<f64> {
-    match value? {
-        Value::Integer(number) => Some(*number as f64),
-        Value::Number(number) => Some(*number),
-        Value::String(text) => text.to_str().ok()?.trim().parse().ok(),
-        _ => None,
+pub(super) fn number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
+    match value {
+        Some(Value::Integer(number)) => Ok(Some(*number as f64)),
+        Some(Value::Number(number)) => Ok(Some(*number)),
+        Some(text @ Value::String(_)) => lua.coerce_number(text.clone()),
+        _ => Ok(None),
     }
 }
 

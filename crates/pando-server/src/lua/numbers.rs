@@ -21,7 +21,7 @@ pub(super) fn table(lua: &Lua, guard: &Rc<Guard>) -> mlua::Result<Table> {
     table.raw_set("random", lua.create_function(next)?)?;
     let of_seed = guard.clone();
     let seed = move |lua: &Lua, arguments: MultiValue| {
-        let Some(seed) = number(arguments.front()) else {
+        let Some(seed) = number(lua, arguments.front())? else {
             let found = arguments.front().map_or("no value", name_of);
             let text = format!("bad argument #1 to 'randomseed' (number expected, got {found})");
             return failed(lua, &text);
@@ -49,7 +49,10 @@ fn next(lua: &Lua, random: &Random, arguments: &MultiValue) -> Native {
     let share = f64::from(random.next()) / LARGEST;
     // As in Redis: never 1, of whatever is drawn.
     let share = if share >= 1.0 { 0.0 } else { share };
-    let bounds = [arguments.front(), arguments.get(1)].map(number);
+    let bounds = [
+        number(lua, arguments.front())?,
+        number(lua, arguments.get(1))?,
+    ];
     let (low, high) = match (arguments.len(), bounds) {
         (0, _) => return returned(lua, share),
         (1, [Some(high), _]) => (1.0, high.trunc()),

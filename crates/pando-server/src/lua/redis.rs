@@ -52,7 +52,8 @@ pub(super) fn table(lua: &Lua, guard: &Rc<Guard>) -> mlua::Result<Table> {
         if arguments.len() != 1 {
             return refused(lua, "ERR redis.setresp() requires one argument.");
         }
-        of_version.version.set(match number(arguments.front()) {
+        let version = number(lua, arguments.front())?.map(f64::trunc);
+        of_version.version.set(match version {
             Some(2.0) => Version::Resp2,
             Some(3.0) => Version::Resp3,
             _ => return refused(lua, "ERR RESP version must be 2 or 3."),
@@ -119,10 +120,11 @@ fn set_repl(lua: &Lua, arguments: MultiValue) -> Native {
     if arguments.len() != 1 {
         return refused(lua, "ERR redis.set_repl() requires two arguments.");
     }
-    // There are no replicas.
-    match number(arguments.front()) {
-        Some(flags) if [0.0, 1.0, 2.0, 3.0].contains(&flags) => nothing(),
-        _ => refused(
+    // There are no replicas. What is no number is none of the flags.
+    let flags = number(lua, arguments.front())?.unwrap_or(0.0);
+    match [0.0, 1.0, 2.0, 3.0].contains(&flags.trunc()) {
+        true => nothing(),
+        false => refused(
             lua,
             "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
         ),
@@ -136,7 +138,7 @@ fn log(lua: &Lua, arguments: MultiValue) -> Native {
     if arguments.len() < 2 {
         return refused(lua, "ERR redis.log() requires two arguments or more.");
     }
-    let Some(level) = number(arguments.front()) else {
+    let Some(level) = number(lua, arguments.front())? else {
         return refused(lua, "ERR First argument must be a number (log level).");
     };
     if !(0.0..4.0).contains(&level) {

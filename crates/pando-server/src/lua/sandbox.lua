@@ -15,6 +15,7 @@ local select, setfenv, setmetatable, type = select, setfenv, setmetatable, type
 local pcall, tonumber, tostring, unpack, xpcall = pcall, tonumber, tostring, unpack, xpcall
 local byte, find, format, gmatch = string.byte, string.find, string.format, string.gmatch
 local gsub, lower, match, rep, sub = string.gsub, string.lower, string.match, string.rep, string.sub
+local tobit, tohex = bit.tobit, bit.tohex
 local concat, insert, sort = table.concat, table.insert, table.sort
 local abs, floor = math.abs, math.floor
 local resume, wrap = coroutine.resume, coroutine.wrap
@@ -213,6 +214,17 @@ function libraries.table.insert(list, ...)
     error("wrong number of arguments to 'insert'", 2)
   end
   return insert(list, ...)
+end
+
+-- It has eight digits at most in the version that Redis has.
+function libraries.bit.tohex(...)
+  local number, digits = ...
+  local count = select('#', ...) > 1 and tonumber(digits)
+  if not count then
+    return tohex(...)
+  end
+  count = tobit(count)
+  return tohex(number, count > 8 and 8 or count < -8 and -8 or count)
 end
 
 libraries.server = libraries.redis

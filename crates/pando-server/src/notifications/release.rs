@@ -292,7 +292,7 @@ mod tests {
                 version: Version::Resp2,
                 is_subscribed: true,
             };
-            delivery.write(receiver, &mut out);
+            assert!(delivery.write(receiver, &mut out).is_none());
             let text = String::from_utf8(out).expect("it is text");
             let key = text.trim_end().rsplit("\r\n").next().expect("it has lines");
             keys.push(key.parse().expect("a key is a number"));

@@ -240,7 +240,7 @@ mod tests {
         for bytes_max in [1, all / 2, usize::MAX] {
             let mut taken = mailbox.take(bytes_max);
             while let Some(delivery) = taken.pop() {
-                delivery.write(receiver, &mut out);
+                assert!(delivery.write(receiver, &mut out).is_none());
             }
             let left = 101 - out.split(|byte| *byte == b'>').count();
             let wanted = match bytes_max {

@@ -39,6 +39,33 @@ impl MessageBytes {
     }
 }
 
+/// Length from which on the bytes of a message are sent from where they lie (decision 128): as
+/// copies they would be in memory for each client that receives it.
+const SHARED_BYTES_MIN: usize = 16 * 1024;
+
+/// The end of every message.
+const LINE_END: &[u8] = b"\r\n";
+
+/// The bytes of a message on their way to one client, without the line end behind them.
+#[derive(Debug)]
+pub(crate) struct SharedBytes {
+    message: Arc<Message>,
+    sent: usize,
+}
+
+impl SharedBytes {
+    /// Returns those that are still to be sent.
+    pub(crate) fn piece(&self) -> &[u8] {
+        &self.message.bytes[self.sent..self.message.bytes.len() - LINE_END.len()]
+    }
+
+    /// Records that `count` of them were sent.
+    pub(crate) fn consume(&mut self, count: usize) {
+        assert!(count <= self.piece().len(), "only what was there");
+        self.sent += count;
+    }
+}
+
 /// What was published.
 #[derive(Debug)]
 pub(crate) struct Message {
@@ -169,7 +196,13 @@ impl Delivery {
     }
 
     /// Writes it in the protocol of its receiver. Nothing, if that protocol has no way to say it.
-    pub(crate) fn write(&self, receiver: Receiver, out: &mut Vec<u8>) {
+    /// Of a long message only its frame: what is returned is to be sent at that place in `out`.
+    #[must_use]
+    pub(crate) fn write(
+        &self,
+        receiver: Receiver,
+        out: &mut Vec<u8>,
+    ) -> Option<(usize, SharedBytes)> {
         let mut writer = Writer::new(out, receiver.version);
         let is_new = receiver.version == Version::Resp3;
         match &self.reason {
@@ -199,13 +232,22 @@ impl Delivery {
                 writer.push(2);
                 writer.bulk(b"tracking-redir-broken");
             }
-            Reason::Changed | Reason::ChangedForOther | Reason::RedirectionBroken => return,
+            Reason::Changed | Reason::ChangedForOther | Reason::RedirectionBroken => return None,
             Reason::Monitor => {}
         }
-        match self.message.bytes.is_empty() {
-            true => writer.null(),
-            false => writer.raw(&self.message.bytes),
+        let bytes = &self.message.bytes;
+        if bytes.is_empty() {
+            writer.null();
+        } else if bytes.len() < SHARED_BYTES_MIN {
+            writer.raw(bytes);
+        } else {
+            assert!(bytes.ends_with(LINE_END), "it is a reply of any protocol");
+            let place = out.len();
+            out.extend_from_slice(LINE_END);
+            let message = Arc::clone(&self.message);
+            return Some((place, SharedBytes { message, sent: 0 }));
         }
+        None
     }
 }
 
@@ -228,12 +270,35 @@ mod tests {
                 version,
                 is_subscribed,
             };
-            delivery.write(receiver, &mut out);
+            assert!(delivery.write(receiver, &mut out).is_none());
             let text = "4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$4\r\ntext\r\n";
             assert_eq!(String::from_utf8(out).unwrap(), format!("{first}{text}"));
         }
         assert_eq!(waiting.used(), 17);
         drop(delivery);
+        assert_eq!(waiting.used(), 0);
+    }
+    #[test]
+    fn a_long_message_stays_where_it_lies() {
+        let waiting = Arc::default();
+        let text = vec![b'x'; 1 << 20];
+        let message = Arc::new(Message::new((b"c", &text), None, &waiting));
+        let delivery = Delivery::new(Reason::Channel, Arc::clone(&message));
+        let receiver = Receiver {
+            version: Version::Resp2,
+            is_subscribed: true,
+        };
+        let mut out = b"before".to_vec();
+        let (place, mut shared) = delivery.write(receiver, &mut out).expect("it is long");
+        assert_eq!(out, b"before*3\r\n$7\r\nmessage\r\n\r\n");
+        assert_eq!(&out[place..], LINE_END);
+        drop((delivery, message));
+        let whole = [b"$1\r\nc\r\n$1048576\r\n", &text[..]].concat();
+        assert_eq!(shared.piece(), whole);
+        shared.consume(1000);
+        assert_eq!(shared.piece(), &whole[1000..]);
+        assert_eq!(waiting.used(), whole.len() as u64 + 2);
+        drop(shared);
         assert_eq!(waiting.used(), 0);
     }
 }

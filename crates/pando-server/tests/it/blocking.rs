@@ -21,11 +21,47 @@ impl Client {
 }
 
 /// Waits until so many clients wait.
+#[track_caller]
 pub(crate) fn wait_for_waiters(client: &mut Client, count: usize) {
-    let line = format!("blocked_clients:{count}\r\n");
-    while !client.text("INFO clients").contains(&line) {
+    wait_for_line(client, &format!("blocked_clients:{count}\r\n"));
+}
+
+/// Waits until INFO clients has a line.
+#[track_caller]
+fn wait_for_line(client: &mut Client, line: &str) {
+    let limit = now() + Duration::from_secs(60);
+    loop {
+        let shown = client.text("INFO clients");
+        if shown.contains(line) {
+            return;
+        }
+        assert!(now() < limit, "{line} is not in {shown}");
         thread::yield_now();
     }
+}
+
+/// One key for whose lists and sorted sets clients wait counts twice.
+#[test]
+fn keys_that_are_awaited_are_counted() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let commands = [
+        "BLPOP a b 0",
+        "BZPOPMIN b c 0",
+        "XREAD BLOCK 0 STREAMS s $",
+        "BLMOVE a d LEFT LEFT 0",
+    ];
+    let mut waiters = commands.map(|_| server.client());
+    for (count, (waiter, command)) in (1..).zip(waiters.iter_mut().zip(commands)) {
+        waiter.begin(command);
+        wait_for_waiters(&mut client, count);
+    }
+    wait_for_line(&mut client, "total_blocking_keys:5\r\n");
+    client.check(&[("RPUSH a x", ":1")]);
+    assert_eq!(waiters[0].end(), "[\"a\" \"x\"]");
+    wait_for_line(&mut client, "total_blocking_keys:4\r\n");
+    drop(waiters);
+    wait_for_line(&mut client, "total_blocking_keys:0\r\n");
 }
 
 #[test]
@@ -44,7 +80,14 @@ fn what_is_there_is_taken_at_once() {
         ("BLPOP c x", "-ERR timeout is not a float or out of range"),
         ("BLPOP c -1", "-ERR timeout is negative"),
         ("BLPOP c 1e300", "-ERR timeout is out of range"),
+        ("BLPOP c inf", "-ERR timeout is out of range"),
+        ("BLPOP c -0x1", "-ERR timeout is negative"),
         ("BLPOP c nan", "-ERR timeout is not a float or out of range"),
+        // Numbers of C, as Redis takes them. The least ones are none that mean for ever.
+        ("BLPOP none 0x1p-9", "nil"),
+        ("BRPOPLPUSH none c 0x.01", "nil"),
+        ("BLMPOP 0X1P-9 1 none LEFT", "nil"),
+        ("BZPOPMIN none 1e-400", "nil"),
         ("BLMPOP 0 0 c LEFT", "-ERR numkeys should be greater than 0"),
         ("BLMOVE c d UP LEFT 0", "-ERR syntax error"),
         ("LRANGE c 0 -1", "[\"4\"]"),

@@ -2,13 +2,13 @@
 //! those that were not finished stays. At the end of each test the fixture looks for rows that no
 //! key has.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
 use crate::client::{Client, encode, show};
 use crate::fixture::Fixture;
 use crate::trees::many;
+use crate::until_end::End;
 
 /// Elements whose rows take more than a batch may with the fixture's memory: 2.3 MB.
 const COUNT: usize = 40_000;
@@ -221,12 +221,13 @@ fn a_result_is_of_one_moment_beside_writers() {
     let mut client = server.client();
     let filled = fill(&mut client, &["SADD", "s"], |n| vec![element(n)]);
     assert_eq!(filled, format!(":{COUNT}"));
-    let ends = AtomicBool::new(false);
+    let ends = End::default();
     thread::scope(|scope| {
+        let bring = ends.brought();
         let writer = scope.spawn(|| {
             let mut writer = server.client();
             // Both or none of them, in each moment.
-            while !ends.load(Ordering::Relaxed) {
+            while !ends.is_there() {
                 for command in ["SADD s one two", "SREM s one two"] {
                     writer.check(&[(command, ":2")]);
                     thread::sleep(Duration::from_millis(40));
@@ -240,7 +241,7 @@ fn a_result_is_of_one_moment_beside_writers() {
             let expected = if extra == 0 { "[:0 :0]" } else { "[:1 :1]" };
             assert_eq!((both.as_str(), extra == 0 || extra == 2), (expected, true));
         }
-        ends.store(true, Ordering::Relaxed);
+        drop(bring);
         writer.join().unwrap();
     });
     wait_for_cleaner(&mut client);

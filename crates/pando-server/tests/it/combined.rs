@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show};
-use crate::copies::Stop;
 use crate::fixture::Fixture;
 use crate::trees::{client_of, many};
+use crate::until_end::End;
 
 /// Members of a set that as a whole does not fit into the memory for a reply.
 const MANY: usize = 300_000;
@@ -301,14 +300,14 @@ fn what_is_merged_has_one_state() {
     let b = fill_both(&mut client, "b", |n| n % 2 == 1);
     let total = a.len() + b.len() + 1;
     client.check(&[("SADD sa moving:0", ":1")]);
-    let ends = AtomicBool::new(false);
+    let end = End::default();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = server.client();
             // One member comes and one goes at a time, without a pause.
             let mut last = "moving:0".to_owned();
             for number in 1.. {
-                if ends.load(Ordering::Relaxed) {
+                if end.is_there() {
                     break;
                 }
                 let next = format!("moving:{number}");
@@ -324,7 +323,7 @@ fn what_is_merged_has_one_state() {
                 last = next;
             }
         });
-        let stop = Stop(&ends);
+        let bring = end.brought();
         for _ in 0..3 {
             let length = format!(":{total}");
             client.check(&[("SUNIONSTORE d sa sb", &length), ("SCARD d", &length)]);
@@ -333,6 +332,6 @@ fn what_is_merged_has_one_state() {
             let length = format!(":{}", a.len() + 1);
             client.check(&[("SDIFFSTORE d sa sb", &length), ("SCARD d", &length)]);
         }
-        drop(stop);
+        drop(bring);
     });
 }

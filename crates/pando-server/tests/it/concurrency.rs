@@ -1,11 +1,11 @@
 //! Several clients at the same time.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
 use crate::client::encode;
 use crate::fixture::Fixture;
+use crate::until_end::End;
 
 #[test]
 fn increments_of_several_clients_are_all_counted() {
@@ -46,12 +46,13 @@ fn only_one_of_many_creates_a_key() {
 #[test]
 fn flushes_between_writes_leave_a_whole_database() {
     let server = Fixture::new();
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut client = server.client();
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     assert_eq!(client.run("MSET a 1 b 1 c 1"), "+OK");
                     let reply = client.run("MGET a b c");
                     let whole = reply == "[nil nil nil]" || reply == "[\"1\" \"1\" \"1\"]";
@@ -64,7 +65,7 @@ fn flushes_between_writes_leave_a_whole_database() {
         for _ in 0..100 {
             assert_eq!(client.run("FLUSHALL"), "+OK");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
     });
     let mut client = server.client();
     client.check(&[("FLUSHALL", "+OK"), ("DBSIZE", ":0"), ("KEYS *", "[]")]);

@@ -13,6 +13,7 @@ use pando_sync::time::{Duration, now};
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, options};
 use crate::statistics::conflicts;
+use crate::until_end::End;
 
 const CLIENTS: usize = 16;
 /// After this time it is clear that somebody waits without end.
@@ -124,11 +125,12 @@ fn clients_may_leave_while_they_wait() {
     // Before the others, who may be as many as the server takes.
     let mut stays: Vec<_> = (0..4).map(|_| server.client()).collect();
     let mut last = server.client();
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         for _ in 0..8 {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     let mut client = server.client();
                     client.send(&b"INCR n\r\nAPPEND text x\r\n".repeat(100));
                 }
@@ -141,7 +143,7 @@ fn clients_may_leave_while_they_wait() {
             send_all(&mut stays, 1, &"INCR n\r\n".repeat(50), 50);
             done += 1;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         assert_eq!(stays[0].run("GET own"), format!("\"{}\"", done * 200));
     });
     assert!(last.run("INCR n").starts_with(':'));
@@ -192,15 +194,16 @@ fn beside_writers(
     limit: Duration,
     work: impl FnOnce(),
 ) -> u64 {
-    let (done, in_time) = (AtomicBool::new(false), AtomicBool::new(true));
+    let (done, in_time) = (End::default(), AtomicBool::new(true));
     let (slowest, written) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
+        let bring = done.brought();
         for writer in writers {
             let (done, in_time) = (&done, &in_time);
             let (slowest, written) = (&slowest, &written);
             scope.spawn(move || {
                 let begin = now();
-                while !done.load(Ordering::SeqCst) {
+                while !done.is_there() {
                     if begin.elapsed() > limit {
                         // Nobody is in the way of the work any more: it ends.
                         in_time.store(false, Ordering::SeqCst);
@@ -216,7 +219,7 @@ fn beside_writers(
             });
         }
         work();
-        done.store(true, Ordering::SeqCst);
+        drop(bring);
     });
     let slowest = slowest.into_inner();
     assert!(in_time.into_inner(), "it took longer than {limit:?}");

@@ -1,12 +1,12 @@
 //! COPY and MOVE of large collections and streams, whose rows a thread copies.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::Fixture;
 use crate::trees::{client_of, fill, many};
+use crate::until_end::End;
 
 /// Makes a hash, a sorted set, a stream and a list, each of which takes more memory than a reply
 /// may.
@@ -77,15 +77,6 @@ fn what_is_longer_than_a_reply_is_copied() {
     client.check(&[(&format!("ZSCORE z 7-{value}"), "\"7\"")]);
 }
 
-/// Ends the writer, also if the test fails.
-pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// A copy has one state of what it is of, however often that changes meanwhile.
 #[test]
 fn a_copy_has_one_state() {
@@ -93,12 +84,12 @@ fn a_copy_has_one_state() {
     let mut client = client_of(&server);
     fill(&mut client, 5_000);
     client.check(&[("HSET h a 1000 b 1000", ":2")]);
-    let ends = AtomicBool::new(false);
+    let end = End::default();
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut writer = server.client();
             let mut changes = 0_u64;
-            while !ends.load(Ordering::Relaxed) {
+            while !end.is_there() {
                 let field = format!("n{changes}");
                 writer.run("MULTI");
                 writer.run("HINCRBY h a 1");
@@ -111,7 +102,7 @@ fn a_copy_has_one_state() {
             }
             changes
         });
-        let stop = Stop(&ends);
+        let bring = end.brought();
         for _ in 0..60 {
             client.check(&[
                 ("COPY h copied REPLACE", ":1"),
@@ -128,7 +119,7 @@ fn a_copy_has_one_state() {
             let all = show(&client.call(&["HKEYS", "copied"]));
             assert_eq!(format!(":{}", all.split(' ').count()), fields);
         }
-        drop(stop);
+        drop(bring);
         assert!(writer.join().unwrap() > 0);
     });
 }

@@ -1,11 +1,12 @@
 //! Transactions of several commands: PANDO BEGIN, LOCK, SAVEPOINT, ROLLBACK, COMMIT.
 
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
+use crate::until_end::End;
 
 /// Waits until `is_so`, which takes seconds at most.
 #[track_caller]
@@ -620,14 +621,14 @@ fn many_keys_are_read_after_one_conflict_at_most() {
     let names: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
     let pairs: Vec<String> = names.iter().map(|name| format!("{name} 1")).collect();
     assert_eq!(client.run(&format!("MSET {}", pairs.join(" "))), "+OK");
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
-        let end = Stop(&stop);
+        let bring = stop.brought();
         let mut writer = server.client();
         let stopped = &stop;
         scope.spawn(move || {
             let mut random = fastrand::Rng::with_seed(1);
-            while !stopped.load(Ordering::Relaxed) {
+            while !stopped.is_there() {
                 let set = |_| encode(&["SET", &format!("other{}", random.u32(..)), "1"]);
                 writer.send(&(0..64).map(set).collect::<Vec<_>>().concat());
                 (0..64).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
@@ -647,7 +648,7 @@ fn many_keys_are_read_after_one_conflict_at_most() {
         }
         let met = conflicts(&mut client) - before;
         assert!(met <= 10, "{met} conflicts in 10 commands");
-        drop(end);
+        drop(bring);
     });
 }
 
@@ -709,13 +710,15 @@ fn keys_shows_one_moment() {
         client.check(&[(&format!("SET key:{number:05} {value}"), "+OK")]);
     }
     client.check(&[("SET a 1", "+OK")]);
-    let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, moves) = (End::default(), AtomicU64::new(0));
     thread::scope(|scope| {
-        let end = Stop(&stop);
+        let bring = stop.brought();
         let (mut mover, stop, moves) = (server.client(), &stop, &moves);
         scope.spawn(move || {
+            // Nobody waits for moves that it does not make any more.
+            let _bring = stop.brought();
             for (from, to) in [("a", "z"), ("z", "a")].into_iter().cycle() {
-                if stop.load(Ordering::Relaxed) {
+                if stop.is_there() {
                     break;
                 }
                 let put = format!("SET {to} 1");
@@ -734,13 +737,13 @@ fn keys_shows_one_moment() {
             let begun = moves.load(Ordering::Relaxed);
             let found = client.run("KEYS ?");
             assert!(found == "[\"a\"]" || found == "[\"z\"]", "{round}: {found}");
-            while !enough(begun) {
+            while !enough(begun) && !stop.is_there() {
                 thread::yield_now();
             }
         }
         let all = client.run("KEYS *");
         assert_eq!(all.split(' ').count(), 6_001);
-        drop(end);
+        drop(bring);
     });
     client.check(&[
         ("PANDO BEGIN", "+OK"),
@@ -763,14 +766,14 @@ fn many_keys_are_read_while_snapshots_are_ended() {
     for name in &names {
         client.check(&[(&format!("SET {name} {value}"), "+OK")]);
     }
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
-        let end = Stop(&stop);
+        let bring = stop.brought();
         for seed in 0..2 {
             let (mut writer, stop, value) = (server.client(), &stop, &value);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed);
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     let set = |_| encode(&["SET", &format!("k{}", random.u32(..700)), value]);
                     writer.send(&(0..64).map(set).collect::<Vec<_>>().concat());
                     (0..64).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
@@ -781,15 +784,6 @@ fn many_keys_are_read_while_snapshots_are_ended() {
         for _ in 0..15 {
             assert_eq!(client.run(&exists), ":700");
         }
-        drop(end);
+        drop(bring);
     });
-}
-
-/// Tells threads to stop, also when a test fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

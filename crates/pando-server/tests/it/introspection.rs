@@ -7,7 +7,7 @@ use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
 use pando_sync::thread;
 
-use crate::client::{encode, show};
+use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 
 #[test]
@@ -236,6 +236,41 @@ fn clients_are_named_listed_and_killed() {
     client.send(b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$6\r\nSKIPME\r\n$2\r\nno\r\n");
     assert_eq!(show(&client.answer()), ":1");
     assert!(client.is_closed());
+}
+
+/// It is shown with its container, also if it was queued or refused, but not what it calls.
+#[test]
+fn the_last_command_of_a_client_is_shown() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let list = format!("CLIENT LIST ID {}", client.integer("CLIENT ID"));
+    let mut check = |client: &mut Client, sent: &str, replies: usize, shown: &str| {
+        client.send(format!("{sent}\r\n").as_bytes());
+        (0..replies).for_each(|_| drop(client.answer()));
+        let line = other.text(&list);
+        assert!(line.contains(&format!(" cmd={shown} ")), "{sent}: {line}");
+    };
+    check(&mut client, "GET k\r\nGET l\r\nSTRLEN k", 3, "strlen");
+    for (sent, shown) in [
+        ("SET k 1", "set"),
+        ("OBJECT ENCODING k", "object|encoding"),
+        ("CLIENT TRACKING OFF", "client|tracking"),
+        ("NOSUCH", "NULL"),
+        ("GET", "get"),
+        ("CONFIG NOSUCH", "NULL"),
+        ("XGROUP CREATE a b", "xgroup|create"),
+        ("CLIENT", "client"),
+        ("MULTI", "multi"),
+        ("INCR k", "incr"),
+        ("CLIENT LIST", "client|list"),
+        ("EXEC", "exec"),
+        ("EXEC", "exec"),
+    ] {
+        check(&mut client, sent, 1, shown);
+    }
+    client.send(b"MULTI\r\nCLIENT INFO\r\nEXEC\r\n");
+    let info = (0..3).map(|_| show(&client.answer())).last().unwrap();
+    assert!(info.contains(" cmd=exec "), "{info}");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use pando_resp::Answer;
 use pando_server::ServerOptions;
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Condvar, Mutex, Rank, thread};
 use pandodb::Db;
@@ -15,6 +14,7 @@ use pandodb::device::MemoryDevice;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 use crate::statistics::conflicts;
+use crate::until_end::End;
 
 const MIB: usize = 1 << 20;
 /// Length of the longest value in pages.
@@ -718,12 +718,13 @@ fn a_result_is_made_anew_when_its_source_has_changed() {
     let large = Large::new();
     let mut client = large.server.client();
     client.set("source", &bytes(1, PLAIN * 4));
-    let (stop, begun) = (AtomicBool::new(false), now());
+    let (stop, begun) = (End::default(), now());
     let met = thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut writer = large.server.client();
             for round in 0_u64.. {
-                if stop.load(Ordering::Relaxed) || begun.elapsed() > Duration::from_secs(30) {
+                if stop.is_there() || begun.elapsed() > Duration::from_secs(30) {
                     break;
                 }
                 let length = writer.call_with("SETRANGE source 0 ?", &round.to_be_bytes());
@@ -746,7 +747,7 @@ fn a_result_is_made_anew_when_its_source_has_changed() {
             assert_eq!(result, bulk(&inverted), "it is made of another source");
             met = conflicts(&mut client) - before;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         met
     });
     assert!(met > 0, "nothing has changed meanwhile");
@@ -764,12 +765,13 @@ fn what_a_script_gathers_is_what_it_asks_for() {
         client.run("BITCOUNT source"),
         client.run("BITPOS source 1 0 -1"),
     ];
-    let (stop, begun) = (AtomicBool::new(false), now());
+    let (stop, begun) = (End::default(), now());
     let met = thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut writer = large.server.client();
             let limit = Duration::from_secs(30);
-            while !stop.load(Ordering::Relaxed) && begun.elapsed() < limit {
+            while !stop.is_there() && begun.elapsed() < limit {
                 writer.run("INCR n");
             }
         });
@@ -785,7 +787,7 @@ fn what_a_script_gathers_is_what_it_asks_for() {
             assert!(fine.contains(&reply), "{reply}, not one of {fine:?}");
             met = conflicts(&mut client) - before;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         met
     });
     assert!(met > 0, "nothing has changed meanwhile");
@@ -938,7 +940,8 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
     const ROUNDS: usize = 40;
     let large = Large::new();
     let values = [b'x', b'y'].map(|byte| vec![byte; MIB / 2]);
-    let is_done = Arc::new(AtomicBool::new(false));
+    let is_done = Arc::new(End::default());
+    let bring = is_done.brought();
     let mut client = large.server.client();
     client.set("a", &values[0]);
     let writer = {
@@ -946,7 +949,7 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
         thread::spawn(move || {
             // At times it leaves enough time for an EXEC: one that always loses never ends.
             for (round, value) in values.iter().cycle().enumerate() {
-                if is_done.load(Ordering::Relaxed) {
+                if is_done.is_there() {
                     return;
                 }
                 client.set("a", value);
@@ -974,6 +977,6 @@ fn what_is_made_of_a_string_that_changes_meanwhile_is_made_again() {
         let expected = [Answer::Integer(1), Answer::Integer(ones(a[0]))];
         assert_eq!([copied, count], [&expected[0], &expected[1]]);
     }
-    is_done.store(true, Ordering::Relaxed);
+    drop(bring);
     writer.join().unwrap();
 }

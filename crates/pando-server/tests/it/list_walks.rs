@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions, check_rows};
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 use pandodb::Db;
@@ -12,6 +12,7 @@ use pandodb::Db;
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_counted, open_on_disk, open_small, options};
 use crate::list_blocks::{List, Step, client_of, number, on_disk, run, step};
+use crate::until_end::End;
 
 /// Returns an element: of each length there are few, so that many are equal, and of most a leaf
 /// has few, so that a walk takes many turns.
@@ -410,20 +411,22 @@ fn a_list_of_equal_elements_is_removed_whatever_its_length() {
 fn walks_end_while_others_write_the_list() {
     let directory = tempfile::tempdir().unwrap();
     let (server, mut client) = with_long_list(directory.path());
-    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, rounds) = (End::default(), AtomicU64::new(0));
     thread::scope(|scope| {
+        let _bring = stop.brought();
         for _ in 0..3 {
             scope.spawn(|| {
+                // Nobody waits for rounds that it does not make any more.
+                let _bring = stop.brought();
                 let mut other = server.client();
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     other.send(&b"RPUSH l y\r\nRPOP l\r\n".repeat(8));
                     (0..16).for_each(|_| assert!(!show(&other.answer()).starts_with('-')));
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        let _stop = Stop(&stop);
-        while rounds.load(Ordering::Relaxed) < 100 {
+        while rounds.load(Ordering::Relaxed) < 100 && !stop.is_there() {
             thread::sleep(Duration::from_millis(1));
         }
         let middle = numbered(70_001);
@@ -445,20 +448,11 @@ fn walks_end_while_others_write_the_list() {
         let ended = (0..4).map(|_| show(&client.answer())).last().unwrap();
         assert_eq!(ended, "[:1 :70001]");
         let before = rounds.load(Ordering::Relaxed);
-        while rounds.load(Ordering::Relaxed) < before + 100 {
+        while rounds.load(Ordering::Relaxed) < before + 100 && !stop.is_there() {
             thread::sleep(Duration::from_millis(1));
         }
     });
     client.check(&[("LLEN l", ":79999")]);
-}
-
-/// Stops others also if the thread that has it fails.
-struct Stop<'s>(&'s AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// LINSERT finds an element, and then loads its block: in between, others may have made that
@@ -478,20 +472,20 @@ fn blocks_change_between_a_search_and_what_is_put_there() {
         let lists = (0..LISTS).map(|list| command.replace("{}", &list.to_string()));
         lists.collect::<String>()
     };
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let _bring = stop.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut other = server.client();
                 let all = of_all("LPOP l{}\r\n") + &of_all("LPUSH l{} e0\r\n");
                 let all = all.repeat(4);
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     other.send(all.as_bytes());
                     (0..8 * LISTS).for_each(|_| drop(other.answer()));
                 }
             });
         }
-        let _stop = Stop(&stop);
         let all = of_all("LINSERT l{} AFTER e10 x\r\n") + &of_all("LREM l{} 1 x\r\n");
         for _ in 0..300 {
             client.send(all.as_bytes());

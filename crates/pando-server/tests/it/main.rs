@@ -168,3 +168,4 @@ mod tree_named;
 #[cfg(test)]
 mod trees;
 mod unix_socket;
+mod until_end;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions, check_rows};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pandodb::Db;
@@ -14,6 +13,7 @@ use pandodb::Db;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, options};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 const MEMBERS: &str = "db/0/members";
 const CHUNK: u64 = 16 << 10;
@@ -410,12 +410,13 @@ fn readers_see_one_state() {
             assert_eq!(show(&writer.answer()), "[:40000 :40000 :40000]");
         }
     };
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     let Answer::Bulk(whole) = reader.call(&["GET", "k"]) else {
                         panic!("it is a string");
                     };
@@ -430,7 +431,7 @@ fn readers_see_one_state() {
             .into_iter()
             .map(thread::ScopedJoinHandle::join)
             .collect();
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
         assert!(writers.iter().all(Result::is_ok));
     });
 }
@@ -443,14 +444,15 @@ fn a_long_read_ends_beside_writers() {
     let mut client = server.client();
     set(&mut client, "k", &vec![0; 4_000_000]);
     assert_eq!(set_range(&mut client, "k", 9, b"abc"), ":4000000");
-    let (over, began) = (AtomicBool::new(false), now());
+    let (over, began) = (End::default(), now());
     thread::scope(|scope| {
+        let bring = over.brought();
         for writer in 0..2 {
             let (server, over) = (&server, &over);
             scope.spawn(move || {
                 let mut client = server.client();
                 let mut random = fastrand::Rng::with_seed(writer);
-                while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(90) {
+                while !over.is_there() && began.elapsed() < Duration::from_secs(90) {
                     let from = random.usize(1..15_999) * 250;
                     set_range(&mut client, "k", from, &[random.u8(..); 20]);
                 }
@@ -462,7 +464,7 @@ fn a_long_read_ends_beside_writers() {
             let reply = client.call(&["GET", "k"]);
             assert!(matches!(reply, Answer::Bulk(whole) if whole[9..12] == *b"abc"));
         }
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 

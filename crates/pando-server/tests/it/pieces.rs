@@ -4,7 +4,6 @@ use std::path::Path;
 
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions, check_rows};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pandodb::Db;
@@ -12,6 +11,7 @@ use pandodb::Db;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 const MEMBERS: &str = "db/0/members";
 
@@ -213,12 +213,13 @@ fn readers_see_one_state() {
             assert_eq!(show(&writer.answer()), "[:3000 :3000 :3000]");
         }
     };
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     let whole = get(&mut reader, "k");
                     assert_eq!(whole, vec![whole[0]; 3000]);
                     let part = show(&reader.call(&["GETRANGE", "k", "900", "2100"]));
@@ -231,7 +232,7 @@ fn readers_see_one_state() {
         writers
             .into_iter()
             .for_each(|writer| writer.join().unwrap());
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 

@@ -2,7 +2,6 @@
 
 use fastrand::Rng;
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
@@ -10,6 +9,7 @@ use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_counted, options};
 use crate::pipeline_runs::together_count;
 use crate::statistics::fields;
+use crate::until_end::End;
 
 /// Number of elements of a large collection.
 const LARGE: usize = 200;
@@ -171,14 +171,15 @@ fn reads_that_run_together_show_no_parts_of_changes() {
         ("ZRANK z m150", ":150"),
         ("ZCOUNT z -inf 149", ":150"),
     ];
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         for reader in 0..2 {
             let (server, stop) = (&server, &stop);
             scope.spawn(move || {
                 let mut client = server.client();
                 let mut random = Rng::with_seed(reader);
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     let (command, expected) = asked[random.usize(..asked.len())];
                     let mut commands = vec![command.to_owned(); 64];
                     let mut replies = vec![expected; 64];
@@ -213,7 +214,7 @@ fn reads_that_run_together_show_no_parts_of_changes() {
             ];
             run_all(&mut writer, &commands);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -221,20 +222,21 @@ fn reads_that_run_together_show_no_parts_of_changes() {
 #[test]
 fn reads_that_run_together_see_nothing_older_than_those_before_them() {
     let server = Fixture::with(not_durable());
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     let put = |client: &mut Client, key: &str, number: usize| {
         let pairs: Vec<_> = (0..LARGE).map(|n| format!("f{n} {number}")).collect();
         client.run(&format!("HSET {key} {}", pairs.join(" ")))
     };
     put(&mut server.client(), "h", 0);
     thread::scope(|scope| {
+        let bring = stop.brought();
         for reader in 0..2 {
             let (server, stop) = (&server, &stop);
             scope.spawn(move || {
                 let mut client = server.client();
                 let mut random = Rng::with_seed(reader);
                 let mut newest = 0_usize;
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     let command = |_| format!("HGET h f{}", random.usize(..LARGE));
                     let commands: Vec<_> = (0..100).map(command).collect();
                     for reply in run_all(&mut client, &commands) {
@@ -264,7 +266,7 @@ fn reads_that_run_together_see_nothing_older_than_those_before_them() {
                 ]),
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 

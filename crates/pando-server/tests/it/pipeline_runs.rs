@@ -3,13 +3,13 @@
 use fastrand::Rng;
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 /// Commands that a seed determines.
 struct Random(Rng);
@@ -306,8 +306,9 @@ fn a_get_sees_nothing_older_than_the_get_before_it() {
     let mut writer = server.client();
     writer.send(&filler.collect::<Vec<_>>().concat());
     (0..60).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         // Clients are distributed over the loops, so some of these do not share a loop with the
         // writer.
         for _ in 0..2 {
@@ -315,7 +316,7 @@ fn a_get_sees_nothing_older_than_the_get_before_it() {
                 let mut client = server.client();
                 let pairs = [encode(&["GET", "a"]), encode(&["GET", "c"])].concat();
                 let asked = pairs.repeat(100);
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_there() {
                     client.send(&asked);
                     let mut newest = 0;
                     for place in 0..200 {
@@ -336,6 +337,6 @@ fn a_get_sees_nothing_older_than_the_get_before_it() {
             writer.send(&sets.collect::<Vec<_>>().concat());
             (0..50).for_each(|_| assert_eq!(show(&writer.answer()), "+OK"));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }

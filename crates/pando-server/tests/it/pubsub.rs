@@ -543,3 +543,47 @@ fn messages_of_scripts_come_in_the_order_of_their_commits() {
     }
     assert_eq!(last, 3 * CALLS as u64);
 }
+
+/// Long messages are sent from where they lie, between the replies of the client.
+#[test]
+fn long_messages_come_whole_and_in_their_order() {
+    let server = Fixture::new();
+    let (mut client, mut slow) = (server.client(), server.client());
+    assert!(matches!(client.run_raw("HELLO 3"), Answer::Map(_)));
+    client.run_raw("SUBSCRIBE c");
+    slow.run_raw("PSUBSCRIBE c*");
+    let texts: Vec<String> = (1..=40_usize)
+        .map(|number| number.to_string().repeat(number * 1000))
+        .collect();
+    let mut sent = Vec::new();
+    for text in &texts {
+        sent.extend(encode(&["SET", "k", &text[..10.min(text.len())]]));
+        sent.extend(encode(&["PUBLISH", "c", text]));
+        sent.extend(encode(&["GET", "k"]));
+    }
+    let all = thread::scope(|scope| {
+        let mut writer = client.stream.try_clone().unwrap();
+        scope.spawn(move || std::io::Write::write_all(&mut writer, &sent).unwrap());
+        (0..4 * texts.len())
+            .map(|_| client.answer())
+            .collect::<Vec<_>>()
+    });
+    let is_message = |answer: &&Answer| matches!(answer, Answer::Push(_));
+    let messages: Vec<String> = all.iter().filter(is_message).map(show).collect();
+    let own: Vec<String> = (texts.iter())
+        .map(|text| format!(">(\"message\" \"c\" \"{text}\")"))
+        .collect();
+    assert!(messages == own, "each message is whole");
+    let replies: Vec<String> = (all.iter().filter(|answer| !is_message(answer)))
+        .map(show)
+        .collect();
+    for (three, text) in replies.chunks(3).zip(&texts) {
+        let value = format!("\"{}\"", &text[..10.min(text.len())]);
+        assert_eq!(three, ["+OK", ":2", &value]);
+    }
+    // This one has read nothing until now.
+    for text in &texts {
+        let expected = format!("[\"pmessage\" \"c*\" \"c\" \"{text}\"]");
+        assert!(show(&slow.answer()) == expected, "{}", text.len());
+    }
+}

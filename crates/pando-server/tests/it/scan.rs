@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use pando_resp::Answer;
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, options};
+use crate::until_end::End;
 
 /// Makes one call. Returns the next cursor and the keys.
 fn step(client: &mut Client, cursor: &str, options: &str) -> (String, Vec<String>) {
@@ -90,12 +91,13 @@ fn keys_that_stay_are_found_while_others_come_and_go() {
     let server = Fixture::new();
     let mut client = server.client();
     let stay = fill(&mut client, 300);
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut other = server.client();
             let mut n = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.is_there() {
                 n = (n * 7 + 1) % 1000;
                 other.run(&format!("SET key:{n}:x v"));
                 other.run(&format!("DEL key:{}:x", (n + 500) % 1000));
@@ -105,7 +107,7 @@ fn keys_that_stay_are_found_while_others_come_and_go() {
             let found: BTreeSet<String> = all(&mut client, options).into_iter().collect();
             assert!(stay.is_subset(&found), "{options}");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -168,12 +170,13 @@ fn a_slow_iteration_beside_fast_ones_ends() {
     slow.run("SELECT 1");
     fill_quickly(&mut slow, &"x".repeat(300), 8000);
     slow.run("SELECT 0");
-    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, rounds) = (End::default(), AtomicU64::new(0));
     thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut fast = server.client();
             fast.run("SELECT 1");
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.is_there() {
                 assert_eq!(all(&mut fast, "COUNT 1").len(), 8000);
                 rounds.fetch_add(1, Ordering::Relaxed);
             }
@@ -189,7 +192,7 @@ fn a_slow_iteration_beside_fast_ones_ends() {
                 thread::yield_now();
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         assert_eq!(cursor, "0", "the iteration ends");
         assert_eq!(found.len(), 200);
     });

@@ -45,6 +45,23 @@ fn scripts_have_json_and_message_pack() {
             ),
             ("return {cmsgpack.unpack_one('\\1\\2')}", "[:1 :1]"),
             ("return {cmsgpack.unpack_limit('\\1\\2', 5)}", "[:-1 :1 :2]"),
+            // No value is asked for: the offset is where it was.
+            ("return {cmsgpack.unpack_limit('\\1\\2', 0, 1)}", "[:1]"),
+            ("return {cmsgpack.unpack_limit('\\1\\2', 0)}", "[:1 :2]"),
+            ("return {cmsgpack.unpack_one('\\1\\2', '0x1')}", "[:-1 :2]"),
+            (
+                "redis.setresp(3.5) redis.setresp('0x2') redis.set_repl('x') redis.set_repl(3.9) \
+                 return 1",
+                ":1",
+            ),
+            // Numbers of C, and a zero ends a text of C.
+            ("return cjson.decode('0x1.8p3')", ":12"),
+            ("return tostring(cjson.decode('[nan(1)]')[1])", "\"nan\""),
+            ("return cjson.decode('10\\0}')", ":10"),
+            (
+                "return bit.tohex(1, 9) .. bit.tohex(-1, -200) .. bit.tohex(1, '2')",
+                "\"00000001FFFFFFFF01\"",
+            ),
         ],
     );
     // A small table that is a large text; arrays that announce more than there is; deep ones.
@@ -213,6 +230,27 @@ fn what_is_no_json_or_message_is_an_error() {
             (
                 "local _ = cjson.decode(('['):rep(1001))",
                 "-ERR user_script:1: Found too many nested data structures (1001) at character 1001",
+            ),
+            (
+                "local _ = cjson.decode('[1,\\0]')",
+                "-ERR user_script:1: Expected value but found T_END at character 4",
+            ),
+            (
+                "redis.set_repl(4)",
+                "-ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+            ),
+            ("redis.setresp(4)", "-ERR RESP version must be 2 or 3."),
+            (
+                "local _ = cmsgpack.unpack_one('\\1', 'x')",
+                "-ERR user_script:1: bad argument #2 to 'unpack_one' (number expected, got string)",
+            ),
+            (
+                "local _ = cmsgpack.unpack_limit('\\1', 1, {})",
+                "-ERR user_script:1: bad argument #3 to 'unpack_limit' (number expected, got table)",
+            ),
+            (
+                "local _ = cmsgpack.unpack_limit('\\1')",
+                "-ERR user_script:1: bad argument #2 to 'unpack_limit' (number expected, got no value)",
             ),
             (
                 "local _ = cmsgpack.unpack('\\146\\1')",

@@ -2,7 +2,6 @@
 
 use fastrand::Rng;
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::pipeline_runs::{figures, together_count};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 /// A limit of requests.
 const LIMITER: &str = "local n = redis.call('INCR', KEYS[1]) \
@@ -219,10 +219,11 @@ fn a_script_in_a_pipeline_is_killed_for_good() {
     let (mut client, mut other) = (server.client(), server.client());
     client.run("CONFIG SET lua-time-limit 0");
     let endless = script("redis.call('INCR', 'a') while true do end");
-    let is_over = AtomicBool::new(false);
+    let is_over = End::default();
     thread::scope(|scope| {
+        let bring = is_over.brought();
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            while !is_over.is_there() {
                 other.run("SCRIPT KILL");
                 thread::sleep(Duration::from_millis(1));
             }
@@ -233,7 +234,7 @@ fn a_script_in_a_pipeline_is_killed_for_good() {
             assert_eq!(together(&mut client, &commands), expected);
             client.check(&[("GET a", "\"2\"")]);
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 

@@ -1,7 +1,6 @@
 //! Reads of large collections that others keep changing: after some conflicts, at a snapshot.
 
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
@@ -9,6 +8,7 @@ use crate::client::show;
 use crate::fixture::{Fixture, options};
 use crate::statistics::conflicts;
 use crate::trees::{client_of, fill, many};
+use crate::until_end::End;
 
 /// An EXEC that reads all of a large collection comes to its end beside a writer that never pauses,
 /// and shows one moment: the writer keeps two fields equal, and a string behind them.
@@ -20,14 +20,15 @@ fn a_reading_exec_ends_beside_a_steady_writer() {
     });
     let mut client = client_of(&server);
     fill(&mut client, 20_000);
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     let most = thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut writer = server.client();
             // The next commands are there before the replies to the last ones are read.
             let mut ahead = 0;
             for n in 0.. {
-                if stop.load(Ordering::Relaxed) {
+                if stop.is_there() {
                     break;
                 }
                 let pair = format!("HSET h f{} {n}\r\nMSET a {n} b {n}\r\n", n % 20_000);
@@ -52,7 +53,7 @@ fn a_reading_exec_ends_beside_a_steady_writer() {
             assert_eq!(parts[2].split(' ').count(), 40_000);
             most = most.max(conflicts(&mut client) - before);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         most
     });
     assert!(most <= 9, "{most} conflicts");
@@ -70,13 +71,14 @@ fn what_goes_to_a_snapshot_reads_nothing_older() {
     let mut client = client_of(&server);
     let pairs = (0..FIELDS).flat_map(|n| [format!("f{n}"), "v".to_owned()]);
     many(&mut client, &["HSET", "h"], pairs);
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     let wrong = thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut writer = server.client();
             let toggle = b"HSET h x 1\r\nPING\r\nHDEL h x\r\nPING\r\n".repeat(200);
             writer.send(&toggle);
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.is_there() {
                 writer.send(&toggle);
                 (0..800).for_each(|_| drop(writer.answer()));
             }
@@ -96,7 +98,7 @@ fn what_goes_to_a_snapshot_reads_nothing_older() {
             }
             at_snapshots += u32::from(conflicts(&mut client) - before >= 9);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         wrong
     });
     assert_eq!(wrong, None);
@@ -112,14 +114,15 @@ fn an_exec_whose_script_writes_loses_nothing() {
     });
     let mut client = client_of(&server);
     fill(&mut client, 20_000);
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     thread::scope(|scope| {
+        let bring = stop.brought();
         scope.spawn(|| {
             let mut writer = server.client();
             // For some time only, so that each EXEC comes to its end.
             let (begin, mut ahead) = (now(), 0);
             for n in 0.. {
-                if stop.load(Ordering::Relaxed) || begin.elapsed() > Duration::from_secs(6) {
+                if stop.is_there() || begin.elapsed() > Duration::from_secs(6) {
                     break;
                 }
                 writer.send(format!("HSET h f{} {n}\r\n", n % 20_000).as_bytes());
@@ -149,7 +152,7 @@ fn an_exec_whose_script_writes_loses_nothing() {
             );
             most = most.max(conflicts(&mut client) - before);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         assert_eq!(client.run("GET sum"), format!("\"{rounds}\""));
     });
 }

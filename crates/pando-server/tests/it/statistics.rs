@@ -453,3 +453,100 @@ fn a_reset_begins_all_figures_anew_those_of_the_engine_too() {
     assert_eq!(after["total_commands_processed"], "1");
     assert!(!after.contains_key("errorstat_ERR"));
 }
+
+/// A script that ends with the error of its call has no other one; a call that is refused is an
+/// error, too, and none that was processed.
+#[cfg(feature = "scripts")]
+#[test]
+fn errors_of_the_calls_of_scripts_are_counted_once() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let refused = "redis.pcall('NOSUCH') redis.pcall('GET') redis.pcall('INCR', 's') return 1";
+    let two = "redis.pcall('INCR', 's') redis.pcall('LPUSH', 's', 'x') return redis.call('GET')";
+    // Those of Redis: errors, and commands beside the script that were refused, and that failed.
+    for (command, script, counted) in [
+        ("EVAL", refused, (3, 1, 1)),
+        ("EVAL", "return redis.call('INCR', 's')", (1, 0, 1)),
+        (
+            "EVAL",
+            "local e = redis.pcall('INCR', 's') return e",
+            (1, 0, 1),
+        ),
+        (
+            "EVAL",
+            "local e = redis.pcall('INCR', 's') error(e)",
+            (1, 0, 1),
+        ),
+        (
+            "EVAL",
+            "redis.pcall('INCR', 's') return {err = 'MY x'}",
+            (2, 0, 1),
+        ),
+        ("EVAL", "redis.pcall('INCR', 's') error('x')", (2, 0, 1)),
+        ("EVAL", two, (3, 1, 2)),
+        ("EVAL_RO", "return redis.call('SET', 'a', 'b')", (1, 1, 0)),
+        // Those inside of a reply are errors, too.
+        (
+            "EVAL",
+            "return {{err = 'X y'}, {1, {err = 'one'}}}",
+            (2, 0, 0),
+        ),
+        ("EVAL", "return {redis.pcall('INCR', 's')}", (1, 0, 1)),
+    ] {
+        for how in ["alone", "in EXEC", "in a pipeline"] {
+            client.check(&[("SET s x", "+OK"), ("CONFIG RESETSTAT", "+OK")]);
+            let run = encode(&[command, script, "0"]);
+            let begin = [encode(&["MULTI"]), run.clone(), encode(&["EXEC"])].concat();
+            let (sent, replies, times) = match how {
+                "alone" => (run, 1, 1),
+                "in EXEC" => (begin, 3, 1),
+                _ => (run.repeat(10), 10, 10),
+            };
+            client.send(&sent);
+            (0..replies).for_each(|_| drop(client.answer()));
+            let all = fields(&mut client, "commandstats stats");
+            let errors: u64 = all["total_error_replies"].parse().unwrap();
+            let (mut rejected, mut failed) = (0, 0);
+            for (name, of) in all.iter().filter(|(name, _)| name.starts_with("cmdstat_")) {
+                let figure = |part: &str| {
+                    let found = of.split(',').find_map(|of| of.strip_prefix(part));
+                    found.unwrap().parse::<u64>().unwrap()
+                };
+                rejected += figure("rejected_calls=");
+                if !name.starts_with("cmdstat_eval") {
+                    failed += figure("failed_calls=");
+                }
+            }
+            let (of_errors, of_rejected, of_failed) = counted;
+            let expected = [of_errors, of_rejected, of_failed].map(|count| count * times);
+            assert_eq!([errors, rejected, failed], expected, "{how}: {script}");
+        }
+    }
+}
+
+/// The first word of an error is kept, unless it is long.
+#[cfg(feature = "scripts")]
+#[test]
+fn codes_of_errors_are_those_of_redis() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let two = "redis.pcall('INCR', 's') redis.pcall('LPUSH', 's', 'x') \
+               return redis.pcall('INCR', 's')";
+    client.check(&[("SET s x", "+OK"), ("CONFIG RESETSTAT", "+OK")]);
+    for script in [
+        two,
+        "return {err = 'one'}",
+        "return {err = ('x'):rep(1000) .. ' y'}",
+    ] {
+        drop(client.call(&["EVAL", script, "0"]));
+    }
+    let all = fields(&mut client, "errorstats");
+    let codes: Vec<_> = all
+        .iter()
+        .filter(|(name, _)| name.starts_with("errorstat_"))
+        .collect();
+    let shown = format!("{codes:?}");
+    assert_eq!(all["errorstat_ERR"], "count=4", "{shown}");
+    assert_eq!(all["errorstat_WRONGTYPE"], "count=1", "{shown}");
+    assert_eq!(codes.len(), 2, "{shown}");
+}

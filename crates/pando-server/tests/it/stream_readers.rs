@@ -1,6 +1,5 @@
 //! Clients that wait for entries of streams, beside clients that write and delete them.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
@@ -8,15 +7,16 @@ use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::statistics::{conflicts, fields};
 use crate::streams::{begin, end, fill, wait_for_waiters};
+use crate::until_end::End;
 
 /// Streams that a reader looks at besides: so others often write between its first read and its
 /// commit.
 const OTHERS: usize = 60;
 
 /// Adds entries and deletes them at once, until `stop`; returns how many.
-fn add_and_delete(client: &mut Client, stop: &AtomicBool) -> u64 {
+fn add_and_delete(client: &mut Client, stop: &End) -> u64 {
     let mut number = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_there() {
         for _ in 0..20 {
             number += 1;
             begin(client, &format!("XADD s {number}-0 a b"));
@@ -39,9 +39,10 @@ fn what_comes_and_goes_keeps_no_reader_asleep() {
     let keys: Vec<String> = (0..OTHERS).map(|number| format!("other{number}")).collect();
     let (keys, ids) = (keys.join(" "), "$ ".repeat(OTHERS));
     let read = format!("XREAD BLOCK 0 STREAMS s {keys} $ {ids}");
-    let stop = AtomicBool::new(false);
+    let stop = End::default();
     let before = conflicts(&mut client);
     thread::scope(|scope| {
+        let bring = stop.brought();
         let mut writer = server.client();
         let writes = scope.spawn(|| {
             let number = add_and_delete(&mut writer, &stop);
@@ -59,7 +60,7 @@ fn what_comes_and_goes_keeps_no_reader_asleep() {
         while conflicts(&mut client) < before + 200 && began.elapsed() < Duration::from_secs(5) {
             thread::yield_now();
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(bring);
         let (mut writer, number) = writes.join().unwrap();
         for number in number + 1..number + 20 {
             writer.run(&format!("XADD s {number}-0 last b"));

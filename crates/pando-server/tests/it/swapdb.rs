@@ -1,12 +1,12 @@
 //! SWAPDB: databases change places for everybody at once.
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_counted, open_on_disk, open_small, options};
 use crate::tracking::{told, tracking};
 use crate::trees::{client_of, fill, many};
+use crate::until_end::End;
 
 /// Sends a command whose reply comes later.
 fn begin(client: &mut Client, command: &str) {
@@ -342,13 +342,14 @@ fn beside_swaps(server: &Fixture) {
         client.run(&format!("SELECT {database}"));
         write_all(&mut client, database);
     }
-    let ended = AtomicBool::new(false);
+    let ended = End::default();
     thread::scope(|scope| {
+        let bring = ended.brought();
         for reader in 0..3 {
             let ended = &ended;
             scope.spawn(move || {
                 let mut client = server.client();
-                while !ended.load(Ordering::Relaxed) {
+                while !ended.is_there() {
                     client.run(&format!("SELECT {}", reader % 2));
                     // Without a transaction, each of them alone.
                     of_one(&[client.run("HVALS h")], "hash");
@@ -371,7 +372,7 @@ fn beside_swaps(server: &Fixture) {
         scope.spawn(move || {
             let mut client = server.client();
             for number in 0.. {
-                if ended.load(Ordering::Relaxed) {
+                if ended.is_there() {
                     break;
                 }
                 client.run(&format!("SELECT {}", number % 3));
@@ -390,7 +391,7 @@ fn beside_swaps(server: &Fixture) {
                 _ => work(),
             }
         }
-        ended.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -425,8 +426,9 @@ fn a_transaction_of_several_requests_notices_a_swap() {
 #[test]
 fn emptyings_and_pipelines_go_on_beside_swaps() {
     let server = Fixture::new();
-    let ended = AtomicBool::new(false);
+    let ended = End::default();
     thread::scope(|scope| {
+        let bring = ended.brought();
         for number in 0..4 {
             let (server, ended) = (&server, &ended);
             scope.spawn(move || {
@@ -434,7 +436,7 @@ fn emptyings_and_pipelines_go_on_beside_swaps() {
                 let sets: Vec<u8> = (0..20)
                     .flat_map(|key| encode(&words(&format!("SET k{key} {number}"))))
                     .collect();
-                while !ended.load(Ordering::Relaxed) {
+                while !ended.is_there() {
                     client.run(&format!("SELECT {}", number % 2));
                     client.send(&sets);
                     for _ in 0..20 {
@@ -450,7 +452,7 @@ fn emptyings_and_pipelines_go_on_beside_swaps() {
         for _ in 0..200 {
             client.check(&[("SWAPDB 0 1", "+OK")]);
         }
-        ended.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -459,14 +461,15 @@ fn emptyings_and_pipelines_go_on_beside_swaps() {
 fn lists_are_trimmed_beside_swaps_and_emptyings() {
     let server = Fixture::new();
     let mut client = client_of(&server);
-    let ended = AtomicBool::new(false);
+    let ended = End::default();
     let push = format!("RPUSH l{}\r\n", " element".repeat(40));
     let trims = (push + "LTRIM l 5 34\r\n").repeat(16);
     thread::scope(|scope| {
+        let bring = ended.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut other = server.client();
-                while !ended.load(Ordering::Relaxed) {
+                while !ended.is_there() {
                     other.send(trims.as_bytes());
                     for _ in 0..16 {
                         let pushed = show(&other.answer());
@@ -479,6 +482,6 @@ fn lists_are_trimmed_beside_swaps_and_emptyings() {
         for _ in 0..3000 {
             client.check(&[("SWAPDB 0 1", "+OK"), ("FLUSHDB", "+OK")]);
         }
-        ended.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }

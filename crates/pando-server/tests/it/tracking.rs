@@ -308,7 +308,15 @@ fn caching_is_about_the_next_command() {
         ask(client, &[&caching, "GET a", "GET b"], &[true, false]);
         // Commands about the client leave it; all others use it up, also those that fail.
         ask(client, &[&caching, "CLIENT ID", "GET a"], &[true]);
-        for command in ["PING", "NOSUCH", "GET", "SET x 1"] {
+        ask(client, &[&caching, "CLIENT ID x", "GET a"], &[true]);
+        for command in [
+            "PING",
+            "NOSUCH",
+            "GET",
+            "SET x 1",
+            "CLIENT NOSUCH",
+            "CLIENT",
+        ] {
             ask(client, &[&caching, command, "GET a"], &[false]);
         }
         // It is for the whole of a transaction.
@@ -331,6 +339,15 @@ fn caching_is_about_the_next_command() {
         client.send(format!("{caching}\r\nGET a\r\nGET b\r\nGET c\r\n").as_bytes());
         (0..4).for_each(|_| drop(client.answer()));
         ask(client, &[], &[true, false, false]);
+        // An empty line is a command, too, and so is one of no arguments.
+        for nothing in ["", "  ", "*0", "*-1"] {
+            client.send(format!("{caching}\r\n{nothing}\r\nGET a\r\n").as_bytes());
+            (0..2).for_each(|_| drop(client.answer()));
+            ask(client, &[], &[false]);
+        }
+        client.send(format!("{caching}\r\nMULTI\r\n\r\nGET a\r\nEXEC\r\n").as_bytes());
+        (0..4).for_each(|_| drop(client.answer()));
+        ask(client, &[], &[true]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use pando_resp::Answer;
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pandodb::Db;
@@ -13,6 +13,7 @@ use pandodb::Db;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_on_disk, open_small, options};
 use crate::tracking::{told, tracking};
+use crate::until_end::End;
 
 const KEYS: u64 = 6;
 /// Number of fields of the large hash.
@@ -269,12 +270,13 @@ fn run(server: &Fixture, time: Duration) -> Vec<String> {
         if other.integer("HLEN large") < 3000 {
             fill(&mut other);
         }
-        let stop = AtomicBool::new(false);
+        let stop = End::default();
         thread::scope(|scope| {
+            let bring = stop.brought();
             for reader in &mut readers {
                 let (stop, number) = (&stop, &number);
                 scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
+                    while !stop.is_there() {
                         reader.read();
                         if reader.random.u8(..8) == 0 {
                             reader.write(number.fetch_add(1, Ordering::Relaxed));
@@ -290,7 +292,7 @@ fn run(server: &Fixture, time: Duration) -> Vec<String> {
                 }));
             }
             left.into_iter().for_each(|thread| thread.join().unwrap());
-            stop.store(true, Ordering::Relaxed);
+            drop(bring);
         });
         let mut truth = HashMap::new();
         for key in (0..KEYS).map(key) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
 use crate::trees::{client_of, fill_long_set, many};
+use crate::until_end::End;
 
 #[test]
 fn queued_commands_run_together() {
@@ -240,16 +240,18 @@ fn a_key_that_had_ended_before_it_was_watched_has_not_changed_when_it_is_cleaned
 #[test]
 fn nobody_sees_half_an_exec() {
     let server = Fixture::new();
-    let (stop, enough) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (stop, enough) = (End::default(), End::default());
     let mut first = server.client();
     first.run("MSET x 0 y 0");
     thread::scope(|scope| {
+        let bring_stop = stop.brought();
+        let bring_enough = enough.brought();
         let writers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let mut client = server.client();
                     let mut done = 0;
-                    while !enough.load(Ordering::Relaxed) {
+                    while !enough.is_there() {
                         client.send(&b"MULTI\r\nINCR x\r\nINCR y\r\nEXEC\r\n".repeat(20));
                         (0..80).for_each(|_| drop(client.answer()));
                         done += 20;
@@ -264,7 +266,7 @@ fn nobody_sees_half_an_exec() {
                 let (server, stop) = (&server, &stop);
                 scope.spawn(move || {
                     let mut client = server.client();
-                    while !stop.load(Ordering::Relaxed) {
+                    while !stop.is_there() {
                         let reply = if how == "EXEC" {
                             client.run("MULTI");
                             client.run("GET x");
@@ -287,10 +289,10 @@ fn nobody_sees_half_an_exec() {
         {
             thread::yield_now();
         }
-        enough.store(true, Ordering::Relaxed);
+        drop(bring_enough);
         let done = writers.into_iter().map(|writer| writer.join().unwrap());
         let done: u64 = done.sum();
-        stop.store(true, Ordering::Relaxed);
+        drop(bring_stop);
         for reader in readers {
             reader.join().unwrap();
         }

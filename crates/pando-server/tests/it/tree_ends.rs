@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_counted, options};
 use crate::pipeline_runs::together_count;
+use crate::until_end::End;
 
 /// Returns a client of a server whose collections become large, and lists quicklists, at once.
 fn client_of(server: &Fixture) -> Client {
@@ -241,12 +241,13 @@ fn readers_of_a_part_see_one_state() {
     let text = |number: i64| format!("{number:040}");
     let elements = (0..COUNT).map(|_| text(100));
     crate::trees::many(&mut client, &["RPUSH", "l"], elements);
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     let list = reader.run("LRANGE l 0 -1");
                     let elements = list.trim_matches(['[', ']']).split(' ');
                     let numbers = elements.map(|of| of.trim_matches('"').parse::<i64>().unwrap());
@@ -270,6 +271,6 @@ fn readers_of_a_part_see_one_state() {
             let replies = run_all(&mut client, &commands);
             assert_eq!(replies[3], "[+OK +OK]");
         }
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use pando_server::{Durability, ServerOptions};
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pandodb::Db;
@@ -12,6 +11,7 @@ use pandodb::Db;
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_counted, open_on_disk, open_small, options};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 /// Returns a client of a server whose collections become large at once.
 pub(crate) fn client_of(server: &Fixture) -> Client {
@@ -288,12 +288,13 @@ fn readers_see_one_state_of_a_collection() {
     // So many that they are read in several turns.
     let pairs = (0..3000).flat_map(|n| [format!("f{n:04}"), "100".to_owned()]);
     assert_eq!(many(&mut client, &["HSET", "h"], pairs), ":3000");
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     let ranks = reader.run("ZRANGE z 0 -1");
                     assert_eq!(ranks.split(' ').count(), 200, "{ranks}");
                     assert_eq!(reader.run("ZCOUNT z -inf +inf"), ":200");
@@ -336,7 +337,7 @@ fn readers_see_one_state_of_a_collection() {
                 assert!(!reply.starts_with('-'), "{reply}");
             }
         }
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -351,13 +352,14 @@ fn readers_without_a_transaction_see_one_state() {
     // Two members change their places; those between them stay where they are.
     let scored = (0..150).flat_map(|n| [(n * 10).to_string(), field(n)]);
     assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":150");
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
                 let between = format!("ZRANK z {}", field(75));
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     let values = show(&reader.call(&["HVALS", "h"]));
                     let values = values.trim_matches(['[', ']']).split(' ');
                     let values =
@@ -406,7 +408,7 @@ fn readers_without_a_transaction_see_one_state() {
                 assert!(!reply.starts_with('-'), "{reply}");
             }
         }
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 
@@ -418,13 +420,14 @@ fn a_key_shows_no_elements_of_its_next_name() {
     let pairs = (0..40).flat_map(|n| [format!("field-{n:020}"), "A".to_owned()]);
     assert_eq!(many(&mut client, &["HSET", "a"], pairs), ":40");
     let field = format!("field-{:020}", 7);
-    let over = AtomicBool::new(false);
+    let over = End::default();
     thread::scope(|scope| {
+        let bring = over.brought();
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut reader = server.client();
                 let gets = encode(&["HGET", "a", &field]).repeat(50);
-                while !over.load(Ordering::Relaxed) {
+                while !over.is_there() {
                     reader.send(&gets);
                     for _ in 0..50 {
                         let shown = show(&reader.answer());
@@ -452,7 +455,7 @@ fn a_key_shows_no_elements_of_its_next_name() {
                 assert!(!reply.starts_with('-'), "{reply}");
             }
         }
-        over.store(true, Ordering::Relaxed);
+        drop(bring);
     });
 }
 

@@ -102,6 +102,12 @@ impl Waiters {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of keys that somebody waits for. One for whose lists and sorted sets
+    /// clients wait counts twice.
+    pub(crate) fn keys(&self) -> usize {
+        self.queues.lock().count()
+    }
+
     /// Registers a client that waits for `keys` of a queue, and moves what it takes to `target`;
     /// `waker` wakes it. It must look at its keys after this.
     ///

@@ -320,6 +320,11 @@ impl Queues {
             && self.held.is_empty()
     }
 
+    /// Returns the number of keys that are awaited.
+    pub(super) fn count(&self) -> usize {
+        self.by_key.len()
+    }
+
     /// Returns the first `most` keys that are awaited, of those behind `last`.
     pub(super) fn places(&self, last: Option<&Place>, most: usize) -> Vec<Place> {
         let start = last.map_or(Bound::Unbounded, Bound::Excluded);

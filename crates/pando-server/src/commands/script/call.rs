@@ -49,6 +49,8 @@ pub(super) struct Caller<'c, 'a> {
     guard: Rc<Guard>,
     /// Number of commands that the run has called.
     calls: u64,
+    /// Number of calls of scripts before this one whose figures are kept.
+    calls_before: usize,
     /// Why the run has to end.
     pub(super) interrupted: Option<Interrupted>,
     /// [`pandodb::nonblocking::ValidatedBatch::reads_repeated`] when the run began.
@@ -76,6 +78,7 @@ impl<'c, 'a> Caller<'c, 'a> {
         let batch = context.data().batch.as_deref();
         let repeated_before = batch.map_or(0, |batch| batch.reads_repeated());
         let out_start = context.out.len();
+        let calls_before = context.progress.calls.len();
         Self {
             context,
             overlay,
@@ -83,6 +86,7 @@ impl<'c, 'a> Caller<'c, 'a> {
             guard,
             repeated_before,
             calls: 0,
+            calls_before,
             interrupted: None,
             out_start,
             answer: Answer::Allowed,
@@ -127,19 +131,18 @@ impl<'c, 'a> Caller<'c, 'a> {
         }
         let (id, command) = match resolved {
             Some(Ok(resolved)) => resolved,
-            Some(Err((Some(_), _))) => {
+            Some(Err((Some(id), _))) => {
                 let text = "ERR Wrong number of args calling Redis command from script";
-                return Some(Answer::Refused(text));
+                return Some(self.refused(Some(id), text));
             }
             // Neither the command nor the subcommand is known.
             _ => {
-                return Some(Answer::Refused(
-                    "ERR Unknown Redis command called from script",
-                ));
+                let text = "ERR Unknown Redis command called from script";
+                return Some(self.refused(None, text));
             }
         };
         if let Some(text) = self.refusal(command) {
-            return Some(Answer::Refused(text));
+            return Some(self.refused(Some(id), text));
         }
         self.calls += 1;
         if command.name == "time" {
@@ -160,6 +163,40 @@ impl<'c, 'a> Caller<'c, 'a> {
             }
         }
         self.run(asked.version, (id, command), arguments)
+    }
+
+    /// Counts a call that is refused with an error.
+    #[cold]
+    fn refused(&mut self, id: Option<usize>, text: &'static str) -> Answer {
+        self.note(InnerCall {
+            id,
+            error: text.split(' ').next().map(|code| code.as_bytes().to_vec()),
+            is_refused: true,
+            ..InnerCall::default()
+        });
+        Answer::Refused(text)
+    }
+
+    /// Keeps what the figures of commands are to have of a call.
+    fn note(&mut self, call: InnerCall) {
+        let calls = &mut self.context.progress.calls;
+        if calls.len() < CALLS_COUNTED {
+            calls.push(call);
+        }
+    }
+
+    /// The script has ended with the error of one of its calls, which has the code `code` and is
+    /// not to be counted twice.
+    pub(super) fn pass_on(&mut self, code: &[u8]) {
+        let calls = self.context.progress.calls.get_mut(self.calls_before..);
+        let calls = calls.unwrap_or_default();
+        let is_same = |call: &InnerCall| call.error.as_deref() == Some(code);
+        // The script may have changed its text.
+        let place = (calls.iter().rposition(is_same))
+            .or_else(|| calls.iter().rposition(|call| call.error.is_some()));
+        if let Some(place) = place {
+            calls[place].is_passed_on = true;
+        }
     }
 
     /// Returns the error of a command that a script may not call.
@@ -308,13 +345,12 @@ impl<'c, 'a> Caller<'c, 'a> {
         let error = (reply.first() == Some(&b'-')).then(|| code_of(reply).to_vec());
         let time = now().duration_since(clock);
         self.was_long = time > LONG_CALL;
-        let ns = nanoseconds(time);
-        if self.context.progress.calls.len() < CALLS_COUNTED {
-            self.context
-                .progress
-                .calls
-                .push(InnerCall { id, ns, error });
-        }
+        self.note(InnerCall {
+            id: Some(id),
+            ns: nanoseconds(time),
+            error,
+            ..InnerCall::default()
+        });
         Some(Answer::Reply(version))
     }
 }
@@ -366,8 +402,22 @@ impl Calls for Caller<'_, '_> {
             out_max: self.context.reply_start + self.context.engine().reply_bytes_max,
             out: self.context.out,
             elements: 0,
+            passes_on: false,
+            inner_errors: Vec::new(),
         };
         let written = reply.write(stack, 1, 0);
         self.is_too_long = written.is_err() || reply.is_too_long();
+        let (passes_on, inner_errors) = (reply.passes_on, reply.inner_errors);
+        if passes_on {
+            let code = code_of(&self.context.out[self.out_start..]).to_vec();
+            self.pass_on(&code);
+        }
+        for error in inner_errors.into_iter().take(CALLS_COUNTED) {
+            self.note(InnerCall {
+                error: Some(error),
+                is_refused: true,
+                ..InnerCall::default()
+            });
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Between replies and values of Lua, as Redis converts them.
 
-use pando_lua::{Stack, View};
+use pando_lua::{IS_COUNTED, Stack, View};
 use pando_resp::{Answer, Version, Writer, parse_integer};
 
 use crate::commands::sorted_set::double;
+use crate::figures::error_codes::code_of;
 use crate::lua::until_zero;
 
 /// Nesting of a value from which on its reply says so instead.
@@ -199,6 +200,10 @@ pub(super) struct Reply<'a> {
     pub(super) out_max: usize,
     /// Number of elements of tables that it has, those that are not written yet among them.
     pub(super) elements: usize,
+    /// It is the error of a call, which was counted with that.
+    pub(super) passes_on: bool,
+    /// Codes of the errors inside of it that are no such ones.
+    pub(super) inner_errors: Vec<Vec<u8>>,
 }
 
 impl Reply<'_> {
@@ -256,8 +261,15 @@ impl Reply<'_> {
         if let View::Bytes(text) = stack.view(at) {
             let text = until_zero(text);
             let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
+            let start = self.out.len();
             self.writer()
                 .error_bytes(&text[..end.map_or(0, |end| end + 1)]);
+            has(stack, IS_COUNTED);
+            let is_counted = stack.view(at) == View::Boolean(true);
+            self.passes_on |= depth == 0 && is_counted;
+            if depth > 0 && !is_counted {
+                self.inner_errors.push(code_of(&self.out[start..]).to_vec());
+            }
             return Ok(());
         }
         has(stack, "ok");

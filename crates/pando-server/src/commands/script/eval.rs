@@ -21,6 +21,7 @@ use crate::context::{Command, Context, Flags, Group, Interrupted, Keys, Kind, Ru
 use crate::data::functions::{
     DESCRIPTION_BYTES_MAX, FunctionRow, LIBRARY_FUNCTIONS_MAX, NAME_BYTES_MAX, body_of,
 };
+use crate::figures::error_codes::code_of;
 use crate::figures::slow_log::kept;
 use crate::lua::{
     Chunk, Ending, Entry, Failure, LibraryLimits, Limits, Machine, Outcome, hex, sha1_of,
@@ -413,18 +414,19 @@ fn run_in(
         &mut caller,
     );
     let (interrupted, is_too_long) = (caller.interrupted.take(), caller.is_too_long);
+    if let Outcome::Failed(failure) = &outcome
+        && failure.is_counted
+    {
+        caller.pass_on(code_of(format!("-{}", failure.text).as_bytes()));
+    }
     let needs_own_commit = caller.needs_own_commit;
     machine.give_back(caller.buffers);
     own.reset();
     let data = context.data();
     (data.overlay, data.scratch.overlay) = (of_exec, own);
-    let known = &context.shared.scripts;
-    // One that ended early may have called it later.
-    let is_known = needs_own_commit || matches!(outcome, Outcome::Returned(()));
-    if is_known && needs_own_commit != known.has_habit(subject.name(), Habit::Alone) {
-        known.note_habit(subject.name(), Habit::Alone, needs_own_commit);
-    }
-    if !matches!(outcome, Outcome::Returned(())) {
+    let has_returned = matches!(outcome, Outcome::Returned(()));
+    note_alone(context, subject, (needs_own_commit, has_returned));
+    if !has_returned {
         context.out.truncate(out_start);
     }
     match outcome {
@@ -449,6 +451,16 @@ fn run_in(
             (Err(Interrupted::Ended(text)), true)
         }
         Outcome::Ended(Ending::NoMemory) | Outcome::NoMemory => (no_memory(context), false),
+    }
+}
+
+/// Notes whether the script calls commands that may not share a commit.
+fn note_alone(context: &Context<'_>, subject: Subject<'_>, (needs, has_returned): (bool, bool)) {
+    let known = &context.shared.scripts;
+    // One that ended early may have called it later.
+    let is_known = needs || has_returned;
+    if is_known && needs != known.has_habit(subject.name(), Habit::Alone) {
+        known.note_habit(subject.name(), Habit::Alone, needs);
     }
 }
 

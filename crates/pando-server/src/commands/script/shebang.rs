@@ -2,6 +2,9 @@
 
 use pando_resp::text_of;
 
+use super::words::words;
+use crate::lua::until_zero;
+
 /// What the first line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shebang {
@@ -30,10 +33,13 @@ pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
     let Some(bytes) = source.iter().position(|byte| *byte == b'\n') else {
         return Err("ERR Invalid script shebang".to_owned());
     };
-    let line = text_of(&source[..bytes]);
-    let mut words = line.split_ascii_whitespace();
-    let engine = words.next().unwrap_or_default();
-    if engine != "#!lua" {
+    // A text of C ends at a zero.
+    let words = words(until_zero(&source[..bytes]));
+    let Some((engine, words)) = words.as_deref().and_then(<[_]>::split_first) else {
+        return Err("ERR Invalid engine in script shebang".to_owned());
+    };
+    if engine != b"#!lua" {
+        let engine = text_of(engine);
         return Err(format!("ERR Unexpected engine in script shebang: {engine}"));
     }
     let mut shebang = Shebang {
@@ -41,6 +47,7 @@ pub(super) fn parse(source: &[u8]) -> Result<Shebang, String> {
         ..Shebang::default()
     };
     for word in words {
+        let word = text_of(word);
         let Some(flags) = word.strip_prefix("flags=") else {
             return Err(format!("ERR Unknown lua shebang option: {word}"));
         };
@@ -74,9 +81,14 @@ mod tests {
         };
         assert_eq!(both, Ok(expected));
         assert!(parse(b"#!lua flags=\n").is_ok());
+        // Words are those of Redis, with quotes.
+        let quoted = parse(b"#!lua 'flags=no-writes' \"flags=allow\\x2doom\"\nreturn 1");
+        assert!(quoted.is_ok_and(|shebang| shebang.no_writes));
         assert!(parse(b"#!lua\n").is_ok_and(|shebang| !shebang.no_writes));
         for (source, problem) in [
             ("#!lua", "ERR Invalid script shebang"),
+            ("#!lua 'x\n", "ERR Invalid engine in script shebang"),
+            ("#!lua 'a'b\n", "ERR Invalid engine in script shebang"),
             ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
             ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
             (

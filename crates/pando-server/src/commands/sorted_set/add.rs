@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::describe::writing;
-use super::number::parse_score;
 use super::order::SortedSet;
 use super::replying;
 use crate::context::{Command, Context, Part, Run, replies};
 use crate::data::packed::Encoding;
+use crate::float::parse_score;
 use crate::notifications::classes::Class;
 
 pub(crate) const COMMANDS: &[Command] = &[

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::number::parse_bound;
 use super::order::SortedSet;
 use crate::context::{Context, Found, Interrupted, Part, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
+use crate::float::parse_bound;
 
 /// The end of a range of scores: a score, and whether the range has it not.
 #[derive(Debug, Clone, Copy)]

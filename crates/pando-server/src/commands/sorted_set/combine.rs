@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use pando_resp::parse_integer;
 
 use super::describe::{SLOW_READ, STORING, reading, writing};
-use super::number::parse_score;
 use super::order::{Element, SortedSet, compare, score_of, store};
 use super::replying;
 use crate::context::replies;
@@ -14,6 +13,7 @@ use crate::context::{
 };
 use crate::data::combination::{Aggregate, Operation, number_or_0};
 use crate::data::keyspace::ValueType;
+use crate::float::parse_score;
 use crate::notifications::classes::Class;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \

@@ -7,7 +7,6 @@ pub(super) mod count;
 mod describe;
 pub(super) mod double;
 pub(super) mod geo;
-mod number;
 mod order;
 pub(super) mod pop;
 pub(super) mod random;

@@ -221,7 +221,8 @@ impl Connection {
             let keys = pipeline_run.keys(&buffers.input[buffers.offset..], done.count);
             self.looked_keys = self.looked_keys.saturating_sub(keys);
         }
-        self.last_command = pipeline_run.at(done.count - 1).command.name;
+        self.record
+            .note_command(Some(pipeline_run.at(done.count - 1).id));
         if done.lsn.is_some() {
             self.session.last_write = done.lsn;
         }

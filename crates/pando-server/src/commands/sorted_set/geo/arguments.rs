@@ -1,9 +1,9 @@
 //! Arguments of searches: shapes, units, and the places that clients send.
 
-use super::super::number::parse_score;
 use crate::context::{Context, Interrupted, replies};
 use crate::data::earth::Place;
 use crate::data::shape::Shape;
+use crate::float::parse_score;
 
 /// Reads a radius and its unit from argument `at` on. Also returns the length of the unit.
 pub(super) fn circle(context: &Context<'_>, at: usize) -> Result<(Shape, f64), Interrupted> {

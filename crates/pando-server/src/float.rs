@@ -1,4 +1,4 @@
-//! Numbers that clients send as scores and weights: what `strtod` of C takes.
+//! Numbers that clients send as scores, weights and times to wait: what `strtod` of C takes.
 
 /// A number, and whether it was too large or too small for a double.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -8,14 +8,20 @@ struct Parsed {
 }
 
 /// Returns the score that the whole of `text` spells; NaN is none.
-pub(in crate::commands) fn parse_score(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse_score(text: &[u8]) -> Option<f64> {
     let parsed = parse(text).filter(|parsed| !parsed.out_of_range)?;
     Some(parsed.value)
 }
 
+/// Returns the number that `text` spells: infinite if it is too large, 0 if it is too small.
+#[cfg(feature = "scripts")]
+pub(crate) fn parse_lenient(text: &[u8]) -> Option<f64> {
+    Some(parse(text)?.value)
+}
+
 /// Returns the number of a bound: as lenient as Redis, which takes blanks before it, ends it at a
 /// zero byte, and makes an infinity of what is too large.
-pub(super) fn parse_bound(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse_bound(text: &[u8]) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0);
     let text = &text[..end.unwrap_or(text.len())];
     if text.is_empty() {
@@ -24,6 +30,21 @@ pub(super) fn parse_bound(text: &[u8]) -> Option<f64> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let start = text.iter().position(|byte| !is_blank(byte))?;
     Some(parse(&text[start..])?.value)
+}
+
+/// Returns the number of seconds that `text` spells. One that is too large is infinite. One that is
+/// too small for a double is still none that means for ever, as 0 does.
+pub(crate) fn parse_seconds(text: &[u8]) -> Option<f64> {
+    let Parsed {
+        value,
+        out_of_range,
+    } = parse(text)?;
+    let is_lost = out_of_range && value == 0.0;
+    Some(if is_lost {
+        f64::MIN_POSITIVE.copysign(value)
+    } else {
+        value
+    })
 }
 
 fn parse(text: &[u8]) -> Option<Parsed> {
@@ -218,6 +239,24 @@ mod tests {
         }
         assert_eq!(parse_score(b"1\0"), None);
         assert_eq!(parse_score(b"\xff"), None);
+    }
+
+    #[test]
+    fn seconds_are_never_none_that_were_some() {
+        for (text, value) in [
+            ("0", 0.0),
+            ("0x1p-3", 0.125),
+            ("1e400", f64::INFINITY),
+            ("inf", f64::INFINITY),
+            ("1e-400", f64::MIN_POSITIVE),
+            ("0x1p-9999", f64::MIN_POSITIVE),
+            ("-1e-400", -f64::MIN_POSITIVE),
+        ] {
+            assert_eq!(parse_seconds(text.as_bytes()), Some(value), "{text}");
+        }
+        for text in ["", " 1", "1 ", "nan", "0x", "x", "1\0"] {
+            assert_eq!(parse_seconds(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]
