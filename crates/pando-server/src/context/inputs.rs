@@ -8,10 +8,7 @@ use super::{Collection, Context, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
 
-/// Most names that are looked for one by one: without a turn for others, and each is kept as read
-/// until the commit.
-pub(super) const NAMES_MAX: usize = 8192;
-/// By how much faster the rows of a large collection are read one after the other.
+/// By how much faster the rows of a large collection are read one after the other than by name.
 const ROWS_OF_NAME: usize = 8;
 
 /// A collection that argument `at` names.
@@ -83,7 +80,7 @@ impl Context<'_> {
         input: Input,
         names: &[&[u8]],
     ) -> Result<Collection, Interrupted> {
-        let is_few = names.len() <= NAMES_MAX && names.len() < input.length / ROWS_OF_NAME;
+        let is_few = names.len() < input.length / ROWS_OF_NAME;
         match input.content {
             Content::Large(_) if is_few => {
                 self.large_input((input.at, input.value_type), &Part::Named(names))

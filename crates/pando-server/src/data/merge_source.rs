@@ -7,6 +7,11 @@ use pandodb::Table;
 
 use super::elements::{self, ElementKeys, Kind, name_tail};
 
+/// Bytes of rows, about, that are read where a member is looked for that was not read yet.
+const SOUGHT_BYTES: usize = 512;
+/// By how much a page is larger than the one before it, up to the most.
+const GROWTH: usize = 4;
+
 /// Key and value of a row of [`Kind::Name`].
 type Row = (Vec<u8>, Vec<u8>);
 
@@ -18,7 +23,9 @@ pub(crate) struct MergeSource {
     rows: VecDeque<Row>,
     /// What was not read yet: the table, the id, and where it begins.
     rest: Option<(Table, u64, Bound<Vec<u8>>)>,
-    /// Bytes of rows, about, that are read at a time.
+    /// Bytes of rows, about, that are read at a time, at most.
+    page_bytes_max: usize,
+    /// As many the next time: few where one member is looked for, more with each page that follows.
     page_bytes: usize,
     /// Its members have scores; else 1 is that of each.
     is_scored: bool,
@@ -30,14 +37,15 @@ impl MergeSource {
     /// Returns the members of the large collection `id`, which are read when they are needed.
     pub(crate) fn of_rows(
         (members, id): (Table, u64),
-        page_bytes: usize,
+        page_bytes_max: usize,
         (is_scored, weight): (bool, f64),
     ) -> Self {
         let from = Bound::Included(elements::start(id, Kind::Name).to_vec());
         Self {
             rows: VecDeque::new(),
             rest: Some((members, id, from)),
-            page_bytes,
+            page_bytes_max,
+            page_bytes: page_bytes_max,
             is_scored,
             weight,
         }
@@ -61,6 +69,7 @@ impl MergeSource {
         Self {
             rows: rows.into(),
             rest: None,
+            page_bytes_max: 0,
             page_bytes: 0,
             is_scored,
             weight,
@@ -116,6 +125,7 @@ impl MergeSource {
             };
             if *next < place {
                 *from = Bound::Included(place);
+                self.page_bytes = SOUGHT_BYTES.min(self.page_bytes_max);
             }
             self.read()?;
         }
@@ -142,6 +152,7 @@ impl MergeSource {
             }
         }
         drop(left);
+        self.page_bytes = (self.page_bytes * GROWTH).min(self.page_bytes_max);
         self.rest = next.map(|from| (members, id, from));
         Ok(())
     }

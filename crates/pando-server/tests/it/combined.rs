@@ -53,6 +53,10 @@ fn of_a_large_input_no_more_is_read_than_the_small_one_needs() {
     );
     let inside = format!(":{}", count - outside);
     let outside = format!(":{outside}");
+    let some = format!(":{}", MANY - MANY.div_ceil(997));
+    let part = (0..MANY).step_by(29).map(member).chain(["x".to_owned()]);
+    many(&mut client, &["SADD", "part"], part);
+    let part = format!(":{}", MANY.div_ceil(29));
     client.check(&[
         ("SADD one member:000007", ":1"),
         ("SADD numbers 1 2 3", ":3"),
@@ -74,6 +78,11 @@ fn of_a_large_input_no_more_is_read_than_the_small_one_needs() {
         ("ZINTER 2 large z WITHSCORES", "[\"member:000007\" \"2.5\"]"),
         ("ZDIFF 2 z large", "[\"x\"]"),
         ("SDIFF large few", too_many),
+        ("SDIFFSTORE some large few", &some),
+        ("SINTERCARD 2 large part", &part),
+        ("SINTERSTORE p large part", &part),
+        ("SDIFFSTORE p part large", ":1"),
+        ("ZINTERSTORE p 2 large part", &part),
         // What is removed in the same transaction is not there.
         ("MULTI", "+OK"),
         ("SREM large member:000007", "+QUEUED"),

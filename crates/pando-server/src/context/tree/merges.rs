@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use pandodb::Table;
 
-use crate::context::inputs::{Content, Input, NAMES_MAX};
+use crate::context::inputs::{Content, Input};
 use crate::context::{Context, Interrupted};
 use crate::data::combination::{Aggregate, Merged, Operation};
 use crate::data::elements::ElementKeys;
@@ -21,6 +21,8 @@ use crate::data::new_rows::NewRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 
+/// Most elements that are read into memory: they hold the loop.
+const READ_IN_MEMORY: usize = 8192;
 /// Bytes of rows that are read of all inputs at a time, about, and of each of them.
 const PAGES_BYTES: usize = 1 << 20;
 const PAGE_BYTES_MIN: usize = 512;
@@ -98,7 +100,7 @@ impl Context<'_> {
             Content::Packed(_) => None,
         });
         let ids: Vec<u64> = heads.collect();
-        if read <= NAMES_MAX || ids.is_empty() {
+        if read <= READ_IN_MEMORY || ids.is_empty() {
             return Ok(false);
         }
         let members = self.members()?;
