@@ -18,12 +18,18 @@ pub(crate) struct Input {
     pub(crate) value_type: ValueType,
     length: usize,
     content: Content,
+    /// What scores are multiplied with; 1 at first.
+    pub(crate) weight: f64,
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a command has few inputs, and those are packed in most"
+)]
 pub(super) enum Content {
     /// It is packed, and was read.
-    Packed(Box<Collection>),
+    Packed(Collection),
     /// Its elements have rows of their own.
     Large(TreeHead),
 }
@@ -55,6 +61,7 @@ impl Context<'_> {
                 value_type,
                 length: head.len(),
                 content: Content::Large(head),
+                weight: 1.0,
             });
         }
         let packed = self.decoded(found, value_type, &Part::All)?;
@@ -62,14 +69,15 @@ impl Context<'_> {
             at,
             value_type,
             length: packed.len(),
-            content: Content::Packed(Box::new(packed)),
+            content: Content::Packed(packed),
+            weight: 1.0,
         })
     }
 
     /// Returns all of an input.
     pub(crate) fn whole_input(&mut self, input: Input) -> Result<Collection, Interrupted> {
         match input.content {
-            Content::Packed(packed) => Ok(*packed),
+            Content::Packed(packed) => Ok(packed),
             Content::Large(_) => self.large_input((input.at, input.value_type), &Part::All),
         }
     }

@@ -203,7 +203,6 @@ fn store(context: &mut Context<'_>, operation: Operation) -> Run {
         value_type: ValueType::Set,
         operation,
         aggregate: Aggregate::Sum,
-        weights: vec![1.0; inputs.len()],
     };
     let empty = context.replacement(&Found::default(), ValueType::Set);
     let mut result = match context.put_merged(key, &inputs, &rule)? {

@@ -143,8 +143,7 @@ impl Source {
 
 /// Inputs and options.
 struct Request {
-    /// With their weights.
-    inputs: Vec<(Input, f64)>,
+    inputs: Vec<Input>,
     aggregate: Aggregate,
     with_scores: bool,
     limit: usize,
@@ -183,12 +182,12 @@ impl Request {
         };
         for place in at + 1..=at + count {
             let input = context.input(place, &[ValueType::SortedSet, ValueType::Set])?;
-            request.inputs.push((input, 1.0));
+            request.inputs.push(input);
         }
         request.options(context, at + 1 + count, operation, form)?;
         if operation != Operation::Difference {
             // In this order Redis adds scores, which matters for fractions.
-            request.inputs.sort_by_key(|(input, _)| input.len());
+            request.inputs.sort_by_key(Input::len);
         }
         Ok(request)
     }
@@ -204,10 +203,10 @@ impl Request {
         while at < context.count() {
             let left = context.count() - at;
             if takes_scores && left > self.inputs.len() && context.is(at, "weights") {
-                for (_, weight) in &mut self.inputs {
+                for input in &mut self.inputs {
                     at += 1;
                     let score = parse_score(context.argument(at));
-                    *weight = score.ok_or("ERR weight value is not a float")?;
+                    input.weight = score.ok_or("ERR weight value is not a float")?;
                 }
             } else if takes_scores && left >= 2 && context.is(at, "aggregate") {
                 at += 1;
@@ -251,22 +250,24 @@ impl Request {
         context: &mut Context<'_>,
         sources: &'s mut Vec<Source>,
     ) -> Result<Vec<Element<'s>>, Interrupted> {
-        let (mut weights, mut bytes) = (Vec::new(), 0);
-        for (input, weight) in self.inputs {
+        let mut weights = Vec::with_capacity(self.inputs.len());
+        sources.reserve(self.inputs.len());
+        let most = self.inputs.iter().map(Input::len).max().unwrap_or(0);
+        let mut bytes = 0;
+        for input in self.inputs {
+            weights.push(input.weight);
             let read = context.whole_input(input)?;
             let (source, sum) = Source::new(context, read, bytes)?;
             bytes = sum;
             sources.push(source);
-            weights.push(weight);
         }
-        let mut scores: HashMap<&[u8], f64> = HashMap::new();
+        let mut scores: HashMap<&[u8], f64> = HashMap::with_capacity(most);
         for (source, weight) in sources.iter().zip(weights) {
             for (score, member) in source.elements() {
                 let score = number_or_0(weight * score);
-                let sum = scores
-                    .get(member)
-                    .map(|sum| self.aggregate.add(*sum, score));
-                scores.insert(member, sum.unwrap_or(score));
+                let sum = scores.entry(member);
+                sum.and_modify(|sum| *sum = self.aggregate.add(*sum, score))
+                    .or_insert(score);
             }
         }
         let elements = scores.into_iter();
@@ -280,17 +281,19 @@ impl Request {
     ) -> Result<Vec<Element<'s>>, Interrupted> {
         let aggregate = self.aggregate;
         let mut inputs = self.inputs.into_iter();
-        let (first, weight) = inputs.next().expect("the command has a key");
+        let first = inputs.next().expect("the command has a key");
+        let weight = first.weight;
         let first = context.whole_input(first)?;
         let (first, bytes) = Source::new(context, first, 0)?;
         sources.push(first);
         let elements = sources[0].elements();
         let elements = elements.map(|(score, member)| (number_or_0(weight * score), member));
         let mut elements: Vec<Element<'_>> = elements.collect();
-        for (input, weight) in inputs {
+        for input in inputs {
             if elements.is_empty() {
                 break;
             }
+            let weight = input.weight;
             let other = context.named_input(input, &names(&elements))?;
             let (other, _) = Source::new(context, other, bytes)?;
             let scores = other.elements().map(|(score, member)| (member, score));
@@ -312,12 +315,12 @@ impl Request {
         sources: &'s mut Vec<Source>,
     ) -> Result<Vec<Element<'s>>, Interrupted> {
         let mut inputs = self.inputs.into_iter();
-        let (first, _) = inputs.next().expect("the command has a key");
+        let first = inputs.next().expect("the command has a key");
         let first = context.whole_input(first)?;
         let (first, bytes) = Source::new(context, first, 0)?;
         sources.push(first);
         let mut elements: Vec<Element<'_>> = sources[0].elements().collect();
-        for (input, _) in inputs {
+        for input in inputs {
             if elements.is_empty() {
                 break;
             }
@@ -346,16 +349,13 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 
 fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
     let key = context.argument(1);
-    let mut request = Request::parse(context, 2, operation, Form::Store)?;
-    let (inputs, weights) = std::mem::take(&mut request.inputs).into_iter().unzip();
-    let inputs: Vec<Input> = inputs;
+    let request = Request::parse(context, 2, operation, Form::Store)?;
     let rule = Rule {
         value_type: ValueType::SortedSet,
         operation,
         aggregate: request.aggregate,
-        weights,
     };
-    match context.put_merged(key, &inputs, &rule)? {
+    match context.put_merged(key, &request.inputs, &rule)? {
         Some(Stored::Written(count)) => {
             context.event(Class::SortedSet, context.command.name, key);
             context.integer(i64::try_from(count).unwrap_or(i64::MAX))
@@ -370,7 +370,6 @@ fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
             store(context, key, elements)
         }
         None => {
-            request.inputs = inputs.into_iter().zip(rule.weights).collect();
             let mut sources = Vec::new();
             let elements = request.combined(context, operation, &mut sources)?;
             store(context, key, elements)

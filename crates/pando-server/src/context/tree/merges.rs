@@ -35,8 +35,6 @@ pub(crate) struct Rule {
     pub(crate) value_type: ValueType,
     pub(crate) operation: Operation,
     pub(crate) aggregate: Aggregate,
-    /// One for each input; those of sets are 1.
-    pub(crate) weights: Vec<f64>,
 }
 
 /// What has become of a result.
@@ -66,7 +64,7 @@ impl Context<'_> {
         let members = self.make_members()?;
         let (mut head, merged) = self.built(members, identity, |context, id| {
             let keys = context.engine().element_keys;
-            let sources = merge_sources(&sources, inputs, rule, &keys);
+            let sources = merge_sources(&sources, inputs, &keys);
             let merge = Merge::new(sources, (rule.operation, rule.aggregate));
             let is_scored = rule.value_type == ValueType::SortedSet;
             let most = context.element_bytes_max();
@@ -95,12 +93,15 @@ impl Context<'_> {
             Operation::Union => inputs.iter().map(Input::len).sum(),
             Operation::Intersection | Operation::Difference => inputs[0].len(),
         };
+        if read <= READ_IN_MEMORY {
+            return Ok(false);
+        }
         let heads = inputs.iter().filter_map(|input| match input.content() {
             Content::Large(head) => Some(head.id),
             Content::Packed(_) => None,
         });
         let ids: Vec<u64> = heads.collect();
-        if read <= READ_IN_MEMORY || ids.is_empty() {
+        if ids.is_empty() {
             return Ok(false);
         }
         let members = self.members()?;
@@ -121,8 +122,8 @@ impl Context<'_> {
         let mut hasher = self.progress.builds.hasher();
         (members.name(), members.last_swap()).hash(&mut hasher);
         (rule.operation, rule.aggregate).hash(&mut hasher);
-        for (input, weight) in inputs.iter().zip(&rule.weights) {
-            weight.to_bits().hash(&mut hasher);
+        for input in inputs {
+            input.weight.to_bits().hash(&mut hasher);
             match input.content() {
                 Content::Large(head) => (head.id, head.edition, head.count).hash(&mut hasher),
                 Content::Packed(packed) => {
@@ -136,15 +137,10 @@ impl Context<'_> {
     }
 }
 
-fn merge_sources(
-    members: &Table,
-    inputs: &[Input],
-    rule: &Rule,
-    keys: &ElementKeys,
-) -> Vec<MergeSource> {
+fn merge_sources(members: &Table, inputs: &[Input], keys: &ElementKeys) -> Vec<MergeSource> {
     let page_bytes = (PAGES_BYTES / inputs.len()).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
-    let sources = inputs.iter().zip(&rule.weights).map(|(input, weight)| {
-        let how = (input.value_type == ValueType::SortedSet, *weight);
+    let sources = inputs.iter().map(|input| {
+        let how = (input.value_type == ValueType::SortedSet, input.weight);
         match input.content() {
             Content::Large(head) => {
                 MergeSource::of_rows((members.clone(), head.id), page_bytes, how)
