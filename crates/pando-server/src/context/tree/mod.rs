@@ -6,9 +6,12 @@
 //! Reads of elements need no check of their own: each change of an element changes the head, so if
 //! the head is unchanged at the commit, all that was read belongs to one state. A command that
 //! reads one collection, whose pages are in memory, has no transaction: it reads the head once more
-//! instead. What a run finds
-//! before that may contradict itself; it ends with an error then, which the client sees only if the
-//! head is unchanged, and which is damage in that case.
+//! instead. What a run finds before that may contradict itself; it ends with an error then, which
+//! the client sees only if the head is unchanged, and which is damage in that case.
+//!
+//! The rows of a new collection that are too many for a batch are written before its head, by a
+//! thread ([`building`]): those of elements in memory, of another collection ([`copies`]), or of
+//! what several have in common or together ([`merges`]; decisions 126 and 129).
 
 pub(crate) mod ahead;
 mod block_cut;
