@@ -5,7 +5,6 @@
 //! if a run that is committed finds the same head behind it as the run that has begun it.
 
 use std::hash::{Hash as _, Hasher as _};
-use std::ops::Bound;
 
 use pandodb::Table;
 
@@ -61,10 +60,7 @@ impl Context<'_> {
         };
         let payload = payload.to_vec();
         let members = self.members()?;
-        let (from, to) = (id.to_be_bytes(), (id + 1).to_be_bytes());
-        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        let batch = self.batch()?;
-        if batch.transaction().is_some() || batch.writes_between(members, from, to) {
+        if !self.is_as_stored(members, id) {
             return Ok(None);
         }
         Ok(Some(TreeCopy {

@@ -53,17 +53,6 @@ fn bytes_of(load: &Load) -> usize {
     bytes * (2 - usize::from(load.deadlines.is_empty()))
 }
 
-/// Returns the bounds of the rows of a collection.
-fn ends(head: &TreeHead) -> (Bound<[u8; 8]>, Bound<[u8; 8]>) {
-    let (id, next) = (head.id.to_be_bytes(), (head.id + 1).to_be_bytes());
-    (Bound::Included(id), Bound::Excluded(next))
-}
-
-/// Returns a bound of a slice.
-fn slice(bound: &Bound<[u8; 8]>) -> Bound<&[u8]> {
-    bound.as_ref().map(|key| &key[..])
-}
-
 /// Returns the head in the value of a row, if it is that of a large collection or of a string in
 /// pieces.
 pub(super) fn head_of(row: &Row, value: &[u8]) -> Result<Option<TreeHead>, RowError> {
@@ -413,12 +402,18 @@ impl Context<'_> {
         members: &Table,
         head: &TreeHead,
     ) -> Result<bool, Interrupted> {
+        Ok(self.is_as_stored(members, head.id))
+    }
+
+    /// Returns true if the rows of the collection `id` are in the table as this command has them:
+    /// its transaction has not changed them, and sees the present.
+    pub(super) fn is_as_stored(&mut self, members: &Table, id: u64) -> bool {
         let Some(batch) = self.data().batch.as_deref_mut() else {
-            return Ok(true);
+            return true;
         };
-        let (from, to) = ends(head);
-        let (from, to) = (slice(&from), slice(&to));
-        Ok(batch.transaction().is_none() && !batch.writes_between(members, from, to))
+        let (from, to) = (id.to_be_bytes(), (id + 1).to_be_bytes());
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        batch.transaction().is_none() && !batch.writes_between(members, from, to)
     }
 
     /// Returns how many elements of the large collection with this head the command's

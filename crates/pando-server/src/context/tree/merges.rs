@@ -5,7 +5,6 @@
 //! `copies.rs` gives.
 
 use std::hash::{Hash as _, Hasher as _};
-use std::ops::Bound;
 
 use pandodb::Table;
 
@@ -105,16 +104,7 @@ impl Context<'_> {
             return Ok(false);
         }
         let members = self.members()?;
-        let batch = self.batch()?;
-        if batch.transaction().is_some() {
-            return Ok(false);
-        }
-        let is_own = |id: &u64| {
-            let (from, to) = (id.to_be_bytes(), (id + 1).to_be_bytes());
-            let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-            batch.writes_between(members, from, to)
-        };
-        Ok(!ids.iter().any(is_own))
+        Ok(ids.iter().all(|id| self.is_as_stored(members, *id)))
     }
 
     /// Returns a hash that tells these states of the inputs, and what is made of them.
