@@ -72,7 +72,7 @@ pub struct Loader<'a> {
     last: Vec<u8>,
     /// Bytes of the longest value that is stored in pages.
     plain_bytes_max: usize,
-    /// Error of an earlier call: all entries are lost.
+    /// Error of every further call: all entries are lost, or all are in the table.
     failed: Option<Error>,
 }
 
@@ -289,7 +289,8 @@ impl Loader<'_> {
     }
 
     /// Makes all entries visible and durable in the table; returns their number. Blocks, for a
-    /// checkpoint among others.
+    /// checkpoint among others. [`Loader::try_finish`] is for those who would rather wait for room
+    /// than begin anew.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if somebody else has put something into the table,
@@ -297,18 +298,41 @@ impl Loader<'_> {
     /// nothing was put. [`Error::Poisoned`]: whether all or no entries were put is unknown until
     /// the store is opened again.
     pub fn finish(mut self) -> Result<u64> {
+        self.try_finish()
+    }
+
+    /// As [`Loader::finish`], but keeps the load when the disk is full. Whether it is full is
+    /// learned in the background: for some tenths of a second after room was made, this may still
+    /// fail. A load that has finished takes nothing more.
+    ///
+    /// # Errors
+    /// Those of [`Loader::finish`]. After [`Error::Full`] the call may be repeated, and more
+    /// entries may be put before. [`Error::NotEmpty`] also if the load has finished.
+    pub fn try_finish(&mut self) -> Result<u64> {
         self.check_failed()?;
         if self.count == 0 {
             return Ok(0);
         }
+        if let Err(error) = self.take() {
+            return Err(self.fail(error));
+        }
+        Ok(self.count)
+    }
+
+    /// Writes and attaches what is left, and makes the tree that of the table.
+    fn take(&mut self) -> Result<()> {
         self.end_leaf()?;
         self.stream.drain()?;
         self.attach()?;
         assert!(self.leaves.is_empty(), "all pages were written");
         assert_eq!(self.leaf_entries, 0, "entries of a leaf that was not ended");
-        let tree = self.tree.take().expect("it begins with its first page");
-        tree.become_table(self.table.db(), &self.table.state, self.count)?;
-        Ok(self.count)
+        let tree = self.tree.as_mut().expect("it begins with its first page");
+        let lsn = tree.become_table(self.table.db(), &self.table.state, self.count)?;
+        self.tree = None;
+        self.failed = Some(Error::NotEmpty {
+            name: self.table.name().to_owned(),
+        });
+        self.table.db().engine().wait_durable(lsn)
     }
 }
 

@@ -170,14 +170,18 @@ impl HiddenTree {
         Ok(())
     }
 
-    /// Makes the tree, which has `entries` entries, that of the table: durable, all or nothing.
-    /// Blocks.
+    /// Makes the tree, which has `entries` entries, that of the table, all or nothing: durably so
+    /// when the log is durable up to the LSN that this returns. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: the call may be repeated.
     pub(super) fn become_table(
-        mut self,
+        &mut self,
         db: &Db,
         table: &Arc<TableState>,
         entries: u64,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        assert!(!self.taken, "it is a table's already");
         // The record names the tree, so the tree must be durable before the record.
         if !self.engine.checkpoint_if_room()? {
             return Err(self.engine.store.shortage_error());
@@ -188,7 +192,7 @@ impl HiddenTree {
         };
         let lsn = db.take_tree(table, filled)?;
         self.taken = true;
-        self.engine.wait_durable(lsn)
+        Ok(lsn)
     }
 }
 

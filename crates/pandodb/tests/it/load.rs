@@ -530,12 +530,8 @@ fn an_entry_that_was_refused_may_be_put_again() {
     let db = Db::open_device(options, AnyDevice::from(device.clone())).unwrap();
     let table = db.table("t").unwrap();
     let mut loader = table.loader().unwrap();
-    device.fail(FaultPlan::sticky(
-        Operation::Allocate,
-        "data",
-        1,
-        Fault::Full,
-    ));
+    let full = || FaultPlan::sticky(Operation::Allocate, "data", 1, Fault::Full);
+    device.fail(full());
     let mut refused = 0;
     for number in 0..ENTRIES {
         // Most refused entries are long, and some of their pages are written already.
@@ -547,20 +543,40 @@ fn an_entry_that_was_refused_may_be_put_again() {
             pando_sync::thread::yield_now();
         }
         if number % 10 == 9 {
-            device.fail(FaultPlan::sticky(
-                Operation::Allocate,
-                "data",
-                1,
-                Fault::Full,
-            ));
+            device.fail(full());
         }
     }
     assert!(refused > 5, "{refused}");
+    device.fail(full());
+    let mut late = ENTRIES;
+    let error = loop {
+        match loader.put(&key(late), &[2; 200]) {
+            Ok(()) => late += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    let error = loader.try_finish().unwrap_err();
+    assert!(matches!(error, Error::Full { .. }), "{error}");
     device.clear_faults();
-    assert_eq!(loader.finish().unwrap(), u64::from(ENTRIES));
-    assert_eq!(table.len(), u64::from(ENTRIES));
+    let finished = loop {
+        match loader.try_finish() {
+            Ok(count) => break count,
+            Err(error) => assert!(matches!(error, Error::Full { .. }), "{error}"),
+        }
+        pando_sync::thread::yield_now();
+    };
+    assert_eq!(finished, u64::from(late));
+    for error in [
+        loader.try_finish().unwrap_err(),
+        loader.put(b"~", b"").unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
+    }
+    drop(loader);
+    assert_eq!(table.len(), u64::from(late));
     let keys = table.iter().map(|entry| entry.unwrap().0);
-    assert!(keys.eq((0..ENTRIES).map(key)));
+    assert!(keys.eq((0..late).map(key)));
     let used = used_bytes(&db);
     drop(table);
     db.close().unwrap();
