@@ -44,6 +44,7 @@ mod notifications;
 mod options;
 mod pubsub;
 mod report;
+mod row_readers;
 #[cfg(feature = "scripts")]
 mod script_cache;
 mod script_threads;

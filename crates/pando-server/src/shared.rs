@@ -23,6 +23,7 @@ use crate::loop_handle::{LoopHandle, Message};
 use crate::notifications::release::Notifications;
 use crate::options::{Durability, ServerOptions};
 use crate::pubsub::registry::Channels;
+use crate::row_readers::RowReaders;
 use crate::settings::Settings;
 use crate::tracking::registry::Tracking;
 
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) functions: crate::function_runs::FunctionRuns,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
+    /// Threads that read large collections for replies.
+    pub(crate) row_readers: Arc<RowReaders>,
     /// Who has subscribed to which channels.
     pub(crate) channels: Arc<Channels>,
     /// What happens to keys, for those who want to know.
@@ -135,6 +138,7 @@ impl Shared {
             #[cfg(feature = "scripts")]
             functions: crate::function_runs::FunctionRuns::new(loops.len()),
             waiters: Arc::default(),
+            row_readers: RowReaders::new(loops.len()),
             notifications: Notifications::new(&channels),
             channels,
             tracking: Arc::default(),

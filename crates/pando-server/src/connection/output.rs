@@ -8,8 +8,8 @@
 //!   back.
 //!
 //! A *stream* is a large value that is sent at its position, between the bytes: piece by piece, and
-//! each piece is read once the pieces before it have been sent. Or it is a long message, which is
-//! in memory once for all who receive it.
+//! each piece is read once the pieces before it have been sent. So are the elements of a large
+//! collection. Or it is a long message, which is in memory once for all who receive it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,8 +17,9 @@ use std::task::Waker;
 
 use pandodb::Lsn;
 
-use crate::context::string_source::StringSource;
+use crate::context::reply_source::ReplySource;
 use crate::pubsub::message::SharedBytes;
+use crate::row_readers::Failure;
 
 /// A reply that waits for the log.
 #[derive(Debug, Clone, Copy)]
@@ -30,22 +31,25 @@ struct Gate {
 /// Where the bytes of a stream come from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Stored(StringSource),
+    Stored(ReplySource),
     Shared(SharedBytes),
 }
 
 impl Source {
-    /// Number of bytes still to come.
-    pub(crate) fn left(&self) -> u64 {
+    /// Returns true if nothing is left.
+    pub(crate) fn is_done(&self) -> bool {
         match self {
-            Self::Stored(source) => source.left(),
-            Self::Shared(bytes) => bytes.piece().len() as u64,
+            Self::Stored(source) => source.is_done(),
+            Self::Shared(bytes) => bytes.piece().is_empty(),
         }
     }
 
     /// Returns the next bytes that are in memory. If it returns none although some are left,
     /// `waker` is woken when there are.
-    pub(crate) fn piece(&mut self, waker: &Waker) -> pandodb::Result<&[u8]> {
+    ///
+    /// # Errors
+    /// They cannot be read: the reply ends in the middle.
+    pub(crate) fn piece(&mut self, waker: &Waker) -> Result<&[u8], Failure> {
         match self {
             Self::Stored(source) => source.piece(waker),
             Self::Shared(bytes) => Ok(bytes.piece()),
@@ -149,7 +153,7 @@ impl Output {
 
     /// Adds a value to the reply of the running command, `offset` bytes after its beginning. The
     /// values of one reply are added in their order, before [`Output::release`].
-    pub(crate) fn push_stream(&mut self, offset: usize, source: StringSource) {
+    pub(crate) fn push_stream(&mut self, offset: usize, source: ReplySource) {
         let hold = self.hold.expect("a command is running");
         assert!(offset > 0, "its length comes before it");
         let position = hold + offset as u64;
@@ -229,7 +233,7 @@ impl Output {
     pub(crate) fn end_stream(&mut self) {
         let ended = self.streams.pop_front();
         assert!(
-            ended.is_some_and(|stream| stream.source.left() == 0),
+            ended.is_some_and(|stream| stream.source.is_done()),
             "all of it is sent"
         );
     }
@@ -256,16 +260,17 @@ impl Output {
         let own = self.bytes.len() - self.sent;
         match self.streams.is_empty() {
             true => own,
-            false => own + self.shared_bytes(),
+            false => own + self.stream_bytes(),
         }
     }
 
-    /// Returns the bytes of messages that others have, too.
-    fn shared_bytes(&self) -> usize {
+    /// Returns the bytes of messages that others have, too, and of elements that were read.
+    fn stream_bytes(&self) -> usize {
         let sources = self.streams.iter().map(|stream| &stream.source);
         let left = sources.map(|source| match source {
             Source::Shared(bytes) => bytes.piece().len(),
-            Source::Stored(_) => 0,
+            Source::Stored(ReplySource::Rows(rows)) => rows.in_memory(),
+            Source::Stored(ReplySource::String(_)) => 0,
         });
         left.sum()
     }
@@ -276,8 +281,7 @@ impl Output {
         let mut owed = self.unsent();
         for stream in &self.streams {
             if let Source::Stored(source) = &stream.source {
-                let left = usize::try_from(source.left()).unwrap_or(usize::MAX);
-                owed = owed.saturating_add(left);
+                owed = owed.saturating_add(source.owed());
             }
         }
         owed
@@ -407,7 +411,7 @@ mod tests {
             let Some(source) = output.stream() else {
                 return sent;
             };
-            if source.left() == 0 {
+            if source.is_done() {
                 output.end_stream();
                 continue;
             }

@@ -289,7 +289,7 @@ impl Connection {
                 let Some(source) = buffers.output.stream() else {
                     break;
                 };
-                if source.left() == 0 {
+                if source.is_done() {
                     buffers.output.end_stream();
                     continue;
                 }

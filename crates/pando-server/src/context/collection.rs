@@ -3,11 +3,12 @@
 use pando_resp::Writer;
 
 use super::tree::part::{Loaded, Part};
-use super::{Context, Former, Found, Interrupted, Run, replies};
+use super::{Context, Former, Found, Interrupted, Run, is_too_long, replies};
 use crate::data::deadlines::{self, Deadlines};
 use crate::data::keyspace::{FIELD_TIMES_BYTES, FieldTimes, RowError, Times, ValueType};
 use crate::data::limits::Limits;
 use crate::data::packed::{Encoding, Form, Reader, Strings, strings_of_one};
+use crate::data::shown_rows::Shown;
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 
@@ -252,6 +253,41 @@ impl Context<'_> {
         show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
     ) -> Run {
         let found = self.read(key)?;
+        self.show_found(found, part, show)
+    }
+
+    /// As [`Context::show_collection`], with all of it: a large one is read while it is sent, and
+    /// of each element is shown what `shown` says.
+    pub(crate) fn show_whole(
+        &mut self,
+        key: &[u8],
+        shown: Shown,
+        show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
+    ) -> Run {
+        if self.goes_on_large()? {
+            return Ok(());
+        }
+        let found = self.read(key)?;
+        let Some(head) = self.tree_head(&found)? else {
+            return self.show_found(found, &Part::All, show);
+        };
+        self.ask_for_all(key, head, (shown, false), false)?;
+        match self.show_found(found, &Part::All, show) {
+            Err(interrupted) if is_too_long(&interrupted) => {
+                self.ask_for_all(key, head, (shown, false), true)?;
+                Err(interrupted)
+            }
+            shown => shown,
+        }
+    }
+
+    /// Shows the collection whose row was read last.
+    fn show_found(
+        &mut self,
+        found: Found,
+        part: &Part<'_>,
+        show: impl FnOnce(Option<Reader<'_>>, &mut Writer<'_>) -> Result<(), RowError>,
+    ) -> Run {
         let head = self.tree_head(&found)?;
         let has_deadlines = found.row.is_some_and(|row| row.times().fields.is_some());
         let (value, payload) =

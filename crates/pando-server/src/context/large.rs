@@ -9,6 +9,7 @@ use pandodb::{LargeValue, ValueStream};
 
 use super::edits::Source;
 use super::parts::{Gathered, Take};
+use super::reply_source::ReplySource;
 use super::string_source::StringSource;
 use super::{Chunked, Context, Former, Found, Interrupted, NewString, Run};
 use crate::data::keyspace::{Times, ValueType, encode, encode_head, head_bytes};
@@ -65,7 +66,9 @@ impl<'a> Context<'a> {
             let source = StringSource::new(stream.reopen(), &range, patches);
             assert_eq!(source.left(), length as u64, "what is announced comes");
             let offset = self.out.len() - self.reply_start;
-            self.progress.streams.push((offset, source));
+            self.progress
+                .streams
+                .push((offset, ReplySource::String(source)));
             self.progress.stream_bytes += stream.idle_bytes() + memory;
         }
         self.reply().raw(b"\r\n");

@@ -28,6 +28,8 @@ pub(crate) mod patience;
 pub(crate) mod progress;
 mod pushed;
 pub(crate) mod replies;
+pub(crate) mod reply_source;
+mod row_source;
 mod rows;
 #[cfg(feature = "scripts")]
 pub(crate) mod script_runs;
@@ -63,6 +65,7 @@ pub(crate) use interrupted::{Interrupted, Run};
 pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
 pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::copies::TreeCopy;
+pub(crate) use tree::large_reply::is_too_long;
 pub(crate) use tree::list_end::ListEnd;
 pub(crate) use tree::merges::{Rule, Stored};
 pub(crate) use tree::near::Near;

@@ -11,9 +11,10 @@ use super::edits::Edits;
 use super::job::Job;
 use super::parts::Parts;
 use super::pushed::Pushed;
+use super::reply_source::ReplySource;
+use super::row_source::LargeReply;
 #[cfg(feature = "scripts")]
 use super::script_runs::ScriptRuns;
-use super::string_source::StringSource;
 use super::subsequence::Table;
 use super::tree::ahead::Ahead;
 use super::tree::builds::Builds;
@@ -209,7 +210,11 @@ pub(crate) struct Progress {
     /// before it in a pipeline run.
     pub(crate) calls: Vec<InnerCall>,
     /// Values that are parts of the current run's reply, each with its offset in the reply.
-    pub(crate) streams: Vec<(usize, StringSource)>,
+    pub(crate) streams: Vec<(usize, ReplySource)>,
+    /// The large collection that is the reply, if it is read while it is sent.
+    pub(crate) large_reply: Option<Box<LargeReply>>,
+    /// How often a range was asked for so, and the collection had changed before it was found.
+    pub(crate) large_changed: u32,
     /// The running command was called by a script: its reply has strings in chunks as they are.
     pub(crate) replies_in_memory: bool,
     /// Memory that `streams` take.
@@ -452,6 +457,8 @@ impl Progress {
         }
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
+        self.large_reply = None;
+        self.large_changed = 0;
         self.reservations = (0, 0);
         self.pushed.clear();
         self.written.clear();

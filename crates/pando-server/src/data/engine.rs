@@ -103,6 +103,8 @@ pub(crate) struct Engine {
     pub(crate) request_bytes_max: usize,
     /// Longest reply, without its streamed values.
     pub(crate) reply_bytes_max: usize,
+    /// Bytes that are read at a time of a reply that is read while it is sent.
+    pub(crate) row_piece_bytes: usize,
     /// Most elements of a collection of which random ones are drawn in a pipeline run behind
     /// removals: with 256 bytes each they take an eighth of all memory.
     pub(crate) drawn_together_max: usize,
@@ -159,6 +161,9 @@ impl Engine {
             whole_bytes_max,
             request_bytes_max: share.max(whole_bytes_max.saturating_mul(2)).min(1 << 31),
             reply_bytes_max,
+            row_piece_bytes: usize::try_from(max_memory >> 14)
+                .unwrap_or(usize::MAX)
+                .clamp(16 << 10, 64 << 10),
             drawn_together_max: usize::try_from(max_memory / (8 * 256)).unwrap_or(usize::MAX),
             // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: sixteenth_or_more,

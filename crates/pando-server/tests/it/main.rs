@@ -76,6 +76,8 @@ mod keys;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod large_replies;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod list_blocks;

@@ -6,6 +6,7 @@ use super::reading;
 use crate::context::{Command, Context, Flags, Part, Run};
 use crate::data::keyspace::RowError;
 use crate::data::packed::Reader;
+use crate::data::shown_rows::Shown;
 
 const OF_ALL: Flags = Flags::READONLY.and(Flags::SHOWS_ALL);
 const COMPLEXITY: &str = "O(N) where N is the size of the hash.";
@@ -127,7 +128,7 @@ fn get_many(context: &mut Context<'_>) -> Run {
 }
 
 fn get_all(context: &mut Context<'_>) -> Run {
-    context.show_collection(context.argument(1), &Part::All, |hash, reply| {
+    context.show_whole(context.argument(1), Shown::NameAndValue, |hash, reply| {
         let Some(mut hash) = hash else {
             reply.map(0);
             return Ok(());
@@ -142,7 +143,8 @@ fn get_all(context: &mut Context<'_>) -> Run {
 
 /// Replies with the fields (`which` is 0) or the values (1).
 fn every_second(context: &mut Context<'_>, which: usize) -> Run {
-    context.show_collection(context.argument(1), &Part::All, |hash, reply| {
+    let shown = [Shown::Name, Shown::Value][which];
+    context.show_whole(context.argument(1), shown, |hash, reply| {
         let Some(mut hash) = hash else {
             reply.array(0);
             return Ok(());

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::{place, places, reading};
-use crate::context::{Command, Context, Flags, Found, Part, Run};
+use crate::context::{Command, Context, Flags, Found, Part, Run, is_too_long};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
+use crate::data::shown_rows::Shown;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -100,8 +101,19 @@ fn reply_places(
         }
         return Ok(());
     }
+    let (key, asked) = (context.argument(1), (head, places.clone()));
+    let how = (Shown::Element, false);
+    if is_array {
+        context.ask_for_places(key, asked.clone(), how, false)?;
+    }
     // Of a list in blocks, there may be more than those that are wanted.
-    let list = context.decoded(found, ValueType::List, &Part::Places(&select))?;
+    let list = match context.decoded(found, ValueType::List, &Part::Places(&select)) {
+        Err(interrupted) if is_array && is_too_long(&interrupted) => {
+            context.ask_for_places(key, asked, how, true)?;
+            return Err(interrupted);
+        }
+        list => list?,
+    };
     let first = places.start - list.first();
     let mut reply = context.reply();
     if is_array {
@@ -113,6 +125,9 @@ fn reply_places(
 }
 
 fn range(context: &mut Context<'_>) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let (start, end) = (context.integer_at(2)?, context.integer_at(3)?);
     let found = context.read(context.argument(1))?;
     let select = |length| places(start, end, length);

@@ -3,6 +3,7 @@
 use super::members::Members;
 use super::reading;
 use crate::context::{Command, Context, Flags, Part, Run};
+use crate::data::shown_rows::Shown;
 
 pub(crate) const COMMANDS: &[Command] = &[
     reading(
@@ -69,7 +70,7 @@ fn are_members(context: &mut Context<'_>) -> Run {
 }
 
 fn members(context: &mut Context<'_>) -> Run {
-    context.show_collection(context.argument(1), &Part::All, |set, reply| {
+    context.show_whole(context.argument(1), Shown::Name, |set, reply| {
         let Some(mut set) = set else {
             reply.set(0);
             return Ok(());

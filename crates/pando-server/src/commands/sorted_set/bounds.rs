@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::order::SortedSet;
-use crate::context::{Context, Found, Interrupted, Part, replies};
+use crate::context::{Context, Found, Interrupted, Part, is_too_long, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
+use crate::data::shown_rows::Shown;
 use crate::data::tree_head::TreeHead;
 use crate::float::parse_bound;
 
@@ -189,17 +190,65 @@ impl<'a> Bounds<'a> {
         reversed: bool,
         limited: impl Fn(Range<usize>) -> Range<usize>,
     ) -> Result<(SortedSet, Range<usize>), Interrupted> {
-        let ranks = match context.tree_head(&found)? {
-            None => None,
-            Some(head) => self.ranks_of_tree(context, head, reversed)?,
+        let ranks = self.large_ranks(context, &found, reversed, &limited)?;
+        let ranks = ranks.map(|(_, ranks)| ranks);
+        self.load(context, (found, ranks), reversed, limited)
+    }
+
+    /// As [`Bounds::select`], for a reply with the elements at `key`: if they are many, they are
+    /// read while it is sent.
+    pub(super) fn select_to_show(
+        self,
+        context: &mut Context<'_>,
+        (key, found): (&[u8], Found),
+        (shown, reversed): (Shown, bool),
+        limited: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Result<(SortedSet, Range<usize>), Interrupted> {
+        let Some((head, ranks)) = self.large_ranks(context, &found, reversed, &limited)? else {
+            return self.load(context, (found, None), reversed, limited);
         };
+        let asked = || (head, ranks.clone());
+        context.ask_for_places(key, asked(), (shown, reversed), false)?;
+        match self.load(context, (found, Some(ranks.clone())), reversed, limited) {
+            Err(interrupted) if is_too_long(&interrupted) => {
+                context.ask_for_places(key, asked(), (shown, reversed), true)?;
+                Err(interrupted)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Returns the head and the ranks of what `limited` leaves of the range, of a large sorted set;
+    /// `None` if it is not large, or they cannot be told without reading all of it.
+    fn large_ranks(
+        self,
+        context: &mut Context<'_>,
+        found: &Found,
+        reversed: bool,
+        limited: &impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Result<Option<(TreeHead, Range<usize>)>, Interrupted> {
+        let Some(head) = context.tree_head(found)? else {
+            return Ok(None);
+        };
+        let ranks = self.ranks_of_tree(context, head, reversed)?;
+        Ok(ranks.map(|ranks| (head, limited(ranks))))
+    }
+
+    /// Reads the elements at these ranks of what was found; all, if they are not known, and returns
+    /// the places of those of the range.
+    fn load(
+        self,
+        context: &mut Context<'_>,
+        (found, ranks): (Found, Option<Range<usize>>),
+        reversed: bool,
+        limited: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Result<(SortedSet, Range<usize>), Interrupted> {
         let Some(ranks) = ranks else {
             let all = context.decoded(found, ValueType::SortedSet, &Part::All)?;
             let set = SortedSet::checked(all)?;
             let ranks = limited(self.ranks(&set, reversed));
             return Ok((set, ranks));
         };
-        let ranks = limited(ranks);
         let part = Part::Places(&|_| ranks.clone());
         let part = context.decoded(found, ValueType::SortedSet, &part)?;
         Ok((SortedSet::checked(part)?, 0..ranks.len()))

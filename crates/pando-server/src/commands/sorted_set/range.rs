@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use pando_resp::Writer;
+
 use super::bounds::{Bounds, By};
 use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::order::{SortedSet, store};
 use super::replying;
 use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
+use crate::data::shown_rows::Shown;
 
 const OF_RANGE: Flags = SLOW_READ.and(Flags::SHOWS_ALL);
 const BY_RANK: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the \
@@ -193,9 +196,20 @@ impl<'a> Request<'a> {
 }
 
 fn show(context: &mut Context<'_>, by: Option<By>, reversed: Option<bool>) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let request = Request::parse(context, 1, by, reversed)?;
-    let found = context.read(context.argument(1))?;
-    let (set, places) = request.select(context, found)?;
+    let key = context.argument(1);
+    let found = context.read(key)?;
+    let score: Option<fn(&mut Writer<'_>, f64)> = match request.with_scores {
+        true => Some(replying::write_score),
+        false => None,
+    };
+    let shown = (Shown::Member(score), request.reversed);
+    let limited = |ranks| request.limited(ranks);
+    let selected = (request.bounds).select_to_show(context, (key, found), shown, limited);
+    let (set, places) = selected?;
     replying::begin(context, places.len(), request.with_scores);
     let mut put = |place| replying::element(context, set.element(place), request.with_scores);
     match request.reversed {

@@ -11,7 +11,8 @@
 //!
 //! The rows of a new collection that are too many for a batch are written before its head, by a
 //! thread ([`building`]): those of elements in memory, of another collection ([`copies`]), or of
-//! what several have in common or together ([`merges`]; decisions 126 and 129).
+//! what several have in common or together ([`merges`]; decisions 126 and 129). Threads also read
+//! what a reply shows of many elements, while it is sent ([`large_reply`]; decision 130).
 
 pub(crate) mod ahead;
 mod block_cut;
@@ -28,6 +29,7 @@ mod held;
 pub(crate) mod kept_head;
 pub(crate) mod kept_pieces;
 pub(crate) mod known_ends;
+pub(crate) mod large_reply;
 pub(crate) mod list_end;
 mod list_row;
 pub(crate) mod list_walk;

@@ -1,0 +1,193 @@
+//! Replies with all or many of the elements of a large collection: they are read while they are
+//! sent, as of one moment, and never in memory as a whole (decision 130).
+//!
+//! Not those of commands inside EXEC, of scripts and in a transaction of PANDO BEGIN: they belong
+//! to the moment of the transaction, with what it has changed itself.
+
+use std::ops::Range;
+
+use pandodb::nonblocking::Polled;
+
+use crate::context::reply_source::ReplySource;
+use crate::context::row_source::{LargeReply, RowSource};
+use crate::context::{Context, Interrupted, Run, replies};
+use crate::data::elements;
+use crate::data::shown_rows::{Begun, Request, Shown, Stretch};
+use crate::data::tree_head::TreeHead;
+use crate::row_readers::{Beginning, Failure};
+
+/// Elements from which on a reply is read while it is sent. Fewer are sooner read and sent at once,
+/// if they fit into memory.
+const ELEMENTS_MIN: usize = 16 << 10;
+
+/// How often a collection may change before its range is found at the moment of the reply; then the
+/// command reads the elements itself.
+const CHANGED_MAX: u32 = 8;
+
+impl From<Failure> for Interrupted {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Engine(error) => error.into(),
+            Failure::Row(error) => error.into(),
+            Failure::Thread(text) => format!("ERR cannot read the collection: {text}").into(),
+        }
+    }
+}
+
+/// Returns true if the elements do not fit into the memory for a reply.
+pub(crate) fn is_too_long(interrupted: &Interrupted) -> bool {
+    matches!(interrupted, Interrupted::Refused(text) if text == replies::TOO_LONG_TO_LOAD)
+}
+
+impl Context<'_> {
+    /// Replies with elements that an earlier run has asked for; false if none has. The command asks
+    /// this first: what it would read was read by the threads, as of a moment after its beginning.
+    pub(crate) fn goes_on_large(&mut self) -> Result<bool, Interrupted> {
+        let Some(large) = &self.progress.large_reply else {
+            return Ok(false);
+        };
+        let (reply, shown) = (large.reply.clone(), large.shown);
+        let begun = match reply.beginning(self.waker) {
+            Ok(Beginning::UnderWay) => return Err(Interrupted::Wait),
+            Ok(Beginning::Begun(begun)) => begun,
+            Ok(Beginning::Changed) => {
+                self.progress.large_reply = None;
+                self.progress.large_changed += 1;
+                // What it has read is not what is there.
+                if let Some(batch) = self.data().batch.as_deref_mut() {
+                    batch.reset();
+                }
+                return Err(Interrupted::Yield);
+            }
+            Err(failure) => {
+                self.progress.large_reply = None;
+                return Err(failure.into());
+            }
+        };
+        self.progress.hits += 1;
+        self.begin_large(begun, shown);
+        let source = RowSource::new(reply, self.shared.row_readers.clone());
+        let offset = self.out.len() - self.reply_start;
+        self.progress
+            .streams
+            .push((offset, ReplySource::Rows(source)));
+        self.reply().raw(b"\r\n");
+        Ok(true)
+    }
+
+    fn begin_large(&mut self, Begun { count, lsn }: Begun, shown: Shown) {
+        self.progress.show_from(Some(lsn));
+        let is_set = self.command.name == "smembers";
+        let is_resp2 = self.session.version == pando_resp::Version::Resp2;
+        let mut reply = self.reply();
+        match shown {
+            Shown::NameAndValue => reply.map(count),
+            Shown::Name if is_set => reply.set(count),
+            Shown::Member(Some(_)) if is_resp2 => reply.array(count.saturating_mul(2)),
+            _ => reply.array(count),
+        }
+    }
+
+    /// Asks for all elements of the collection at `key`, whose head this is, to be read while they
+    /// are sent, if they are many or `must` be. Returns only if they are not to be: the command
+    /// reads them itself.
+    pub(crate) fn ask_for_all(
+        &mut self,
+        key: &[u8],
+        head: TreeHead,
+        (shown, is_backwards): (Shown, bool),
+        must: bool,
+    ) -> Run {
+        if !must && head.len() < ELEMENTS_MIN || !self.may_reply_large()? {
+            return Ok(());
+        }
+        self.ask_for(key, None, (shown, is_backwards))
+    }
+
+    /// As [`Context::ask_for_all`], for the elements at `places`, as the head counts them.
+    pub(crate) fn ask_for_places(
+        &mut self,
+        key: &[u8],
+        (head, places): (TreeHead, Range<usize>),
+        (shown, is_backwards): (Shown, bool),
+        must: bool,
+    ) -> Run {
+        if places.len() == head.len() {
+            return self.ask_for_all(key, head, (shown, is_backwards), must);
+        }
+        let is_short = places.is_empty() || !must && places.len() < ELEMENTS_MIN;
+        if is_short || !self.may_reply_large()? {
+            return Ok(());
+        }
+        let members = self.members()?;
+        let prefix = elements::start(head.id, shown.kind());
+        let first = match is_backwards {
+            true => places.end - 1,
+            false => places.start,
+        };
+        let mut row = Vec::new();
+        let found = match self.source().key_from(members, (&prefix, first), &mut row) {
+            Ok(Polled::Pending(pending)) => Err(Interrupted::Pending(pending)),
+            Ok(Polled::Ready(found)) if row.starts_with(&prefix) => found.ok_or(Interrupted::Torn),
+            Ok(Polled::Ready(_)) => Err(Interrupted::Torn),
+            Err(error) => Err(error.into()),
+        };
+        let skipped = self.confirmed(head, found)?;
+        let stretch = Stretch {
+            head,
+            row,
+            skipped: usize::try_from(skipped).unwrap_or(usize::MAX),
+            count: places.len(),
+        };
+        self.ask_for(key, Some(stretch), (shown, is_backwards))
+    }
+
+    /// Returns true if the reply of this command may be of a moment of its own.
+    fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
+        let is_inside = self.exec_index.is_some() || self.progress.replies_in_memory;
+        if is_inside || self.progress.large_changed >= CHANGED_MAX {
+            return Ok(false);
+        }
+        let data = self.data();
+        if data.overlay.is_some() {
+            return Ok(false);
+        }
+        if let Some(batch) = data.batch.as_deref_mut()
+            && batch.transaction().is_some()
+        {
+            return Ok(false);
+        }
+        match self.is_together {
+            // Not before the commit of the commands before it.
+            true => Err(Interrupted::Yield),
+            false => Ok(true),
+        }
+    }
+
+    fn ask_for(
+        &mut self,
+        key: &[u8],
+        stretch: Option<Stretch>,
+        (shown, is_backwards): (Shown, bool),
+    ) -> Run {
+        let mut stored = Vec::new();
+        self.engine().folder.store(key, &mut stored);
+        let request = Request {
+            keys: self.database().keys.clone(),
+            stored,
+            value_type: self.value_type(),
+            members: self.members()?.clone(),
+            last_swap: self.last_swap(),
+            stretch,
+            is_backwards,
+            shown,
+            version: self.session.version,
+            now_ms: self.now_ms,
+        };
+        let piece_bytes = self.engine().row_piece_bytes;
+        let readers = &self.shared.row_readers;
+        let reply = readers.begin(request, piece_bytes, self.waker);
+        self.progress.large_reply = Some(Box::new(LargeReply { reply, shown }));
+        Err(Interrupted::Wait)
+    }
+}

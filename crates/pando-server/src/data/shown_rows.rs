@@ -1,0 +1,251 @@
+//! The elements of a large collection, encoded for a reply piece by piece, as of one moment
+//! (decision 130).
+//!
+//! Whoever reads them may wait for the disk: these are not for event loops.
+
+use std::ops::Bound;
+
+use pando_resp::{Version, Writer};
+use pandodb::{Error, Iter, Lsn, Snapshot, Table};
+
+use super::elements::{self, Kind, START_BYTES};
+use super::keyspace::{Row, RowError, ValueType};
+use super::list_block::Elements;
+use super::tree_head::TreeHead;
+
+/// What is shown of each element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shown {
+    /// The name of a field or member.
+    Name,
+    /// The value of a field.
+    Value,
+    /// Both of them.
+    NameAndValue,
+    /// An element of a list.
+    Element,
+    /// A member of a sorted set; and its score, if this writes one.
+    Member(Option<fn(&mut Writer<'_>, f64)>),
+}
+
+impl Shown {
+    /// The rows that have it.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Name | Self::Value | Self::NameAndValue => Kind::Name,
+            Self::Element => Kind::Position,
+            Self::Member(_) => Kind::Score,
+        }
+    }
+}
+
+/// Neighbours among the elements of a collection, in their order or the other way round.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretch {
+    /// The head that the key must have: places were counted with it.
+    pub(crate) head: TreeHead,
+    /// The row in which it begins, or ends if it is shown backwards.
+    pub(crate) row: Vec<u8>,
+    /// Elements of this row that are passed over.
+    pub(crate) skipped: usize,
+    pub(crate) count: usize,
+}
+
+/// What a command shows of a collection.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// The table of the key, and what the key is called there.
+    pub(crate) keys: Table,
+    pub(crate) stored: Vec<u8>,
+    pub(crate) value_type: ValueType,
+    /// The table of the elements, and its last swap when the stretch was found.
+    pub(crate) members: Table,
+    pub(crate) last_swap: Lsn,
+    /// `None`: all.
+    pub(crate) stretch: Option<Stretch>,
+    pub(crate) is_backwards: bool,
+    pub(crate) shown: Shown,
+    pub(crate) version: Version,
+    /// What has expired then is left out.
+    pub(crate) now_ms: u64,
+}
+
+/// A reply whose moment is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    /// Number of elements.
+    pub(crate) count: usize,
+    /// It shows the commits up to this one.
+    pub(crate) lsn: Lsn,
+}
+
+/// Elements that are left of a reply.
+#[derive(Debug)]
+pub(crate) struct ShownRows {
+    rows: Iter<'static>,
+    is_backwards: bool,
+    is_blocks: bool,
+    shown: Shown,
+    version: Version,
+    now_ms: u64,
+    /// Elements before the first one, and those that are left to be shown.
+    skipped: usize,
+    left: usize,
+}
+
+impl Request {
+    /// Begins the reply at the present moment. Returns `None` if the collection is not large then,
+    /// or not that of the stretch: the command looks again. Blocks.
+    pub(crate) fn begin(&self) -> Result<Option<(ShownRows, Begun)>, Error> {
+        let snapshot = self.keys.db().snapshot()?;
+        let Some(head) = self.head_at(&snapshot)? else {
+            return Ok(None);
+        };
+        let kind = self.shown.kind();
+        let start = elements::start(head.id, kind);
+        let behind = elements::behind(head.id, kind);
+        let mut bounds = (Bound::Included(&start[..]), Bound::Excluded(&behind[..]));
+        let (mut skipped, mut count) = (0, head.len());
+        match &self.stretch {
+            Some(stretch) => {
+                match self.is_backwards {
+                    true => bounds.1 = Bound::Included(&stretch.row),
+                    false => bounds.0 = Bound::Included(&stretch.row),
+                }
+                (skipped, count) = (stretch.skipped, stretch.count);
+            }
+            None if head.timed > 0 => count = count.saturating_sub(self.expired(&snapshot, head)?),
+            None => {}
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let rows = ShownRows {
+            rows: snapshot.range(&self.members, bounds).into_owned(),
+            is_backwards: self.is_backwards,
+            is_blocks: head.is_blocks,
+            shown: self.shown,
+            version: self.version,
+            now_ms: self.now_ms,
+            skipped,
+            left: count,
+        };
+        let lsn = snapshot.lsn();
+        Ok(Some((rows, Begun { count, lsn })))
+    }
+
+    /// Returns the head that the key has at the moment of `snapshot`, if it is as it must be.
+    fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
+        let mut value = Vec::new();
+        match snapshot.get_into(&self.keys, &self.stored, &mut value) {
+            Ok(true) => {}
+            Ok(false) | Err(Error::NoSuchTable { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        // Whatever cannot be decoded is for the command, which looks again, to tell.
+        let Ok(row) = Row::decode(&self.stored, &value) else {
+            return Ok(None);
+        };
+        let payload = &value[row.payload..];
+        if row.value_type != self.value_type || !TreeHead::is_of(payload) {
+            return Ok(None);
+        }
+        let Ok(head) = TreeHead::decode(payload) else {
+            return Ok(None);
+        };
+        // In a database that has changed places with another one, the same head may be of another
+        // collection.
+        let is_same =
+            |stretch: &Stretch| stretch.head == head && self.members.last_swap() == self.last_swap;
+        Ok(self.stretch.as_ref().is_none_or(is_same).then_some(head))
+    }
+
+    /// Returns the number of fields that have expired.
+    fn expired(&self, snapshot: &Snapshot, head: TreeHead) -> Result<usize, Error> {
+        let from = elements::start(head.id, Kind::Time);
+        let now = self.now_ms.saturating_add(1).to_be_bytes();
+        let to = [&from[..], &now].concat();
+        let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let mut count = 0;
+        let mut rows = snapshot.range(&self.members, bounds);
+        rows.for_each_ref(|_, _| count += 1)?;
+        Ok(count)
+    }
+}
+
+/// Why no more of a reply can be read.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Engine(Error),
+    /// A row cannot be decoded, or rows are missing.
+    Row(RowError),
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<RowError> for Broken {
+    fn from(error: RowError) -> Self {
+        Self::Row(error)
+    }
+}
+
+impl ShownRows {
+    /// Appends elements to `piece` until it has `bytes` bytes, or slightly more, or nothing is
+    /// left. Returns whether something is. Blocks.
+    pub(crate) fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
+        while self.left > 0 && piece.len() < bytes {
+            let row = match self.is_backwards {
+                true => self.rows.next_back_ref(),
+                false => self.rows.next_ref(),
+            };
+            let (key, value) = row.ok_or(RowError::Damaged)??;
+            if key.len() < START_BYTES {
+                return Err(RowError::Damaged.into());
+            }
+            let mut reply = Writer::new(piece, self.version);
+            match self.shown {
+                Shown::Name | Shown::Value | Shown::NameAndValue => {
+                    let row = elements::decode_name(key, value)?;
+                    if row.deadline.is_some_and(|deadline| deadline <= self.now_ms) {
+                        continue;
+                    }
+                    if !matches!(self.shown, Shown::Value) {
+                        reply.bulk(row.name);
+                    }
+                    if !matches!(self.shown, Shown::Name) {
+                        reply.bulk(row.value);
+                    }
+                    self.left -= 1;
+                }
+                Shown::Element => {
+                    let mut elements = match self.is_blocks {
+                        true => Elements::of(value)?,
+                        false => Elements::of_one(value)?,
+                    };
+                    let skipped = self.skipped.min(elements.left());
+                    elements.skip(skipped)?;
+                    self.skipped -= skipped;
+                    let shown = elements.left().min(self.left);
+                    elements.take(shown, |element| reply.bulk(element))?;
+                    self.left -= shown;
+                }
+                Shown::Member(write_score) => {
+                    let (score, member) = elements::decode_score(key, value)?;
+                    if write_score.is_some() && self.version == Version::Resp3 {
+                        reply.array(2);
+                    }
+                    reply.bulk(member);
+                    if let Some(write_score) = write_score {
+                        write_score(&mut reply, score);
+                    }
+                    self.left -= 1;
+                }
+            }
+        }
+        Ok(self.left > 0)
+    }
+}

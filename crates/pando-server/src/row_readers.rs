@@ -1,0 +1,339 @@
+//! Threads that read large collections for replies, and the replies that they read (decision 130).
+//!
+//! A loop must not wait for the disk, and a snapshot is read by calls that do. So a reply that is
+//! longer than what a loop makes in memory is read here: a piece is encoded, the loop sends it, and
+//! asks for the next one but one. A client that reads slowly keeps two pieces in memory, and no
+//! thread.
+//!
+//! There are as many threads as loops, at most. One is started when all others have something to
+//! do, and ends when there has been nothing to do for a while. Replies wait in one queue, in which
+//! each of them is once at most.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use pando_sync::thread::Builder;
+use pando_sync::time::{Duration, now};
+use pando_sync::{Arc, Condvar, Mutex, Rank};
+use pandodb::Error;
+
+use crate::data::keyspace::RowError;
+use crate::data::shown_rows::{Begun, Broken, Request, ShownRows};
+
+/// How long a thread without work waits for some.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// The threads.
+#[derive(Debug)]
+pub(crate) struct RowReaders {
+    pool: Mutex<Pool>,
+    wanted: Condvar,
+    threads_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    queue: VecDeque<Arc<RowReply>>,
+    threads: usize,
+    /// Those of them that wait for work.
+    idle: usize,
+}
+
+/// A reply that is being read.
+#[derive(Debug)]
+pub(crate) struct RowReply {
+    state: Mutex<State>,
+    /// Bytes of a piece, about.
+    piece_bytes: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    work: Work,
+    begun: Option<Begun>,
+    /// What was read last and is not taken yet.
+    piece: Vec<u8>,
+    /// Who is woken when something has come of it.
+    waker: Waker,
+}
+
+/// What is done for a reply.
+#[derive(Debug)]
+enum Work {
+    /// It waits for a thread, to begin.
+    First(Box<Request>),
+    /// It waits for a thread, to go on.
+    Next(Box<ShownRows>),
+    /// Nobody has asked for the next piece.
+    Rests(Box<ShownRows>),
+    /// A thread is at it.
+    UnderWay,
+    /// All was read.
+    Done,
+    /// There is no such collection at the moment of the reply.
+    Changed,
+    Failed(Failure),
+}
+
+/// Why a reply cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    Engine(Error),
+    /// A row cannot be decoded, or rows are missing.
+    Row(RowError),
+    /// The thread that was to read it.
+    Thread(String),
+}
+
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Engine(error) => Self::Engine(error),
+            Broken::Row(error) => Self::Row(error),
+        }
+    }
+}
+
+/// What has come of the beginning of a reply.
+pub(crate) enum Beginning {
+    UnderWay,
+    Begun(Begun),
+    /// There is no such collection: the command has to look again.
+    Changed,
+}
+
+impl RowReply {
+    /// Returns what has come of the beginning; `waker` is woken if that is not known yet.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn beginning(&self, waker: &Waker) -> Result<Beginning, Failure> {
+        let mut state = self.state.lock();
+        if let Some(begun) = state.begun {
+            return Ok(Beginning::Begun(begun));
+        }
+        match &state.work {
+            Work::Changed => Ok(Beginning::Changed),
+            Work::Failed(failure) => Err(failure.clone()),
+            _ => {
+                state.waker.clone_from(waker);
+                Ok(Beginning::UnderWay)
+            }
+        }
+    }
+
+    /// Gives `piece`, which is not needed any more, for the next one, if that was read, and returns
+    /// whether it is the last one; then more is read in advance. Else `waker` is woken when it was.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        readers: &Arc<RowReaders>,
+        piece: &mut Vec<u8>,
+        waker: &Waker,
+    ) -> Result<Option<bool>, Failure> {
+        let mut state = self.state.lock();
+        if state.piece.is_empty() {
+            if let Work::Failed(failure) = &state.work {
+                return Err(failure.clone());
+            }
+            state.waker.clone_from(waker);
+            return Ok(None);
+        }
+        piece.clear();
+        std::mem::swap(&mut state.piece, piece);
+        if !matches!(state.work, Work::Rests(_)) {
+            return Ok(Some(matches!(state.work, Work::Done)));
+        }
+        if let Work::Rests(rows) = std::mem::replace(&mut state.work, Work::UnderWay) {
+            state.work = Work::Next(rows);
+        }
+        drop(state);
+        readers.push(self);
+        Ok(Some(false))
+    }
+
+    /// Reads a piece.
+    fn work(&self) {
+        let mut end = WorkEnd {
+            reply: self,
+            work: None,
+            begun: None,
+            piece: Vec::new(),
+        };
+        let (work, piece) = {
+            let mut state = self.state.lock();
+            let piece = std::mem::take(&mut state.piece);
+            (std::mem::replace(&mut state.work, Work::UnderWay), piece)
+        };
+        end.piece = piece;
+        let mut rows = match work {
+            Work::First(request) => match request.begin() {
+                Ok(Some((rows, begun))) => {
+                    end.begun = Some(begun);
+                    Box::new(rows)
+                }
+                Ok(None) => return end.work = Some(Work::Changed),
+                Err(error) => return end.work = Some(Work::Failed(Failure::Engine(error))),
+            },
+            Work::Next(rows) => rows,
+            other => return end.work = Some(other),
+        };
+        end.work = Some(match rows.fill(&mut end.piece, self.piece_bytes) {
+            Ok(true) => Work::Rests(rows),
+            Ok(false) => {
+                // The line end that follows the reply in the output.
+                end.piece.truncate(end.piece.len() - 2);
+                Work::Done
+            }
+            Err(broken) => {
+                // The client sees nothing but the end of its connection.
+                tracing::warn!(?broken, "a reply with a large collection is cut off");
+                Work::Failed(broken.into())
+            }
+        });
+    }
+}
+
+/// Stores what has come of a turn when it is dropped, also by a panic: nobody waits for ever.
+struct WorkEnd<'r> {
+    reply: &'r RowReply,
+    work: Option<Work>,
+    begun: Option<Begun>,
+    piece: Vec<u8>,
+}
+
+impl Drop for WorkEnd<'_> {
+    fn drop(&mut self) {
+        let panicked = || Work::Failed(Failure::Thread("it has panicked".to_owned()));
+        let waker = {
+            let mut state = self.reply.state.lock();
+            state.work = self.work.take().unwrap_or_else(panicked);
+            state.begun = state.begun.or(self.begun);
+            state.piece = std::mem::take(&mut self.piece);
+            state.waker.clone()
+        };
+        waker.wake();
+    }
+}
+
+impl RowReaders {
+    /// Returns none yet: at most `threads_max` are started.
+    pub(crate) fn new(threads_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            pool: Mutex::new(Rank::Leaf, Pool::default()),
+            wanted: Condvar::new(),
+            threads_max: threads_max.max(1),
+        })
+    }
+
+    /// Has a thread begin a reply, which is read in pieces of about `piece_bytes` bytes. `waker` is
+    /// woken when it has.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        request: Request,
+        piece_bytes: usize,
+        waker: &Waker,
+    ) -> Arc<RowReply> {
+        let reply = Arc::new(RowReply {
+            piece_bytes,
+            state: Mutex::new(
+                Rank::Leaf,
+                State {
+                    work: Work::First(Box::new(request)),
+                    begun: None,
+                    piece: Vec::new(),
+                    waker: waker.clone(),
+                },
+            ),
+        });
+        self.push(&reply);
+        reply
+    }
+
+    fn push(self: &Arc<Self>, reply: &Arc<RowReply>) {
+        {
+            let mut pool = self.pool.lock();
+            pool.queue.push_back(reply.clone());
+            if pool.idle > 0 || pool.threads == self.threads_max {
+                drop(pool);
+                self.wanted.notify_one();
+                return;
+            }
+            pool.threads += 1;
+        }
+        let readers = self.clone();
+        let builder = Builder::new().name("pando-read-rows".to_owned());
+        if let Err(error) = builder.spawn(move || readers.run()) {
+            self.cannot_start(&error);
+        }
+    }
+
+    /// Ends a thread that was not started; if there are no others, replies end with the error.
+    #[cold]
+    fn cannot_start(&self, error: &std::io::Error) {
+        let left = {
+            let mut pool = self.pool.lock();
+            pool.threads -= 1;
+            match pool.threads {
+                0 => std::mem::take(&mut pool.queue),
+                _ => VecDeque::new(),
+            }
+        };
+        for reply in left {
+            let failure = Failure::Thread(error.to_string());
+            let _end = WorkEnd {
+                reply: &reply,
+                work: Some(Work::Failed(failure)),
+                begun: None,
+                piece: Vec::new(),
+            };
+        }
+    }
+
+    /// What a thread does.
+    fn run(&self) {
+        let mut counted = Counted(Some(self));
+        while let Some(reply) = self.next() {
+            // Nobody waits for it if this is the only handle.
+            if Arc::strong_count(&reply) > 1 {
+                reply.work();
+            }
+        }
+        // Not any more, since `next` returned none.
+        counted.0 = None;
+    }
+
+    /// Waits for work. Returns none if there was none for a while: then this thread does not count
+    /// any more, so that whoever brings work from now on starts another one.
+    fn next(&self) -> Option<Arc<RowReply>> {
+        let mut pool = self.pool.lock();
+        let mut is_late = false;
+        loop {
+            if let Some(reply) = pool.queue.pop_front() {
+                return Some(reply);
+            }
+            if is_late {
+                pool.threads -= 1;
+                return None;
+            }
+            pool.idle += 1;
+            let began = now();
+            pool = self.wanted.wait_timeout(pool, IDLE);
+            pool.idle -= 1;
+            is_late = began.elapsed() >= IDLE;
+        }
+    }
+}
+
+/// Counts a thread until it ends, also by a panic.
+struct Counted<'r>(Option<&'r RowReaders>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if let Some(readers) = self.0 {
+            readers.pool.lock().threads -= 1;
+        }
+    }
+}
