@@ -15,10 +15,10 @@ use std::task::Waker;
 use pando_sync::thread::Builder;
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Condvar, Mutex, Rank};
-use pandodb::Error;
+use pandodb::{Error, Lsn};
 
 use crate::data::keyspace::RowError;
-use crate::data::shown_rows::{Begun, Broken, Request, ShownRows};
+use crate::data::shown_rows::{Broken, Request, Shows};
 
 /// How long a thread without work waits for some.
 const IDLE: Duration = Duration::from_secs(2);
@@ -57,15 +57,26 @@ struct State {
     waker: Waker,
 }
 
+/// A reply whose moment is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    /// Number of elements.
+    pub(crate) count: usize,
+    /// It shows the commits up to this one.
+    pub(crate) lsn: Lsn,
+}
+
 /// What is done for a reply.
 #[derive(Debug)]
 enum Work {
     /// It waits for a thread, to begin.
-    First(Box<Request>),
+    First(Box<dyn Request>),
+    /// It waits for a thread, to go on counting.
+    Counts(Box<dyn Shows>),
     /// It waits for a thread, to go on.
-    Next(Box<ShownRows>),
+    Next(Box<dyn Shows>),
     /// Nobody has asked for the next piece.
-    Rests(Box<ShownRows>),
+    Rests(Box<dyn Shows>),
     /// A thread is at it.
     UnderWay,
     /// All was read.
@@ -81,8 +92,8 @@ pub(crate) enum Failure {
     Engine(Error),
     /// A row cannot be decoded, or rows are missing.
     Row(RowError),
-    /// The thread that was to read it.
-    Thread(String),
+    /// The thread that was to read it, for one.
+    Text(String),
 }
 
 impl From<Broken> for Failure {
@@ -90,6 +101,7 @@ impl From<Broken> for Failure {
         match broken {
             Broken::Engine(error) => Self::Engine(error),
             Broken::Row(error) => Self::Row(error),
+            Broken::Text(text) => Self::Text(text),
         }
     }
 }
@@ -154,45 +166,64 @@ impl RowReply {
         Ok(Some(false))
     }
 
-    /// Reads a piece.
-    fn work(&self) {
+    /// Reads a piece. Returns true if that was not enough for one, or for the count.
+    fn work(&self) -> bool {
         let mut end = WorkEnd {
             reply: self,
             work: None,
             begun: None,
             piece: Vec::new(),
         };
-        let (work, piece) = {
+        let work = {
             let mut state = self.state.lock();
-            let piece = std::mem::take(&mut state.piece);
-            (std::mem::replace(&mut state.work, Work::UnderWay), piece)
+            end.piece = std::mem::take(&mut state.piece);
+            end.begun = state.begun;
+            std::mem::replace(&mut state.work, Work::UnderWay)
         };
-        end.piece = piece;
-        let mut rows = match work {
-            Work::First(request) => match request.begin() {
-                Ok(Some((rows, begun))) => {
-                    end.begun = Some(begun);
-                    Box::new(rows)
-                }
-                Ok(None) => return end.work = Some(Work::Changed),
-                Err(error) => return end.work = Some(Work::Failed(Failure::Engine(error))),
-            },
-            Work::Next(rows) => rows,
-            other => return end.work = Some(other),
-        };
-        end.work = Some(match rows.fill(&mut end.piece, self.piece_bytes) {
-            Ok(true) => Work::Rests(rows),
-            Ok(false) => {
-                // The line end that follows the reply in the output.
-                end.piece.truncate(end.piece.len() - 2);
-                Work::Done
-            }
-            Err(broken) => {
+        let work = end.turn(work).unwrap_or_else(|broken| {
+            if end.begun.is_some() {
                 // The client sees nothing but the end of its connection.
                 tracing::warn!(?broken, "a reply with a large collection is cut off");
-                Work::Failed(broken.into())
             }
+            Work::Failed(broken.into())
         });
+        let goes_on = matches!(work, Work::Counts(_) | Work::Next(_));
+        end.work = Some(work);
+        goes_on
+    }
+}
+
+impl WorkEnd<'_> {
+    /// Makes a turn, and returns what is to be done next.
+    fn turn(&mut self, work: Work) -> Result<Work, Broken> {
+        let mut shows = match work {
+            Work::First(request) => match request.begin()? {
+                Some(shows) => shows,
+                None => return Ok(Work::Changed),
+            },
+            Work::Counts(shows) | Work::Next(shows) => shows,
+            other => return Ok(other),
+        };
+        if self.begun.is_none() {
+            let Some(count) = shows.count()? else {
+                return Ok(Work::Counts(shows));
+            };
+            let lsn = shows.lsn();
+            self.begun = Some(Begun { count, lsn });
+            if count == 0 {
+                return Ok(Work::Done);
+            }
+        }
+        let goes_on = shows.fill(&mut self.piece, self.reply.piece_bytes)?;
+        if goes_on {
+            return Ok(match self.piece.is_empty() {
+                true => Work::Next(shows),
+                false => Work::Rests(shows),
+            });
+        }
+        // The line end that follows the reply in the output.
+        self.piece.truncate(self.piece.len() - 2);
+        Ok(Work::Done)
     }
 }
 
@@ -206,7 +237,7 @@ struct WorkEnd<'r> {
 
 impl Drop for WorkEnd<'_> {
     fn drop(&mut self) {
-        let panicked = || Work::Failed(Failure::Thread("it has panicked".to_owned()));
+        let panicked = || Work::Failed(Failure::Text("the thread has panicked".to_owned()));
         let waker = {
             let mut state = self.reply.state.lock();
             state.work = self.work.take().unwrap_or_else(panicked);
@@ -232,7 +263,7 @@ impl RowReaders {
     /// woken when it has.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        request: Request,
+        request: Box<dyn Request>,
         piece_bytes: usize,
         waker: &Waker,
     ) -> Arc<RowReply> {
@@ -241,7 +272,7 @@ impl RowReaders {
             state: Mutex::new(
                 Rank::Leaf,
                 State {
-                    work: Work::First(Box::new(request)),
+                    work: Work::First(request),
                     begun: None,
                     piece: Vec::new(),
                     waker: waker.clone(),
@@ -250,6 +281,12 @@ impl RowReaders {
         });
         self.push(&reply);
         reply
+    }
+
+    /// Lets others have their turn before this thread, or another one, goes on with a reply.
+    fn push_back(&self, reply: Arc<RowReply>) {
+        self.pool.lock().queue.push_back(reply);
+        self.wanted.notify_one();
     }
 
     fn push(self: &Arc<Self>, reply: &Arc<RowReply>) {
@@ -282,7 +319,7 @@ impl RowReaders {
             }
         };
         for reply in left {
-            let failure = Failure::Thread(error.to_string());
+            let failure = Failure::Text(error.to_string());
             let _end = WorkEnd {
                 reply: &reply,
                 work: Some(Work::Failed(failure)),
@@ -297,8 +334,8 @@ impl RowReaders {
         let mut counted = Counted(Some(self));
         while let Some(reply) = self.next() {
             // Nobody waits for it if this is the only handle.
-            if Arc::strong_count(&reply) > 1 {
-                reply.work();
+            if Arc::strong_count(&reply) > 1 && reply.work() {
+                self.push_back(reply);
             }
         }
         // Not any more, since `next` returned none.

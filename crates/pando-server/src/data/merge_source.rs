@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use pandodb::Table;
+use pandodb::{Snapshot, Table};
 
 use super::elements::{self, ElementKeys, Kind, name_tail};
 
@@ -23,6 +23,8 @@ pub(crate) struct MergeSource {
     rows: VecDeque<Row>,
     /// What was not read yet: the table, the id, and where it begins.
     rest: Option<(Table, u64, Bound<Vec<u8>>)>,
+    /// The moment that is read; `None`: each page as it is.
+    snapshot: Option<Snapshot>,
     /// Bytes of rows, about, that are read at a time, at most.
     page_bytes_max: usize,
     /// As many the next time: few where one member is looked for, more with each page that follows.
@@ -44,11 +46,18 @@ impl MergeSource {
         Self {
             rows: VecDeque::new(),
             rest: Some((members, id, from)),
+            snapshot: None,
             page_bytes_max,
             page_bytes: page_bytes_max,
             is_scored,
             weight,
         }
+    }
+
+    /// Makes it read the moment of `snapshot`.
+    pub(crate) fn at(mut self, snapshot: Snapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
     }
 
     /// Returns these members, each with what belongs to it.
@@ -69,6 +78,7 @@ impl MergeSource {
         Self {
             rows: rows.into(),
             rest: None,
+            snapshot: None,
             page_bytes_max: 0,
             page_bytes: 0,
             is_scored,
@@ -141,7 +151,10 @@ impl MergeSource {
         let bounds = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
         let mut bytes = 0;
         let mut next = None;
-        let mut left = members.range(bounds);
+        let mut left = match &self.snapshot {
+            Some(snapshot) => snapshot.range(&members, bounds),
+            None => members.range(bounds),
+        };
         while let Some(row) = left.next_ref() {
             let (key, value) = row.map_err(|error| error.to_string())?;
             bytes += key.len() + value.len();

@@ -157,7 +157,7 @@ impl NewRows for MergedRows {
 }
 
 /// What a step of a merge has found.
-enum Step {
+pub(crate) enum Step {
     /// A member of the result, and its score.
     Member(Vec<u8>, f64),
     /// One of an input that the result has not.
@@ -166,7 +166,11 @@ enum Step {
 }
 
 impl Merge {
-    fn step(&mut self) -> Result<Step, String> {
+    /// Makes a step.
+    ///
+    /// # Errors
+    /// A row is damaged, or cannot be read.
+    pub(crate) fn step(&mut self) -> Result<Step, String> {
         match self.operation {
             Operation::Union => self.step_of_all(),
             Operation::Intersection => self.step_of_common(),

@@ -26,6 +26,7 @@ pub(crate) mod packed;
 pub(crate) mod patches;
 pub(crate) mod piece_head;
 pub(crate) mod shape;
+pub(crate) mod shown_merge;
 pub(crate) mod shown_rows;
 pub(crate) mod slots;
 pub(crate) mod stream_head;

@@ -51,9 +51,30 @@ pub(crate) struct Stretch {
     pub(crate) count: usize,
 }
 
+/// What a command asks for.
+pub(crate) trait Request: std::fmt::Debug + Send {
+    /// Begins the reply at the present moment. Returns `None` if that is not what the command has
+    /// found: then it looks again. Blocks.
+    fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken>;
+}
+
+/// Elements that are left of a reply.
+pub(crate) trait Shows: std::fmt::Debug + Send {
+    /// Everything that was committed up to this one is shown.
+    fn lsn(&self) -> Lsn;
+
+    /// Returns the number of elements; `None`: it counts on with the next call. To be called before
+    /// the first piece, until it is known. Blocks.
+    fn count(&mut self) -> Result<Option<usize>, Broken>;
+
+    /// Appends elements to `piece` until it has `bytes` bytes, or slightly more, or others are to
+    /// have their turn, or nothing is left. Returns whether something is. Blocks.
+    fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken>;
+}
+
 /// What a command shows of a collection.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct RowsRequest {
     /// The table of the key, and what the key is called there.
     pub(crate) keys: Table,
     pub(crate) stored: Vec<u8>,
@@ -70,18 +91,10 @@ pub(crate) struct Request {
     pub(crate) now_ms: u64,
 }
 
-/// A reply whose moment is known.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun {
-    /// Number of elements.
-    pub(crate) count: usize,
-    /// It shows the commits up to this one.
-    pub(crate) lsn: Lsn,
-}
-
-/// Elements that are left of a reply.
+/// Elements of one collection.
 #[derive(Debug)]
-pub(crate) struct ShownRows {
+struct ShownRows {
+    lsn: Lsn,
     rows: Iter<'static>,
     is_backwards: bool,
     is_blocks: bool,
@@ -93,10 +106,8 @@ pub(crate) struct ShownRows {
     left: usize,
 }
 
-impl Request {
-    /// Begins the reply at the present moment. Returns `None` if the collection is not large then,
-    /// or not that of the stretch: the command looks again. Blocks.
-    pub(crate) fn begin(&self) -> Result<Option<(ShownRows, Begun)>, Error> {
+impl Request for RowsRequest {
+    fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
         let snapshot = self.keys.db().snapshot()?;
         let Some(head) = self.head_at(&snapshot)? else {
             return Ok(None);
@@ -117,10 +128,8 @@ impl Request {
             None if head.timed > 0 => count = count.saturating_sub(self.expired(&snapshot, head)?),
             None => {}
         }
-        if count == 0 {
-            return Ok(None);
-        }
-        let rows = ShownRows {
+        Ok(Some(Box::new(ShownRows {
+            lsn: snapshot.lsn(),
             rows: snapshot.range(&self.members, bounds).into_owned(),
             is_backwards: self.is_backwards,
             is_blocks: head.is_blocks,
@@ -129,11 +138,11 @@ impl Request {
             now_ms: self.now_ms,
             skipped,
             left: count,
-        };
-        let lsn = snapshot.lsn();
-        Ok(Some((rows, Begun { count, lsn })))
+        })))
     }
+}
 
+impl RowsRequest {
     /// Returns the head that the key has at the moment of `snapshot`, if it is as it must be.
     fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
         let mut value = Vec::new();
@@ -147,7 +156,8 @@ impl Request {
             return Ok(None);
         };
         let payload = &value[row.payload..];
-        if row.value_type != self.value_type || !TreeHead::is_of(payload) {
+        let is_there = row.value_type == self.value_type && !row.is_over(self.now_ms);
+        if !is_there || !TreeHead::is_of(payload) {
             return Ok(None);
         }
         let Ok(head) = TreeHead::decode(payload) else {
@@ -179,6 +189,7 @@ pub(crate) enum Broken {
     Engine(Error),
     /// A row cannot be decoded, or rows are missing.
     Row(RowError),
+    Text(String),
 }
 
 impl From<Error> for Broken {
@@ -193,10 +204,16 @@ impl From<RowError> for Broken {
     }
 }
 
-impl ShownRows {
-    /// Appends elements to `piece` until it has `bytes` bytes, or slightly more, or nothing is
-    /// left. Returns whether something is. Blocks.
-    pub(crate) fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
+impl Shows for ShownRows {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn count(&mut self) -> Result<Option<usize>, Broken> {
+        Ok(Some(self.left))
+    }
+
+    fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
         while self.left > 0 && piece.len() < bytes {
             let row = match self.is_backwards {
                 true => self.rows.next_back_ref(),

@@ -168,7 +168,18 @@ fn what_is_longer_than_memory_is_shown() {
         ("PING", "+QUEUED"),
     ]);
     assert_eq!(client.run("EXEC"), format!("[{REFUSED} +PONG]"));
-    client.check(&[("SUNION s s", REFUSED)]);
+    client.check(&[("SORT s BY nosort", REFUSED)]);
+    client.call(&["SADD", "one", &long(7)]);
+    assert!(elements(client.run_raw("SINTER s one")) == [long(7)]);
+    for (command, expected) in [
+        ("SUNION s one", &all[..]),
+        ("SINTER s s", &all[..]),
+        ("SDIFF s one s2", &[&all[..7], &all[8..]].concat()),
+    ] {
+        let mut shown = elements(client.run_raw(command));
+        shown.sort();
+        assert!(shown == expected, "{command}");
+    }
 }
 
 /// Fields that have expired are neither counted nor shown.
@@ -400,4 +411,101 @@ fn a_server_stops_while_replies_are_read() {
             assert_eq!(pairs(answer).len(), COUNT);
         }
     }
+}
+
+/// What sets have in common or together is counted and shown as of one moment, too.
+#[test]
+fn large_sets_are_combined_for_a_reply() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let members = |range: std::ops::Range<usize>| range.map(element).collect::<BTreeSet<_>>();
+    let mut add = |key: &str, all: &BTreeSet<String>| {
+        for some in all.iter().cloned().collect::<Vec<_>>().chunks(2000) {
+            many(&mut client, &["SADD", key], some.iter().cloned());
+        }
+    };
+    let (a, b, few) = (
+        members(0..30_000),
+        members(15_000..45_000),
+        members(29_990..30_010),
+    );
+    add("a", &a);
+    add("b", &b);
+    add("few", &few);
+    add("others", &members(100_000..120_000));
+    let union = |sets: &[&BTreeSet<String>]| {
+        sets.iter()
+            .flat_map(|set| set.iter().cloned())
+            .collect::<BTreeSet<_>>()
+    };
+    let other = "SET text x";
+    client.check(&[
+        (other, "+OK"),
+        ("SADD gone x", ":1"),
+        ("PEXPIRE gone 1", ":1"),
+    ]);
+    thread::sleep(Duration::from_millis(5));
+    for version in [2, 3] {
+        client.run(&format!("HELLO {version}"));
+        for (command, expected) in [
+            ("SUNION a b few", union(&[&a, &b])),
+            ("SUNION a none gone", a.clone()),
+            ("SINTER a b", a.intersection(&b).cloned().collect()),
+            ("SINTER b a b", a.intersection(&b).cloned().collect()),
+            ("SINTER a others", BTreeSet::new()),
+            ("SINTER a none b", BTreeSet::new()),
+            ("SDIFF a b", a.difference(&b).cloned().collect()),
+            ("SDIFF a few", a.difference(&few).cloned().collect()),
+            ("SDIFF a few b none", a.difference(&b).cloned().collect()),
+            ("SDIFF a a", BTreeSet::new()),
+        ] {
+            let answer = client.run_raw(command);
+            assert_eq!(matches!(answer, Answer::Set(_)), version == 3, "{command}");
+            let shown = elements(answer);
+            assert_eq!(shown.len(), expected.len(), "{command}");
+            assert!(
+                shown.into_iter().collect::<BTreeSet<_>>() == expected,
+                "{command}"
+            );
+        }
+    }
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    client.check(&[("SUNION a b text", wrong), ("SUNION text a b", wrong)]);
+}
+
+/// One member moves between sets, so of both and their union each moment has it once or not.
+#[test]
+fn a_union_is_of_one_moment() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    for start in (0..30_000).step_by(1500) {
+        many(
+            &mut client,
+            &["SADD", "a"],
+            (start..start + 1500).map(element),
+        );
+        many(
+            &mut client,
+            &["SADD", "b"],
+            (start + 15_000..start + 16_500).map(element),
+        );
+    }
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !end.is_there() {
+                writer.check(&[("SADD a moving", ":1"), ("SMOVE a b moving", ":1")]);
+                writer.check(&[("SMOVE b a moving", ":1"), ("SREM a moving", ":1")]);
+            }
+        });
+        for _ in 0..30 {
+            let shown = elements(client.run_raw("SUNION a b"));
+            let is_there = shown.iter().any(|member| member == "moving");
+            assert_eq!(shown.len(), 45_000 + usize::from(is_there));
+            let shown = elements(client.run_raw("SINTER a b"));
+            assert_eq!(shown.len(), 15_000);
+        }
+    });
 }

@@ -140,14 +140,14 @@ fn sets_that_do_not_fit_into_memory_together_are_refused() {
         ("SINTERCARD 6 s s s s s s", ":100000"),
         ("SDIFF s s s s s s", "[]"),
         ("SADD t x", ":1"),
-        ("SUNION t s s s s s s", refused),
         ("MULTI", "+OK"),
+        ("SUNION t s s s s s s", "+QUEUED"),
         ("SADD t y", "+QUEUED"),
         ("SUNIONSTORE u s s s s s s", "+QUEUED"),
         ("SADD s z", "+QUEUED"),
         // What the transaction has changed itself is read into memory.
         ("SUNIONSTORE t s s s s s s", "+QUEUED"),
-        ("EXEC", &format!("[:1 :100000 :1 {refused}]")),
+        ("EXEC", &format!("[{refused} :1 :100000 :1 {refused}]")),
         ("SMEMBERS t", "[\"x\" \"y\"]"),
         ("SREM s z", ":1"),
     ]);

@@ -4,7 +4,7 @@ use super::members::Members;
 use super::{reading, writing};
 use crate::context::{
     Collection, Command, Context, Flags, Found, Input, Interrupted, Keys, Kind, Rule, Run, Stored,
-    replies,
+    is_too_long, replies,
 };
 use crate::data::combination::{Aggregate, Operation};
 use crate::data::keyspace::ValueType;
@@ -187,9 +187,21 @@ fn kept(
 }
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let inputs = inputs(context, (1, context.count()), operation)?;
-    let result = combined(context, inputs, operation, (empty, usize::MAX))?;
+    let arguments = (1, context.count());
+    let sets = inputs(context, arguments, operation)?;
+    context.ask_for_merged(&sets, operation, false)?;
+    let result = match combined(context, sets, operation, (empty, usize::MAX)) {
+        Err(interrupted) if is_too_long(&interrupted) => {
+            let sets = inputs(context, arguments, operation)?;
+            context.ask_for_merged(&sets, operation, true)?;
+            return Err(interrupted);
+        }
+        result => result?,
+    };
     let mut reply = context.reply();
     reply.set(result.len());
     result.iter().for_each(|member| reply.bulk(member));

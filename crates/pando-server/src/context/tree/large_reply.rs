@@ -12,9 +12,10 @@ use crate::context::reply_source::ReplySource;
 use crate::context::row_source::{LargeReply, RowSource};
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements;
-use crate::data::shown_rows::{Begun, Request, Shown, Stretch};
+use crate::data::keyspace::ValueType;
+use crate::data::shown_rows::{Request, RowsRequest, Shown, Stretch};
 use crate::data::tree_head::TreeHead;
-use crate::row_readers::{Beginning, Failure};
+use crate::row_readers::{Beginning, Begun, Failure};
 
 /// Elements from which on a reply is read while it is sent. Fewer are sooner read and sent at once,
 /// if they fit into memory.
@@ -29,14 +30,15 @@ impl From<Failure> for Interrupted {
         match failure {
             Failure::Engine(error) => error.into(),
             Failure::Row(error) => error.into(),
-            Failure::Thread(text) => format!("ERR cannot read the collection: {text}").into(),
+            Failure::Text(text) => format!("ERR cannot read the collection: {text}").into(),
         }
     }
 }
 
 /// Returns true if the elements do not fit into the memory for a reply.
 pub(crate) fn is_too_long(interrupted: &Interrupted) -> bool {
-    matches!(interrupted, Interrupted::Refused(text) if text == replies::TOO_LONG_TO_LOAD)
+    matches!(interrupted, Interrupted::Refused(text)
+        if text == replies::TOO_LONG_TO_LOAD || text == replies::TOO_MANY_LONG_SETS)
 }
 
 impl Context<'_> {
@@ -66,6 +68,9 @@ impl Context<'_> {
         };
         self.progress.hits += 1;
         self.begin_large(begun, shown);
+        if begun.count == 0 {
+            return Ok(true);
+        }
         let source = RowSource::new(reply, self.shared.row_readers.clone());
         let offset = self.out.len() - self.reply_start;
         self.progress
@@ -77,7 +82,7 @@ impl Context<'_> {
 
     fn begin_large(&mut self, Begun { count, lsn }: Begun, shown: Shown) {
         self.progress.show_from(Some(lsn));
-        let is_set = self.command.name == "smembers";
+        let is_set = self.value_type() == ValueType::Set;
         let is_resp2 = self.session.version == pando_resp::Version::Resp2;
         let mut reply = self.reply();
         match shown {
@@ -143,7 +148,7 @@ impl Context<'_> {
     }
 
     /// Returns true if the reply of this command may be of a moment of its own.
-    fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
+    pub(super) fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
         let is_inside = self.exec_index.is_some() || self.progress.replies_in_memory;
         if is_inside || self.progress.large_changed >= CHANGED_MAX {
             return Ok(false);
@@ -172,7 +177,7 @@ impl Context<'_> {
     ) -> Run {
         let mut stored = Vec::new();
         self.engine().folder.store(key, &mut stored);
-        let request = Request {
+        let request = RowsRequest {
             keys: self.database().keys.clone(),
             stored,
             value_type: self.value_type(),
@@ -184,6 +189,11 @@ impl Context<'_> {
             version: self.session.version,
             now_ms: self.now_ms,
         };
+        self.begin_request(Box::new(request), shown)
+    }
+
+    /// Has a thread begin the reply.
+    pub(super) fn begin_request(&mut self, request: Box<dyn Request>, shown: Shown) -> Run {
         let piece_bytes = self.engine().row_piece_bytes;
         let readers = &self.shared.row_readers;
         let reply = readers.begin(request, piece_bytes, self.waker);

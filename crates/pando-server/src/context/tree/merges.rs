@@ -9,7 +9,7 @@ use std::hash::{Hash as _, Hasher as _};
 use pandodb::Table;
 
 use crate::context::inputs::{Content, Input};
-use crate::context::{Context, Interrupted};
+use crate::context::{Context, Interrupted, Run};
 use crate::data::combination::{Aggregate, Merged, Operation};
 use crate::data::elements::ElementKeys;
 use crate::data::keyspace::{Times, ValueType};
@@ -18,6 +18,8 @@ use crate::data::merge_source::MergeSource;
 use crate::data::merged_rows::{Merge, MergedRows};
 use crate::data::new_rows::NewRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
+use crate::data::shown_merge::MergeRequest;
+use crate::data::shown_rows::Shown;
 use crate::data::tree_head::TreeHead;
 
 /// Most elements that are read into memory: they hold the loop.
@@ -82,6 +84,39 @@ impl Context<'_> {
         Ok(Some(Stored::Written(head.len())))
     }
 
+    /// Asks for what the sets at all keys have in common or together to be read while it is sent,
+    /// if much is to be read for that or it `must` be. Returns only if it is not to be: the command
+    /// reads it itself.
+    pub(crate) fn ask_for_merged(
+        &mut self,
+        inputs: &[Input],
+        operation: Operation,
+        must: bool,
+    ) -> Run {
+        let is_wanted = match must {
+            true => self.may_be_merged(inputs)?,
+            false => self.is_to_be_merged(inputs, operation)?,
+        };
+        if !is_wanted || !self.may_reply_large()? {
+            return Ok(());
+        }
+        let stored = self.command.keys.of(self.arguments).map(|key| {
+            let mut stored = Vec::new();
+            self.engine().folder.store(key, &mut stored);
+            stored
+        });
+        let request = MergeRequest {
+            stored: stored.collect(),
+            keys: self.database().keys.clone(),
+            members: self.members()?.clone(),
+            element_keys: self.engine().element_keys,
+            operation,
+            version: self.session.version,
+            now_ms: self.now_ms,
+        };
+        self.begin_request(Box::new(request), Shown::Name)
+    }
+
     /// Returns true if so much is to be read that a thread does it.
     fn is_to_be_merged(
         &mut self,
@@ -92,9 +127,14 @@ impl Context<'_> {
             Operation::Union => inputs.iter().map(Input::len).sum(),
             Operation::Intersection | Operation::Difference => inputs[0].len(),
         };
-        if read <= READ_IN_MEMORY {
-            return Ok(false);
+        match read <= READ_IN_MEMORY {
+            true => Ok(false),
+            false => self.may_be_merged(inputs),
         }
+    }
+
+    /// Returns true if some inputs are large, and those are in the store as the command has them.
+    fn may_be_merged(&mut self, inputs: &[Input]) -> Result<bool, Interrupted> {
         let heads = inputs.iter().filter_map(|input| match input.content() {
             Content::Large(head) => Some(head.id),
             Content::Packed(_) => None,
