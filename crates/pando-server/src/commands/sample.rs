@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use fastrand::Rng;
 use pandodb::nonblocking::EntryFrom;
 
+use crate::context::draw::{Draw, DrawGoal};
 use crate::context::{Collection, Context, Found, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
@@ -27,7 +28,7 @@ pub(crate) struct Places {
 enum Chosen {
     /// All of so many elements.
     All(usize),
-    /// These, all different.
+    /// These.
     These(std::vec::IntoIter<usize>),
     /// Any of so many elements, perhaps often.
     Any(usize),
@@ -134,9 +135,42 @@ impl Context<'_> {
         {
             return Ok(left);
         }
+        if wanted >= DRAWS_MANY {
+            return self.choose_many(found, value_type, (elements, count));
+        }
         let chosen: Vec<usize> = places(elements, count, self.random()).collect();
         let collection = self.decoded(found, value_type, &Part::Each(&chosen))?;
         Ok(in_order(collection))
+    }
+
+    /// As [`Context::choose`], many of so many elements of a large collection: they are read in
+    /// their order, whatever the order in which they were drawn.
+    fn choose_many(
+        &mut self,
+        found: Found,
+        value_type: ValueType,
+        (elements, count): (usize, i64),
+    ) -> Result<(Collection, Places), Interrupted> {
+        let goal = DrawGoal {
+            exec_index: self.exec_index,
+            seed: self.progress.seed(),
+            elements,
+            count,
+        };
+        let kept = self.progress.draw.take().filter(|draw| draw.goal == goal);
+        let draw = kept.unwrap_or_else(|| {
+            let drawn: Vec<usize> = places(elements, count, self.random()).collect();
+            Draw::new(goal, &drawn)
+        });
+        self.progress.draw = Some(draw.clone());
+        let collection = self.decoded(found, value_type, &Part::Each(&draw.places))?;
+        let order = draw.order.clone();
+        let places = Places {
+            length: order.len(),
+            chosen: Chosen::These(order.into_iter()),
+            random: self.random(),
+        };
+        Ok((collection, places))
     }
 
     /// Chooses one member of the large set with this head, of which the transaction has removed so
@@ -259,6 +293,9 @@ impl Context<'_> {
 
 /// Places that are drawn besides twice as many as are wanted, if fields have expired.
 const DRAWS: usize = 1024;
+
+/// Draws from which on they are read in the order of their places.
+const DRAWS_MANY: usize = 64;
 
 /// Draws of one element if others were removed: each finds one unless most of them were.
 const DRAWS_OF_ONE: i64 = 4;

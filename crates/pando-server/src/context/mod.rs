@@ -9,6 +9,7 @@
 mod absent;
 mod blocking;
 mod collection;
+pub(crate) mod draw;
 pub(crate) mod edits;
 mod events;
 #[cfg(feature = "scripts")]

@@ -7,6 +7,7 @@ use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant};
 use pandodb::Lsn;
 
+use super::draw::Draw;
 use super::edits::Edits;
 use super::job::Job;
 use super::parts::Parts;
@@ -172,6 +173,8 @@ pub(crate) struct Progress {
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,
+    /// The last places that were drawn from it, if they are many.
+    pub(crate) draw: Option<Arc<Draw>>,
     /// The seed of a command that had to leave a pipeline run, and where in its connection's input
     /// it begins: commands that are run again before it have their own.
     cut_draw: Option<(u64, u64)>,
@@ -456,6 +459,7 @@ impl Progress {
             self.done = Vec::new();
         }
         self.seed = None;
+        self.draw = None;
         (self.restarts, self.turns) = (0, 0);
         self.large_reply = None;
         self.large_changed = 0;
