@@ -157,12 +157,14 @@ impl Context<'_> {
             elements,
             count,
         };
-        let kept = self.progress.draw.take().filter(|draw| draw.goal == goal);
+        let kept = self.progress.long_read.as_mut();
+        let kept = kept.and_then(|read| read.draw.take());
+        let kept = kept.filter(|draw| draw.goal == goal);
         let draw = kept.unwrap_or_else(|| {
             let drawn: Vec<usize> = places(elements, count, self.random()).collect();
             Draw::new(goal, &drawn)
         });
-        self.progress.draw = Some(draw.clone());
+        self.progress.long_read.get_or_insert_default().draw = Some(draw.clone());
         let collection = self.decoded(found, value_type, &Part::Each(&draw.places))?;
         let order = draw.order.clone();
         let places = Places {

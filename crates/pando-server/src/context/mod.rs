@@ -20,6 +20,7 @@ mod interrupted;
 pub(crate) mod job;
 mod large;
 mod locks;
+pub(crate) mod long_read;
 mod monitored;
 mod named;
 mod once;

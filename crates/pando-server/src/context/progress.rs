@@ -7,13 +7,12 @@ use pando_sync::Arc;
 use pando_sync::time::{Duration, Instant};
 use pandodb::Lsn;
 
-use super::draw::Draw;
 use super::edits::Edits;
 use super::job::Job;
+use super::long_read::LongRead;
 use super::parts::Parts;
 use super::pushed::Pushed;
 use super::reply_source::ReplySource;
-use super::row_source::LargeReply;
 #[cfg(feature = "scripts")]
 use super::script_runs::ScriptRuns;
 use super::subsequence::Table;
@@ -173,8 +172,6 @@ pub(crate) struct Progress {
     /// Seed of the command's random choices, which are the same in all of its runs: a new choice
     /// after a wait would prefer what is in memory.
     pub(crate) seed: Option<u64>,
-    /// The last places that were drawn from it, if they are many.
-    pub(crate) draw: Option<Arc<Draw>>,
     /// The seed of a command that had to leave a pipeline run, and where in its connection's input
     /// it begins: commands that are run again before it have their own.
     cut_draw: Option<(u64, u64)>,
@@ -214,10 +211,8 @@ pub(crate) struct Progress {
     pub(crate) calls: Vec<InnerCall>,
     /// Values that are parts of the current run's reply, each with its offset in the reply.
     pub(crate) streams: Vec<(usize, ReplySource)>,
-    /// The large collection that is the reply, if it is read while it is sent.
-    pub(crate) large_reply: Option<Box<LargeReply>>,
-    /// How often a range was asked for so, and the collection had changed before it was found.
-    pub(crate) large_changed: u32,
+    /// Of a command that shows many elements of a large collection.
+    pub(crate) long_read: Option<Box<LongRead>>,
     /// The running command was called by a script: its reply has strings in chunks as they are.
     pub(crate) replies_in_memory: bool,
     /// Memory that `streams` take.
@@ -459,10 +454,10 @@ impl Progress {
             self.done = Vec::new();
         }
         self.seed = None;
-        self.draw = None;
         (self.restarts, self.turns) = (0, 0);
-        self.large_reply = None;
-        self.large_changed = 0;
+        if self.long_read.is_some() {
+            self.long_read = None;
+        }
         self.reservations = (0, 0);
         self.pushed.clear();
         self.written.clear();

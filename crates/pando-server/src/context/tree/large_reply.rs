@@ -45,7 +45,10 @@ impl Context<'_> {
     /// Replies with elements that an earlier run has asked for; false if none has. The command asks
     /// this first: what it would read was read by the threads, as of a moment after its beginning.
     pub(crate) fn goes_on_large(&mut self) -> Result<bool, Interrupted> {
-        let Some(large) = &self.progress.large_reply else {
+        let Some(read) = &mut self.progress.long_read else {
+            return Ok(false);
+        };
+        let Some(large) = &read.reply else {
             return Ok(false);
         };
         let (reply, shown) = (large.reply.clone(), large.shown);
@@ -53,8 +56,8 @@ impl Context<'_> {
             Ok(Beginning::UnderWay) => return Err(Interrupted::Wait),
             Ok(Beginning::Begun(begun)) => begun,
             Ok(Beginning::Changed) => {
-                self.progress.large_reply = None;
-                self.progress.large_changed += 1;
+                read.reply = None;
+                read.changed += 1;
                 // What it has read is not what is there.
                 if let Some(batch) = self.data().batch.as_deref_mut() {
                     batch.reset();
@@ -62,7 +65,7 @@ impl Context<'_> {
                 return Err(Interrupted::Yield);
             }
             Err(failure) => {
-                self.progress.large_reply = None;
+                read.reply = None;
                 return Err(failure.into());
             }
         };
@@ -150,7 +153,8 @@ impl Context<'_> {
     /// Returns true if the reply of this command may be of a moment of its own.
     pub(super) fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
         let is_inside = self.exec_index.is_some() || self.progress.replies_in_memory;
-        if is_inside || self.progress.large_changed >= CHANGED_MAX {
+        let read = self.progress.long_read.as_ref();
+        if is_inside || read.is_some_and(|read| read.changed >= CHANGED_MAX) {
             return Ok(false);
         }
         let data = self.data();
@@ -197,7 +201,8 @@ impl Context<'_> {
         let piece_bytes = self.engine().row_piece_bytes;
         let readers = &self.shared.row_readers;
         let reply = readers.begin(request, piece_bytes, self.waker);
-        self.progress.large_reply = Some(Box::new(LargeReply { reply, shown }));
+        let read = self.progress.long_read.get_or_insert_default();
+        read.reply = Some(LargeReply { reply, shown });
         Err(Interrupted::Wait)
     }
 }
