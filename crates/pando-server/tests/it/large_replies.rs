@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pando_resp::Answer;
-use pando_server::ServerOptions;
+use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
@@ -416,8 +416,13 @@ fn a_server_stops_while_replies_are_read() {
 /// What sets have in common or together is counted and shown as of one moment, too.
 #[test]
 fn large_sets_are_combined_for_a_reply() {
-    let server = Fixture::opened_by(options(), open_small);
+    let options = ServerOptions {
+        debug_commands: DebugCommands::Yes,
+        ..options()
+    };
+    let server = Fixture::opened_by(options, open_small);
     let mut client = server.client();
+    client.check(&[("DEBUG SET-ACTIVE-EXPIRE 0", "+OK")]);
     let members = |range: std::ops::Range<usize>| range.map(element).collect::<BTreeSet<_>>();
     let mut add = |key: &str, all: &BTreeSet<String>| {
         for some in all.iter().cloned().collect::<Vec<_>>().chunks(2000) {
@@ -508,4 +513,38 @@ fn a_union_is_of_one_moment() {
             assert_eq!(shown.len(), 15_000);
         }
     });
+}
+
+/// Many elements are drawn once for all runs of a command, and for each command anew.
+#[test]
+fn commands_of_a_transaction_draw_independently() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    fill(&mut client);
+    let some = (0..5000).map(|n| format!("x{n}"));
+    assert_eq!(many(&mut client, &["SADD", "few"], some), ":5000");
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SRANDMEMBER s -3000", "+QUEUED"),
+        ("SRANDMEMBER s -3000", "+QUEUED"),
+        ("SRANDMEMBER few -3000", "+QUEUED"),
+        ("HRANDFIELD h 200", "+QUEUED"),
+    ]);
+    let Answer::Array(replies) = client.run_raw("EXEC") else {
+        panic!("EXEC was refused");
+    };
+    let drawn: Vec<Vec<String>> = replies.into_iter().map(elements).collect();
+    let lengths: Vec<usize> = drawn.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [3000, 3000, 3000, 200]);
+    assert!(drawn[0] != drawn[1], "the same draws");
+    assert!(drawn[2].iter().all(|member| member.starts_with('x')));
+    let different = |drawn: &[String]| drawn.iter().collect::<BTreeSet<_>>().len();
+    assert_eq!(different(&drawn[3]), 200);
+    // Some of 5,000 are drawn twice, and they do not come in the order of their places.
+    assert!((1800..2700).contains(&different(&drawn[2])));
+    let all = elements(client.run_raw("SMEMBERS few"));
+    let place = |member: &String| all.iter().position(|other| other == member).unwrap();
+    let places: Vec<usize> = drawn[2].iter().map(place).collect();
+    let ascents = places.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((1300..1700).contains(&ascents), "{ascents} ascents");
 }
