@@ -70,9 +70,20 @@ enum Work {
     UnderWay,
     /// All was read.
     Done,
-    /// There is no such collection at the moment of the reply.
+    /// There is no such collection at the moment of the reply, or that has ended at once.
     Changed,
     Failed(Failure),
+}
+
+impl Work {
+    /// What comes of a reply of which nothing was sent: the command looks again if only the moment
+    /// has ended, or if there is no memory for one.
+    fn not_begun(failure: Failure) -> Self {
+        match failure {
+            Failure::Engine(Error::SnapshotEnded | Error::Full { .. }) => Self::Changed,
+            failure => Self::Failed(failure),
+        }
+    }
 }
 
 /// Why a reply cannot be read.
@@ -168,24 +179,26 @@ impl RowReply {
             (std::mem::replace(&mut state.work, Work::UnderWay), piece)
         };
         end.piece = piece;
-        let mut rows = match work {
+        let (mut rows, begun) = match work {
             Work::First(request) => match request.begin() {
-                Ok(Some((rows, begun))) => {
-                    end.begun = Some(begun);
-                    Box::new(rows)
-                }
+                Ok(Some((rows, begun))) => (Box::new(rows), Some(begun)),
                 Ok(None) => return end.work = Some(Work::Changed),
-                Err(error) => return end.work = Some(Work::Failed(Failure::Engine(error))),
+                Err(error) => return end.work = Some(Work::not_begun(Failure::Engine(error))),
             },
-            Work::Next(rows) => rows,
+            Work::Next(rows) => (rows, None),
             other => return end.work = Some(other),
         };
+        end.begun = begun;
         end.work = Some(match rows.fill(&mut end.piece, self.piece_bytes) {
             Ok(true) => Work::Rests(rows),
             Ok(false) => {
                 // The line end that follows the reply in the output.
                 end.piece.truncate(end.piece.len() - 2);
                 Work::Done
+            }
+            Err(broken) if begun.is_some() => {
+                (end.begun, end.piece) = (None, Vec::new());
+                Work::not_begun(broken.into())
             }
             Err(broken) => {
                 // The client sees nothing but the end of its connection.
@@ -334,6 +347,28 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if let Some(readers) = self.0 {
             readers.pool.lock().threads -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply that has lost its moment before it has begun is none of the client's business.
+    #[test]
+    fn what_has_not_begun_is_looked_for_again() {
+        let full = Error::Full { what: "it".into() };
+        for error in [Error::SnapshotEnded, full] {
+            let work = Work::not_begun(Failure::Engine(error));
+            assert!(matches!(work, Work::Changed), "{work:?}");
+        }
+        for failure in [
+            Failure::Engine(Error::Closed),
+            Failure::Row(RowError::Damaged),
+        ] {
+            let work = Work::not_begun(failure);
+            assert!(matches!(work, Work::Failed(_)), "{work:?}");
         }
     }
 }

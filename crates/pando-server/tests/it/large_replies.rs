@@ -8,6 +8,7 @@ use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
 use crate::client::{Client, encode, show};
+use crate::durability::shared;
 use crate::fixture::{Fixture, open_counted, open_small, options};
 use crate::trees::many;
 use crate::until_end::End;
@@ -399,5 +400,40 @@ fn a_server_stops_while_replies_are_read() {
         if let Some(answer) = reader.try_answer() {
             assert_eq!(pairs(answer).len(), COUNT);
         }
+    }
+}
+
+/// As long as nothing was sent, damage is an error like others; behind that, the end of the
+/// connection. What can be read is.
+#[test]
+fn damage_is_told_as_long_as_it_can_be() {
+    let (mut server, slot) = shared();
+    server.is_damaged();
+    let mut client = server.client();
+    fill(&mut client);
+    let db = slot.lock().take().expect("the store is open");
+    let members = db.existing_table("db/0/members").expect("the table exists");
+    let rows: Vec<_> = members.iter().map(|row| row.unwrap()).collect();
+    // A score has 8 bytes behind its flags.
+    let of_hash = |value: &[u8]| value.len() < 9 && value.get(1) == Some(&b'v');
+    let rows = rows.into_iter().filter(|(key, _)| key[8] == b'E');
+    let rows: Vec<_> = rows.filter(|(_, value)| of_hash(value)).collect();
+    assert_eq!(rows.len(), COUNT);
+    for (place, is_told) in [(0, true), (30_000, false)] {
+        let (key, value) = &rows[place];
+        members.put(key, b"\x01").unwrap();
+        client.send(&encode(&["HGETALL", "h"]));
+        match is_told {
+            true => {
+                let answer = show(&client.answer());
+                assert!(answer.starts_with("-ERR the value of this key"), "{answer}");
+            }
+            false => {
+                assert!(client.try_answer().is_none(), "it is cut off");
+                client = server.client();
+            }
+        }
+        members.put(key, value).unwrap();
+        assert_eq!(pairs(client.run_raw("HGETALL h")).len(), COUNT);
     }
 }
