@@ -269,7 +269,8 @@ impl RowReaders {
         {
             let mut pool = self.pool.lock();
             pool.queue.push_back(reply.clone());
-            if pool.idle > 0 || pool.threads == self.threads_max {
+            // Those that wait may have been woken for the replies before it.
+            if pool.queue.len() <= pool.idle || pool.threads == self.threads_max {
                 drop(pool);
                 self.wanted.notify_one();
                 return;
@@ -354,6 +355,30 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread that was woken for one reply, and does not run yet, is none for the next one.
+    #[test]
+    fn each_reply_that_waits_has_a_thread() {
+        let readers = RowReaders::new(2);
+        {
+            let mut pool = readers.pool.lock();
+            (pool.threads, pool.idle) = (1, 1);
+        }
+        for threads in [1, 2] {
+            let state = State {
+                work: Work::Done,
+                begun: None,
+                piece: Vec::new(),
+                waker: Waker::noop().clone(),
+            };
+            let reply = RowReply {
+                state: Mutex::new(Rank::Leaf, state),
+                piece_bytes: 1,
+            };
+            readers.push(&Arc::new(reply));
+            assert_eq!(readers.pool.lock().threads, threads);
+        }
+    }
 
     /// A reply that has lost its moment before it has begun is none of the client's business.
     #[test]
