@@ -13,12 +13,13 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use pando_sync::thread::Builder;
-use pando_sync::time::{Duration, now};
+use pando_sync::time::{Duration, now, unix_ms};
 use pando_sync::{Arc, Condvar, Mutex, Rank};
 use pandodb::{Error, Lsn};
 
 use crate::data::keyspace::RowError;
 use crate::data::shown_rows::{Broken, Request, Shows};
+use crate::log::Limit;
 
 /// How long a thread without work waits for some.
 const IDLE: Duration = Duration::from_secs(2);
@@ -29,6 +30,8 @@ pub(crate) struct RowReaders {
     pool: Mutex<Pool>,
     wanted: Condvar,
     threads_max: usize,
+    /// Of lines about replies that are cut off.
+    log_limit: Limit,
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +84,20 @@ enum Work {
     UnderWay,
     /// All was read.
     Done,
-    /// There is no such collection at the moment of the reply.
+    /// There is no such collection at the moment of the reply, or that has ended at once.
     Changed,
     Failed(Failure),
+}
+
+impl Work {
+    /// What comes of a reply of which nothing was sent: the command looks again if only the moment
+    /// has ended, or if there is no memory for one.
+    fn not_begun(failure: Failure) -> Self {
+        match failure {
+            Failure::Engine(Error::SnapshotEnded | Error::Full { .. }) => Self::Changed,
+            failure => Self::Failed(failure),
+        }
+    }
 }
 
 /// Why a reply cannot be read.
@@ -167,7 +181,7 @@ impl RowReply {
     }
 
     /// Reads a piece. Returns true if that was not enough for one, or for the count.
-    fn work(&self) -> bool {
+    fn work(&self, log_limit: &Limit) -> bool {
         let mut end = WorkEnd {
             reply: self,
             work: None,
@@ -180,10 +194,16 @@ impl RowReply {
             end.begun = state.begun;
             std::mem::replace(&mut state.work, Work::UnderWay)
         };
+        let had_begun = end.begun.is_some();
         let work = end.turn(work).unwrap_or_else(|broken| {
-            if end.begun.is_some() {
-                // The client sees nothing but the end of its connection.
-                tracing::warn!(?broken, "a reply with a large collection is cut off");
+            if !had_begun {
+                (end.begun, end.piece) = (None, Vec::new());
+                return Work::not_begun(broken.into());
+            }
+            // The client sees nothing but the end of its connection.
+            if let Some(left_out) = log_limit.admit(unix_ms()) {
+                let message = "a reply with a large collection is cut off";
+                tracing::warn!(?broken, left_out, message);
             }
             Work::Failed(broken.into())
         });
@@ -256,6 +276,7 @@ impl RowReaders {
             pool: Mutex::new(Rank::Leaf, Pool::default()),
             wanted: Condvar::new(),
             threads_max: threads_max.max(1),
+            log_limit: Limit::default(),
         })
     }
 
@@ -293,7 +314,8 @@ impl RowReaders {
         {
             let mut pool = self.pool.lock();
             pool.queue.push_back(reply.clone());
-            if pool.idle > 0 || pool.threads == self.threads_max {
+            // Those that wait may have been woken for the replies before it.
+            if pool.queue.len() <= pool.idle || pool.threads == self.threads_max {
                 drop(pool);
                 self.wanted.notify_one();
                 return;
@@ -334,7 +356,7 @@ impl RowReaders {
         let mut counted = Counted(Some(self));
         while let Some(reply) = self.next() {
             // Nobody waits for it if this is the only handle.
-            if Arc::strong_count(&reply) > 1 && reply.work() {
+            if Arc::strong_count(&reply) > 1 && reply.work(&self.log_limit) {
                 self.push_back(reply);
             }
         }
@@ -371,6 +393,52 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if let Some(readers) = self.0 {
             readers.pool.lock().threads -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that was woken for one reply, and does not run yet, is none for the next one.
+    #[test]
+    fn each_reply_that_waits_has_a_thread() {
+        let readers = RowReaders::new(2);
+        {
+            let mut pool = readers.pool.lock();
+            (pool.threads, pool.idle) = (1, 1);
+        }
+        for threads in [1, 2] {
+            let state = State {
+                work: Work::Done,
+                begun: None,
+                piece: Vec::new(),
+                waker: Waker::noop().clone(),
+            };
+            let reply = RowReply {
+                state: Mutex::new(Rank::Leaf, state),
+                piece_bytes: 1,
+            };
+            readers.push(&Arc::new(reply));
+            assert_eq!(readers.pool.lock().threads, threads);
+        }
+    }
+
+    /// A reply that has lost its moment before it has begun is none of the client's business.
+    #[test]
+    fn what_has_not_begun_is_looked_for_again() {
+        let full = Error::Full { what: "it".into() };
+        for error in [Error::SnapshotEnded, full] {
+            let work = Work::not_begun(Failure::Engine(error));
+            assert!(matches!(work, Work::Changed), "{work:?}");
+        }
+        for failure in [
+            Failure::Engine(Error::Closed),
+            Failure::Row(RowError::Damaged),
+        ] {
+            let work = Work::not_begun(failure);
+            assert!(matches!(work, Work::Failed(_)), "{work:?}");
         }
     }
 }

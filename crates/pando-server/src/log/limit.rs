@@ -11,7 +11,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// The rate limit of one kind of event.
 #[derive(Debug, Default)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     /// The current second, and the number of events in it.
     state: AtomicU64,
     /// Number of events that were dropped since the last line.
@@ -21,7 +21,7 @@ pub(super) struct Limit {
 impl Limit {
     /// Decides whether an event at `now_ms` is logged. Returns `None` if not; else the number of
     /// events that were dropped before it.
-    pub(super) fn admit(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn admit(&self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
         let mut admitted = false;
         let _ = self

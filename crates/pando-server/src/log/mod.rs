@@ -7,3 +7,4 @@ mod limit;
 
 pub(crate) use events::Events;
 pub use level::{LogLevel, LogLevelSetter};
+pub(crate) use limit::Limit;

@@ -6,8 +6,10 @@ use pando_resp::Answer;
 use pando_server::{DebugCommands, ServerOptions};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
 
 use crate::client::{Client, encode, show};
+use crate::durability::shared;
 use crate::fixture::{Fixture, open_counted, open_small, options};
 use crate::trees::many;
 use crate::until_end::End;
@@ -121,6 +123,8 @@ fn what_is_shown_is_what_is_there() {
         for version in [2, 3] {
             client.run(&format!("HELLO {version}"));
             check_all(&mut client);
+            let is_set = matches!(client.run_raw("SMEMBERS s"), Answer::Set(_));
+            assert_eq!(is_set, version == 3);
             let mut hash = pairs(client.run_raw("HGETALL h"));
             hash.sort();
             let field = |n| (format!("\"{}\"", element(n)), format!("\"v{n}\""));
@@ -185,8 +189,14 @@ fn what_is_longer_than_memory_is_shown() {
 /// Fields that have expired are neither counted nor shown.
 #[test]
 fn expired_fields_are_not_shown() {
-    let server = Fixture::opened_by(options(), open_small);
+    let options = ServerOptions {
+        debug_commands: DebugCommands::Local,
+        ..options()
+    };
+    let server = Fixture::opened_by(options, open_small);
     let mut client = server.client();
+    // What has expired stays there, and has to be left out.
+    client.check(&[("DEBUG SET-ACTIVE-EXPIRE 0", "+OK")]);
     fill(&mut client);
     let third = || (0..COUNT).step_by(3).map(element);
     for start in (0..third().count()).step_by(1000) {
@@ -255,6 +265,34 @@ fn a_reply_is_of_one_moment() {
             let place = if set[0] == element(0) { 0 } else { COUNT - 1 };
             assert_eq!(set[place], element(0));
             assert_eq!(set.len(), COUNT);
+        }
+    });
+}
+
+/// A range is found in the present and read at a snapshot: between them nothing may have changed.
+/// An element comes and goes before the range and in the middle of it.
+#[test]
+fn a_range_is_of_one_moment() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    fill(&mut client);
+    client.check(&[("ZADD z -1 x", ":1")]);
+    let number = |from: usize, to: usize| (from..to).map(element).collect::<Vec<_>>();
+    let before = number(4, 30_000);
+    let within = [number(5, 15_001), vec!["x".into()], number(15_001, 30_000)].concat();
+    assert!(elements(client.run_raw("ZRANGE z 5 30000")) == before);
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !end.is_there() {
+                writer.check(&[("ZADD z 15000.5 x", ":0"), ("ZADD z -1 x", ":0")]);
+            }
+        });
+        for round in 0..150 {
+            let shown = elements(client.run_raw("ZRANGE z 5 30000"));
+            assert!(shown == before || shown == within, "round {round}");
         }
     });
 }
@@ -347,6 +385,39 @@ fn clients_that_do_not_read_are_in_nobodys_way() {
         deaf.iter_mut()
             .all(|client| client.stream.peek(&mut [0]).is_ok())
     );
+}
+
+/// Of a pipeline of large replies few are open, so its client holds few snapshots; and each counts
+/// as one key that was found.
+#[test]
+fn a_pipeline_has_few_open_replies() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut other = server.client();
+    fill_long(&mut other);
+    let found = figure(&mut other, "INFO stats", "keyspace_hits:");
+    assert_eq!(pairs(other.run_raw("HGETALL h")).len(), COUNT);
+    assert_eq!(
+        figure(&mut other, "INFO stats", "keyspace_hits:"),
+        found + 1
+    );
+    let mut deaf = server.client();
+    deaf.send(&encode(&["HGETALL", "h"]).repeat(50));
+    deaf.stream.peek(&mut [0]).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let open = |client: &mut Client| figure(client, "INFO everything", "snapshots_in_memory:");
+    assert!((1..=2).contains(&open(&mut other)), "{}", open(&mut other));
+    drop(deaf);
+    let limit = now() + Duration::from_secs(30);
+    while open(&mut other) > 0 {
+        assert!(now() < limit, "snapshots are left open");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
+    let text = client.text(section);
+    let at = text.find(name).unwrap() + name.len();
+    text[at..].lines().next().unwrap().parse().unwrap()
 }
 
 /// Replies come in the order of their commands, and a client that wants none gets none.
@@ -547,4 +618,64 @@ fn commands_of_a_transaction_draw_independently() {
     let places: Vec<usize> = drawn[2].iter().map(place).collect();
     let ascents = places.windows(2).filter(|pair| pair[0] < pair[1]).count();
     assert!((1300..1700).contains(&ascents), "{ascents} ascents");
+}
+
+/// As long as nothing was sent, damage is an error like others; behind that, the end of the
+/// connection. What can be read is.
+#[test]
+fn damage_is_told_as_long_as_it_can_be() {
+    let (mut server, slot) = shared();
+    server.is_damaged();
+    let mut client = server.client();
+    fill(&mut client);
+    let db = slot.lock().take().expect("the store is open");
+    let members = db.existing_table("db/0/members").expect("the table exists");
+    let rows: Vec<_> = members.iter().map(|row| row.unwrap()).collect();
+    // A score has 8 bytes behind its flags.
+    let of_hash = |value: &[u8]| value.len() < 9 && value.get(1) == Some(&b'v');
+    let rows = rows.into_iter().filter(|(key, _)| key[8] == b'E');
+    let rows: Vec<_> = rows.filter(|(_, value)| of_hash(value)).collect();
+    assert_eq!(rows.len(), COUNT);
+    for (place, is_told) in [(0, true), (30_000, false)] {
+        let (key, value) = &rows[place];
+        members.put(key, b"\x01").unwrap();
+        client.send(&encode(&["HGETALL", "h"]));
+        match is_told {
+            true => {
+                let answer = show(&client.answer());
+                assert!(answer.starts_with("-ERR the value of this key"), "{answer}");
+            }
+            false => {
+                assert!(client.try_answer().is_none(), "it is cut off");
+                client = server.client();
+            }
+        }
+        members.put(key, value).unwrap();
+        assert_eq!(pairs(client.run_raw("HGETALL h")).len(), COUNT);
+    }
+}
+
+/// A large reply shows what others have committed, once it is durable.
+#[test]
+fn what_is_not_durable_is_not_shown() {
+    let (server, slot) = shared();
+    let mut client = server.client();
+    fill(&mut client);
+    let db = slot.lock().take().expect("the store is open");
+    let keys = db.existing_table("db/0/keys").expect("the table exists");
+    let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+    for read in ["SMEMBERS s", "HGETALL h", "LRANGE l 1 -1", "ZRANGE z 0 -1"] {
+        let mut batch = ValidatedBatch::new(&db);
+        batch.put(&keys, b"\0other", b"\0x").unwrap();
+        let outcome = batch.try_commit(&mut reactor).unwrap();
+        let Polled::Ready(Outcome::Committed(Some(lsn))) = outcome else {
+            panic!("{read}: no conflict is possible");
+        };
+        client.run_raw(read);
+        assert!(db.durable_lsn() >= lsn, "{read}");
+    }
+    let mut batch = ValidatedBatch::new(&db);
+    batch.delete(&keys, b"\0other");
+    let outcome = batch.try_commit(&mut reactor).unwrap();
+    assert!(matches!(outcome, Polled::Ready(Outcome::Committed(_))));
 }
