@@ -44,6 +44,8 @@ impl Shown {
 pub(crate) struct Stretch {
     /// The head that the key must have: places were counted with it.
     pub(crate) head: TreeHead,
+    /// The last swap of the table of the elements when it was found.
+    pub(crate) last_swap: Lsn,
     /// The row in which it begins, or ends if it is shown backwards.
     pub(crate) row: Vec<u8>,
     /// Elements of this row that are passed over.
@@ -79,9 +81,8 @@ pub(crate) struct RowsRequest {
     pub(crate) keys: Table,
     pub(crate) stored: Vec<u8>,
     pub(crate) value_type: ValueType,
-    /// The table of the elements, and its last swap when the stretch was found.
+    /// The table of the elements.
     pub(crate) members: Table,
-    pub(crate) last_swap: Lsn,
     /// `None`: all.
     pub(crate) stretch: Option<Stretch>,
     pub(crate) is_backwards: bool,
@@ -165,8 +166,9 @@ impl RowsRequest {
         };
         // In a database that has changed places with another one, the same head may be of another
         // collection.
-        let is_same =
-            |stretch: &Stretch| stretch.head == head && self.members.last_swap() == self.last_swap;
+        let is_same = |stretch: &Stretch| {
+            stretch.head == head && self.members.last_swap() == stretch.last_swap
+        };
         Ok(self.stretch.as_ref().is_none_or(is_same).then_some(head))
     }
 

@@ -133,6 +133,8 @@ impl Context<'_> {
             true => places.end - 1,
             false => places.start,
         };
+        // Before the head is looked at once more: a swap behind that is another one.
+        let last_swap = self.last_swap();
         let mut row = Vec::new();
         let found = match self.source().key_from(members, (&prefix, first), &mut row) {
             Ok(Polled::Pending(pending)) => Err(Interrupted::Pending(pending)),
@@ -143,6 +145,7 @@ impl Context<'_> {
         let skipped = self.confirmed(head, found)?;
         let stretch = Stretch {
             head,
+            last_swap,
             row,
             skipped: usize::try_from(skipped).unwrap_or(usize::MAX),
             count: places.len(),
@@ -152,16 +155,13 @@ impl Context<'_> {
 
     /// Returns true if the reply of this command may be of a moment of its own.
     pub(super) fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
-        let is_inside = self.exec_index.is_some() || self.progress.replies_in_memory;
+        // Of EXEC, or of a script.
+        let is_inside = self.exec_index.is_some();
         let read = self.progress.long_read.as_ref();
         if is_inside || read.is_some_and(|read| read.changed >= CHANGED_MAX) {
             return Ok(false);
         }
-        let data = self.data();
-        if data.overlay.is_some() {
-            return Ok(false);
-        }
-        if let Some(batch) = data.batch.as_deref_mut()
+        if let Some(batch) = self.data().batch.as_deref_mut()
             && batch.transaction().is_some()
         {
             return Ok(false);
@@ -186,7 +186,6 @@ impl Context<'_> {
             stored,
             value_type: self.value_type(),
             members: self.members()?.clone(),
-            last_swap: self.last_swap(),
             stretch,
             is_backwards,
             shown,
