@@ -186,17 +186,22 @@ fn what_is_longer_than_memory_is_shown() {
     }
 }
 
-/// Fields that have expired are neither counted nor shown.
-#[test]
-fn expired_fields_are_not_shown() {
+/// Returns a client of a server in which what has expired stays there, and has to be left out.
+fn keeping_expired() -> (Fixture, Client) {
     let options = ServerOptions {
         debug_commands: DebugCommands::Local,
         ..options()
     };
     let server = Fixture::opened_by(options, open_small);
     let mut client = server.client();
-    // What has expired stays there, and has to be left out.
     client.check(&[("DEBUG SET-ACTIVE-EXPIRE 0", "+OK")]);
+    (server, client)
+}
+
+/// Fields that have expired are neither counted nor shown.
+#[test]
+fn expired_fields_are_not_shown() {
+    let (_server, mut client) = keeping_expired();
     fill(&mut client);
     let third = || (0..COUNT).step_by(3).map(element);
     for start in (0..third().count()).step_by(1000) {
@@ -487,13 +492,7 @@ fn a_server_stops_while_replies_are_read() {
 /// What sets have in common or together is counted and shown as of one moment, too.
 #[test]
 fn large_sets_are_combined_for_a_reply() {
-    let options = ServerOptions {
-        debug_commands: DebugCommands::Yes,
-        ..options()
-    };
-    let server = Fixture::opened_by(options, open_small);
-    let mut client = server.client();
-    client.check(&[("DEBUG SET-ACTIVE-EXPIRE 0", "+OK")]);
+    let (_server, mut client) = keeping_expired();
     let members = |range: std::ops::Range<usize>| range.map(element).collect::<BTreeSet<_>>();
     let mut add = |key: &str, all: &BTreeSet<String>| {
         for some in all.iter().cloned().collect::<Vec<_>>().chunks(2000) {
@@ -514,9 +513,8 @@ fn large_sets_are_combined_for_a_reply() {
             .flat_map(|set| set.iter().cloned())
             .collect::<BTreeSet<_>>()
     };
-    let other = "SET text x";
     client.check(&[
-        (other, "+OK"),
+        ("SET text x", "+OK"),
         ("SADD gone x", ":1"),
         ("PEXPIRE gone 1", ":1"),
     ]);
