@@ -8,8 +8,13 @@
 //! There are as many threads as loops, at most. One is started when all others have something to
 //! do, and ends when there has been nothing to do for a while. Replies wait in one queue, in which
 //! each of them is once at most.
+//!
+//! A reply that is sorted (decision 131) has memory of its own until its number of elements is
+//! known. So no more than a few of them are in that queue until then, and others wait for them in
+//! another one.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use pando_sync::thread::Builder;
@@ -20,6 +25,9 @@ use pandodb::{Error, Lsn};
 use crate::data::keyspace::RowError;
 use crate::data::shown_rows::{Broken, Request, Shows};
 use crate::log::Limit;
+
+/// Replies that are sorted at a time, at most.
+const SORTED_MAX: usize = 4;
 
 /// How long a thread without work waits for some.
 const IDLE: Duration = Duration::from_secs(2);
@@ -37,6 +45,9 @@ pub(crate) struct RowReaders {
 #[derive(Debug, Default)]
 struct Pool {
     queue: VecDeque<Arc<RowReply>>,
+    /// Those that are sorted, or are in the queue to be, and those that wait until they may be.
+    sorted: usize,
+    to_be_sorted: VecDeque<Arc<RowReply>>,
     threads: usize,
     /// Those of them that wait for work.
     idle: usize,
@@ -53,6 +64,8 @@ pub(crate) struct RowReply {
 #[derive(Debug)]
 struct State {
     work: Work,
+    /// It is one of the replies that are sorted.
+    is_sorted: bool,
     begun: Option<Begun>,
     /// What was read last and is not taken yet.
     piece: Vec<u8>,
@@ -181,7 +194,7 @@ impl RowReply {
     }
 
     /// Reads a piece. Returns true if that was not enough for one, or for the count.
-    fn work(&self, log_limit: &Limit) -> bool {
+    fn turn(&self, log_limit: &Limit) -> bool {
         let mut end = WorkEnd {
             reply: self,
             work: None,
@@ -213,6 +226,18 @@ impl RowReply {
     }
 }
 
+impl RowReply {
+    /// Returns true if it was one of the replies that are sorted, and is not any more.
+    fn has_been_sorted(&self, is_wanted: bool) -> bool {
+        let mut state = self.state.lock();
+        let is_over = match state.work {
+            Work::First(_) | Work::Counts(_) => !is_wanted,
+            _ => true,
+        };
+        is_over && std::mem::replace(&mut state.is_sorted, false)
+    }
+}
+
 impl WorkEnd<'_> {
     /// Makes a turn, and returns what is to be done next.
     fn turn(&mut self, work: Work) -> Result<Work, Broken> {
@@ -230,7 +255,7 @@ impl WorkEnd<'_> {
             };
             let lsn = shows.lsn();
             self.begun = Some(Begun { count, lsn });
-            if count == 0 {
+            if count == 0 || shows.is_count() {
                 return Ok(Work::Done);
             }
         }
@@ -288,20 +313,43 @@ impl RowReaders {
         piece_bytes: usize,
         waker: &Waker,
     ) -> Arc<RowReply> {
+        let is_sorted = request.sorts();
+        let state = State {
+            work: Work::First(request),
+            is_sorted,
+            begun: None,
+            piece: Vec::new(),
+            waker: waker.clone(),
+        };
         let reply = Arc::new(RowReply {
             piece_bytes,
-            state: Mutex::new(
-                Rank::Leaf,
-                State {
-                    work: Work::First(request),
-                    begun: None,
-                    piece: Vec::new(),
-                    waker: waker.clone(),
-                },
-            ),
+            state: Mutex::new(Rank::Leaf, state),
         });
-        self.push(&reply);
+        if !is_sorted || self.begins_to_sort(&reply) {
+            self.push(&reply);
+        }
         reply
+    }
+
+    /// Counts a reply that is sorted; if there are as many as may be, it waits. Returns whether it
+    /// does not.
+    fn begins_to_sort(&self, reply: &Arc<RowReply>) -> bool {
+        let mut pool = self.pool.lock();
+        if pool.sorted == SORTED_MAX {
+            pool.to_be_sorted.push_back(reply.clone());
+            return false;
+        }
+        pool.sorted += 1;
+        true
+    }
+
+    /// Has a reply that waits be sorted, instead of one that is not any more.
+    fn ends_to_sort(&self) {
+        let mut pool = self.pool.lock();
+        match pool.to_be_sorted.pop_front() {
+            Some(next) => pool.queue.push_back(next),
+            None => pool.sorted -= 1,
+        }
     }
 
     /// Lets others have their turn before this thread, or another one, goes on with a reply.
@@ -336,7 +384,12 @@ impl RowReaders {
             let mut pool = self.pool.lock();
             pool.threads -= 1;
             match pool.threads {
-                0 => std::mem::take(&mut pool.queue),
+                0 => {
+                    pool.sorted = 0;
+                    let mut left = std::mem::take(&mut pool.queue);
+                    left.append(&mut pool.to_be_sorted);
+                    left
+                }
                 _ => VecDeque::new(),
             }
         };
@@ -356,7 +409,14 @@ impl RowReaders {
         let mut counted = Counted(Some(self));
         while let Some(reply) = self.next() {
             // Nobody waits for it if this is the only handle.
-            if Arc::strong_count(&reply) > 1 && reply.work(&self.log_limit) {
+            let is_wanted = Arc::strong_count(&reply) > 1;
+            // A panic is the end of this reply, and of no other.
+            let turn = || is_wanted && reply.turn(&self.log_limit);
+            let goes_on = catch_unwind(AssertUnwindSafe(turn)).unwrap_or(false);
+            if reply.has_been_sorted(is_wanted) {
+                self.ends_to_sort();
+            }
+            if goes_on {
                 self.push_back(reply);
             }
         }
@@ -412,6 +472,7 @@ mod tests {
         for threads in [1, 2] {
             let state = State {
                 work: Work::Done,
+                is_sorted: false,
                 begun: None,
                 piece: Vec::new(),
                 waker: Waker::noop().clone(),

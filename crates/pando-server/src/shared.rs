@@ -15,6 +15,7 @@ use crate::client::watches::WatchBytes;
 use crate::data::compaction::Compaction;
 use crate::data::cursor::Cursors;
 use crate::data::engine::Engine;
+use crate::data::scratch::Scratch;
 use crate::figures::latency_monitor::LatencyMonitor;
 use crate::figures::slow_log::SlowLog;
 use crate::figures::statistics::ServerStatistics;
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) functions: crate::function_runs::FunctionRuns,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
+    /// Where what is sorted has room on disk.
+    pub(crate) scratch: Arc<Scratch>,
     /// Threads that read large collections for replies.
     pub(crate) row_readers: Arc<RowReaders>,
     /// Who has subscribed to which channels.
@@ -138,6 +141,7 @@ impl Shared {
             #[cfg(feature = "scripts")]
             functions: crate::function_runs::FunctionRuns::new(loops.len()),
             waiters: Arc::default(),
+            scratch: Scratch::new(&options.dir),
             row_readers: RowReaders::new(loops.len()),
             notifications: Notifications::new(&channels),
             channels,

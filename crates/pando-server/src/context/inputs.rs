@@ -40,6 +40,11 @@ impl Input {
         self.length
     }
 
+    /// Returns which argument names it.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Returns what was read of it.
     pub(super) fn content(&self) -> &Content {
         &self.content

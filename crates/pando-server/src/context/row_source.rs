@@ -4,14 +4,26 @@ use std::task::Waker;
 
 use pando_sync::Arc;
 
-use crate::data::shown_rows::Shown;
 use crate::row_readers::{Failure, RowReaders, RowReply};
 
 /// A large reply that a command has asked for.
 #[derive(Debug)]
 pub(crate) struct LargeReply {
     pub(crate) reply: Arc<RowReply>,
-    pub(crate) shown: Shown,
+    pub(crate) heading: Heading,
+}
+
+/// What the number of elements becomes in the reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Heading {
+    /// The first line of a set.
+    Set,
+    /// The first line of a map.
+    Map,
+    /// The first line of an array, with so many replies of each element.
+    Array(usize),
+    /// All of it.
+    Number,
 }
 
 /// Elements on their way out: all of a reply between its first line and its last line end.

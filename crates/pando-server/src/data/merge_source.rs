@@ -6,6 +6,7 @@ use std::ops::Bound;
 use pandodb::{Snapshot, Table};
 
 use super::elements::{self, ElementKeys, Kind, name_tail};
+use super::packed::Strings;
 
 /// Bytes of rows, about, that are read where a member is looked for that was not read yet.
 const SOUGHT_BYTES: usize = 512;
@@ -61,7 +62,7 @@ impl MergeSource {
     }
 
     /// Returns these members, each with what belongs to it.
-    pub(crate) fn of_members<'m>(
+    fn of_members<'m>(
         members: impl Iterator<Item = (&'m [u8], &'m [u8])>,
         keys: &ElementKeys,
         (is_scored, weight): (bool, f64),
@@ -84,6 +85,23 @@ impl MergeSource {
             is_scored,
             weight,
         }
+    }
+
+    /// Returns the members of a packed set; of a sorted set if it is scored.
+    pub(crate) fn of_strings(
+        strings: &Strings,
+        keys: &ElementKeys,
+        (is_scored, weight): (bool, f64),
+    ) -> Self {
+        let of_one = if is_scored { 2 } else { 1 };
+        let members = (0..strings.len()).step_by(of_one).map(|place| {
+            let value = match is_scored {
+                true => strings.at(place + 1),
+                false => &[],
+            };
+            (strings.at(place), value)
+        });
+        Self::of_members(members, keys, (is_scored, weight))
     }
 
     /// Returns what the score of the member in this row counts; `None` if it is damaged.

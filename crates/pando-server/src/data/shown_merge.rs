@@ -1,19 +1,22 @@
 //! What sets have in common or together, encoded for a reply piece by piece, as of one moment
-//! (decision 130).
+//! (decisions 130 and 131).
 //!
-//! They are merged twice: the first line of the reply has the number of members, and nothing is
-//! kept. As `data/shown_rows.rs`, not for event loops.
+//! The first line of the reply has the number of members. So sets are merged twice, and nothing is
+//! kept; members of sorted sets are sorted. As `data/shown_rows.rs`, not for event loops.
 
 use pando_resp::{Version, Writer};
+use pando_sync::Arc;
 use pandodb::{Error, Lsn, Snapshot, Table};
 
 use super::combination::{Aggregate, Operation};
-use super::elements::ElementKeys;
+use super::elements::{self, ElementKeys};
 use super::keyspace::{Row, RowError, ValueType};
 use super::merge_source::MergeSource;
 use super::merged_rows::{Merge, Step};
-use super::packed::Strings;
-use super::shown_rows::{Broken, Request, Shows};
+use super::packed::{Strings, strings_of_one};
+use super::scratch::Scratch;
+use super::shown_rows::{Broken, Request, Shows, show_member};
+use super::sorter::{Sorted, Sorter};
 use super::tree_head::TreeHead;
 
 /// Steps of a merge in one turn, at most.
@@ -23,15 +26,32 @@ const PAGES_BYTES: usize = 256 << 10;
 const PAGE_BYTES_MIN: usize = 512;
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
+/// What is shown of the members.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ShownMembers {
+    /// They, in the order of their hashes.
+    Unsorted,
+    /// They, by their scores; and these, if this writes one.
+    ByScore(Option<fn(&mut Writer<'_>, f64)>),
+    /// Their number, up to this one.
+    Count(usize),
+}
+
 /// The sets that a command combines for its reply.
 #[derive(Debug, Clone)]
 pub(crate) struct MergeRequest {
-    /// The table of the keys, and what they are called there.
+    /// The table of the keys.
     pub(crate) keys: Table,
-    pub(crate) stored: Vec<Vec<u8>>,
+    /// What they are called there, and what their scores are multiplied with.
+    pub(crate) inputs: Vec<(Vec<u8>, f64)>,
     pub(crate) members: Table,
     pub(crate) element_keys: ElementKeys,
     pub(crate) operation: Operation,
+    pub(crate) aggregate: Aggregate,
+    /// The types that the keys may have.
+    pub(crate) types: &'static [ValueType],
+    pub(crate) shown: ShownMembers,
+    pub(crate) scratch: Arc<Scratch>,
     pub(crate) version: Version,
     /// What has expired then is not there.
     pub(crate) now_ms: u64,
@@ -39,16 +59,24 @@ pub(crate) struct MergeRequest {
 
 /// A set at the moment of the reply.
 #[derive(Debug)]
-enum Content {
+struct Content {
+    elements: Elements,
+    is_scored: bool,
+    weight: f64,
+}
+
+#[derive(Debug)]
+enum Elements {
     Packed(Strings),
     Large(TreeHead),
 }
 
 impl Content {
     fn len(&self) -> usize {
-        match self {
-            Self::Packed(members) => members.len(),
-            Self::Large(head) => head.len(),
+        match &self.elements {
+            Elements::Packed(strings) if self.is_scored => strings.len() / 2,
+            Elements::Packed(strings) => strings.len(),
+            Elements::Large(head) => head.len(),
         }
     }
 }
@@ -64,20 +92,49 @@ struct ShownMerge {
     count: usize,
 }
 
+/// Members by their scores.
+#[derive(Debug)]
+struct ShownByScore {
+    lsn: Lsn,
+    version: Version,
+    write_score: Option<fn(&mut Writer<'_>, f64)>,
+    /// What is not sorted yet.
+    merge: Option<Merge>,
+    sorter: Sorter,
+    sorted: Option<Sorted>,
+    left: usize,
+}
+
 impl Request for MergeRequest {
+    fn sorts(&self) -> bool {
+        matches!(self.shown, ShownMembers::ByScore(_))
+    }
+
     fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
         let snapshot = self.keys.db().snapshot()?;
-        let mut contents = Vec::with_capacity(self.stored.len());
-        for stored in &self.stored {
-            match self.content_at(&snapshot, stored)? {
+        let mut contents = Vec::with_capacity(self.inputs.len());
+        for (stored, weight) in &self.inputs {
+            match self.content_at(&snapshot, stored, *weight)? {
                 Some(content) => contents.push(content),
                 None => return Ok(None),
             }
         }
-        if self.operation == Operation::Intersection {
+        if self.operation != Operation::Difference {
+            // In this order Redis adds scores, which matters for fractions.
             contents.sort_by_key(Content::len);
         }
         let merge = self.merge(&snapshot, &contents);
+        if let ShownMembers::ByScore(write_score) = self.shown {
+            return Ok(Some(Box::new(ShownByScore {
+                lsn: snapshot.lsn(),
+                version: self.version,
+                write_score,
+                merge: Some(merge),
+                sorter: Sorter::new(self.scratch.clone(), false),
+                sorted: None,
+                left: 0,
+            })));
+        }
         Ok(Some(Box::new(ShownMerge {
             request: self.clone(),
             snapshot,
@@ -89,10 +146,21 @@ impl Request for MergeRequest {
 }
 
 impl MergeRequest {
-    /// Returns the set that a key has at the moment of `snapshot`; `None` if it is no set.
-    fn content_at(&self, snapshot: &Snapshot, stored: &[u8]) -> Result<Option<Content>, Broken> {
+    /// Returns the set that a key has at the moment of `snapshot`; `None` if it has another value.
+    fn content_at(
+        &self,
+        snapshot: &Snapshot,
+        stored: &[u8],
+        weight: f64,
+    ) -> Result<Option<Content>, Broken> {
         let mut value = Vec::new();
-        let empty = || Ok(Some(Content::Packed(Strings::default())));
+        let empty = || {
+            Ok(Some(Content {
+                elements: Elements::Packed(Strings::default()),
+                is_scored: false,
+                weight,
+            }))
+        };
         match snapshot.get_into(&self.keys, stored, &mut value) {
             Ok(true) => {}
             Ok(false) | Err(Error::NoSuchTable { .. }) => return empty(),
@@ -102,30 +170,37 @@ impl MergeRequest {
         if row.is_over(self.now_ms) {
             return empty();
         }
-        if row.value_type != ValueType::Set {
+        if !self.types.contains(&row.value_type) {
             return Ok(None);
         }
         let payload = &value[row.payload..];
-        Ok(Some(match TreeHead::is_of(payload) {
-            true => Content::Large(TreeHead::decode(payload)?),
-            false => Content::Packed(Strings::decode(payload, 1)?),
+        let elements = match TreeHead::is_of(payload) {
+            true => Elements::Large(TreeHead::decode(payload)?),
+            false => Elements::Packed(Strings::decode(payload, strings_of_one(row.value_type))?),
+        };
+        Ok(Some(Content {
+            elements,
+            is_scored: row.value_type == ValueType::SortedSet,
+            weight,
         }))
     }
 
     fn merge(&self, snapshot: &Snapshot, contents: &[Content]) -> Merge {
         let page_bytes = PAGES_BYTES / contents.len().max(1);
         let page_bytes = page_bytes.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
-        let sources = contents.iter().map(|content| match content {
-            Content::Large(head) => {
-                let rows = (self.members.clone(), head.id);
-                MergeSource::of_rows(rows, page_bytes, (false, 1.0)).at(snapshot.clone())
-            }
-            Content::Packed(members) => {
-                let members = members.iter().map(|member| (member, &[][..]));
-                MergeSource::of_members(members, &self.element_keys, (false, 1.0))
+        let sources = contents.iter().map(|content| {
+            let how = (content.is_scored, content.weight);
+            match &content.elements {
+                Elements::Large(head) => {
+                    let rows = (self.members.clone(), head.id);
+                    MergeSource::of_rows(rows, page_bytes, how).at(snapshot.clone())
+                }
+                Elements::Packed(strings) => {
+                    MergeSource::of_strings(strings, &self.element_keys, how)
+                }
             }
         });
-        Merge::new(sources.collect(), (self.operation, Aggregate::Sum))
+        Merge::new(sources.collect(), (self.operation, self.aggregate))
     }
 }
 
@@ -144,8 +219,15 @@ impl Shows for ShownMerge {
                     return Ok(Some(self.count));
                 }
             }
+            if matches!(self.request.shown, ShownMembers::Count(most) if self.count >= most) {
+                return Ok(Some(self.count));
+            }
         }
         Ok(None)
+    }
+
+    fn is_count(&self) -> bool {
+        matches!(self.request.shown, ShownMembers::Count(_))
     }
 
     fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
@@ -163,5 +245,48 @@ impl Shows for ShownMerge {
             }
         }
         Ok(self.count > 0)
+    }
+}
+
+impl Shows for ShownByScore {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn count(&mut self) -> Result<Option<usize>, Broken> {
+        if let Some(merge) = &mut self.merge {
+            for _ in 0..STEPS {
+                match merge.step().map_err(Broken::Text)? {
+                    Step::Member(name, score) => {
+                        let key = [&elements::ordered(score)[..], &name];
+                        let pushed = self.sorter.push(&key, &score.to_le_bytes());
+                        pushed.map_err(Broken::Text)?;
+                    }
+                    Step::Passed => {}
+                    Step::End => {
+                        // With it, the snapshot is given back.
+                        self.merge = None;
+                        break;
+                    }
+                }
+            }
+            return Ok(None);
+        }
+        self.sorted = self.sorter.settle(STEPS).map_err(Broken::Text)?;
+        self.left = self.sorter.len();
+        Ok(self.sorted.as_ref().map(|_| self.left))
+    }
+
+    fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
+        let sorted = self.sorted.as_mut().ok_or(RowError::Damaged)?;
+        while self.left > 0 && piece.len() < bytes {
+            let next = sorted.next().map_err(Broken::Text)?;
+            let (key, score) = next.ok_or(RowError::Damaged)?;
+            let score = score.try_into().map_err(|_| RowError::Damaged)?;
+            let member = (f64::from_le_bytes(score), &key[size_of::<u64>()..]);
+            show_member((piece, self.version), member, self.write_score);
+            self.left -= 1;
+        }
+        Ok(self.left > 0)
     }
 }

@@ -55,6 +55,12 @@ pub(crate) struct Stretch {
 
 /// What a command asks for.
 pub(crate) trait Request: std::fmt::Debug + Send {
+    /// Returns true if elements are sorted until their number is known, which takes memory and
+    /// space on disk.
+    fn sorts(&self) -> bool {
+        false
+    }
+
     /// Begins the reply at the present moment. Returns `None` if that is not what the command has
     /// found: then it looks again. Blocks.
     fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken>;
@@ -68,6 +74,11 @@ pub(crate) trait Shows: std::fmt::Debug + Send {
     /// Returns the number of elements; `None`: it counts on with the next call. To be called before
     /// the first piece, until it is known. Blocks.
     fn count(&mut self) -> Result<Option<usize>, Broken>;
+
+    /// Returns true if nothing is shown but the number of elements.
+    fn is_count(&self) -> bool {
+        false
+    }
 
     /// Appends elements to `piece` until it has `bytes` bytes, or slightly more, or others are to
     /// have their turn, or nothing is left. Returns whether something is. Blocks.
@@ -185,6 +196,22 @@ impl RowsRequest {
     }
 }
 
+/// Appends a member of a sorted set to `piece`; and its score, if `write_score` writes one.
+pub(super) fn show_member(
+    (piece, version): (&mut Vec<u8>, Version),
+    (score, member): (f64, &[u8]),
+    write_score: Option<fn(&mut Writer<'_>, f64)>,
+) {
+    let mut reply = Writer::new(piece, version);
+    if write_score.is_some() && version == Version::Resp3 {
+        reply.array(2);
+    }
+    reply.bulk(member);
+    if let Some(write_score) = write_score {
+        write_score(&mut reply, score);
+    }
+}
+
 /// Why no more of a reply can be read.
 #[derive(Debug)]
 pub(crate) enum Broken {
@@ -253,14 +280,8 @@ impl Shows for ShownRows {
                     self.left -= shown;
                 }
                 Shown::Member(write_score) => {
-                    let (score, member) = elements::decode_score(key, value)?;
-                    if write_score.is_some() && self.version == Version::Resp3 {
-                        reply.array(2);
-                    }
-                    reply.bulk(member);
-                    if let Some(write_score) = write_score {
-                        write_score(&mut reply, score);
-                    }
+                    let member = elements::decode_score(key, value)?;
+                    show_member((piece, self.version), member, write_score);
                     self.left -= 1;
                 }
             }

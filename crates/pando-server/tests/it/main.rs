@@ -143,6 +143,8 @@ mod snapshot_reads;
 #[cfg(test)]
 mod sort;
 #[cfg(test)]
+mod sorted_replies;
+#[cfg(test)]
 mod sorted_sets;
 #[cfg(test)]
 mod stalls;

@@ -8,6 +8,7 @@ use crate::context::{
 };
 use crate::data::combination::{Aggregate, Operation};
 use crate::data::keyspace::ValueType;
+use crate::data::shown_merge::ShownMembers;
 use crate::notifications::classes::Class;
 
 const OF_MANY: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is \
@@ -193,11 +194,17 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
     let empty = context.replacement(&Found::default(), ValueType::Set);
     let arguments = (1, context.count());
     let sets = inputs(context, arguments, operation)?;
-    context.ask_for_merged(&sets, operation, false)?;
+    let rule = Rule {
+        value_type: ValueType::Set,
+        operation,
+        aggregate: Aggregate::Sum,
+    };
+    let how = (&rule, ShownMembers::Unsorted);
+    context.ask_for_merged(&sets, how, false)?;
     let result = match combined(context, sets, operation, (empty, usize::MAX)) {
         Err(interrupted) if is_too_long(&interrupted) => {
             let sets = inputs(context, arguments, operation)?;
-            context.ask_for_merged(&sets, operation, true)?;
+            context.ask_for_merged(&sets, how, true)?;
             return Err(interrupted);
         }
         result => result?,
@@ -247,6 +254,9 @@ fn store(context: &mut Context<'_>, operation: Operation) -> Run {
 }
 
 fn cardinality(context: &mut Context<'_>) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let of_keys = context.integer_at(1);
     let Some(count) = of_keys.ok().and_then(|count| usize::try_from(count).ok()) else {
         return context.fail("ERR numkeys should be greater than 0");
@@ -270,7 +280,22 @@ fn cardinality(context: &mut Context<'_>) -> Run {
         at += 2;
     }
     let empty = context.replacement(&Found::default(), ValueType::Set);
-    let inputs = inputs(context, (2, 2 + count), Operation::Intersection)?;
-    let result = combined(context, inputs, Operation::Intersection, (empty, most))?;
+    let arguments = (2, 2 + count);
+    let sets = inputs(context, arguments, Operation::Intersection)?;
+    let rule = Rule {
+        value_type: ValueType::Set,
+        operation: Operation::Intersection,
+        aggregate: Aggregate::Sum,
+    };
+    let how = (&rule, ShownMembers::Count(most));
+    context.ask_for_merged(&sets, how, false)?;
+    let result = match combined(context, sets, Operation::Intersection, (empty, most)) {
+        Err(interrupted) if is_too_long(&interrupted) => {
+            let sets = inputs(context, arguments, Operation::Intersection)?;
+            context.ask_for_merged(&sets, how, true)?;
+            return Err(interrupted);
+        }
+        result => result?,
+    };
     context.integer(i64::try_from(result.len()).unwrap_or(i64::MAX))
 }

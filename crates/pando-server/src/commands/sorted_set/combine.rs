@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pando_resp::parse_integer;
+use pando_resp::{Writer, parse_integer};
 
 use super::describe::{SLOW_READ, STORING, reading, writing};
 use super::order::{Element, SortedSet, compare, score_of, store};
 use super::replying;
 use crate::context::replies;
 use crate::context::{
-    Collection, Command, Context, Input, Interrupted, Keys, Kind, Rule, Run, Stored,
+    Collection, Command, Context, Input, Interrupted, Keys, Kind, Rule, Run, Stored, is_too_long,
 };
 use crate::data::combination::{Aggregate, Operation, number_or_0};
 use crate::data::keyspace::ValueType;
+use crate::data::shown_merge::ShownMembers;
 use crate::float::parse_score;
 use crate::notifications::classes::Class;
 
@@ -231,6 +232,35 @@ impl Request {
         Ok(())
     }
 
+    fn rule(&self, operation: Operation) -> Rule {
+        Rule {
+            value_type: ValueType::SortedSet,
+            operation,
+            aggregate: self.aggregate,
+        }
+    }
+
+    /// As [`Request::combined`], for a reply, which threads make if much is to be read for it. This
+    /// is what [`Request::parse`] returned for `parsed`.
+    fn shown<'s>(
+        self,
+        context: &mut Context<'_>,
+        (at, form): (usize, Form),
+        (operation, members): (Operation, ShownMembers),
+        sources: &'s mut Vec<Source>,
+    ) -> Result<Vec<Element<'s>>, Interrupted> {
+        let rule = self.rule(operation);
+        context.ask_for_merged(&self.inputs, (&rule, members), false)?;
+        match self.combined(context, operation, sources) {
+            Err(interrupted) if is_too_long(&interrupted) => {
+                let again = Self::parse(context, at, operation, form)?;
+                context.ask_for_merged(&again.inputs, (&rule, members), true)?;
+                Err(interrupted)
+            }
+            combined => combined,
+        }
+    }
+
     /// Reads the inputs into `sources`, and returns the elements of the combination, in any order.
     fn combined<'s>(
         self,
@@ -338,9 +368,17 @@ fn names<'e>(elements: &[Element<'e>]) -> Vec<&'e [u8]> {
 }
 
 fn show(context: &mut Context<'_>, operation: Operation) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let request = Request::parse(context, 1, operation, Form::Show)?;
     let (with_scores, mut sources) = (request.with_scores, Vec::new());
-    let mut elements = request.combined(context, operation, &mut sources)?;
+    let score: Option<fn(&mut Writer<'_>, f64)> = match with_scores {
+        true => Some(replying::write_score),
+        false => None,
+    };
+    let how = (operation, ShownMembers::ByScore(score));
+    let mut elements = request.shown(context, (1, Form::Show), how, &mut sources)?;
     elements.sort_unstable_by(compare);
     replying::begin(context, elements.len(), with_scores);
     let mut put = |element| replying::element(context, element, with_scores);
@@ -350,11 +388,7 @@ fn show(context: &mut Context<'_>, operation: Operation) -> Run {
 fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
     let key = context.argument(1);
     let request = Request::parse(context, 2, operation, Form::Store)?;
-    let rule = Rule {
-        value_type: ValueType::SortedSet,
-        operation,
-        aggregate: request.aggregate,
-    };
+    let rule = request.rule(operation);
     match context.put_merged(key, &request.inputs, &rule)? {
         Some(Stored::Written(count)) => {
             context.event(Class::SortedSet, context.command.name, key);
@@ -378,10 +412,16 @@ fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
 }
 
 fn count(context: &mut Context<'_>) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let request = Request::parse(context, 1, Operation::Intersection, Form::Count)?;
-    let (limit, mut sources) = (request.limit, Vec::new());
-    let combined = request.combined(context, Operation::Intersection, &mut sources);
-    let count = combined?.len();
-    let shown = if limit > 0 { count.min(limit) } else { count };
-    context.integer(i64::try_from(shown).unwrap_or(i64::MAX))
+    let most = match request.limit {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let mut sources = Vec::new();
+    let how = (Operation::Intersection, ShownMembers::Count(most));
+    let elements = request.shown(context, (1, Form::Count), how, &mut sources)?;
+    context.integer(i64::try_from(elements.len().min(most)).unwrap_or(i64::MAX))
 }

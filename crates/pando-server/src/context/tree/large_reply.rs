@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use pando_resp::Version;
 use pandodb::nonblocking::Polled;
 
 use crate::context::reply_source::ReplySource;
-use crate::context::row_source::{LargeReply, RowSource};
+use crate::context::row_source::{Heading, LargeReply, RowSource};
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
@@ -37,8 +38,12 @@ impl From<Failure> for Interrupted {
 
 /// Returns true if the elements do not fit into the memory for a reply.
 pub(crate) fn is_too_long(interrupted: &Interrupted) -> bool {
-    matches!(interrupted, Interrupted::Refused(text)
-        if text == replies::TOO_LONG_TO_LOAD || text == replies::TOO_MANY_LONG_SETS)
+    let texts = [
+        replies::TOO_LONG_TO_LOAD,
+        replies::TOO_MANY_LONG,
+        replies::TOO_MANY_LONG_SETS,
+    ];
+    matches!(interrupted, Interrupted::Refused(text) if texts.iter().any(|long| text == long))
 }
 
 impl Context<'_> {
@@ -51,7 +56,7 @@ impl Context<'_> {
         let Some(large) = &read.reply else {
             return Ok(false);
         };
-        let (reply, shown) = (large.reply.clone(), large.shown);
+        let (reply, heading) = (large.reply.clone(), large.heading);
         let begun = match reply.beginning(self.waker) {
             Ok(Beginning::UnderWay) => return Err(Interrupted::Wait),
             Ok(Beginning::Begun(begun)) => begun,
@@ -70,8 +75,8 @@ impl Context<'_> {
             }
         };
         self.progress.hits += 1;
-        self.begin_large(begun, shown);
-        if begun.count == 0 {
+        self.begin_large(begun, heading);
+        if begun.count == 0 || matches!(heading, Heading::Number) {
             return Ok(true);
         }
         let source = RowSource::new(reply, self.shared.row_readers.clone());
@@ -83,17 +88,23 @@ impl Context<'_> {
         Ok(true)
     }
 
-    fn begin_large(&mut self, Begun { count, lsn }: Begun, shown: Shown) {
+    fn begin_large(&mut self, Begun { count, lsn }: Begun, heading: Heading) {
         self.progress.show_from(Some(lsn));
-        let is_set = self.value_type() == ValueType::Set;
-        let is_resp2 = self.session.version == pando_resp::Version::Resp2;
         let mut reply = self.reply();
-        match shown {
-            Shown::NameAndValue => reply.map(count),
-            Shown::Name if is_set => reply.set(count),
-            Shown::Member(Some(_)) if is_resp2 => reply.array(count.saturating_mul(2)),
-            _ => reply.array(count),
+        match heading {
+            Heading::Map => reply.map(count),
+            Heading::Set => reply.set(count),
+            Heading::Array(of_one) => reply.array(count.saturating_mul(of_one)),
+            Heading::Number => reply.integer(i64::try_from(count).unwrap_or(i64::MAX)),
         }
+    }
+
+    /// Returns the first line of a reply with members, and their scores if these are shown.
+    pub(super) fn heading_of_members(&self, has_scores: bool) -> Heading {
+        Heading::Array(match has_scores && self.session.version == Version::Resp2 {
+            true => 2,
+            false => 1,
+        })
     }
 
     /// Asks for all elements of the collection at `key`, whose head this is, to be read while they
@@ -192,16 +203,22 @@ impl Context<'_> {
             version: self.session.version,
             now_ms: self.now_ms,
         };
-        self.begin_request(Box::new(request), shown)
+        let heading = match shown {
+            Shown::NameAndValue => Heading::Map,
+            Shown::Name if self.value_type() == ValueType::Set => Heading::Set,
+            Shown::Member(score) => self.heading_of_members(score.is_some()),
+            _ => Heading::Array(1),
+        };
+        self.begin_request(Box::new(request), heading)
     }
 
     /// Has a thread begin the reply.
-    pub(super) fn begin_request(&mut self, request: Box<dyn Request>, shown: Shown) -> Run {
+    pub(super) fn begin_request(&mut self, request: Box<dyn Request>, heading: Heading) -> Run {
         let piece_bytes = self.engine().row_piece_bytes;
         let readers = &self.shared.row_readers;
         let reply = readers.begin(request, piece_bytes, self.waker);
         let read = self.progress.long_read.get_or_insert_default();
-        read.reply = Some(LargeReply { reply, shown });
+        read.reply = Some(LargeReply { reply, heading });
         Err(Interrupted::Wait)
     }
 }

@@ -9,6 +9,7 @@ use std::hash::{Hash as _, Hasher as _};
 use pandodb::Table;
 
 use crate::context::inputs::{Content, Input};
+use crate::context::row_source::Heading;
 use crate::context::{Context, Interrupted, Run};
 use crate::data::combination::{Aggregate, Merged, Operation};
 use crate::data::elements::ElementKeys;
@@ -17,9 +18,8 @@ use crate::data::limits::Limits;
 use crate::data::merge_source::MergeSource;
 use crate::data::merged_rows::{Merge, MergedRows};
 use crate::data::new_rows::NewRows;
-use crate::data::packed::{Encoding, Strings, strings_of_one};
-use crate::data::shown_merge::MergeRequest;
-use crate::data::shown_rows::Shown;
+use crate::data::packed::{Encoding, Strings};
+use crate::data::shown_merge::{MergeRequest, ShownMembers};
 use crate::data::tree_head::TreeHead;
 
 /// Most elements that are read into memory: they hold the loop.
@@ -84,37 +84,50 @@ impl Context<'_> {
         Ok(Some(Stored::Written(head.len())))
     }
 
-    /// Asks for what the sets at all keys have in common or together to be read while it is sent,
-    /// if much is to be read for that or it `must` be. Returns only if it is not to be: the command
-    /// reads it itself.
+    /// Asks for what the inputs have in common or together to be read while it is sent, if much is
+    /// to be read for that or it `must` be. Returns only if it is not to be: the command reads it
+    /// itself.
     pub(crate) fn ask_for_merged(
         &mut self,
         inputs: &[Input],
-        operation: Operation,
+        (rule, shown): (&Rule, ShownMembers),
         must: bool,
     ) -> Run {
         let is_wanted = match must {
             true => self.may_be_merged(inputs)?,
-            false => self.is_to_be_merged(inputs, operation)?,
+            false => self.is_to_be_merged(inputs, rule.operation)?,
         };
         if !is_wanted || !self.may_reply_large()? {
             return Ok(());
         }
-        let stored = self.command.keys.of(self.arguments).map(|key| {
+        let stored = inputs.iter().map(|input| {
             let mut stored = Vec::new();
+            let key = self.argument(input.at());
             self.engine().folder.store(key, &mut stored);
-            stored
+            (stored, input.weight)
         });
         let request = MergeRequest {
-            stored: stored.collect(),
+            inputs: stored.collect(),
             keys: self.database().keys.clone(),
             members: self.members()?.clone(),
             element_keys: self.engine().element_keys,
-            operation,
+            operation: rule.operation,
+            aggregate: rule.aggregate,
+            types: match rule.value_type {
+                ValueType::SortedSet => &[ValueType::SortedSet, ValueType::Set],
+                _ => &[ValueType::Set],
+            },
+            shown,
+            scratch: self.shared.scratch.clone(),
             version: self.session.version,
             now_ms: self.now_ms,
         };
-        self.begin_request(Box::new(request), Shown::Name)
+        let heading = match shown {
+            ShownMembers::Unsorted => Heading::Set,
+            ShownMembers::ByScore(score) => self.heading_of_members(score.is_some()),
+            ShownMembers::Count(_) => Heading::Number,
+        };
+        self.begin_request(Box::new(request), heading)
     }
 
     /// Returns true if so much is to be read that a thread does it.
@@ -175,17 +188,7 @@ fn merge_sources(members: &Table, inputs: &[Input], keys: &ElementKeys) -> Vec<M
             Content::Large(head) => {
                 MergeSource::of_rows((members.clone(), head.id), page_bytes, how)
             }
-            Content::Packed(packed) => {
-                let of_one = strings_of_one(packed.value_type);
-                let elements = (0..packed.strings.len()).step_by(of_one).map(|place| {
-                    let value = match of_one {
-                        1 => &[][..],
-                        _ => packed.strings.at(place + 1),
-                    };
-                    (packed.strings.at(place), value)
-                });
-                MergeSource::of_members(elements, keys, how)
-            }
+            Content::Packed(packed) => MergeSource::of_strings(&packed.strings, keys, how),
         }
     });
     sources.collect()

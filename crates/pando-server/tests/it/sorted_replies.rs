@@ -1,0 +1,263 @@
+//! Replies with elements that are sorted on disk before they are sent (decision 131).
+
+use std::collections::BTreeMap;
+
+use pando_resp::Answer;
+use pando_sync::thread;
+use pando_sync::time::Duration;
+
+use crate::client::{Client, show};
+use crate::fixture::{Fixture, open_small, options};
+use crate::trees::many;
+use crate::until_end::End;
+
+type Scores = BTreeMap<String, f64>;
+
+/// Long enough for several runs of a sort.
+fn member(number: usize) -> String {
+    format!("{number:06}{}", "m".repeat(100))
+}
+
+/// Adds members with these scores.
+fn add(client: &mut Client, key: &str, scores: &Scores) {
+    let all: Vec<(&String, &f64)> = scores.iter().collect();
+    for some in all.chunks(1000) {
+        let pairs = some
+            .iter()
+            .flat_map(|(member, score)| [score.to_string(), (*member).clone()]);
+        many(client, &["ZADD", key], pairs);
+    }
+}
+
+/// Returns members and scores of a reply in which each has one.
+#[track_caller]
+fn scored(answer: &Answer) -> Vec<(String, f64)> {
+    let text = |item: &Answer| show(item).trim_matches('"').to_owned();
+    let number = |item: &Answer| text(item).trim_start_matches(',').parse().unwrap();
+    match answer {
+        Answer::Array(items) => match items.first() {
+            Some(Answer::Array(_)) => items
+                .iter()
+                .map(|item| match item {
+                    Answer::Array(of) if of.len() == 2 => (text(&of[0]), number(&of[1])),
+                    other => panic!("{}", show(other)),
+                })
+                .collect(),
+            _ => items
+                .chunks(2)
+                .map(|of| (text(&of[0]), number(&of[1])))
+                .collect(),
+        },
+        other => panic!("{:.100}", show(other)),
+    }
+}
+
+/// Returns what is shown of these scores: by them, then by name.
+fn in_order(scores: &Scores) -> Vec<(String, f64)> {
+    let mut all: Vec<(String, f64)> = scores.clone().into_iter().collect();
+    all.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+fn union(inputs: &[(&Scores, f64)], add: fn(f64, f64) -> f64) -> Scores {
+    let mut all = Scores::new();
+    for (scores, weight) in inputs {
+        for (member, score) in *scores {
+            let score = weight * score;
+            let sum = all.entry(member.clone());
+            sum.and_modify(|sum| *sum = add(*sum, score))
+                .or_insert(score);
+        }
+    }
+    all
+}
+
+fn common(scores: Scores, with: &Scores, is_common: bool) -> Scores {
+    let of = |member: &String| with.contains_key(member) == is_common;
+    scores
+        .into_iter()
+        .filter(|(member, _)| of(member))
+        .collect()
+}
+
+#[test]
+fn large_sorted_sets_are_combined_for_a_reply() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    // Some of them with the same scores.
+    let scores = |range: std::ops::Range<usize>, factor: f64| -> Scores {
+        let score = |number: usize| factor * (number / 3) as f64;
+        range
+            .map(|number| (member(number), score(number)))
+            .collect()
+    };
+    let (a, b) = (scores(0..24_000, 1.0), scores(12_000..36_000, -0.5));
+    add(&mut client, "a", &a);
+    add(&mut client, "b", &b);
+    let few: Scores = (10..10_000).map(|number| (member(number), 1.0)).collect();
+    for some in few.keys().cloned().collect::<Vec<_>>().chunks(1000) {
+        many(&mut client, &["SADD", "few"], some.iter().cloned());
+    }
+    client.check(&[
+        ("SET text x", "+OK"),
+        ("ZADD gone 1 x", ":1"),
+        ("PEXPIRE gone 1", ":1"),
+    ]);
+    thread::sleep(Duration::from_millis(5));
+    let sum = |a: f64, b: f64| a + b;
+    let both = union(&[(&a, 1.0), (&b, 1.0)], sum);
+    let all = union(&[(&few, 5.0), (&a, 2.0), (&b, -1.0)], f64::max);
+    let expected = [
+        ("ZUNION 2 a b", both.clone()),
+        ("ZUNION 2 a gone", a.clone()),
+        ("ZUNION 3 a b few WEIGHTS 2 -1 5 AGGREGATE MAX", all),
+        ("ZINTER 2 b a", common(common(both, &a, true), &b, true)),
+        ("ZINTER 2 a none", Scores::new()),
+        ("ZDIFF 2 a b", common(a.clone(), &b, false)),
+        ("ZDIFF 3 a none few", common(a.clone(), &few, false)),
+        ("ZDIFF 2 a a", Scores::new()),
+    ];
+    for version in [2, 3] {
+        client.run(&format!("HELLO {version}"));
+        for (command, expected) in &expected {
+            let expected = in_order(expected);
+            let shown = client.run_raw(&format!("{command} WITHSCORES"));
+            assert!(scored(&shown) == expected, "{version} {command}");
+            if version == 3 {
+                continue;
+            }
+            let Answer::Array(names) = client.run_raw(command) else {
+                panic!("{command}");
+            };
+            let names: Vec<String> = names.iter().map(show).collect();
+            let expected = expected.iter().map(|(member, _)| format!("\"{member}\""));
+            assert!(names == expected.collect::<Vec<_>>(), "{version} {command}");
+        }
+    }
+    client.check(&[
+        ("ZINTERCARD 2 a b", ":12000"),
+        ("ZINTERCARD 3 a b few", ":0"),
+        ("ZINTERCARD 2 a b LIMIT 11000", ":11000"),
+        ("ZINTERCARD 2 a b LIMIT 13000", ":12000"),
+        ("SADD one x", ":1"),
+        ("SINTERCARD 2 few few", ":9990"),
+        ("SINTERCARD 2 few few LIMIT 9000", ":9000"),
+        ("SINTERCARD 2 few one", ":0"),
+        ("SINTERCARD 2 few a", WRONG),
+        ("ZUNION 2 a text", WRONG),
+        ("ZUNION 2 text a", WRONG),
+    ]);
+}
+
+const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// -0 is sorted as 0, and shown as what it is; infinities of both signs add up to 0.
+#[test]
+fn zeros_and_infinities_are_what_they_are_in_little_unions() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let number = |number: usize| format!("{number:06}");
+    let many_of = (100..9_000).flat_map(|n| [n.to_string(), number(n)]);
+    for some in many_of.collect::<Vec<_>>().chunks(2000) {
+        many(&mut client, &["ZADD", "z"], some.iter().cloned());
+    }
+    client.check(&[
+        (
+            "ZADD z inf 000001 -inf 000002 -0 000003 0 000000 -0 000004",
+            ":5",
+        ),
+        ("ZADD y -inf 000001 5 000002", ":2"),
+    ]);
+    let shown = client.run_raw("ZUNION 2 y z WITHSCORES");
+    let Answer::Array(shown) = shown else {
+        panic!("{}", show(&shown));
+    };
+    let first: Vec<String> = shown.iter().take(12).map(show).collect();
+    let expected = [
+        ("000002", "-inf"),
+        ("000000", "0"),
+        ("000001", "0"),
+        ("000003", "-0"),
+        ("000004", "-0"),
+        ("000100", "100"),
+    ];
+    let expected = expected.iter().flat_map(|(name, score)| [name, score]);
+    let expected: Vec<String> = expected.map(|text| format!("\"{text}\"")).collect();
+    assert_eq!(first, expected);
+}
+
+/// More clients than are sorted for at a time, some of which are gone or read nothing, beside one
+/// that moves a member between both sets: each reply has it once.
+#[test]
+fn many_unions_at_once_are_each_of_one_moment() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let of = |range: std::ops::Range<usize>| -> Scores {
+        range
+            .map(|number| (member(number), number as f64))
+            .collect()
+    };
+    add(&mut client, "a", &of(0..9_000));
+    add(&mut client, "b", &of(20_000..29_000));
+    client.check(&[("ZADD a 1 moving", ":1")]);
+    let mut deaf: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    for client in &mut deaf {
+        client.send(b"ZUNION 2 a b\r\n");
+    }
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !end.is_there() {
+                for (one, other) in [("a", "b"), ("b", "a")] {
+                    writer.run("MULTI");
+                    writer.run(&format!("ZREM {one} moving"));
+                    writer.run(&format!("ZADD {other} 1 moving"));
+                    writer.run("EXEC");
+                }
+            }
+        });
+        let readers: Vec<_> = (0..8)
+            .map(|number| {
+                let (mut client, mut gone) = (server.client(), server.client());
+                scope.spawn(move || {
+                    for _ in 0..3 {
+                        gone.send(b"ZUNION 2 b a\r\n");
+                        let Answer::Array(shown) = client.run_raw("ZUNION 2 a b") else {
+                            panic!("{number}");
+                        };
+                        assert_eq!(shown.len(), 18_001);
+                    }
+                })
+            })
+            .collect();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+    for client in &mut deaf {
+        let Answer::Array(shown) = client.answer() else {
+            panic!("it is an array");
+        };
+        assert_eq!(shown.len(), 18_001);
+    }
+}
+
+/// A directory in which no file can be made is told, and the next command goes on.
+#[test]
+fn without_space_for_it_a_sort_is_an_error() {
+    let options = pando_server::ServerOptions {
+        dir: "/there/is/no/such/directory".to_owned(),
+        ..options()
+    };
+    let server = Fixture::opened_by(options, open_small);
+    let mut client = server.client();
+    let some: Scores = (0..9_000).map(|number| (member(number), 0.0)).collect();
+    add(&mut client, "a", &some);
+    let refused = "-ERR cannot read the collection: cannot make a temporary file in \
+                   /there/is/no/such/directory: No such file or directory (os error 2)";
+    let shown = client.run("ZUNION 1 a");
+    assert!(shown.starts_with(refused), "{shown:.300}");
+    client.check(&[("ZINTERCARD 2 a a", ":9000"), ("ZUNION 1 none", "[]")]);
+}
