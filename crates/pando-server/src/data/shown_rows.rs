@@ -156,7 +156,7 @@ impl Request for RowsRequest {
 
 impl RowsRequest {
     /// Returns the head that the key has at the moment of `snapshot`, if it is as it must be.
-    fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
+    pub(super) fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
         let mut value = Vec::new();
         match snapshot.get_into(&self.keys, &self.stored, &mut value) {
             Ok(true) => {}
@@ -219,6 +219,8 @@ pub(crate) enum Broken {
     /// A row cannot be decoded, or rows are missing.
     Row(RowError),
     Text(String),
+    /// The command refuses what it has found, with this error.
+    Refused(String),
 }
 
 impl From<Error> for Broken {

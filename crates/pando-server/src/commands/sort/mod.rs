@@ -11,7 +11,7 @@ mod weight;
 
 use crate::commands::list;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
-use crate::context::{Part, replies};
+use crate::context::{Part, is_too_long, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::strings_of_one;
 use crate::notifications::classes::Class;
@@ -45,20 +45,47 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Returns the list, set or sorted set to be sorted; an empty list if the key has none.
-fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
-    let found = context.read_partly(context.argument(1))?;
+fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
+    let options = Options::parse(context, may_store)?;
+    let key = context.argument(1);
+    let found = context.read_partly(key)?;
     let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
-    match value_type {
-        ValueType::String | ValueType::Hash | ValueType::Stream => Err(replies::WRONG_TYPE.into()),
-        _ => context.decoded(found, value_type, &Part::All),
+    if let ValueType::String | ValueType::Hash | ValueType::Stream = value_type {
+        return Err(replies::WRONG_TYPE.into());
+    }
+    let order = options.order(value_type, context.progress.replies_in_memory);
+    let head = context
+        .tree_head(&found)?
+        .filter(|_| options.store.is_none());
+    let Some(head) = head else {
+        return sort_in_memory(context, (found, value_type), &options, &order);
+    };
+    let how = || options.how(&order);
+    context.ask_for_sorted(key, (value_type, head), how, false)?;
+    match sort_in_memory(context, (found, value_type), &options, &order) {
+        Err(interrupted) if is_too_long(&interrupted) || is_too_much(&interrupted) => {
+            context.ask_for_sorted(key, (value_type, head), how, true)?;
+            Err(interrupted)
+        }
+        result => result,
     }
 }
 
-fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
-    let options = Options::parse(context, may_store)?;
-    let source = elements(context)?;
-    let order = options.order(source.value_type, context.progress.replies_in_memory);
+fn is_too_much(interrupted: &Interrupted) -> bool {
+    matches!(interrupted, Interrupted::Refused(text) if text == pattern::TOO_MUCH)
+}
+
+/// Sorts the list, set or sorted set that was found; an empty list if there is none.
+fn sort_in_memory(
+    context: &mut Context<'_>,
+    (found, value_type): (Found, ValueType),
+    options: &Options<'_>,
+    order: &Order<'_>,
+) -> Run {
+    let source = context.decoded(found, value_type, &Part::All)?;
     let mut look_ups = LookUps::default();
     let mut places: Vec<usize> = (0..source.strings.len())
         .step_by(strings_of_one(source.value_type))
@@ -67,14 +94,15 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
         Order::AsIs => {}
         Order::Reversed => places.reverse(),
         Order::Sorted { by, is_alpha } => {
-            let weights = weights(context, &mut look_ups, &source, &places, (by, is_alpha))?;
+            let how = (*by, *is_alpha);
+            let weights = weights(context, &mut look_ups, &source, &places, how)?;
             weights.sort(&source.strings, &mut places, options.is_descending);
         }
     }
     let selected = &places[options.range(places.len())];
     match options.store {
-        Some(key) => store(context, &mut look_ups, key, &options, (&source, selected)),
-        None => reply(context, &mut look_ups, &options, (&source, selected)),
+        Some(key) => store(context, &mut look_ups, key, options, (&source, selected)),
+        None => reply(context, &mut look_ups, options, (&source, selected)),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
 use crate::data::shown_rows::{Request, RowsRequest, Shown, Stretch};
+use crate::data::shown_sort::{SortHow, SortRequest};
 use crate::data::tree_head::TreeHead;
 use crate::row_readers::{Beginning, Begun, Failure};
 
@@ -31,6 +32,7 @@ impl From<Failure> for Interrupted {
         match failure {
             Failure::Engine(error) => error.into(),
             Failure::Row(error) => error.into(),
+            Failure::Refused(text) => text.into(),
             Failure::Text(text) => format!("ERR cannot read the collection: {text}").into(),
         }
     }
@@ -190,25 +192,65 @@ impl Context<'_> {
         stretch: Option<Stretch>,
         (shown, is_backwards): (Shown, bool),
     ) -> Run {
-        let mut stored = Vec::new();
-        self.engine().folder.store(key, &mut stored);
-        let request = RowsRequest {
-            keys: self.database().keys.clone(),
-            stored,
-            value_type: self.value_type(),
-            members: self.members()?.clone(),
-            stretch,
-            is_backwards,
-            shown,
-            version: self.session.version,
-            now_ms: self.now_ms,
-        };
+        let what = (self.value_type(), shown, is_backwards);
+        let request = self.rows_request(key, stretch, what)?;
         let heading = match shown {
             Shown::NameAndValue => Heading::Map,
             Shown::Name if self.value_type() == ValueType::Set => Heading::Set,
             Shown::Member(score) => self.heading_of_members(score.is_some()),
             _ => Heading::Array(1),
         };
+        self.begin_request(Box::new(request), heading)
+    }
+
+    fn rows_request(
+        &mut self,
+        key: &[u8],
+        stretch: Option<Stretch>,
+        (value_type, shown, is_backwards): (ValueType, Shown, bool),
+    ) -> Result<RowsRequest, Interrupted> {
+        let mut stored = Vec::new();
+        self.engine().folder.store(key, &mut stored);
+        Ok(RowsRequest {
+            keys: self.database().keys.clone(),
+            stored,
+            value_type,
+            members: self.members()?.clone(),
+            stretch,
+            is_backwards,
+            shown,
+            version: self.session.version,
+            now_ms: self.now_ms,
+        })
+    }
+
+    /// As [`Context::ask_for_all`], in another order; the collection is of this type.
+    pub(crate) fn ask_for_sorted(
+        &mut self,
+        key: &[u8],
+        (value_type, head): (ValueType, TreeHead),
+        how: impl FnOnce() -> SortHow,
+        must: bool,
+    ) -> Run {
+        if !must && head.len() < ELEMENTS_MIN || !self.may_reply_large()? {
+            return Ok(());
+        }
+        let shown = match value_type {
+            ValueType::List => Shown::Element,
+            ValueType::SortedSet => Shown::Member(None),
+            _ => Shown::Name,
+        };
+        let rows = self.rows_request(key, None, (value_type, shown, false))?;
+        let engine = self.engine();
+        let request = SortRequest {
+            rows,
+            how: how(),
+            element_keys: engine.element_keys,
+            folder: engine.folder,
+            text_bytes_max: engine.reply_bytes_max / 2,
+            scratch: self.shared.scratch.clone(),
+        };
+        let heading = Heading::Array(request.how.shown.len().max(1));
         self.begin_request(Box::new(request), heading)
     }
 
