@@ -33,6 +33,7 @@ pub(crate) mod shown_rows;
 pub(crate) mod shown_sort;
 pub(crate) mod slots;
 pub(crate) mod sorter;
+pub(crate) mod stored_sort;
 pub(crate) mod stream_head;
 pub(crate) mod stream_id;
 pub(crate) mod stream_rows;

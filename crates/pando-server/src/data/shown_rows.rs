@@ -223,6 +223,18 @@ pub(crate) enum Broken {
     Refused(String),
 }
 
+impl Broken {
+    /// Returns it as a text for the client.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Engine(error) => error.to_string(),
+            Self::Row(_) => "a row is damaged, or is missing".to_owned(),
+            Self::Text(text) => text,
+            Self::Refused(text) => text.trim_start_matches("ERR ").to_owned(),
+        }
+    }
+}
+
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
         Self::Engine(error)

@@ -65,7 +65,7 @@ pub(crate) struct SortHow {
 
 impl SortHow {
     /// Returns true if values are looked up.
-    fn looks_up(&self) -> bool {
+    pub(crate) fn looks_up(&self) -> bool {
         let by = match &self.order {
             SortOrder::Numbers(by, _) | SortOrder::Texts(by) => by.as_ref(),
             SortOrder::AsIs | SortOrder::Reversed => None,
@@ -112,18 +112,26 @@ impl Request for SortRequest {
     }
 
     fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
+        let sorted = self.sorted()?;
+        Ok(sorted.map(|sorted| Box::new(sorted) as Box<dyn Shows>))
+    }
+}
+
+impl SortRequest {
+    /// Begins at the present moment; see [`Request::begin`].
+    pub(super) fn sorted(&self) -> Result<Option<ShownSort>, Broken> {
         let rows = &self.rows;
         let snapshot = rows.keys.db().snapshot()?;
         let Some(head) = rows.head_at(&snapshot)? else {
             return Ok(None);
         };
         let sorter = Sorter::new(self.scratch.clone(), self.how.is_descending);
-        Ok(Some(Box::new(ShownSort {
+        Ok(Some(ShownSort {
             lsn: snapshot.lsn(),
             version: rows.version,
             how: self.how.clone(),
             text_bytes_max: self.text_bytes_max,
-            source: Source::Elements(self.elements(&snapshot, head)),
+            source: Source::Elements(Box::new(self.elements(&snapshot, head))),
             sorter: self.sorts().then_some(sorter),
             values: self.how.looks_up().then(|| NamedValues {
                 snapshot,
@@ -139,11 +147,9 @@ impl Request for SortRequest {
             element: Vec::new(),
             next: 0,
             open: None,
-        })))
+        }))
     }
-}
 
-impl SortRequest {
     fn elements(&self, snapshot: &Snapshot, head: TreeHead) -> ElementRows {
         let kind = self.rows.shown.kind();
         let start = elements::start(head.id, kind);
@@ -215,15 +221,15 @@ impl ElementRows {
 /// Where the next element is.
 #[derive(Debug)]
 enum Source {
-    Elements(ElementRows),
+    Elements(Box<ElementRows>),
     Sorted(Sorted),
     /// All were given to the sorter.
     Sorting,
 }
 
-/// The elements that are left of a reply.
+/// The elements that are left of a reply, or of a list.
 #[derive(Debug)]
-struct ShownSort {
+pub(super) struct ShownSort {
     lsn: Lsn,
     version: Version,
     how: SortHow,
@@ -250,19 +256,7 @@ impl Shows for ShownSort {
     }
 
     fn count(&mut self) -> Result<Option<usize>, Broken> {
-        if self.sorter.is_some() && !self.sort()? {
-            return Ok(None);
-        }
-        let selected = limited(self.how.limit, self.all);
-        for _ in 0..STEPS {
-            if self.passed == selected.start || selected.is_empty() {
-                self.left = selected.len();
-                return Ok(Some(self.left));
-            }
-            self.take()?;
-            self.passed += 1;
-        }
-        Ok(None)
+        self.counted()
     }
 
     fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
@@ -285,6 +279,58 @@ impl Shows for ShownSort {
 }
 
 impl ShownSort {
+    /// See [`Shows::count`].
+    pub(super) fn counted(&mut self) -> Result<Option<usize>, Broken> {
+        if self.sorter.is_some() && !self.sort()? {
+            return Ok(None);
+        }
+        let selected = limited(self.how.limit, self.all);
+        for _ in 0..STEPS {
+            if self.passed == selected.start || selected.is_empty() {
+                self.left = selected.len();
+                return Ok(Some(self.left));
+            }
+            self.take()?;
+            self.passed += 1;
+        }
+        Ok(None)
+    }
+
+    /// Replaces `out` by the next value, which is empty if there is none, and has at most `most`
+    /// bytes. Returns false behind the last one.
+    pub(super) fn next_value(&mut self, most: usize, out: &mut Vec<u8>) -> Result<bool, Broken> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if self.next == 0 {
+            self.take()?;
+        }
+        out.clear();
+        match self.how.shown.get(self.next) {
+            None => out.extend_from_slice(&self.element),
+            Some(pattern) => match self.value(pattern, &self.element)? {
+                None => {}
+                Some(Named::Bytes(bytes)) => *out = bytes,
+                Some(Named::Long(long)) => {
+                    let bytes = long.left();
+                    let whole = long.whole(most)?;
+                    *out = whole.ok_or_else(|| too_long(bytes, most))?;
+                }
+            },
+        }
+        self.pass_value();
+        Ok(true)
+    }
+
+    /// Goes behind a value that was shown.
+    fn pass_value(&mut self) {
+        self.next += 1;
+        if self.next >= self.how.shown.len() {
+            self.next = 0;
+            self.left -= 1;
+        }
+    }
+
     /// Returns how many elements are taken in one turn.
     fn steps(&self) -> usize {
         match self.values {
@@ -334,13 +380,10 @@ impl ShownSort {
             text = match self.value(by, element)? {
                 None => None,
                 Some(Named::Bytes(bytes)) => Some(bytes),
-                Some(Named::Long(long)) => match long.whole(most)? {
-                    Some(bytes) => Some(bytes),
-                    None => {
-                        let text = format!("ERR a text that BY names has more than {most} bytes");
-                        return Err(Broken::Refused(text));
-                    }
-                },
+                Some(Named::Long(long)) => {
+                    let bytes = long.left();
+                    Some(long.whole(most)?.ok_or_else(|| too_long(bytes, most))?)
+                }
             };
         }
         let Some(sorter) = &mut self.sorter else {
@@ -422,13 +465,14 @@ impl ShownSort {
                 }
             },
         }
-        self.next += 1;
-        if self.next >= self.how.shown.len() {
-            self.next = 0;
-            self.left -= 1;
-        }
+        self.pass_value();
         Ok(())
     }
+}
+
+fn too_long(bytes: u64, most: usize) -> Broken {
+    let text = format!("ERR a string of {bytes} bytes is too long for SORT: the most is {most}");
+    Broken::Refused(text)
 }
 
 const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";

@@ -352,9 +352,55 @@ fn large_collections_are_sorted_as_small_ones_are() {
             );
         }
     }
+    client.check(&[("SET to x", "+OK")]);
+    for command in [
+        "SORT l STORE to",
+        "SORT l BY w* ALPHA DESC GET # GET w* GET none STORE to",
+        "SORT l BY h*->f GET h*->of LIMIT 16000 500 STORE to",
+        "SORT s BY nosort GET long* GET # STORE to",
+        "SORT s BY nosort GET # GET long* LIMIT 1 100 STORE to",
+        "SORT z DESC STORE to",
+        "SORT z BY nosort DESC LIMIT 1 16000 STORE to",
+        "SORT l LIMIT 20000 1 STORE to",
+        "SORT l GET long* STORE l",
+    ] {
+        client.check(&[("DEL to", ":1"), ("ZADD to 1 a", ":1")]);
+        if !command.contains("GET") {
+            let (reply, _) = command.split_once(" STORE").unwrap();
+            let shown = client.run_raw(reply);
+            client.run(&command.replace("STORE to", "STORE other"));
+            let stored = client.run_raw("LRANGE other 0 -1");
+            assert!(stored == shown, "{command}: {:.300}", show(&stored));
+        }
+        // What is looked up is looked up in memory inside of EXEC.
+        other.check(&[
+            ("MULTI", "+OK"),
+            (&command.replace("STORE ", "STORE 2"), "+QUEUED"),
+        ]);
+        let expected = other.run("EXEC");
+        assert_eq!(format!("[{}]", client.run(command)), expected, "{command}");
+        let key = command.rsplit(' ').next().unwrap();
+        for question in ["LRANGE @ 0 -1", "OBJECT ENCODING @", "LLEN @", "TTL @"] {
+            let shown = client.run_raw(&question.replace('@', key));
+            let expected = client.run_raw(&question.replace('@', &format!("2{key}")));
+            assert!(
+                shown == expected,
+                "{command} {question}: {:.300}",
+                show(&shown)
+            );
+        }
+        client.call(&["SET", "to", "x"]);
+    }
+    client.check(&[("DEL l", ":1")]);
+    fill_for_sort(&mut client);
     let refused = "-ERR One or more scores can't be converted into double";
-    client.check(&[("RPUSH l text", ":18001"), ("SORT l", refused)]);
-    client.check(&[("LLEN l", ":18001")]);
+    client.check(&[
+        ("SORT l STORE to", ":18000"),
+        ("RPUSH l text", ":18001"),
+        ("SORT l", refused),
+        ("SORT l STORE to", refused),
+        ("LLEN to", ":18000"),
+    ]);
 }
 
 /// A directory in which no file can be made is told, and the next command goes on.

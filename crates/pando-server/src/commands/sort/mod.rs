@@ -11,9 +11,10 @@ mod weight;
 
 use crate::commands::list;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
-use crate::context::{Part, is_too_long, replies};
+use crate::context::{Part, Stored, is_too_long, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::strings_of_one;
+use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 use options::Options;
 use order::{Order, Weights};
@@ -57,21 +58,52 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
         return Err(replies::WRONG_TYPE.into());
     }
     let order = options.order(value_type, context.progress.replies_in_memory);
-    let head = context
-        .tree_head(&found)?
-        .filter(|_| options.store.is_none());
-    let Some(head) = head else {
+    let Some(head) = context.tree_head(&found)? else {
         return sort_in_memory(context, (found, value_type), &options, &order);
     };
-    let how = || options.how(&order);
-    context.ask_for_sorted(key, (value_type, head), how, false)?;
+    let of_tree = (value_type, head);
+    if sort_by_threads(context, (&options, &order), of_tree, false)? {
+        return Ok(());
+    }
     match sort_in_memory(context, (found, value_type), &options, &order) {
         Err(interrupted) if is_too_long(&interrupted) || is_too_much(&interrupted) => {
-            context.ask_for_sorted(key, (value_type, head), how, true)?;
-            Err(interrupted)
+            match sort_by_threads(context, (&options, &order), of_tree, true)? {
+                true => Ok(()),
+                false => Err(interrupted),
+            }
         }
         result => result,
     }
+}
+
+/// Has threads sort a large collection, if it is long or they `must`. Returns false if it is to be
+/// sorted in memory.
+fn sort_by_threads(
+    context: &mut Context<'_>,
+    (options, order): (&Options<'_>, &Order<'_>),
+    of_tree: (ValueType, TreeHead),
+    must: bool,
+) -> Result<bool, Interrupted> {
+    let (from, how) = (context.argument(1), options.how(order));
+    let Some(key) = options.store else {
+        context.ask_for_sorted(from, of_tree, how, must)?;
+        return Ok(false);
+    };
+    let length = match context.put_sorted((key, from), of_tree, how, must)? {
+        None => return Ok(false),
+        Some(Stored::Little(strings)) => {
+            let mut list = context.replacement(&Found::default(), ValueType::List);
+            strings
+                .iter()
+                .for_each(|element| list.strings.push(element));
+            put(context, key, list)?;
+            return Ok(true);
+        }
+        Some(Stored::Written(length)) => length,
+    };
+    context.event(Class::List, "sortstore", key);
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))?;
+    Ok(true)
 }
 
 fn is_too_much(interrupted: &Interrupted) -> bool {
@@ -196,6 +228,11 @@ fn store(
             }
         }
     }
+    put(context, key, list)
+}
+
+/// Replaces whatever `key` has by `list`.
+fn put(context: &mut Context<'_>, key: &[u8], mut list: Collection) -> Run {
     context.check_room(&list)?;
     let found = context.find_any_head(key)?;
     let length = i64::try_from(list.len()).unwrap_or(i64::MAX);

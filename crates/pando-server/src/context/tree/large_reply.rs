@@ -15,13 +15,12 @@ use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
 use crate::data::shown_rows::{Request, RowsRequest, Shown, Stretch};
-use crate::data::shown_sort::{SortHow, SortRequest};
 use crate::data::tree_head::TreeHead;
 use crate::row_readers::{Beginning, Begun, Failure};
 
 /// Elements from which on a reply is read while it is sent. Fewer are sooner read and sent at once,
 /// if they fit into memory.
-const ELEMENTS_MIN: usize = 16 << 10;
+pub(super) const ELEMENTS_MIN: usize = 16 << 10;
 
 /// How often a collection may change before its range is found at the moment of the reply; then the
 /// command reads the elements itself.
@@ -203,7 +202,7 @@ impl Context<'_> {
         self.begin_request(Box::new(request), heading)
     }
 
-    fn rows_request(
+    pub(super) fn rows_request(
         &mut self,
         key: &[u8],
         stretch: Option<Stretch>,
@@ -222,36 +221,6 @@ impl Context<'_> {
             version: self.session.version,
             now_ms: self.now_ms,
         })
-    }
-
-    /// As [`Context::ask_for_all`], in another order; the collection is of this type.
-    pub(crate) fn ask_for_sorted(
-        &mut self,
-        key: &[u8],
-        (value_type, head): (ValueType, TreeHead),
-        how: impl FnOnce() -> SortHow,
-        must: bool,
-    ) -> Run {
-        if !must && head.len() < ELEMENTS_MIN || !self.may_reply_large()? {
-            return Ok(());
-        }
-        let shown = match value_type {
-            ValueType::List => Shown::Element,
-            ValueType::SortedSet => Shown::Member(None),
-            _ => Shown::Name,
-        };
-        let rows = self.rows_request(key, None, (value_type, shown, false))?;
-        let engine = self.engine();
-        let request = SortRequest {
-            rows,
-            how: how(),
-            element_keys: engine.element_keys,
-            folder: engine.folder,
-            text_bytes_max: engine.reply_bytes_max / 2,
-            scratch: self.shared.scratch.clone(),
-        };
-        let heading = Heading::Array(request.how.shown.len().max(1));
-        self.begin_request(Box::new(request), heading)
     }
 
     /// Has a thread begin the reply.
