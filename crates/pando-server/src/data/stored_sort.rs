@@ -116,7 +116,7 @@ impl NewRows for StoredSort {
     fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
         let Some(sort) = &mut self.sort else {
             self.sort = self.request.sorted().map_err(|broken| broken.text())?;
-            self.merged.is_changed = self.sort.is_none();
+            // Without the collection there are no rows. The command finds another head, too.
             return Ok(self.sort.is_some());
         };
         if !self.is_counted {

@@ -12,7 +12,8 @@
 //! The rows of a new collection that are too many for a batch are written before its head, by a
 //! thread ([`building`]): those of elements in memory, of another collection ([`copies`]), or of
 //! what several have in common or together ([`merges`]; decisions 126 and 129). Threads also read
-//! what a reply shows of many elements, while it is sent ([`large_reply`]; decision 130).
+//! what a reply shows of many elements, while it is sent ([`large_reply`]; decision 130), and sort
+//! them if it has them in another order ([`sorts`]; decision 131).
 
 pub(crate) mod ahead;
 mod block_cut;

@@ -9,7 +9,7 @@ use crate::context::{Context, Interrupted, Run};
 use crate::data::keyspace::{Times, ValueType};
 use crate::data::new_rows::NewRows;
 use crate::data::packed::Encoding;
-use crate::data::shown_rows::{Shown, Stretch};
+use crate::data::shown_rows::Shown;
 use crate::data::shown_sort::{SortHow, SortRequest};
 use crate::data::stored_sort::StoredSort;
 use crate::data::tree_head::TreeHead;
@@ -26,7 +26,7 @@ impl Context<'_> {
         if !must && head.len() < ELEMENTS_MIN || !self.may_reply_large()? {
             return Ok(());
         }
-        let request = self.sort_request(key, (value_type, None), how)?;
+        let request = self.sort_request((key, value_type), how)?;
         let heading = Heading::Array(request.how.shown.len().max(1));
         self.begin_request(Box::new(request), heading)
     }
@@ -34,6 +34,9 @@ impl Context<'_> {
     /// Makes the list of what is shown of the collection at `from` the value of `key`; `None` if
     /// that is to be done in memory: it is short and that not a must, or what is looked up may have
     /// been changed by the transaction, or that sees an earlier moment.
+    ///
+    /// The thread reads the collection later than the command. What it finds is what the command
+    /// has found if that commits, for the reason that `copies.rs` gives.
     pub(crate) fn put_sorted(
         &mut self,
         (key, from): (&[u8], &[u8]),
@@ -53,29 +56,16 @@ impl Context<'_> {
         if !members.is_weighted() {
             return Ok(None);
         }
-        let last_swap = sources.last_swap();
         let mut hasher = self.progress.builds.hasher();
-        (sources.name(), last_swap).hash(&mut hasher);
+        (sources.name(), sources.last_swap()).hash(&mut hasher);
         (head.id, head.edition, head.count).hash(&mut hasher);
         let identity = (ValueType::List, hasher.finish());
         let (mut made, merged) = self.built(members, identity, |context, id| {
-            let all = Stretch {
-                head,
-                last_swap,
-                row: Vec::new(),
-                skipped: 0,
-                count: head.len(),
-            };
-            let request = context.sort_request(from, (value_type, Some(all)), how)?;
+            let request = context.sort_request((from, value_type), how)?;
             let rows = StoredSort::new(request, id, context.element_bytes_max());
             Ok((TreeHead::new_blocks(id), Box::new(rows) as Box<dyn NewRows>))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");
-        if merged.is_changed {
-            let builds = &mut self.progress.builds;
-            builds.list.truncate(builds.next - 1);
-            return Err(Interrupted::Yield);
-        }
         if let Some(little) = &merged.little {
             return Ok(Some(Stored::Little(little.clone())));
         }
@@ -89,8 +79,7 @@ impl Context<'_> {
 
     fn sort_request(
         &mut self,
-        key: &[u8],
-        (value_type, stretch): (ValueType, Option<Stretch>),
+        (key, value_type): (&[u8], ValueType),
         how: SortHow,
     ) -> Result<SortRequest, Interrupted> {
         let shown = match value_type {
@@ -98,7 +87,7 @@ impl Context<'_> {
             ValueType::SortedSet => Shown::Member(None),
             _ => Shown::Name,
         };
-        let rows = self.rows_request(key, stretch, (value_type, shown, false))?;
+        let rows = self.rows_request(key, None, (value_type, shown, false))?;
         let engine = self.engine();
         Ok(SortRequest {
             rows,
