@@ -497,6 +497,7 @@ fn pando(shared: &Shared, text: &mut String) {
     field(text, "compression", report.compression);
     field(text, "recovery_ms", report.recovery_ms);
     field(text, "log_bytes", report.log_bytes);
+    field(text, "temporary_bytes", shared.scratch.bytes());
     field(text, "durable_lsn", engine.db.durable_lsn().0);
     let checkpoint = engine.db.last_checkpoint_unix_ms();
     field(text, "last_checkpoint_unix_ms", checkpoint);

@@ -199,6 +199,9 @@ fn state(shared: &Shared, out: &mut Exposition) {
         "Open connections.",
         clients,
     );
+    let help = "Bytes of the temporary files of replies that are sorted.";
+    let bytes = shared.scratch.bytes();
+    out.single("pando_temporary_bytes", "gauge", help, bytes);
 }
 
 fn memory(shared: &Shared, out: &mut Exposition) {

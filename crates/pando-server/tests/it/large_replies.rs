@@ -419,7 +419,7 @@ fn a_pipeline_has_few_open_replies() {
     }
 }
 
-fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
+pub(crate) fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
     let text = client.text(section);
     let at = text.find(name).unwrap() + name.len();
     text[at..].lines().next().unwrap().parse().unwrap()

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use pando_resp::Answer;
 use pando_sync::thread;
-use pando_sync::time::Duration;
+use pando_sync::time::{Duration, now};
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, open_small, options};
+use crate::large_replies::figure;
 use crate::trees::many;
 use crate::until_end::End;
 
@@ -236,11 +237,19 @@ fn many_unions_at_once_are_each_of_one_moment() {
             reader.join().unwrap();
         }
     });
+    let bytes = |client: &mut Client| figure(client, "pando", "temporary_bytes:");
+    assert!(bytes(&mut client) > 0);
     for client in &mut deaf {
         let Answer::Array(shown) = client.answer() else {
             panic!("it is an array");
         };
         assert_eq!(shown.len(), 18_001);
+    }
+    // Those of the clients that are gone may still be sorted.
+    let limit = now() + Duration::from_secs(30);
+    while bytes(&mut client) > 0 {
+        assert!(now() < limit, "files are left");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
