@@ -92,8 +92,8 @@ impl Engine {
         Ok((!registration.is_ended()).then(|| Arc::new(settled)))
     }
 
-    /// Takes `blocks` blocks of the data file, which may have to grow. Blocks, but not for room that
-    /// the next checkpoint makes: that begins when this one has ended.
+    /// Takes `blocks` blocks of the data file, which may have to grow. Blocks, but not for room
+    /// that the next checkpoint makes: that begins when this one has ended.
     ///
     /// # Errors
     /// [`Error::Full`]; [`Error::Closed`], [`Error::Poisoned`].
