@@ -246,6 +246,13 @@ impl Engine {
         }
     }
 
+    /// Returns true if the end of a settled snapshot has left room to a checkpoint that has not
+    /// ended.
+    pub(crate) fn awaits_checkpoint_for_room(&self) -> bool {
+        let asked = self.kept.checkpoint_for_room();
+        asked.is_some_and(|asked| !self.checkpoint.has_finished(asked))
+    }
+
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does
     /// not poison it as long as the log itself is intact.
     pub(crate) fn log_failed(&self, error: pando_wal::Error) -> Error {

@@ -21,6 +21,11 @@ pub(crate) const IS_BROKEN: u8 = 2;
 /// It hears of all keys with its prefixes.
 pub(crate) const IS_BROADCAST: u8 = 4;
 
+/// CLIENT NO-EVICT.
+pub(crate) const NO_EVICT: u8 = 1;
+/// CLIENT NO-TOUCH.
+pub(crate) const NO_TOUCH: u8 = 2;
+
 /// Names that a client has given itself.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Names {
@@ -86,6 +91,8 @@ pub(crate) struct ClientRecord {
     pub(crate) unblocking: Unblocking,
     /// [`TRACKS`] and its like: how it tracks keys.
     pub(crate) tracking: AtomicU8,
+    /// [`NO_EVICT`] and its like: what it has asked for and CLIENT LIST alone shows.
+    pub(crate) asked: AtomicU8,
     /// Id of the client that its messages about keys go to; 0: none; -1: it tracks no keys.
     pub(crate) redirection: AtomicI64,
     /// For messages about keys, its own or those of another client: from the first CLIENT TRACKING
@@ -139,6 +146,7 @@ impl ClientRecord {
             is_monitor: AtomicBool::new(false),
             unblocking: Unblocking::default(),
             tracking: AtomicU8::new(0),
+            asked: AtomicU8::new(0),
             redirection: AtomicI64::new(-1),
             mail: OnceLock::new(),
             killed: AtomicBool::new(false),
@@ -200,6 +208,31 @@ impl ClientRecord {
             .store(number.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
+    /// Returns the letters of its state, in the order of Redis.
+    fn flags(&self, is_in_multi: bool) -> String {
+        // Relaxed, as in `describe`.
+        let tracking = self.tracking.load(Ordering::Relaxed);
+        let asked = self.asked.load(Ordering::Relaxed);
+        let letters = [
+            (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.is_subscribed(), 'P'),
+            (is_in_multi, 'x'),
+            (self.waiting.load(Ordering::Relaxed), 'b'),
+            (tracking & TRACKS != 0, 't'),
+            (tracking & IS_BROKEN != 0, 'R'),
+            (tracking & IS_BROADCAST != 0, 'B'),
+            (matches!(self.address, Address::Unix(_)), 'U'),
+            (asked & NO_EVICT != 0, 'e'),
+            (asked & NO_TOUCH != 0, 'T'),
+        ];
+        let set = letters.into_iter().filter(|(is_set, _)| *is_set);
+        let flags: String = set.map(|(_, letter)| letter).collect();
+        match flags.is_empty() {
+            true => "N".to_owned(),
+            false => flags,
+        }
+    }
+
     /// Appends the line of `CLIENT LIST` to `into`, without its line end. `commands` are the names
     /// of all commands and subcommands.
     pub(crate) fn describe(&self, into: &mut String, commands: &[String]) {
@@ -208,31 +241,7 @@ impl ClientRecord {
         let names = self.names.lock().clone();
         let queued = self.queued.load(Ordering::Relaxed);
         let command = commands.get(self.command.load(Ordering::Relaxed) as usize);
-        let mut flags = String::new();
-        if self.is_monitor.load(Ordering::Relaxed) {
-            flags.push('O');
-        }
-        if self.is_subscribed() {
-            flags.push('P');
-        }
-        if queued >= 0 {
-            flags.push('x');
-        }
-        let tracking = self.tracking.load(Ordering::Relaxed);
-        for (bit, letter) in [(TRACKS, 't'), (IS_BROKEN, 'R'), (IS_BROADCAST, 'B')] {
-            if tracking & bit != 0 {
-                flags.push(letter);
-            }
-        }
-        if matches!(self.address, Address::Unix(_)) {
-            flags.push('U');
-        }
-        if self.waiting.load(Ordering::Relaxed) {
-            flags.push('b');
-        }
-        if flags.is_empty() {
-            flags.push('N');
-        }
+        let flags = self.flags(queued >= 0);
         let _ = write!(
             into,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} \

@@ -1,8 +1,11 @@
 //! CLIENT and its subcommands, except KILL, PAUSE and those about keys that a client keeps.
 
+use pando_sync::atomic::Ordering;
+
 use super::client_kill::{Kind, kill};
 use super::client_pause::{pause, reply, unpause};
 use super::client_tracking::{CACHING, GETREDIR, TRACKING, TRACKINGINFO};
+use crate::client::record::{NO_EVICT, NO_TOUCH};
 use crate::client::unblocking::Unblocked;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 use crate::loop_handle::Message;
@@ -104,14 +107,14 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "no-evict",
             3,
             ADMIN,
-            switch,
+            no_evict,
             "Sets the client eviction mode of the connection.",
         ),
         sub(
             "no-touch",
             3,
             FLAGS,
-            switch,
+            no_touch,
             "Controls whether commands affect the LRU/LFU of keys.",
         ),
         sub(
@@ -261,12 +264,26 @@ fn unblock(context: &mut Context<'_>) -> Run {
     context.integer(i64::from(record.is_some()))
 }
 
-fn switch(context: &mut Context<'_>) -> Run {
-    if context.is(2, "on") || context.is(2, "off") {
-        context.ok()
+fn no_evict(context: &mut Context<'_>) -> Run {
+    note(context, NO_EVICT)
+}
+
+fn no_touch(context: &mut Context<'_>) -> Run {
+    note(context, NO_TOUCH)
+}
+
+/// Notes what CLIENT LIST shows and has no effect here.
+fn note(context: &mut Context<'_>, bit: u8) -> Run {
+    let asked = &context.record.asked;
+    // Relaxed: a report.
+    if context.is(2, "on") {
+        asked.fetch_or(bit, Ordering::Relaxed);
+    } else if context.is(2, "off") {
+        asked.fetch_and(!bit, Ordering::Relaxed);
     } else {
-        context.fail(replies::SYNTAX)
+        return context.fail(replies::SYNTAX);
     }
+    context.ok()
 }
 
 fn help(context: &mut Context<'_>) -> Run {

@@ -1,5 +1,7 @@
 //! PING, ECHO, SELECT, QUIT, RESET.
 
+use pando_sync::atomic::Ordering;
+
 use super::rename::database_at;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
 
@@ -94,6 +96,8 @@ fn reset(context: &mut Context<'_>) -> Run {
     let authenticated = !context.shared.settings.has_password();
     context.session.reset(authenticated);
     context.record.names.lock().name.clear();
+    // Relaxed: a report.
+    context.record.asked.store(0, Ordering::Relaxed);
     context.reply().simple("RESET");
     Ok(())
 }

@@ -119,6 +119,7 @@ impl Connection {
         let receiver = Receiver {
             version: self.session.version,
             is_subscribed: self.session.is_subscribed(),
+            is_silent: self.session.reply_mode.is_silent(),
         };
         let buffers = self.buffers.as_mut().expect("messages go into the buffers");
         let is_durable = turn.shared.settings.durability() == Durability::Durable;

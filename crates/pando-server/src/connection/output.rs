@@ -431,6 +431,7 @@ mod tests {
         let receiver = Receiver {
             version: Version::Resp3,
             is_subscribed: true,
+            is_silent: false,
         };
         let (mut bytes, mut shared) = (Vec::new(), Vec::new());
         for _ in 0..2 {

@@ -291,6 +291,7 @@ mod tests {
             let receiver = Receiver {
                 version: Version::Resp2,
                 is_subscribed: true,
+                is_silent: false,
             };
             assert!(delivery.write(receiver, &mut out).is_none());
             let text = String::from_utf8(out).expect("it is text");

@@ -235,6 +235,7 @@ mod tests {
         let receiver = Receiver {
             version: Version::Resp3,
             is_subscribed: true,
+            is_silent: false,
         };
         let mut out = Vec::new();
         for bytes_max in [1, all / 2, usize::MAX] {

@@ -172,6 +172,8 @@ pub(crate) struct Receiver {
     pub(crate) version: Version,
     /// It has subscribed to something: with RESP2 it can tell messages from replies.
     pub(crate) is_subscribed: bool,
+    /// It wants no replies, which the lines of a monitor are.
+    pub(crate) is_silent: bool,
 }
 
 /// A message for one client.
@@ -233,6 +235,7 @@ impl Delivery {
                 writer.bulk(b"tracking-redir-broken");
             }
             Reason::Changed | Reason::ChangedForOther | Reason::RedirectionBroken => return None,
+            Reason::Monitor if receiver.is_silent => return None,
             Reason::Monitor => {}
         }
         let bytes = &self.message.bytes;
@@ -269,6 +272,7 @@ mod tests {
             let receiver = Receiver {
                 version,
                 is_subscribed,
+                is_silent: false,
             };
             assert!(delivery.write(receiver, &mut out).is_none());
             let text = "4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$4\r\ntext\r\n";
@@ -287,6 +291,7 @@ mod tests {
         let receiver = Receiver {
             version: Version::Resp2,
             is_subscribed: true,
+            is_silent: false,
         };
         let mut out = b"before".to_vec();
         let (place, mut shared) = delivery.write(receiver, &mut out).expect("it is long");

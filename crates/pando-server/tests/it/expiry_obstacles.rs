@@ -29,7 +29,7 @@ fn size(client: &mut Client) -> usize {
 
 /// Sets keys from `first` on, with these options, until none is taken any more; returns the number
 /// of those that were taken.
-fn fill(client: &mut Client, first: usize, options: &[&str]) -> usize {
+pub(crate) fn fill(client: &mut Client, first: usize, options: &[&str]) -> usize {
     let (mut taken, mut refused) = (0, 0);
     for first in (first..first + 40_000).step_by(100) {
         let set = |number| {

@@ -64,7 +64,7 @@ fn send_gets(client: &mut Client, numbers: impl Iterator<Item = usize>) -> usize
 }
 
 /// Returns the calls and the failed calls of `command` since the last reset.
-fn calls(client: &mut Client, command: &str) -> (u64, u64) {
+pub(crate) fn calls(client: &mut Client, command: &str) -> (u64, u64) {
     let all = fields(client, "commandstats");
     let Some(parts) = all.get(&format!("cmdstat_{command}")) else {
         return (0, 0);

@@ -391,3 +391,37 @@ fn a_killed_client_does_nothing_more() {
     }
     assert_eq!(client.run("PING"), "+PONG");
 }
+
+/// The letters come in the order of Redis.
+#[test]
+fn client_list_has_a_letter_for_each_state() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let flags = |client: &mut Client| {
+        let text = client.text("CLIENT INFO");
+        let (_, rest) = text.split_once(" flags=").unwrap();
+        rest.split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(flags(&mut client), "N");
+    client.check(&[("CLIENT NO-EVICT on", "+OK")]);
+    assert_eq!(flags(&mut client), "e");
+    client.check(&[
+        ("CLIENT NO-TOUCH ON", "+OK"),
+        ("CLIENT TRACKING ON BCAST", "+OK"),
+    ]);
+    assert_eq!(flags(&mut client), "tBeT");
+    client.check(&[
+        ("CLIENT NO-EVICT OFF", "+OK"),
+        ("CLIENT NO-EVICT WHAT", "-ERR syntax error"),
+        ("CLIENT NO-TOUCH WHAT", "-ERR syntax error"),
+    ]);
+    assert_eq!(flags(&mut client), "tBT");
+    client.send(&encode(&["BLPOP", "none", "0"]));
+    while !other.text("CLIENT LIST").contains(" flags=btBT ") {
+        thread::yield_now();
+    }
+    other.check(&[("RPUSH none a", ":1")]);
+    assert_eq!(show(&client.answer()), "[\"none\" \"a\"]");
+    client.check(&[("CLIENT TRACKING OFF", "+OK"), ("RESET", "+RESET")]);
+    assert_eq!(flags(&mut client), "N");
+}

@@ -78,6 +78,8 @@ mod large;
 #[cfg(test)]
 mod large_replies;
 #[cfg(test)]
+mod large_reply_obstacles;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod list_blocks;
@@ -124,6 +126,8 @@ mod scan;
 mod script_bounds;
 #[cfg(all(test, feature = "scripts"))]
 mod script_environments;
+#[cfg(all(test, feature = "scripts"))]
+mod script_failures;
 #[cfg(all(test, feature = "scripts"))]
 mod script_grammar;
 #[cfg(all(test, feature = "scripts"))]

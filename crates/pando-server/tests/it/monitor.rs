@@ -459,6 +459,42 @@ fn a_monitor_may_not_use_keys_until_it_is_reset() {
     assert!(!list.contains(" flags=O "), "{list}");
 }
 
+/// Its lines are replies, and not messages.
+#[test]
+fn a_monitor_that_wants_no_replies_is_shown_nothing() {
+    let server = Fixture::new();
+    let (mut monitor, mut client) = (server.client(), server.client());
+    monitor.send(b"CLIENT REPLY OFF\r\nMONITOR\r\n");
+    while !client.text("CLIENT LIST").contains(" flags=O ") {
+        thread::yield_now();
+    }
+    for round in 0..3 {
+        client.check(&[("SET a 1", "+OK")]);
+        monitor.send(b"CLIENT REPLY ON\r\n");
+        let mut line = show(&monitor.answer());
+        // Those that came before it wanted no replies.
+        while line.contains(r#""CLIENT" "LIST""#) {
+            line = show(&monitor.answer());
+        }
+        assert_eq!(line, "+OK");
+        assert_eq!(next(&mut monitor), "0 client CLIENT REPLY ON");
+        client.check(&[("SET a 2", "+OK")]);
+        assert_eq!(next(&mut monitor), "0 client SET a 2", "{round}");
+        // Of the reply that is skipped alone nothing is missing.
+        monitor.send(b"CLIENT REPLY SKIP\r\nPING\r\n");
+        assert_eq!(next(&mut monitor), "0 client CLIENT REPLY SKIP");
+        assert_eq!(next(&mut monitor), "0 client PING");
+        monitor.send(b"CLIENT REPLY OFF\r\n");
+        let silent = |list: &str| {
+            let mut lines = list.lines().filter(|line| line.contains(" flags=O "));
+            lines.any(|line| line.contains(" cmd=client|reply "))
+        };
+        while !silent(&client.text("CLIENT LIST")) {
+            thread::yield_now();
+        }
+    }
+}
+
 #[test]
 fn a_monitor_may_subscribe_and_speak_resp3() {
     let server = Fixture::new();

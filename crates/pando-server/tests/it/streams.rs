@@ -362,6 +362,60 @@ fn each_entry_goes_to_one_consumer_of_a_group() {
     assert!(pending.starts_with(&format!("[:{count} ")), "{pending}");
 }
 
+/// Options come in any order. An option that is there twice is one argument too many, which is
+/// looked at behind key and group, as in Redis.
+#[test]
+fn groups_are_made_with_options_in_any_order() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let no_key = "-ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you \
+                  may want to use the MKSTREAM option to create an empty stream automatically.";
+    let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let too_many = |of: &str| {
+        format!("-ERR unknown subcommand or wrong number of arguments for '{of}'. Try XGROUP HELP.")
+    };
+    let (create, set) = (&too_many("CREATE")[..], &too_many("SETID")[..]);
+    client.check(&[
+        ("SET str x", "+OK"),
+        ("XGROUP CREATE a g $ mkstream entriesread 3", "+OK"),
+        ("XGROUP CREATE b g $ ENTRIESREAD 3 MKSTREAM", "+OK"),
+        ("XGROUP CREATE c g $ MKSTREAM MKSTREAM", "+OK"),
+        ("XGROUP CREATE a h 0 MKSTREAM MKSTREAM MKSTREAM", "+OK"),
+        ("XGROUP CREATE none g 0 ENTRIESREAD 1 ENTRIESREAD 2", no_key),
+        (
+            "XGROUP CREATE str g 0 ENTRIESREAD 1 ENTRIESREAD 2",
+            wrong_type,
+        ),
+        (
+            "XGROUP CREATE none g 0 MKSTREAM ENTRIESREAD 1 ENTRIESREAD 2",
+            create,
+        ),
+        ("XGROUP CREATE a g 0 ENTRIESREAD 1 ENTRIESREAD 2", create),
+        ("XGROUP CREATE str g 0 ENTRIESREAD", create),
+        ("XGROUP CREATE str g 0 BOGUS", create),
+        ("XGROUP SETID none g 0 ENTRIESREAD 1 ENTRIESREAD 2", no_key),
+        (
+            "XGROUP SETID str g 0 ENTRIESREAD 1 ENTRIESREAD 2",
+            wrong_type,
+        ),
+        (
+            "XGROUP SETID a x 0 ENTRIESREAD 1 ENTRIESREAD 2",
+            "-NOGROUP No such consumer group 'x' for key name 'a'",
+        ),
+        ("XGROUP SETID a g 0 ENTRIESREAD 1 ENTRIESREAD 2", set),
+        ("XGROUP SETID str g 0 MKSTREAM", set),
+        ("EXISTS none", ":0"),
+        ("XGROUP SETID a g 0 ENTRIESREAD 5", "+OK"),
+    ]);
+    for (key, read) in [("a", 5), ("b", 3)] {
+        let groups = client.run(&format!("XINFO GROUPS {key}"));
+        assert!(
+            groups.contains(&format!("\"entries-read\" :{read} ")),
+            "{groups}"
+        );
+    }
+}
+
 #[test]
 fn who_waits_for_a_group_learns_that_it_is_gone() {
     let server = Fixture::new();

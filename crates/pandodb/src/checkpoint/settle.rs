@@ -92,7 +92,8 @@ impl Engine {
         Ok((!registration.is_ended()).then(|| Arc::new(settled)))
     }
 
-    /// Takes `blocks` blocks of the data file, which may have to grow. Blocks.
+    /// Takes `blocks` blocks of the data file, which may have to grow. Blocks, but not for room
+    /// that the next checkpoint makes: that begins when this one has ended.
     ///
     /// # Errors
     /// [`Error::Full`]; [`Error::Closed`], [`Error::Poisoned`].
@@ -104,7 +105,7 @@ impl Engine {
                 Some(None) => space.want_run(blocks),
                 None => space.want(blocks.into()),
             }
-            if space.is_full() {
+            if space.is_full() || self.awaits_checkpoint_for_room() {
                 return Err(space.full_error());
             }
             self.check_writable()?;
@@ -148,6 +149,10 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use pando_device::FaultyDevice;
+    use pando_sync::thread;
+    use pando_sync::time::{Duration, now};
+
     use crate::error::{Error, Result};
     use crate::kept::cut::KeptHandle;
     use crate::kept::cuts::SettleFor;
@@ -219,6 +224,65 @@ mod tests {
         let kept = keep(&db, || db.engine().kept.end_all());
         assert!(matches!(kept, Err(Error::Closed)), "{kept:?}");
         assert_eq!(db.snapshot_stat(), crate::SnapshotStat::default());
+    }
+
+    /// The disk is full, and ends the checkpoint that was to be kept: its blocks are free only with
+    /// the next one, for which the thread that settles must not wait.
+    #[test]
+    fn a_run_does_not_wait_for_the_next_checkpoint() {
+        let device = FaultyDevice::new(1);
+        let options = Db::builder()
+            .durability(Durability::None)
+            .settle_snapshots_after(Duration::from_secs(3600))
+            .max_memory(64 << 20);
+        let db = Db::open_device(options, device.clone().into()).unwrap();
+        let table = db.table("t").unwrap();
+        let put = |number: u32| table.put(&number.to_be_bytes(), &[1; 800]);
+        (0..600).for_each(|number| put(number).unwrap());
+        let snapshot = db.snapshot().unwrap();
+        (0..600).for_each(|number| put(number).unwrap());
+        device.set_capacity(1 << 20);
+        let mut number = 600;
+        // A checkpoint may make room for some more.
+        let mut fills = || {
+            let before = number;
+            while put(number).is_ok() {
+                number += 1;
+            }
+            db.checkpoint().unwrap();
+            number > before
+        };
+        while fills() {}
+        let of_thread = db.clone();
+        let settles = thread::spawn(move || {
+            let engine = of_thread.engine();
+            // The thread that makes checkpoints holds them.
+            let mut files = engine.checkpoint.lock_files();
+            let cut = engine.cut(files.mapping.is_empty(), true).unwrap();
+            let lsn = cut.lsn;
+            let written = engine.write_cut(&mut files, cut, |lsn| engine.wait_durable(lsn));
+            written.unwrap();
+            let kept = engine.keep_checkpoint(&mut files, lsn);
+            let kept = engine.kept.add(kept);
+            engine.settle_snapshots(kept.as_ref().unwrap(), SettleFor::Room);
+            engine.kept.finish(&[], &kept);
+        });
+        let begun = now();
+        while !settles.is_finished() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "it waits for itself"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        settles.join().unwrap();
+        assert!(!snapshot.is_settled());
+        assert_eq!(
+            snapshot.get(&table, &7_u32.to_be_bytes()).unwrap().unwrap(),
+            [1; 800]
+        );
+        device.set_capacity(1 << 40);
+        db.checkpoint().unwrap();
     }
 
     mod steps {

@@ -100,11 +100,16 @@ impl Options {
                 return Err(help::wrong_arguments(context, "XGROUP").into());
             }
         }
-        let most = if may_make { 8 } else { 7 };
-        match context.count() <= most {
-            true => Ok(options),
-            false => Err(help::wrong_arguments(context, "XGROUP").into()),
-        }
+        Ok(options)
+    }
+}
+
+/// Refuses more than `most` arguments. Those that name an option twice are found only here, behind
+/// what is wrong with key and group, as in Redis.
+fn check_count(context: &Context<'_>, most: usize) -> Run {
+    match context.count() <= most {
+        true => Ok(()),
+        false => Err(help::wrong_arguments(context, "XGROUP").into()),
     }
 }
 
@@ -142,6 +147,7 @@ fn create(context: &mut Context<'_>) -> Run {
     if !stream.exists() && !options.makes_stream {
         return context.fail(NO_KEY);
     }
+    check_count(context, 8)?;
     let last = match context.argument(4) {
         b"$" => stream.head.last,
         text => id(text, 0)?,
@@ -176,6 +182,7 @@ fn create(context: &mut Context<'_>) -> Run {
 fn set_last(context: &mut Context<'_>) -> Run {
     let options = Options::parse(context, false)?;
     let (mut stream, mut group) = stream_and_group(context)?;
+    check_count(context, 7)?;
     group.last = match context.argument(4) {
         b"$" => stream.head.last,
         text => id_or_end(text, 0)?,
