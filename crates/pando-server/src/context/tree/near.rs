@@ -1,17 +1,19 @@
 //! Members of a large sorted set that lie near a place, whose scores are geohashes.
 //!
 //! A search reads ranges of scores (decision 110). Only what lies in its shape is kept of a range:
-//! so it takes memory for what it finds, and a run that goes on after a wait has each range that it
-//! is done with as what was found there.
+//! so it takes memory for what it finds, or, if it wants the nearest ones of that, for about twice as
+//! many of each range. A run that goes on after a wait has each range that it is done with as what
+//! was found there.
 
 use std::ops::{Bound, Range};
 
 use pando_sync::Arc;
 
-use super::part::{Around, Goal, Load};
+use super::part::{Goal, Load};
 use crate::context::{Context, Interrupted};
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
+use crate::data::shape::Around;
 use crate::data::tree_head::TreeHead;
 
 /// Members that were found, in the order of their scores.

@@ -11,9 +11,9 @@ use super::cells::covering;
 use super::describe::{reading, writing};
 use super::look::place_of;
 use super::reply;
-use crate::context::{Around, Command, Context, Interrupted, Keys, Near, Part, Run, replies};
+use crate::context::{Command, Context, Interrupted, Keys, Near, Part, Run, replies};
 use crate::data::earth::{Place, whole};
-use crate::data::shape::Shape;
+use crate::data::shape::{Around, Order, Shape};
 
 const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of \
      the circular area delimited by center and radius and M is the number of items inside the \
@@ -89,12 +89,6 @@ impl Form {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Nearest,
-    Farthest,
-}
-
 /// What is asked for.
 #[derive(Default)]
 struct Request<'a> {
@@ -107,7 +101,7 @@ struct Request<'a> {
     with_distance: bool,
     with_hash: bool,
     with_coordinates: bool,
-    order: Option<Order>,
+    is_descending: Option<bool>,
     count: Option<usize>,
     any: bool,
     destination: Option<&'a [u8]>,
@@ -120,7 +114,6 @@ struct Match {
     distance: f64,
     score: f64,
     member: Vec<u8>,
-    place: Place,
 }
 
 /// Bytes that a match takes besides those of its member.
@@ -221,8 +214,8 @@ impl<'a> Request<'a> {
             () if context.is(at, "withhash") => self.with_hash = true,
             () if context.is(at, "withcoord") => self.with_coordinates = true,
             () if context.is(at, "any") => self.any = true,
-            () if context.is(at, "asc") => self.order = Some(Order::Nearest),
-            () if context.is(at, "desc") => self.order = Some(Order::Farthest),
+            () if context.is(at, "asc") => self.is_descending = Some(false),
+            () if context.is(at, "desc") => self.is_descending = Some(true),
             () if context.is(at, "count") && at + 1 < context.count() => {
                 let count = context.integer_at(at + 1)?;
                 let count = usize::try_from(count).ok().filter(|count| *count > 0);
@@ -311,28 +304,31 @@ impl<'a> Request<'a> {
         let (Some(center), Some(shape)) = (self.center, self.shape) else {
             return Ok(Vec::new());
         };
-        let most = self.count.unwrap_or(usize::MAX);
+        let count = self.count.unwrap_or(usize::MAX);
+        let by_default = (self.count.is_some() && !self.any).then_some(false);
+        let is_descending = self.is_descending.or(by_default);
         let around = Around {
             center,
             shape,
-            enough: if self.any { most } else { usize::MAX },
+            unit: self.unit,
+            enough: if self.any { count } else { usize::MAX },
+            order: is_descending.map(|is_descending| Order {
+                is_descending,
+                count,
+            }),
         };
         let mut found = Found {
             bytes_max: context.engine().reply_bytes_max,
             around,
-            unit: self.unit,
             bytes: 0,
             list: Vec::new(),
         };
         found.look(context, key)?;
-        let by_default = (self.count.is_some() && !self.any).then_some(Order::Nearest);
         let mut found = found.list;
-        match self.order.or(by_default) {
-            Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
-            Some(Order::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
-            None => {}
+        if let Some(order) = around.order {
+            found.sort_by(|a, b| order.compare(a.distance, b.distance));
         }
-        found.truncate(most);
+        found.truncate(count);
         Ok(found)
     }
 
@@ -351,7 +347,7 @@ impl<'a> Request<'a> {
             context.reply().integer(hash.unwrap_or(i64::MAX));
         }
         if self.with_coordinates {
-            reply::coordinates(context, found.place);
+            reply::coordinates(context, Place::of_score(found.score));
         }
     }
 }
@@ -360,8 +356,6 @@ impl<'a> Request<'a> {
 struct Found {
     bytes_max: usize,
     around: Around,
-    /// Meters of the unit.
-    unit: f64,
     bytes: usize,
     list: Vec<Match>,
 }
@@ -402,8 +396,7 @@ impl Found {
 
     /// Takes a member if it lies in the shape, and it is not enough.
     fn take(&mut self, (score, member): (f64, &[u8])) -> Run {
-        let place = Place::of_score(score);
-        let distance = self.around.shape.distance(self.around.center, place);
+        let distance = self.around.distance(score);
         let Some(distance) = distance.filter(|_| self.list.len() < self.around.enough) else {
             return Ok(());
         };
@@ -412,12 +405,32 @@ impl Found {
             return Err(replies::TOO_MANY_LONG.into());
         }
         self.list.push(Match {
-            distance: distance / self.unit,
+            distance,
             score,
             member: member.to_vec(),
-            place,
         });
+        if let Some(order) = self.around.order
+            && order.is_to_be_cut(self.list.len())
+        {
+            self.cut_to(order);
+        }
         Ok(())
+    }
+
+    /// Drops those that are not wanted.
+    fn cut_to(&mut self, order: Order) {
+        let distances: Vec<f64> = self.list.iter().map(|found| found.distance).collect();
+        let (places, _) = order.cut(&distances);
+        let (mut place, mut kept) = (0, places.into_iter().peekable());
+        self.list.retain(|_| {
+            place += 1;
+            kept.next_if_eq(&(place - 1)).is_some()
+        });
+        let bytes = self
+            .list
+            .iter()
+            .map(|found| MATCH_BYTES + found.member.len());
+        self.bytes = bytes.sum();
     }
 }
 
