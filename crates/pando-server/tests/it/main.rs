@@ -151,6 +151,8 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod stored_ranges;
+#[cfg(test)]
 mod stream_pipelines;
 #[cfg(test)]
 mod stream_readers;
