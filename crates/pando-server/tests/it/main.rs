@@ -93,6 +93,8 @@ mod model;
 #[cfg(test)]
 mod monitor;
 #[cfg(test)]
+mod near_replies;
+#[cfg(test)]
 mod notifications;
 #[cfg(test)]
 mod patches;

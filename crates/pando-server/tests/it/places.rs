@@ -287,7 +287,7 @@ fn a_search_keeps_what_it_finds_alone() {
 
 /// Adds places with long names, every fifth of them where another one is. Returns these in the order
 /// of their geohashes.
-fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64))> {
+pub(crate) fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64))> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut last = (0.0, 0.0);
     for start in (0..count).step_by(200) {
@@ -303,7 +303,10 @@ fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64)
     let Answer::Array(names) = client.run_raw("ZRANGE g 0 -1") else {
         panic!("no array");
     };
-    let names: Vec<String> = names.iter().map(show).collect();
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| show(name).trim_matches('"').to_owned())
+        .collect();
     let number = |answer: &Answer| -> f64 { show(answer).trim_matches('"').parse().unwrap() };
     let mut all = Vec::new();
     for names in names.chunks(200) {
@@ -314,7 +317,7 @@ fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64)
             let Answer::Array(of) = place else {
                 panic!("no place");
             };
-            all.push((name.clone(), (number(&of[0]), number(&of[1]))));
+            all.push((format!("\"{name}\""), (number(&of[0]), number(&of[1]))));
         }
     }
     all
@@ -325,7 +328,11 @@ fn long_name(number: usize) -> String {
 }
 
 /// Returns the names of these places by their distances from a place, as a stable sort has them.
-fn by_distance(all: &[(String, (f64, f64))], from: (f64, f64), is_descending: bool) -> Vec<String> {
+pub(crate) fn by_distance(
+    all: &[(String, (f64, f64))],
+    from: (f64, f64),
+    is_descending: bool,
+) -> Vec<String> {
     let mut all: Vec<(f64, &String)> = all
         .iter()
         .map(|(name, place)| (distance(from, *place), name))
@@ -338,7 +345,7 @@ fn by_distance(all: &[(String, (f64, f64))], from: (f64, f64), is_descending: bo
 }
 
 /// Returns the names that a search shows, as it shows them.
-fn in_order(client: &mut Client, command: &str) -> Vec<String> {
+pub(crate) fn in_order(client: &mut Client, command: &str) -> Vec<String> {
     let Answer::Array(found) = client.run_raw(command) else {
         panic!("{command:.100}: no array");
     };

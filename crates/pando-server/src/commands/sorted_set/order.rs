@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::context::{Collection, Context, Found, Interrupted, Part, Run, Stored};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Encoding;
+use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 
 /// A member and its score; of a set, whose members have no score, the score is 1.
@@ -133,6 +134,11 @@ impl SortedSet {
     /// Returns the number of elements in memory.
     pub(in crate::commands) fn in_memory(&self) -> usize {
         self.collection.in_memory()
+    }
+
+    /// Returns the head of a large one.
+    pub(super) fn tree_head(&self) -> Option<TreeHead> {
+        self.collection.loaded_head()
     }
 
     pub(super) fn encoding(&self) -> Encoding {
