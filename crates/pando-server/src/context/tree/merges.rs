@@ -72,6 +72,12 @@ impl Context<'_> {
         stored.map(Some)
     }
 
+    /// Returns true if an earlier run has had a thread begin to write these members.
+    pub(super) fn has_begun_members(&self, (value_type, hash): (ValueType, u64)) -> bool {
+        let identity = (self.session.database, value_type, hash);
+        self.progress.builds.has_begun(identity)
+    }
+
     /// Makes the set or sorted set whose rows a thread writes, of as many members as are expected,
     /// if that is known, the value of `key`. What `begin` returns depends on `identity` alone, a
     /// type and a hash.

@@ -30,6 +30,11 @@ impl Context<'_> {
         (head, ranks): (TreeHead, Range<usize>),
         must: bool,
     ) -> Result<Option<Stored>, Interrupted> {
+        let members = self.members()?.clone();
+        let mut hasher = self.progress.builds.hasher();
+        (members.name(), members.last_swap()).hash(&mut hasher);
+        (head.id, head.edition, head.count, &ranks).hash(&mut hasher);
+        let identity = (ValueType::SortedSet, hasher.finish());
         let limits = self
             .shared
             .settings
@@ -37,18 +42,11 @@ impl Context<'_> {
             .of(ValueType::SortedSet);
         // A listpack has no negative zeros, so what may become one is made in memory.
         let is_long = ranks.len() >= ELEMENTS_MIN && ranks.len() > limits.elements;
-        if ranks.is_empty() || !must && !is_long {
-            return Ok(None);
-        }
-        let members = self.members()?.clone();
-        if !self.is_as_stored(&members, head.id) {
+        let is_wanted = must || is_long || self.has_begun_members(identity);
+        if ranks.is_empty() || !is_wanted || !self.is_as_stored(&members, head.id) {
             return Ok(None);
         }
         let first = self.row_at(&members, head, ranks.start)?;
-        let mut hasher = self.progress.builds.hasher();
-        (members.name(), members.last_swap()).hash(&mut hasher);
-        (head.id, head.edition, head.count, &ranks).hash(&mut hasher);
-        let identity = (ValueType::SortedSet, hasher.finish());
         let count = ranks.len();
         let stored = self.put_members(key, identity, Some(count), |made| {
             Box::new(RangeRows::new((members, head.id), (first, count), made))
