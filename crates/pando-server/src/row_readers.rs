@@ -121,6 +121,8 @@ pub(crate) enum Failure {
     Row(RowError),
     /// The thread that was to read it, for one.
     Text(String),
+    /// The command refuses what it has found, with this error.
+    Refused(String),
 }
 
 impl From<Broken> for Failure {
@@ -129,6 +131,7 @@ impl From<Broken> for Failure {
             Broken::Engine(error) => Self::Engine(error),
             Broken::Row(error) => Self::Row(error),
             Broken::Text(text) => Self::Text(text),
+            Broken::Refused(text) => Self::Refused(text),
         }
     }
 }

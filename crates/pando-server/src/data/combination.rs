@@ -42,6 +42,10 @@ pub(crate) struct Merged {
     pub(crate) count: u64,
     /// Bytes of the longest member.
     pub(crate) longest: usize,
+    /// Rows of a list.
+    pub(crate) rows: u64,
+    /// What it is made of has changed before it was begun: there are no rows.
+    pub(crate) is_changed: bool,
     /// A member is not an integer.
     pub(crate) has_others: bool,
     /// All of it, as a collection has its strings, if it is little; then it has no rows.

@@ -47,14 +47,6 @@ impl NearMembers {
     }
 }
 
-fn text(broken: Broken) -> String {
-    match broken {
-        Broken::Engine(error) => error.to_string(),
-        Broken::Row(_) => "the row of a member is damaged".to_owned(),
-        Broken::Text(text) => text,
-    }
-}
-
 impl NearRows {
     /// Returns those of what `walk` finds, or, if there is an order, of the first ones of that.
     pub(crate) fn new(
@@ -83,7 +75,7 @@ impl NewRows for NearRows {
                 Some(sorter) => push(sorter, member).map(|()| true),
                 None => self.made.add(member, rows).map_err(Broken::Text),
             });
-            if !has_more.map_err(text)? {
+            if !has_more.map_err(Broken::text)? {
                 self.walk = None;
             }
             return Ok(self.walk.is_some() || self.sorter.is_some());
@@ -97,7 +89,7 @@ impl NewRows for NearRows {
             return Ok(true);
         };
         while self.left > 0 {
-            let member = next(sorted).map_err(text)?;
+            let member = next(sorted).map_err(Broken::text)?;
             self.left -= 1;
             if !self.made.add(member, rows)? {
                 break;

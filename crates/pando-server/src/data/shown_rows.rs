@@ -156,7 +156,7 @@ impl Request for RowsRequest {
 
 impl RowsRequest {
     /// Returns the head that the key has at the moment of `snapshot`, if it is as it must be.
-    fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
+    pub(super) fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
         let of = (self.value_type, self.now_ms);
         let Some(head) = head_at(snapshot, (&self.keys, &self.stored), of)? else {
             return Ok(None);
@@ -230,6 +230,20 @@ pub(crate) enum Broken {
     /// A row cannot be decoded, or rows are missing.
     Row(RowError),
     Text(String),
+    /// The command refuses what it has found, with this error.
+    Refused(String),
+}
+
+impl Broken {
+    /// Returns it as a text for the client.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Engine(error) => error.to_string(),
+            Self::Row(_) => "a row is damaged, or is missing".to_owned(),
+            Self::Text(text) => text,
+            Self::Refused(text) => text.trim_start_matches("ERR ").to_owned(),
+        }
+    }
 }
 
 impl From<Error> for Broken {

@@ -264,9 +264,10 @@ fn a_search_keeps_what_it_finds_alone() {
         assert_eq!(client.run(&command), ":200");
     }
     let all = "GEOSEARCH g FROMLONLAT 0 0 BYRADIUS 30000 km";
-    let refused = client.run(all);
+    client.check(&[("MULTI", "+OK"), (all, "+QUEUED")]);
+    let refused = client.run("EXEC");
     assert!(
-        refused.starts_with("-ERR the command reads a collection"),
+        refused.starts_with("[-ERR the command reads a collection"),
         "{refused:.80}"
     );
     assert_eq!(found(&mut client, &format!("{all} COUNT 2 ANY")).len(), 2);
@@ -324,7 +325,7 @@ pub(crate) fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String,
 }
 
 fn long_name(number: usize) -> String {
-    format!("{}{:06}", "n".repeat(800), number * 7919 % 1_000_003)
+    format!("{}{:06}", "n".repeat(970), number * 7919 % 1_000_003)
 }
 
 /// Returns the names of these places by their distances from a place, as a stable sort has them.
@@ -357,12 +358,12 @@ pub(crate) fn in_order(client: &mut Client, command: &str) -> Vec<String> {
 fn the_nearest_ones_take_memory_for_themselves() {
     let server = Fixture::opened_by(options(), open_small);
     let mut client = server.client();
-    let all = fill_long_named(&mut client, 20_000);
-    for from in [(0.0, 0.0), (100.5, 60.25)] {
+    let all = fill_long_named(&mut client, 16_200);
+    for from in [(100.5, 60.25)] {
         let search = format!("g FROMLONLAT {} {} BYRADIUS 30000 km", from.0, from.1);
         for (order, is_descending) in [("", false), ("ASC", false), ("DESC", true)] {
             let expected = by_distance(&all, from, is_descending);
-            for count in [1, 2, 30, 500] {
+            for count in [1, 30] {
                 let command = format!("GEOSEARCH {search} {order} COUNT {count}");
                 let shown = in_order(&mut client, &command);
                 assert!(shown == expected[..count], "{command}");
@@ -377,7 +378,7 @@ fn the_nearest_ones_take_memory_for_themselves() {
         }
     }
     client.run("MULTI");
-    client.run("GEORADIUS g 0 0 30000 km COUNT 3");
+    client.run("GEORADIUS g 100.5 60.25 30000 km COUNT 3");
     let Answer::Array(replies) = client.run_raw("EXEC") else {
         panic!("no array");
     };
@@ -385,7 +386,7 @@ fn the_nearest_ones_take_memory_for_themselves() {
         panic!("{:.100}", show(&replies[0]));
     };
     let shown: Vec<String> = shown.iter().map(show).collect();
-    assert!(shown == by_distance(&all, (0.0, 0.0), false)[..3]);
+    assert!(shown == by_distance(&all, (100.5, 60.25), false)[..3]);
 }
 
 /// Scores of another use are not found, as in Redis, whatever the form of the set.

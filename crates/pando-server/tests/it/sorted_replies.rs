@@ -244,6 +244,165 @@ fn many_unions_at_once_are_each_of_one_moment() {
     }
 }
 
+/// Fills a list, a set and a sorted set with the same numbers, and some of the keys that patterns
+/// name.
+fn fill_for_sort(client: &mut Client) {
+    // Each number twice in the list, in no order.
+    let number = |place: usize| ((place * 7_919) % 9_973).to_string();
+    let all: Vec<String> = (0..18_000).map(number).collect();
+    for some in all.chunks(2000) {
+        many(client, &["RPUSH", "l"], some.iter().cloned());
+    }
+    let different: Vec<String> = (0..17_000).map(|number| (number * 3).to_string()).collect();
+    for some in different.chunks(1000) {
+        many(client, &["SADD", "s"], some.iter().cloned());
+        let scored = some
+            .iter()
+            .rev()
+            .flat_map(|name| ["5".to_owned(), name.clone()]);
+        many(client, &["ZADD", "z"], scored);
+    }
+    for number in (0..9_973).step_by(7) {
+        client.call(&["SET", &format!("w{number}"), &(number % 50).to_string()]);
+        let (key, weight) = (format!("h{number}"), (number % 11).to_string());
+        client.call(&[
+            "HSET",
+            &key,
+            "f",
+            &weight,
+            "g",
+            "",
+            "of",
+            &format!("t{number}"),
+        ]);
+    }
+    // A large hash, a hash whose field has expired, a string in chunks, one of which a part was
+    // changed, and one in pieces; what has expired, and what is no string.
+    let fields = (0..3000).flat_map(|field| [format!("{field}"), "x".repeat(20)]);
+    many(client, &["HSET", "h14"], fields);
+    client.call(&["HSET", "h21", "f", "-7", "of", "gone"]);
+    client.check(&[
+        ("HPEXPIRE h21 1 FIELDS 2 f of", "[:1 :1]"),
+        ("SET w28 -1 PX 1", "+OK"),
+        ("DEL w35", ":1"),
+        ("RPUSH w35 a", ":1"),
+    ]);
+    let long: String = (0..300_000)
+        .map(|place| char::from(b'a' + (place % 23) as u8))
+        .collect();
+    client.call(&["SET", "long7", &long]);
+    client.call(&["SET", "long14", &long]);
+    client.check(&[("SETRANGE long14 270000 PATCHED", ":300000")]);
+    client.call(&["SET", "long21", &long[..9000]]);
+    client.check(&[("SETRANGE long21 5000 PIECE", ":9000")]);
+    thread::sleep(Duration::from_millis(5));
+}
+
+/// Inside of EXEC everything is sorted in memory.
+#[test]
+fn large_collections_are_sorted_as_small_ones_are() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    fill_for_sort(&mut client);
+    let mut other = server.client();
+    for version in [2, 3] {
+        client.run(&format!("HELLO {version}"));
+        other.run(&format!("HELLO {version}"));
+        for command in [
+            "SORT l",
+            "SORT l DESC",
+            "SORT l ALPHA",
+            "SORT_RO l ALPHA DESC LIMIT 17000 5000",
+            "SORT l LIMIT 17990 100",
+            "SORT l LIMIT 18000 1",
+            "SORT l LIMIT -5 3",
+            "SORT l LIMIT 3 0",
+            "SORT l BY w*",
+            "SORT l BY w* DESC GET # GET w* LIMIT 100 16000",
+            "SORT l BY w* ALPHA",
+            "SORT l BY w* ALPHA DESC",
+            "SORT l BY h*->f GET h*->of GET # GET none GET h*->none",
+            "SORT l BY h*->g GET h*->f",
+            "SORT s BY h*->7 ALPHA DESC GET h*->7",
+            "SORT l BY nosort GET # GET long* LIMIT 0 4000",
+            "SORT l BY nosort DESC",
+            "SORT l BY long* ALPHA LIMIT 16000 2000",
+            "SORT l GET long* LIMIT 0 50",
+            "SORT l BY nosort LIMIT 17995 10",
+            "SORT s",
+            "SORT s DESC GET #",
+            "SORT s BY nosort",
+            "SORT s BY nosort DESC LIMIT 5 5",
+            "SORT z ALPHA",
+            "SORT z BY nosort DESC LIMIT 3 16000",
+            "SORT z BY nosort",
+            "SORT z BY w*",
+            "SORT l BY h*->of",
+            "SORT l BY l",
+        ] {
+            other.check(&[("MULTI", "+OK"), (command, "+QUEUED")]);
+            let Answer::Array(expected) = other.run_raw("EXEC") else {
+                panic!("{command}");
+            };
+            let shown = client.run_raw(command);
+            assert!(
+                shown == expected[0],
+                "{version} {command}: {:.300}",
+                show(&shown)
+            );
+        }
+    }
+    client.check(&[("SET to x", "+OK")]);
+    for command in [
+        "SORT l STORE to",
+        "SORT l BY w* ALPHA DESC GET # GET w* GET none STORE to",
+        "SORT l BY h*->f GET h*->of LIMIT 16000 500 STORE to",
+        "SORT s BY nosort GET long* GET # STORE to",
+        "SORT s BY nosort GET # GET long* LIMIT 1 100 STORE to",
+        "SORT z DESC STORE to",
+        "SORT z BY nosort DESC LIMIT 1 16000 STORE to",
+        "SORT l LIMIT 20000 1 STORE to",
+        "SORT l GET long* STORE l",
+    ] {
+        client.check(&[("DEL to", ":1"), ("ZADD to 1 a", ":1")]);
+        if !command.contains("GET") {
+            let (reply, _) = command.split_once(" STORE").unwrap();
+            let shown = client.run_raw(reply);
+            client.run(&command.replace("STORE to", "STORE other"));
+            let stored = client.run_raw("LRANGE other 0 -1");
+            assert!(stored == shown, "{command}: {:.300}", show(&stored));
+        }
+        // What is looked up is looked up in memory inside of EXEC.
+        other.check(&[
+            ("MULTI", "+OK"),
+            (&command.replace("STORE ", "STORE 2"), "+QUEUED"),
+        ]);
+        let expected = other.run("EXEC");
+        assert_eq!(format!("[{}]", client.run(command)), expected, "{command}");
+        let key = command.rsplit(' ').next().unwrap();
+        for question in ["LRANGE @ 0 -1", "OBJECT ENCODING @", "LLEN @", "TTL @"] {
+            let shown = client.run_raw(&question.replace('@', key));
+            let expected = client.run_raw(&question.replace('@', &format!("2{key}")));
+            assert!(
+                shown == expected,
+                "{command} {question}: {:.300}",
+                show(&shown)
+            );
+        }
+        client.call(&["SET", "to", "x"]);
+    }
+    client.check(&[("DEL l", ":1")]);
+    fill_for_sort(&mut client);
+    let refused = "-ERR One or more scores can't be converted into double";
+    client.check(&[
+        ("SORT l STORE to", ":18000"),
+        ("RPUSH l text", ":18001"),
+        ("SORT l", refused),
+        ("SORT l STORE to", refused),
+        ("LLEN to", ":18000"),
+    ]);
+}
+
 /// A directory in which no file can be made is told, and the next command goes on.
 #[test]
 fn without_space_for_it_a_sort_is_an_error() {
@@ -260,4 +419,20 @@ fn without_space_for_it_a_sort_is_an_error() {
     let shown = client.run("ZUNION 1 a");
     assert!(shown.starts_with(refused), "{shown:.300}");
     client.check(&[("ZINTERCARD 2 a a", ":9000"), ("ZUNION 1 none", "[]")]);
+    // It is refused before it begins, or not at all.
+    let numbers = (0..17_000)
+        .map(|number| number.to_string())
+        .collect::<Vec<_>>();
+    for some in numbers.chunks(1000) {
+        many(&mut client, &["RPUSH", "l"], some.iter().cloned());
+    }
+    let shown = client.run("SORT l");
+    assert!(shown.starts_with(refused), "{shown:.300}");
+    let Answer::Array(shown) = client.run_raw("SORT l BY nosort DESC") else {
+        panic!("it is an array");
+    };
+    assert_eq!(
+        (show(&shown[0]), shown.len()),
+        ("\"16999\"".to_owned(), 17_000)
+    );
 }

@@ -11,9 +11,10 @@ mod weight;
 
 use crate::commands::list;
 use crate::context::{Collection, Command, Context, Flags, Found, Group, Interrupted, Kind, Run};
-use crate::context::{Part, replies};
+use crate::context::{Part, Stored, is_too_long, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::packed::strings_of_one;
+use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 use options::Options;
 use order::{Order, Weights};
@@ -45,20 +46,78 @@ pub(crate) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Returns the list, set or sorted set to be sorted; an empty list if the key has none.
-fn elements(context: &mut Context<'_>) -> Result<Collection, Interrupted> {
-    let found = context.read_partly(context.argument(1))?;
+fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
+    let options = Options::parse(context, may_store)?;
+    let key = context.argument(1);
+    let found = context.read_partly(key)?;
     let value_type = found.row.map_or(ValueType::List, |row| row.value_type);
-    match value_type {
-        ValueType::String | ValueType::Hash | ValueType::Stream => Err(replies::WRONG_TYPE.into()),
-        _ => context.decoded(found, value_type, &Part::All),
+    if let ValueType::String | ValueType::Hash | ValueType::Stream = value_type {
+        return Err(replies::WRONG_TYPE.into());
+    }
+    let order = options.order(value_type, context.progress.replies_in_memory);
+    let Some(head) = context.tree_head(&found)? else {
+        return sort_in_memory(context, (found, value_type), &options, &order);
+    };
+    let of_tree = (value_type, head);
+    if sort_by_threads(context, (&options, &order), of_tree, false)? {
+        return Ok(());
+    }
+    match sort_in_memory(context, (found, value_type), &options, &order) {
+        Err(interrupted) if is_too_long(&interrupted) || is_too_much(&interrupted) => {
+            match sort_by_threads(context, (&options, &order), of_tree, true)? {
+                true => Ok(()),
+                false => Err(interrupted),
+            }
+        }
+        result => result,
     }
 }
 
-fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
-    let options = Options::parse(context, may_store)?;
-    let source = elements(context)?;
-    let order = options.order(source.value_type, context.progress.replies_in_memory);
+/// Has threads sort a large collection, if it is long or they `must`. Returns false if it is to be
+/// sorted in memory.
+fn sort_by_threads(
+    context: &mut Context<'_>,
+    (options, order): (&Options<'_>, &Order<'_>),
+    of_tree: (ValueType, TreeHead),
+    must: bool,
+) -> Result<bool, Interrupted> {
+    let (from, how) = (context.argument(1), options.how(order));
+    let Some(key) = options.store else {
+        context.ask_for_sorted(from, of_tree, how, must)?;
+        return Ok(false);
+    };
+    let length = match context.put_sorted((key, from), of_tree, how, must)? {
+        None => return Ok(false),
+        Some(Stored::Little(strings)) => {
+            let mut list = context.replacement(&Found::default(), ValueType::List);
+            strings
+                .iter()
+                .for_each(|element| list.strings.push(element));
+            put(context, key, list)?;
+            return Ok(true);
+        }
+        Some(Stored::Written(length)) => length,
+    };
+    context.event(Class::List, "sortstore", key);
+    context.integer(i64::try_from(length).unwrap_or(i64::MAX))?;
+    Ok(true)
+}
+
+fn is_too_much(interrupted: &Interrupted) -> bool {
+    matches!(interrupted, Interrupted::Refused(text) if text == pattern::TOO_MUCH)
+}
+
+/// Sorts the list, set or sorted set that was found; an empty list if there is none.
+fn sort_in_memory(
+    context: &mut Context<'_>,
+    (found, value_type): (Found, ValueType),
+    options: &Options<'_>,
+    order: &Order<'_>,
+) -> Run {
+    let source = context.decoded(found, value_type, &Part::All)?;
     let mut look_ups = LookUps::default();
     let mut places: Vec<usize> = (0..source.strings.len())
         .step_by(strings_of_one(source.value_type))
@@ -67,14 +126,15 @@ fn sort(context: &mut Context<'_>, may_store: bool) -> Run {
         Order::AsIs => {}
         Order::Reversed => places.reverse(),
         Order::Sorted { by, is_alpha } => {
-            let weights = weights(context, &mut look_ups, &source, &places, (by, is_alpha))?;
+            let how = (*by, *is_alpha);
+            let weights = weights(context, &mut look_ups, &source, &places, how)?;
             weights.sort(&source.strings, &mut places, options.is_descending);
         }
     }
     let selected = &places[options.range(places.len())];
     match options.store {
-        Some(key) => store(context, &mut look_ups, key, &options, (&source, selected)),
-        None => reply(context, &mut look_ups, &options, (&source, selected)),
+        Some(key) => store(context, &mut look_ups, key, options, (&source, selected)),
+        None => reply(context, &mut look_ups, options, (&source, selected)),
     }
 }
 
@@ -168,6 +228,11 @@ fn store(
             }
         }
     }
+    put(context, key, list)
+}
+
+/// Replaces whatever `key` has by `list`.
+fn put(context: &mut Context<'_>, key: &[u8], mut list: Collection) -> Run {
     context.check_room(&list)?;
     let found = context.find_any_head(key)?;
     let length = i64::try_from(list.len()).unwrap_or(i64::MAX);

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use super::order::Order;
 use super::pattern::Pattern;
+use super::weight;
 use crate::context::{Context, replies};
 use crate::data::keyspace::ValueType;
+use crate::data::shown_sort::{SortHow, SortOrder, limited};
 
 pub(super) struct Options<'a> {
     pub(super) is_descending: bool,
@@ -85,37 +87,28 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// Returns how threads sort elements in this order.
+    pub(super) fn how(&self, order: &Order<'_>) -> SortHow {
+        SortHow {
+            order: match order {
+                Order::AsIs => SortOrder::AsIs,
+                Order::Reversed => SortOrder::Reversed,
+                Order::Sorted { by, is_alpha } => {
+                    let by = by.as_ref().map(Pattern::owned);
+                    match is_alpha {
+                        true => SortOrder::Texts(by),
+                        false => SortOrder::Numbers(by, weight::number),
+                    }
+                }
+            },
+            is_descending: self.is_descending,
+            limit: self.limit,
+            shown: self.get.iter().map(Pattern::owned).collect(),
+        }
+    }
+
     /// Returns the range of the elements that are returned.
     pub(super) fn range(&self, length: usize) -> Range<usize> {
         limited(self.limit, length)
-    }
-}
-
-/// Returns the range that LIMIT selects among `length` elements; a negative count selects all.
-fn limited((offset, count): (i64, i64), length: usize) -> Range<usize> {
-    let start = usize::try_from(offset.max(0)).unwrap_or(usize::MAX);
-    let start = start.min(length);
-    let end = match usize::try_from(count) {
-        Ok(count) => start.saturating_add(count).min(length),
-        Err(_) => length,
-    };
-    start..end
-}
-
-#[cfg(test)]
-mod tests {
-    use super::limited;
-
-    #[test]
-    fn limits_are_those_of_redis() {
-        assert_eq!(limited((0, -1), 5), 0..5);
-        assert_eq!(limited((1, 2), 5), 1..3);
-        assert_eq!(limited((4, 9), 5), 4..5);
-        assert_eq!(limited((5, 1), 5), 5..5);
-        assert_eq!(limited((-3, 2), 5), 0..2);
-        assert_eq!(limited((2, 0), 5), 2..2);
-        assert_eq!(limited((i64::MAX, i64::MAX), 5), 5..5);
-        assert_eq!(limited((1, i64::MAX), 5), 1..5);
-        assert_eq!(limited((i64::MIN, i64::MIN), 5), 0..5);
     }
 }

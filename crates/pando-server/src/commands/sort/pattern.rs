@@ -3,12 +3,14 @@
 use crate::context::{Context, Found, Interrupted, Part, replies};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Reader;
+use crate::data::shown_sort;
 
 /// Most bytes of rows that one command looks through: it holds its loop as long as that takes.
 const LOOKED_BYTES_MAX: usize = 256 << 20;
 /// What an event takes besides its key.
 const EVENT_BYTES: usize = 64;
-const TOO_MUCH: &str = "ERR the values that BY and GET name have more than 256 MiB together";
+pub(super) const TOO_MUCH: &str =
+    "ERR the values that BY and GET name have more than 256 MiB together";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern<'a> {
@@ -85,6 +87,23 @@ impl<'a> Pattern<'a> {
             before: &text[..star],
             after: &text[behind..key_end],
             field,
+        }
+    }
+
+    /// Returns it for a thread.
+    pub(super) fn owned(&self) -> shown_sort::Pattern {
+        match *self {
+            Self::Element => shown_sort::Pattern::Element,
+            Self::Constant => shown_sort::Pattern::Nothing,
+            Self::Key {
+                before,
+                after,
+                field,
+            } => shown_sort::Pattern::Key {
+                before: before.to_vec(),
+                after: after.to_vec(),
+                field: field.map(<[u8]>::to_vec),
+            },
         }
     }
 

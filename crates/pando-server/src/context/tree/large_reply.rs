@@ -20,7 +20,7 @@ use crate::row_readers::{Beginning, Begun, Failure};
 
 /// Elements from which on a reply is read while it is sent. Fewer are sooner read and sent at once,
 /// if they fit into memory.
-const ELEMENTS_MIN: usize = 16 << 10;
+pub(super) const ELEMENTS_MIN: usize = 16 << 10;
 
 /// How often a collection may change before its range is found at the moment of the reply; then the
 /// command reads the elements itself.
@@ -31,6 +31,7 @@ impl From<Failure> for Interrupted {
         match failure {
             Failure::Engine(error) => error.into(),
             Failure::Row(error) => error.into(),
+            Failure::Refused(text) => text.into(),
             Failure::Text(text) => format!("ERR cannot read the collection: {text}").into(),
         }
     }
@@ -191,19 +192,8 @@ impl Context<'_> {
         stretch: Option<Stretch>,
         (shown, is_backwards): (Shown, bool),
     ) -> Run {
-        let mut stored = Vec::new();
-        self.engine().folder.store(key, &mut stored);
-        let request = RowsRequest {
-            keys: self.database().keys.clone(),
-            stored,
-            value_type: self.value_type(),
-            members: self.members()?.clone(),
-            stretch,
-            is_backwards,
-            shown,
-            version: self.session.version,
-            now_ms: self.now_ms,
-        };
+        let what = (self.value_type(), shown, is_backwards);
+        let request = self.rows_request(key, stretch, what)?;
         let heading = match shown {
             Shown::NameAndValue => Heading::Map,
             Shown::Name if self.value_type() == ValueType::Set => Heading::Set,
@@ -211,6 +201,27 @@ impl Context<'_> {
             _ => Heading::Array(1),
         };
         self.begin_request(Box::new(request), heading)
+    }
+
+    pub(super) fn rows_request(
+        &mut self,
+        key: &[u8],
+        stretch: Option<Stretch>,
+        (value_type, shown, is_backwards): (ValueType, Shown, bool),
+    ) -> Result<RowsRequest, Interrupted> {
+        let mut stored = Vec::new();
+        self.engine().folder.store(key, &mut stored);
+        Ok(RowsRequest {
+            keys: self.database().keys.clone(),
+            stored,
+            value_type,
+            members: self.members()?.clone(),
+            stretch,
+            is_backwards,
+            shown,
+            version: self.session.version,
+            now_ms: self.now_ms,
+        })
     }
 
     /// Has a thread begin the reply.

@@ -54,6 +54,7 @@ mod scored_end;
 pub(crate) mod search;
 mod shared_head;
 mod shown;
+mod sorts;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;

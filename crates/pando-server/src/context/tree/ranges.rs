@@ -1,18 +1,14 @@
 //! Storing a range of a large sorted set without reading it into memory: a thread reads the rows by
 //! score, and writes those of the result (decisions 126 and 129).
 //!
-//! The range is found by its ranks. What the thread reads are the rows of the head that the command
+//! The thread finds the range by its ranks. What it reads are the rows of the head that the command
 //! has read, for the reason that `copies.rs` gives.
 
 use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 
-use pandodb::Table;
-use pandodb::nonblocking::Polled;
-
 use super::merges::Stored;
 use crate::context::{Context, Interrupted};
-use crate::data::elements::{self, Kind};
 use crate::data::keyspace::ValueType;
 use crate::data::range_rows::RangeRows;
 use crate::data::tree_head::TreeHead;
@@ -46,29 +42,10 @@ impl Context<'_> {
         if ranks.is_empty() || !is_wanted || !self.is_as_stored(&members, head.id) {
             return Ok(None);
         }
-        let first = self.row_at(&members, head, ranks.start)?;
         let count = ranks.len();
         let stored = self.put_members(key, identity, Some(count), |made| {
-            Box::new(RangeRows::new((members, head.id), (first, count), made))
+            Box::new(RangeRows::new((members, head.id), ranks, made))
         });
         stored.map(Some)
-    }
-
-    /// Returns the key of the row by score of the element at `rank`.
-    fn row_at(
-        &mut self,
-        members: &Table,
-        head: TreeHead,
-        rank: usize,
-    ) -> Result<Vec<u8>, Interrupted> {
-        let prefix = elements::start(head.id, Kind::Score);
-        let mut row = Vec::new();
-        let found = match self.source().key_from(members, (&prefix, rank), &mut row) {
-            Ok(Polled::Pending(pending)) => Err(Interrupted::Pending(pending)),
-            Ok(Polled::Ready(Some(_))) if row.starts_with(&prefix) => Ok(row),
-            Ok(Polled::Ready(_)) => Err(Interrupted::Torn),
-            Err(error) => Err(error.into()),
-        };
-        self.confirmed(head, found)
     }
 }

@@ -1,0 +1,496 @@
+//! The elements of a large collection in another order, encoded for a reply piece by piece, as of
+//! one moment (decision 131).
+//!
+//! As `data/shown_rows.rs`, not for event loops.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, Range};
+
+use pando_resp::{Version, Writer};
+use pando_sync::Arc;
+use pandodb::{Iter, Lsn, Snapshot};
+
+use super::elements::{self, ElementKeys};
+use super::keyspace::{KeyFolder, RowError};
+use super::list_block::Elements;
+use super::named_values::{LongString, Named, NamedValues};
+use super::scratch::Scratch;
+use super::shown_rows::{Broken, Request, RowsRequest, Shown, Shows};
+use super::sorter::{Sorted, Sorter};
+use super::tree_head::TreeHead;
+
+/// Elements that are taken in one turn, at most.
+const STEPS: usize = 4096;
+/// Values that are looked up in one turn, at most: each may have to be read.
+const LOOK_UPS: usize = 512;
+
+/// What has a value for each element.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    /// The element itself.
+    Element,
+    /// There is none.
+    Nothing,
+    /// The string at a key, or a field of the hash there. The element comes between both parts.
+    Key {
+        before: Vec<u8>,
+        after: Vec<u8>,
+        field: Option<Vec<u8>>,
+    },
+}
+
+/// How elements are ordered.
+#[derive(Debug, Clone)]
+pub(crate) enum SortOrder {
+    /// As the collection has them.
+    AsIs,
+    /// As the collection has them, the last one first.
+    Reversed,
+    /// By numbers, which this reads: those of values, or of the elements; and then by the elements.
+    Numbers(Option<Pattern>, fn(&[u8]) -> Option<f64>),
+    /// By texts: values, of which none is the first one, or the elements.
+    Texts(Option<Pattern>),
+}
+
+/// What is shown, and in which order.
+#[derive(Debug, Clone)]
+pub(crate) struct SortHow {
+    pub(crate) order: SortOrder,
+    pub(crate) is_descending: bool,
+    /// See [`limited`].
+    pub(crate) limit: (i64, i64),
+    /// What is shown of each element; itself if there are none.
+    pub(crate) shown: Vec<Pattern>,
+}
+
+impl SortHow {
+    /// Returns true if values are looked up.
+    pub(crate) fn looks_up(&self) -> bool {
+        let by = match &self.order {
+            SortOrder::Numbers(by, _) | SortOrder::Texts(by) => by.as_ref(),
+            SortOrder::AsIs | SortOrder::Reversed => None,
+        };
+        by.is_some() || self.looks_up_to_show()
+    }
+
+    fn looks_up_to_show(&self) -> bool {
+        let is_key = |pattern: &Pattern| matches!(pattern, Pattern::Key { .. });
+        self.shown.iter().any(is_key)
+    }
+}
+
+/// What SORT asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct SortRequest {
+    /// The collection: a list, a set or a sorted set.
+    pub(crate) rows: RowsRequest,
+    pub(crate) how: SortHow,
+    pub(crate) element_keys: ElementKeys,
+    pub(crate) folder: KeyFolder,
+    /// Longest text by which elements are sorted.
+    pub(crate) text_bytes_max: usize,
+    pub(crate) scratch: Arc<Scratch>,
+}
+
+/// Returns the range that LIMIT selects among `length` elements; a negative count selects all.
+pub(crate) fn limited((offset, count): (i64, i64), length: usize) -> Range<usize> {
+    let start = usize::try_from(offset.max(0)).unwrap_or(usize::MAX);
+    let start = start.min(length);
+    let end = match usize::try_from(count) {
+        Ok(count) => start.saturating_add(count).min(length),
+        Err(_) => length,
+    };
+    start..end
+}
+
+impl Request for SortRequest {
+    fn sorts(&self) -> bool {
+        matches!(
+            self.how.order,
+            SortOrder::Numbers(..) | SortOrder::Texts(..)
+        )
+    }
+
+    fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
+        let sorted = self.sorted()?;
+        Ok(sorted.map(|sorted| Box::new(sorted) as Box<dyn Shows>))
+    }
+}
+
+impl SortRequest {
+    /// Begins at the present moment; see [`Request::begin`].
+    pub(super) fn sorted(&self) -> Result<Option<ShownSort>, Broken> {
+        let rows = &self.rows;
+        let snapshot = rows.keys.db().snapshot()?;
+        let Some(head) = rows.head_at(&snapshot)? else {
+            return Ok(None);
+        };
+        let sorter = Sorter::new(self.scratch.clone(), self.how.is_descending);
+        Ok(Some(ShownSort {
+            lsn: snapshot.lsn(),
+            version: rows.version,
+            how: self.how.clone(),
+            text_bytes_max: self.text_bytes_max,
+            source: Source::Elements(Box::new(self.elements(&snapshot, head))),
+            sorter: self.sorts().then_some(sorter),
+            values: self.how.looks_up().then(|| NamedValues {
+                snapshot,
+                keys: rows.keys.clone(),
+                members: rows.members.clone(),
+                element_keys: self.element_keys,
+                folder: self.folder,
+                now_ms: rows.now_ms,
+            }),
+            all: head.len(),
+            passed: 0,
+            left: 0,
+            element: Vec::new(),
+            next: 0,
+            open: None,
+        }))
+    }
+
+    fn elements(&self, snapshot: &Snapshot, head: TreeHead) -> ElementRows {
+        let kind = self.rows.shown.kind();
+        let start = elements::start(head.id, kind);
+        let behind = elements::behind(head.id, kind);
+        let bounds = (Bound::Included(&start[..]), Bound::Excluded(&behind[..]));
+        ElementRows {
+            rows: snapshot.range(&self.rows.members, bounds).into_owned(),
+            shown: self.rows.shown,
+            is_blocks: head.is_blocks,
+            is_backwards: matches!(self.how.order, SortOrder::Reversed),
+            block: VecDeque::new(),
+        }
+    }
+}
+
+/// The elements of a collection, one after the other.
+#[derive(Debug)]
+struct ElementRows {
+    rows: Iter<'static>,
+    shown: Shown,
+    is_blocks: bool,
+    is_backwards: bool,
+    /// Those of a row that come next.
+    block: VecDeque<Vec<u8>>,
+}
+
+impl ElementRows {
+    /// Replaces `out` by the next element. Returns false if there is none.
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, Broken> {
+        out.clear();
+        if self.block.is_empty() {
+            let row = match self.is_backwards {
+                true => self.rows.next_back_ref(),
+                false => self.rows.next_ref(),
+            };
+            let Some(row) = row else {
+                return Ok(false);
+            };
+            let (key, value) = row?;
+            match self.shown {
+                Shown::Element => {
+                    let mut elements = match self.is_blocks {
+                        true => Elements::of(value)?,
+                        false => Elements::of_one(value)?,
+                    };
+                    let (count, block) = (elements.left(), &mut self.block);
+                    match self.is_backwards {
+                        true => elements.take(count, |of| block.push_front(of.to_vec()))?,
+                        false => elements.take(count, |of| block.push_back(of.to_vec()))?,
+                    }
+                }
+                Shown::Member(_) => {
+                    let (_, member) = elements::decode_score(key, value)?;
+                    out.extend_from_slice(member);
+                    return Ok(true);
+                }
+                Shown::Name | Shown::Value | Shown::NameAndValue => {
+                    let row = elements::decode_name(key, value)?;
+                    out.extend_from_slice(row.name);
+                    return Ok(true);
+                }
+            }
+        }
+        *out = self.block.pop_front().ok_or(RowError::Damaged)?;
+        Ok(true)
+    }
+}
+
+/// Where the next element is.
+#[derive(Debug)]
+enum Source {
+    Elements(Box<ElementRows>),
+    Sorted(Sorted),
+    /// All were given to the sorter.
+    Sorting,
+}
+
+/// The elements that are left of a reply, or of a list.
+#[derive(Debug)]
+pub(super) struct ShownSort {
+    lsn: Lsn,
+    version: Version,
+    how: SortHow,
+    text_bytes_max: usize,
+    source: Source,
+    sorter: Option<Sorter>,
+    /// Not there once nothing is looked up any more.
+    values: Option<NamedValues>,
+    /// Number of all elements, of those that were taken and are not shown, and of those that are
+    /// left to be shown.
+    all: usize,
+    passed: usize,
+    left: usize,
+    /// The element that is shown, and which of its values comes next.
+    element: Vec<u8>,
+    next: usize,
+    /// A value of which a part was shown.
+    open: Option<LongString>,
+}
+
+impl Shows for ShownSort {
+    fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    fn count(&mut self) -> Result<Option<usize>, Broken> {
+        self.counted()
+    }
+
+    fn fill(&mut self, piece: &mut Vec<u8>, bytes: usize) -> Result<bool, Broken> {
+        for _ in 0..self.steps() {
+            if let Some(open) = &mut self.open {
+                open.read(piece)?;
+                if open.left() > 0 {
+                    break;
+                }
+                piece.extend_from_slice(b"\r\n");
+                self.open = None;
+            }
+            if self.left == 0 || piece.len() >= bytes {
+                break;
+            }
+            self.show(piece)?;
+        }
+        Ok(self.left > 0 || self.open.is_some())
+    }
+}
+
+impl ShownSort {
+    /// See [`Shows::count`].
+    pub(super) fn counted(&mut self) -> Result<Option<usize>, Broken> {
+        if self.sorter.is_some() && !self.sort()? {
+            return Ok(None);
+        }
+        let selected = limited(self.how.limit, self.all);
+        for _ in 0..STEPS {
+            if self.passed == selected.start || selected.is_empty() {
+                self.left = selected.len();
+                return Ok(Some(self.left));
+            }
+            self.take()?;
+            self.passed += 1;
+        }
+        Ok(None)
+    }
+
+    /// Replaces `out` by the next value, which is empty if there is none, and has at most `most`
+    /// bytes. Returns false behind the last one.
+    pub(super) fn next_value(&mut self, most: usize, out: &mut Vec<u8>) -> Result<bool, Broken> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if self.next == 0 {
+            self.take()?;
+        }
+        out.clear();
+        match self.how.shown.get(self.next) {
+            None => out.extend_from_slice(&self.element),
+            Some(pattern) => match self.value(pattern, &self.element)? {
+                None => {}
+                Some(Named::Bytes(bytes)) => *out = bytes,
+                Some(Named::Long(long)) => {
+                    let bytes = long.left();
+                    let whole = long.whole(most)?;
+                    *out = whole.ok_or_else(|| too_long(bytes, most))?;
+                }
+            },
+        }
+        self.pass_value();
+        Ok(true)
+    }
+
+    /// Goes behind a value that was shown.
+    fn pass_value(&mut self) {
+        self.next += 1;
+        if self.next >= self.how.shown.len() {
+            self.next = 0;
+            self.left -= 1;
+        }
+    }
+
+    /// Returns how many elements are taken in one turn.
+    fn steps(&self) -> usize {
+        match self.values {
+            Some(_) => LOOK_UPS,
+            None => STEPS,
+        }
+    }
+
+    /// Makes a turn of sorting. Returns true once everything is sorted.
+    fn sort(&mut self) -> Result<bool, Broken> {
+        if matches!(self.source, Source::Elements(_)) {
+            for _ in 0..self.steps() {
+                let Source::Elements(rows) = &mut self.source else {
+                    break;
+                };
+                if !rows.next(&mut self.element)? {
+                    self.source = Source::Sorting;
+                    break;
+                }
+                self.push()?;
+            }
+            return Ok(false);
+        }
+        let Some(sorter) = &mut self.sorter else {
+            return Ok(true);
+        };
+        let Some(sorted) = sorter.settle(STEPS).map_err(Broken::Text)? else {
+            return Ok(false);
+        };
+        if sorter.len() != self.all {
+            return Err(RowError::Damaged.into());
+        }
+        (self.source, self.sorter) = (Source::Sorted(sorted), None);
+        if !self.how.looks_up_to_show() {
+            // With them, the snapshot is given back.
+            self.values = None;
+        }
+        Ok(true)
+    }
+
+    /// Gives the element to the sorter.
+    fn push(&mut self) -> Result<(), Broken> {
+        let element = &self.element[..];
+        let mut text = None;
+        if let SortOrder::Numbers(Some(by), _) | SortOrder::Texts(Some(by)) = &self.how.order {
+            let most = self.text_bytes_max;
+            text = match self.value(by, element)? {
+                None => None,
+                Some(Named::Bytes(bytes)) => Some(bytes),
+                Some(Named::Long(long)) => {
+                    let bytes = long.left();
+                    Some(long.whole(most)?.ok_or_else(|| too_long(bytes, most))?)
+                }
+            };
+        }
+        let Some(sorter) = &mut self.sorter else {
+            return Ok(());
+        };
+        let pushed = match (&self.how.order, text) {
+            (SortOrder::Numbers(by, number), text) => {
+                let own = by.is_none().then_some(element);
+                let text = text.as_deref().or(own);
+                let Some(number) = text.map_or(Some(0.0), number) else {
+                    return Err(Broken::Refused(NO_NUMBER.to_owned()));
+                };
+                sorter.push(&[&elements::ordered(number), element], &[])
+            }
+            (SortOrder::Texts(None), _) => sorter.push(&[element], &[]),
+            (_, Some(text)) => sorter.push(&[&[1], &text], element),
+            (_, None) => sorter.push(&[&[0]], element),
+        };
+        pushed.map_err(Broken::Text)
+    }
+
+    fn value(&self, pattern: &Pattern, element: &[u8]) -> Result<Option<Named>, Broken> {
+        match pattern {
+            Pattern::Element => Ok(Some(Named::Bytes(element.to_vec()))),
+            Pattern::Nothing => Ok(None),
+            Pattern::Key {
+                before,
+                after,
+                field,
+            } => {
+                let values = self.values.as_ref().ok_or(RowError::Damaged)?;
+                let key = [&before[..], element, after].concat();
+                match field {
+                    None => values.string(&key),
+                    Some(field) => values.field(&key, field),
+                }
+            }
+        }
+    }
+
+    /// Takes the next element.
+    fn take(&mut self) -> Result<(), Broken> {
+        match &mut self.source {
+            Source::Elements(rows) => match rows.next(&mut self.element)? {
+                true => Ok(()),
+                false => Err(RowError::Damaged.into()),
+            },
+            Source::Sorting => Err(RowError::Damaged.into()),
+            Source::Sorted(sorted) => {
+                let next = sorted.next().map_err(Broken::Text)?;
+                let (key, payload) = next.ok_or(RowError::Damaged)?;
+                let element = match &self.how.order {
+                    SortOrder::Numbers(..) => &key[size_of::<u64>()..],
+                    SortOrder::Texts(Some(_)) => payload,
+                    _ => key,
+                };
+                self.element.clear();
+                self.element.extend_from_slice(element);
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends the next value to `piece`, or its length if it is long.
+    fn show(&mut self, piece: &mut Vec<u8>) -> Result<(), Broken> {
+        if self.next == 0 {
+            self.take()?;
+        }
+        let mut reply = Writer::new(piece, self.version);
+        match self.how.shown.get(self.next) {
+            None => reply.bulk(&self.element),
+            Some(pattern) => match self.value(pattern, &self.element)? {
+                None => reply.null(),
+                Some(Named::Bytes(bytes)) => reply.bulk(&bytes),
+                Some(Named::Long(long)) => {
+                    let length = usize::try_from(long.left());
+                    reply.bulk_header(length.expect("strings fit into memory"));
+                    self.open = Some(long);
+                }
+            },
+        }
+        self.pass_value();
+        Ok(())
+    }
+}
+
+fn too_long(bytes: u64, most: usize) -> Broken {
+    let text = format!("ERR a string of {bytes} bytes is too long for SORT: the most is {most}");
+    Broken::Refused(text)
+}
+
+const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
+
+#[cfg(test)]
+mod tests {
+    use super::limited;
+
+    #[test]
+    fn limits_are_those_of_redis() {
+        assert_eq!(limited((0, -1), 5), 0..5);
+        assert_eq!(limited((1, 2), 5), 1..3);
+        assert_eq!(limited((4, 9), 5), 4..5);
+        assert_eq!(limited((5, 1), 5), 5..5);
+        assert_eq!(limited((-3, 2), 5), 0..2);
+        assert_eq!(limited((2, 0), 5), 2..2);
+        assert_eq!(limited((i64::MAX, i64::MAX), 5), 5..5);
+        assert_eq!(limited((1, i64::MAX), 5), 1..5);
+        assert_eq!(limited((i64::MIN, i64::MIN), 5), 0..5);
+    }
+}

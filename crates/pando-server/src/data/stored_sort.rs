@@ -1,0 +1,144 @@
+//! The rows of a list of what SORT has for a large collection (decision 131).
+
+use super::combination::Merged;
+use super::elements::position_key;
+use super::list_block::{Block, encode_long, is_long};
+use super::new_rows::{NewRows, NextRows};
+use super::packed::Strings;
+use super::shown_sort::{ShownSort, SortRequest};
+use super::tree_head::FIRST_POSITION;
+
+/// Bytes of a result up to which it is handed on, and no rows are made of it: Redis may show that a
+/// longer one is a listpack, and no rows say so.
+const LITTLE_BYTES: usize = 256 << 10;
+/// Elements of one call, at most.
+const STEPS: usize = 4096;
+
+/// Makes the rows.
+#[derive(Debug)]
+pub(crate) struct StoredSort {
+    request: SortRequest,
+    id: u64,
+    element_bytes_max: usize,
+    /// Not there before it has begun.
+    sort: Option<ShownSort>,
+    is_counted: bool,
+    merged: Merged,
+    block: Block,
+    value: Vec<u8>,
+    key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl StoredSort {
+    /// Returns the rows of the list `id`, each of whose elements has so many bytes at most.
+    pub(crate) fn new(request: SortRequest, id: u64, element_bytes_max: usize) -> Self {
+        let mut block = Block::default();
+        block.clear();
+        Self {
+            request,
+            id,
+            element_bytes_max,
+            sort: None,
+            is_counted: false,
+            merged: Merged {
+                little: Some(Strings::default()),
+                ..Merged::default()
+            },
+            block,
+            value: Vec::new(),
+            key: Vec::new(),
+            row: Vec::new(),
+        }
+    }
+
+    /// Adds the element that was read last. Returns false if there are rows enough for a
+    /// transaction.
+    fn add(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+        let (bytes, most) = (self.value.len(), self.element_bytes_max);
+        if bytes > most {
+            return Err(format!(
+                "an element of {bytes} bytes is too long: the most is {most}"
+            ));
+        }
+        self.merged.count += 1;
+        let Some(little) = &mut self.merged.little else {
+            return Ok(self.add_to_rows(rows));
+        };
+        little.push(&self.value);
+        if little.bytes() < LITTLE_BYTES {
+            return Ok(true);
+        }
+        let all = self.merged.little.take().unwrap_or_default();
+        let mut has_room = true;
+        for element in all.iter() {
+            self.value.clear();
+            self.value.extend_from_slice(element);
+            has_room = self.add_to_rows(rows);
+        }
+        Ok(has_room)
+    }
+
+    fn add_to_rows(&mut self, rows: &mut NextRows) -> bool {
+        if is_long(self.value.len()) {
+            let has_room = self.end_block(rows);
+            encode_long(&self.value, &mut self.row);
+            return self.push_row(rows) && has_room;
+        }
+        let mut has_room = true;
+        if !self.block.has_room(&self.value) {
+            has_room = self.end_block(rows);
+        }
+        self.block.push(&self.value);
+        has_room
+    }
+
+    /// Adds the block, if it has elements, and begins another one.
+    fn end_block(&mut self, rows: &mut NextRows) -> bool {
+        if self.block.len() == 0 {
+            return true;
+        }
+        self.row.clear();
+        self.row.extend_from_slice(self.block.full_row());
+        self.block.clear();
+        self.push_row(rows)
+    }
+
+    fn push_row(&mut self, rows: &mut NextRows) -> bool {
+        let position = FIRST_POSITION + self.merged.rows;
+        self.merged.rows += 1;
+        position_key(self.id, &position.to_be_bytes(), &mut self.key);
+        rows.push(&self.key, &self.row)
+    }
+}
+
+impl NewRows for StoredSort {
+    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+        let Some(sort) = &mut self.sort else {
+            self.sort = self.request.sorted().map_err(|broken| broken.text())?;
+            self.merged.is_changed = self.sort.is_none();
+            return Ok(self.sort.is_some());
+        };
+        if !self.is_counted {
+            self.is_counted = sort.counted().map_err(|broken| broken.text())?.is_some();
+            return Ok(true);
+        }
+        for _ in 0..STEPS {
+            let sort = self.sort.as_mut().ok_or("it has begun")?;
+            let most = self.element_bytes_max;
+            let is_there = sort.next_value(most, &mut self.value);
+            if !is_there.map_err(|broken| broken.text())? {
+                self.end_block(rows);
+                return Ok(false);
+            }
+            if !self.add(rows)? {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    fn merged(&mut self) -> Option<Merged> {
+        Some(self.merged.clone())
+    }
+}
