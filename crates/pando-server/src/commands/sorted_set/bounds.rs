@@ -119,6 +119,10 @@ enum Edges<'a> {
 
 /// What has become of a range that is to be stored.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a command has one, and most are in memory"
+)]
 pub(super) enum Selected {
     /// It is among the elements that were read, at these places.
     InMemory(SortedSet, Range<usize>),
