@@ -83,7 +83,7 @@ fn what_is_near_is_stored_as_it_is_from_memory() {
     fill(&mut client);
     let shape = "g FROMLONLAT 15.5 37 BYRADIUS 19000 km";
     for (command, options) in [
-        ("GEOSEARCHSTORE", format!("{shape}")),
+        ("GEOSEARCHSTORE", shape.to_owned()),
         ("GEOSEARCHSTORE", format!("{shape} STOREDIST")),
         ("GEOSEARCHSTORE", format!("{shape} DESC STOREDIST")),
         ("GEOSEARCHSTORE", format!("{shape} COUNT 6000")),
@@ -190,7 +190,7 @@ fn what_is_near_is_of_one_moment() {
         let _bring = end.brought();
         scope.spawn(|| {
             let mut writer = server.client();
-            for round in 0.. {
+            for round in 0_u32.. {
                 if end.is_there() {
                     break;
                 }
@@ -200,7 +200,7 @@ fn what_is_near_is_of_one_moment() {
                 writer.run("ZREM g center beside");
                 writer.run(&command);
                 writer.run("EXEC");
-                thread::sleep(Duration::from_millis(20 + round as u64 % 60));
+                thread::sleep(Duration::from_millis(20 + u64::from(round % 60)));
             }
         });
         for round in 0..8 {
