@@ -78,6 +78,11 @@ impl Collection {
         self.loaded.is_some()
     }
 
+    /// Returns its head, if its elements have rows of their own.
+    pub(crate) fn loaded_head(&self) -> Option<TreeHead> {
+        self.loaded.as_ref().map(|loaded| loaded.head)
+    }
+
     /// Orders an intset, whose rows are in no such order.
     fn sort_numbers(&mut self) {
         let mut members: Vec<Vec<u8>> = self.strings.iter().map(<[u8]>::to_vec).collect();

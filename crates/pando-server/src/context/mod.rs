@@ -70,8 +70,8 @@ pub(crate) use tree::copies::TreeCopy;
 pub(crate) use tree::large_reply::is_too_long;
 pub(crate) use tree::list_end::ListEnd;
 pub(crate) use tree::merges::{Rule, Stored};
-pub(crate) use tree::near::Near;
-pub(crate) use tree::part::{Around, Part};
+pub(crate) use tree::near::{Near, Seen};
+pub(crate) use tree::part::Part;
 pub(crate) use tree::search::Sought;
 pub(crate) use tree::stream::{Rows, Stream, StreamCopy, Wanted};
 

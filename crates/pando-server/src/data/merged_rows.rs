@@ -4,16 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use pando_resp::parse_integer;
-
 use super::combination::{Aggregate, Merged, Operation, number_or_0};
-use super::elements::{ElementKeys, decode_name, name_tail};
+use super::elements::{decode_name, name_tail};
 use super::merge_source::MergeSource;
+use super::new_members::NewMembers;
 use super::new_rows::{NewRows, NextRows};
-use super::packed::Strings;
-
-/// Bytes of a result up to which it is handed on, and no rows are made of it.
-const LITTLE_BYTES: usize = 32 * 1024;
 
 /// Steps, at most, between two looks whether the result is wanted still.
 const STEPS: usize = 4096;
@@ -50,89 +45,13 @@ impl Merge {
 #[derive(Debug)]
 pub(crate) struct MergedRows {
     merge: Merge,
-    keys: ElementKeys,
-    id: u64,
-    /// The result is a sorted set.
-    is_scored: bool,
-    /// Bytes of the longest element that has a row.
-    element_bytes_max: usize,
-    merged: Merged,
-    key: Vec<u8>,
-    row: Vec<u8>,
+    made: NewMembers,
 }
 
 impl MergedRows {
-    /// Returns the rows of the collection `id`, a sorted set or a set.
-    pub(crate) fn new(
-        merge: Merge,
-        (keys, id): (ElementKeys, u64),
-        is_scored: bool,
-        element_bytes_max: usize,
-    ) -> Self {
-        Self {
-            merge,
-            keys,
-            id,
-            is_scored,
-            element_bytes_max,
-            merged: Merged {
-                little: Some(Strings::default()),
-                ..Merged::default()
-            },
-            key: Vec::new(),
-            row: Vec::new(),
-        }
-    }
-
-    /// Adds a member. Returns false if there are rows enough for a transaction.
-    fn add(&mut self, (name, score): (&[u8], f64), rows: &mut NextRows) -> Result<bool, String> {
-        let score = score.to_le_bytes();
-        let value = match self.is_scored {
-            true => &score[..],
-            false => &[],
-        };
-        let (bytes, most) = (name.len() + value.len(), self.element_bytes_max);
-        if bytes > most {
-            return Err(format!(
-                "an element of {bytes} bytes is too long: the most is {most}"
-            ));
-        }
-        self.merged.count += 1;
-        self.merged.longest = self.merged.longest.max(name.len());
-        self.merged.has_others |= parse_integer(name).is_none();
-        let Some(little) = &mut self.merged.little else {
-            return Ok(self.add_rows(name, value, rows));
-        };
-        little.push(name);
-        if self.is_scored {
-            little.push(value);
-        }
-        if little.bytes() < LITTLE_BYTES {
-            return Ok(true);
-        }
-        let all = self.merged.little.take().unwrap_or_default();
-        let mut has_room = true;
-        let mut strings = all.iter();
-        while let Some(name) = strings.next() {
-            let value = match self.is_scored {
-                true => strings.next().unwrap_or_default(),
-                false => &[],
-            };
-            has_room = self.add_rows(name, value, rows);
-        }
-        Ok(has_room)
-    }
-
-    fn add_rows(&mut self, name: &[u8], value: &[u8], rows: &mut NextRows) -> bool {
-        self.keys.name(self.id, name, &mut self.key);
-        self.keys.value(name, (value, None), &mut self.row);
-        let mut has_room = rows.push(&self.key, &self.row);
-        if let Ok(score) = value.try_into().map(f64::from_le_bytes) {
-            self.keys.score(self.id, score, name, &mut self.key);
-            self.keys.score_value(score, name, &mut self.row);
-            has_room = rows.push(&self.key, &self.row);
-        }
-        has_room
+    /// Returns those of a merge.
+    pub(crate) fn new(merge: Merge, made: NewMembers) -> Self {
+        Self { merge, made }
     }
 }
 
@@ -140,7 +59,7 @@ impl NewRows for MergedRows {
     fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
         for _ in 0..STEPS {
             let has_room = match self.merge.step()? {
-                Step::Member(name, score) => self.add((&name, score), rows)?,
+                Step::Member(name, score) => self.made.add((&name, score), rows)?,
                 Step::Passed => true,
                 Step::End => return Ok(false),
             };
@@ -152,7 +71,7 @@ impl NewRows for MergedRows {
     }
 
     fn merged(&mut self) -> Option<Merged> {
-        Some(self.merged.clone())
+        Some(self.made.merged())
     }
 }
 

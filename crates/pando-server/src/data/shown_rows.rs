@@ -157,22 +157,8 @@ impl Request for RowsRequest {
 impl RowsRequest {
     /// Returns the head that the key has at the moment of `snapshot`, if it is as it must be.
     pub(super) fn head_at(&self, snapshot: &Snapshot) -> Result<Option<TreeHead>, Error> {
-        let mut value = Vec::new();
-        match snapshot.get_into(&self.keys, &self.stored, &mut value) {
-            Ok(true) => {}
-            Ok(false) | Err(Error::NoSuchTable { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        // Whatever cannot be decoded is for the command, which looks again, to tell.
-        let Ok(row) = Row::decode(&self.stored, &value) else {
-            return Ok(None);
-        };
-        let payload = &value[row.payload..];
-        let is_there = row.value_type == self.value_type && !row.is_over(self.now_ms);
-        if !is_there || !TreeHead::is_of(payload) {
-            return Ok(None);
-        }
-        let Ok(head) = TreeHead::decode(payload) else {
+        let of = (self.value_type, self.now_ms);
+        let Some(head) = head_at(snapshot, (&self.keys, &self.stored), of)? else {
             return Ok(None);
         };
         // In a database that has changed places with another one, the same head may be of another
@@ -194,6 +180,31 @@ impl RowsRequest {
         rows.for_each_ref(|_, _| count += 1)?;
         Ok(count)
     }
+}
+
+/// Returns the head that the key `stored` of a table has at the moment of `snapshot`, if it has a
+/// large collection of this type that is not over at `now_ms`.
+pub(super) fn head_at(
+    snapshot: &Snapshot,
+    (keys, stored): (&Table, &[u8]),
+    (value_type, now_ms): (ValueType, u64),
+) -> Result<Option<TreeHead>, Error> {
+    let mut value = Vec::new();
+    match snapshot.get_into(keys, stored, &mut value) {
+        Ok(true) => {}
+        Ok(false) | Err(Error::NoSuchTable { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    // Whatever cannot be decoded is for the command, which looks again, to tell.
+    let Ok(row) = Row::decode(stored, &value) else {
+        return Ok(None);
+    };
+    let payload = &value[row.payload..];
+    let is_there = row.value_type == value_type && !row.is_over(now_ms);
+    if !is_there || !TreeHead::is_of(payload) {
+        return Ok(None);
+    }
+    Ok(TreeHead::decode(payload).ok())
 }
 
 /// Appends a member of a sorted set to `piece`; and its score, if `write_score` writes one.

@@ -95,6 +95,8 @@ mod model;
 #[cfg(test)]
 mod monitor;
 #[cfg(test)]
+mod near_replies;
+#[cfg(test)]
 mod notifications;
 #[cfg(test)]
 mod patches;
@@ -154,6 +156,8 @@ mod sorted_sets;
 mod stalls;
 #[cfg(test)]
 mod statistics;
+#[cfg(test)]
+mod stored_ranges;
 #[cfg(test)]
 mod stream_pipelines;
 #[cfg(test)]

@@ -264,9 +264,10 @@ fn a_search_keeps_what_it_finds_alone() {
         assert_eq!(client.run(&command), ":200");
     }
     let all = "GEOSEARCH g FROMLONLAT 0 0 BYRADIUS 30000 km";
-    let refused = client.run(all);
+    client.check(&[("MULTI", "+OK"), (all, "+QUEUED")]);
+    let refused = client.run("EXEC");
     assert!(
-        refused.starts_with("-ERR the command reads a collection"),
+        refused.starts_with("[-ERR the command reads a collection"),
         "{refused:.80}"
     );
     assert_eq!(found(&mut client, &format!("{all} COUNT 2 ANY")).len(), 2);
@@ -283,6 +284,109 @@ fn a_search_keeps_what_it_finds_alone() {
     for reply in replies {
         assert!(matches!(&reply, Answer::Array(found) if found.len() == on_equator));
     }
+}
+
+/// Adds places with long names, every fifth of them where another one is. Returns these in the order
+/// of their geohashes.
+pub(crate) fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64))> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut last = (0.0, 0.0);
+    for start in (0..count).step_by(200) {
+        let mut command = String::from("GEOADD g");
+        for number in start..start + 200 {
+            if number % 5 != 1 {
+                last = (random.f64() * 360.0 - 180.0, random.f64() * 170.0 - 85.0);
+            }
+            write!(command, " {} {} {}", last.0, last.1, long_name(number)).unwrap();
+        }
+        assert_eq!(client.run(&command), ":200");
+    }
+    let Answer::Array(names) = client.run_raw("ZRANGE g 0 -1") else {
+        panic!("no array");
+    };
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| show(name).trim_matches('"').to_owned())
+        .collect();
+    let number = |answer: &Answer| -> f64 { show(answer).trim_matches('"').parse().unwrap() };
+    let mut all = Vec::new();
+    for names in names.chunks(200) {
+        let Answer::Array(found) = client.run_raw(&format!("GEOPOS g {}", names.join(" "))) else {
+            panic!("no places");
+        };
+        for (name, place) in names.iter().zip(&found) {
+            let Answer::Array(of) = place else {
+                panic!("no place");
+            };
+            all.push((format!("\"{name}\""), (number(&of[0]), number(&of[1]))));
+        }
+    }
+    all
+}
+
+fn long_name(number: usize) -> String {
+    format!("{}{:06}", "n".repeat(970), number * 7919 % 1_000_003)
+}
+
+/// Returns the names of these places by their distances from a place, as a stable sort has them.
+pub(crate) fn by_distance(
+    all: &[(String, (f64, f64))],
+    from: (f64, f64),
+    is_descending: bool,
+) -> Vec<String> {
+    let mut all: Vec<(f64, &String)> = all
+        .iter()
+        .map(|(name, place)| (distance(from, *place), name))
+        .collect();
+    match is_descending {
+        false => all.sort_by(|a, b| a.0.total_cmp(&b.0)),
+        true => all.sort_by(|a, b| b.0.total_cmp(&a.0)),
+    }
+    all.into_iter().map(|(_, name)| name.clone()).collect()
+}
+
+/// Returns the names that a search shows, as it shows them.
+pub(crate) fn in_order(client: &mut Client, command: &str) -> Vec<String> {
+    let Answer::Array(found) = client.run_raw(command) else {
+        panic!("{command:.100}: no array");
+    };
+    found.iter().map(show).collect()
+}
+
+/// Of all that is found, which is more than a reply may be, those that are shown are kept.
+#[test]
+fn the_nearest_ones_take_memory_for_themselves() {
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    let all = fill_long_named(&mut client, 16_200);
+    for from in [(100.5, 60.25)] {
+        let search = format!("g FROMLONLAT {} {} BYRADIUS 30000 km", from.0, from.1);
+        for (order, is_descending) in [("", false), ("ASC", false), ("DESC", true)] {
+            let expected = by_distance(&all, from, is_descending);
+            for count in [1, 30] {
+                let command = format!("GEOSEARCH {search} {order} COUNT {count}");
+                let shown = in_order(&mut client, &command);
+                assert!(shown == expected[..count], "{command}");
+            }
+            let command = format!("GEOSEARCHSTORE d {search} {order} COUNT 300");
+            assert_eq!(client.run(&command), ":300");
+            let mut stored = in_order(&mut client, "ZRANGE d 0 -1");
+            let mut expected = expected[..300].to_vec();
+            stored.sort();
+            expected.sort();
+            assert!(stored == expected, "{command}");
+        }
+    }
+    client.run("MULTI");
+    client.run("GEORADIUS g 100.5 60.25 30000 km COUNT 3");
+    let Answer::Array(replies) = client.run_raw("EXEC") else {
+        panic!("no array");
+    };
+    let Answer::Array(shown) = &replies[0] else {
+        panic!("{:.100}", show(&replies[0]));
+    };
+    let shown: Vec<String> = shown.iter().map(show).collect();
+    assert!(shown == by_distance(&all, (100.5, 60.25), false)[..3]);
 }
 
 /// Scores of another use are not found, as in Redis, whatever the form of the set.

@@ -8,7 +8,7 @@ use pando_sync::time::{Duration, now};
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, open_small, options};
-use crate::large_replies::figure;
+use crate::large_replies::{figure, keeping_expired};
 use crate::trees::many;
 use crate::until_end::End;
 
@@ -205,6 +205,8 @@ fn many_unions_at_once_are_each_of_one_moment() {
     for client in &mut deaf {
         client.send(b"ZUNION 2 a b\r\n");
     }
+    // The buffers of a socket do not have all of these.
+    deaf[0].send(&b"ZUNION 2 a b\r\n".repeat(8));
     let end = End::default();
     thread::scope(|scope| {
         let _bring = end.brought();
@@ -237,10 +239,10 @@ fn many_unions_at_once_are_each_of_one_moment() {
             reader.join().unwrap();
         }
     });
-    let bytes = |client: &mut Client| figure(client, "pando", "temporary_bytes:");
+    let bytes = |client: &mut Client| figure(client, "INFO pando", "temporary_bytes:");
     assert!(bytes(&mut client) > 0);
-    for client in &mut deaf {
-        let Answer::Array(shown) = client.answer() else {
+    for number in (0..deaf.len()).chain([0; 8]) {
+        let Answer::Array(shown) = deaf[number].answer() else {
             panic!("it is an array");
         };
         assert_eq!(shown.len(), 18_001);
@@ -302,6 +304,11 @@ fn fill_for_sort(client: &mut Client) {
     client.call(&["SET", "long7", &long]);
     client.call(&["SET", "long14", &long]);
     client.check(&[("SETRANGE long14 270000 PATCHED", ":300000")]);
+    let huge = long.repeat(10);
+    for key in ["huge7", "huge14"] {
+        client.call(&["SET", key, &huge]);
+    }
+    client.check(&[("SETRANGE huge14 2700000 PATCHED", ":3000000")]);
     client.call(&["SET", "long21", &long[..9000]]);
     client.check(&[("SETRANGE long21 5000 PIECE", ":9000")]);
     thread::sleep(Duration::from_millis(5));
@@ -310,8 +317,7 @@ fn fill_for_sort(client: &mut Client) {
 /// Inside of EXEC everything is sorted in memory.
 #[test]
 fn large_collections_are_sorted_as_small_ones_are() {
-    let server = Fixture::opened_by(options(), open_small);
-    let mut client = server.client();
+    let (server, mut client) = keeping_expired();
     fill_for_sort(&mut client);
     let mut other = server.client();
     for version in [3, 2] {
@@ -334,6 +340,7 @@ fn large_collections_are_sorted_as_small_ones_are() {
             "SORT l BY h*->g GET h*->f",
             "SORT s BY h*->7 ALPHA DESC GET h*->7",
             "SORT l BY nosort GET # GET long* LIMIT 0 4000",
+            "SORT l GET huge* GET # LIMIT 0 50",
             "SORT l BY nosort DESC",
             "SORT l BY long* ALPHA LIMIT 16000 2000",
             "SORT l GET long* LIMIT 0 50",
@@ -405,6 +412,17 @@ fn large_collections_are_stored_in_order() {
                 shown == expected,
                 "{command} {question}: {:.300}",
                 show(&shown)
+            );
+        }
+        // The next element has its own place.
+        let (one, other) = (format!("RPUSH {key} new"), format!("RPUSH 2{key} new"));
+        assert_eq!(client.run(&one), client.run(&other), "{command}");
+        let ends = ["LRANGE @ -3 -1", "LRANGE @ 0 -1"];
+        for question in ends.map(|question| question.replace('@', key)) {
+            let expected = client.run_raw(&question.replace(key, &format!("2{key}")));
+            assert!(
+                client.run_raw(&question) == expected,
+                "{command} {question}"
             );
         }
         client.call(&["SET", "to", "x"]);

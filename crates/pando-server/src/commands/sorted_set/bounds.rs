@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::order::SortedSet;
-use crate::context::{Context, Found, Interrupted, Part, is_too_long, replies};
+use crate::context::{Context, Found, Interrupted, Part, Stored, is_too_long, replies};
 use crate::data::elements;
 use crate::data::keyspace::ValueType;
 use crate::data::shown_rows::Shown;
@@ -117,6 +117,19 @@ enum Edges<'a> {
     Members(MemberEdge<'a>, MemberEdge<'a>),
 }
 
+/// What has become of a range that is to be stored.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a command has one, and most are in memory"
+)]
+pub(super) enum Selected {
+    /// It is among the elements that were read, at these places.
+    InMemory(SortedSet, Range<usize>),
+    /// A thread has made it.
+    Stored(Stored),
+}
+
 impl Bounds<'static> {
     /// The range of the scores whose whole parts are in `range`.
     pub(super) fn of_whole_scores(range: Range<u64>) -> Self {
@@ -216,6 +229,31 @@ impl<'a> Bounds<'a> {
             }
             loaded => loaded,
         }
+    }
+
+    /// As [`Bounds::select`], for a range that is stored at `key`: if it is long, a thread does it.
+    pub(super) fn select_to_store(
+        self,
+        context: &mut Context<'_>,
+        (key, found): (&[u8], Found),
+        reversed: bool,
+        limited: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Result<Selected, Interrupted> {
+        let large = self.large_ranks(context, &found, reversed, &limited)?;
+        let ranks = large.as_ref().map(|(_, ranks)| ranks.clone());
+        if let Some(large) = large.clone()
+            && let Some(stored) = context.put_range(key, large, false)?
+        {
+            return Ok(Selected::Stored(stored));
+        }
+        let loaded = self.load(context, (found, ranks), reversed, limited);
+        if let (Err(interrupted), Some(large)) = (&loaded, large)
+            && is_too_long(interrupted)
+            && let Some(stored) = context.put_range(key, large, true)?
+        {
+            return Ok(Selected::Stored(stored));
+        }
+        loaded.map(|(set, places)| Selected::InMemory(set, places))
     }
 
     /// Returns the head and the ranks of what `limited` leaves of the range, of a large sorted set;

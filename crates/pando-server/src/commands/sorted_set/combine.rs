@@ -5,17 +5,16 @@ use std::collections::{HashMap, HashSet};
 use pando_resp::{Writer, parse_integer};
 
 use super::describe::{SLOW_READ, STORING, reading, writing};
-use super::order::{Element, SortedSet, compare, score_of, store};
+use super::order::{Element, SortedSet, compare, end_store, store};
 use super::replying;
 use crate::context::replies;
 use crate::context::{
-    Collection, Command, Context, Input, Interrupted, Keys, Kind, Rule, Run, Stored, is_too_long,
+    Collection, Command, Context, Input, Interrupted, Keys, Kind, Rule, Run, is_too_long,
 };
 use crate::data::combination::{Aggregate, Operation, number_or_0};
 use crate::data::keyspace::ValueType;
 use crate::data::shown_merge::ShownMembers;
 use crate::float::parse_score;
-use crate::notifications::classes::Class;
 
 const UNION_COMPLEXITY: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input \
      sorted sets, and M being the number of elements in the resulting sorted set.";
@@ -390,19 +389,7 @@ fn keep(context: &mut Context<'_>, operation: Operation) -> Run {
     let request = Request::parse(context, 2, operation, Form::Store)?;
     let rule = request.rule(operation);
     match context.put_merged(key, &request.inputs, &rule)? {
-        Some(Stored::Written(count)) => {
-            context.event(Class::SortedSet, context.command.name, key);
-            context.integer(i64::try_from(count).unwrap_or(i64::MAX))
-        }
-        Some(Stored::Little(strings)) => {
-            let places = (0..strings.len()).step_by(2);
-            let elements = places.map(|place| {
-                let score = score_of(strings.at(place + 1));
-                (score.expect("it has eight bytes"), strings.at(place))
-            });
-            let elements: Vec<Element<'_>> = elements.collect();
-            store(context, key, elements)
-        }
+        Some(stored) => end_store(context, key, &stored),
         None => {
             let mut sources = Vec::new();
             let elements = request.combined(context, operation, &mut sources)?;

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::context::{Collection, Context, Found, Interrupted, Part, Run};
+use crate::context::{Collection, Context, Found, Interrupted, Part, Run, Stored};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::packed::Encoding;
+use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
 
 /// A member and its score; of a set, whose members have no score, the score is 1.
@@ -133,6 +134,11 @@ impl SortedSet {
     /// Returns the number of elements in memory.
     pub(in crate::commands) fn in_memory(&self) -> usize {
         self.collection.in_memory()
+    }
+
+    /// Returns the head of a large one.
+    pub(super) fn tree_head(&self) -> Option<TreeHead> {
+        self.collection.loaded_head()
     }
 
     pub(super) fn encoding(&self) -> Encoding {
@@ -267,11 +273,7 @@ pub(in crate::commands) fn store(
     if count > 0 {
         let empty = context.replacement(&found, ValueType::SortedSet);
         SortedSet::of(elements, empty).put(context, key)?;
-        let event = match context.command.name {
-            "georadius" | "georadiusbymember" => "georadiusstore",
-            name => name,
-        };
-        context.event(Class::SortedSet, event, key);
+        tell_stored(context, key);
     } else if found.is_written() {
         context.remove(key, &found)?;
         if found.row.is_some() {
@@ -279,6 +281,37 @@ pub(in crate::commands) fn store(
         }
     }
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+fn tell_stored(context: &mut Context<'_>, key: &[u8]) {
+    let event = match context.command.name {
+        "georadius" | "georadiusbymember" => "georadiusstore",
+        name => name,
+    };
+    context.event(Class::SortedSet, event, key);
+}
+
+/// As [`store`], of what a thread has made.
+pub(in crate::commands) fn end_store(
+    context: &mut Context<'_>,
+    key: &[u8],
+    stored: &Stored,
+) -> Run {
+    match stored {
+        Stored::Written(count) => {
+            tell_stored(context, key);
+            context.integer(i64::try_from(*count).unwrap_or(i64::MAX))
+        }
+        Stored::Little(strings) => {
+            let places = (0..strings.len()).step_by(2);
+            let elements = places.map(|place| {
+                let score = score_of(strings.at(place + 1));
+                (score.expect("it has eight bytes"), strings.at(place))
+            });
+            let elements: Vec<Element<'_>> = elements.collect();
+            store(context, key, elements)
+        }
+    }
 }
 
 pub(super) fn score_of(bytes: &[u8]) -> Option<f64> {

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use pando_resp::Writer;
 
-use super::bounds::{Bounds, By};
+use super::bounds::{Bounds, By, Selected};
 use super::describe::{SLOW_READ, STORING, reading, writing};
-use super::order::{SortedSet, store};
+use super::order::{end_store, store};
 use super::replying;
-use crate::context::{Command, Context, Flags, Found, Interrupted, Keys, Run, replies};
+use crate::context::{Command, Context, Flags, Keys, Run, replies};
 use crate::data::shown_rows::Shown;
 
 const OF_RANGE: Flags = SLOW_READ.and(Flags::SHOWS_ALL);
@@ -168,17 +168,6 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Reads what is asked for of the sorted set `found`, which was read last. Also returns the
-    /// places of that among what was read.
-    fn select(
-        &self,
-        context: &mut Context<'_>,
-        found: Found,
-    ) -> Result<(SortedSet, Range<usize>), Interrupted> {
-        let limited = |ranks| self.limited(ranks);
-        self.bounds.select(context, found, self.reversed, limited)
-    }
-
     /// Returns what offset and limit leave of these ranks.
     fn limited(&self, ranks: Range<usize>) -> Range<usize> {
         let skipped = match usize::try_from(self.offset) {
@@ -220,8 +209,15 @@ fn show(context: &mut Context<'_>, by: Option<By>, reversed: Option<bool>) -> Ru
 
 fn store_range(context: &mut Context<'_>) -> Run {
     let request = Request::parse(context, 2, None, None)?;
-    let found = context.read(context.argument(2))?;
-    let (set, places) = request.select(context, found)?;
-    let elements = places.map(|place| set.element(place)).collect();
-    store(context, context.argument(1), elements)
+    let (key, found) = (context.argument(1), context.read(context.argument(2))?);
+    let limited = |ranks| request.limited(ranks);
+    let of = (key, found);
+    let selected = (request.bounds).select_to_store(context, of, request.reversed, limited);
+    match selected? {
+        Selected::Stored(stored) => end_store(context, key, &stored),
+        Selected::InMemory(set, places) => {
+            let elements = places.map(|place| set.element(place)).collect();
+            store(context, key, elements)
+        }
+    }
 }

@@ -75,6 +75,12 @@ impl Builds {
         self.next = place;
     }
 
+    /// Returns true if an earlier run has begun the next one, and it is this.
+    pub(super) fn has_begun(&self, identity: (usize, ValueType, u64)) -> bool {
+        let next = self.list.get(self.next);
+        next.is_some_and(|build| build.identity == identity)
+    }
+
     /// Returns a hasher for what rows are made of.
     pub(super) fn hasher(&self) -> DefaultHasher {
         self.hashes.build_hasher()

@@ -167,22 +167,23 @@ impl Context<'_> {
 
     /// Returns true if the reply of this command may be of a moment of its own.
     pub(super) fn may_reply_large(&mut self) -> Result<bool, Interrupted> {
+        match self.has_moment_of_its_own() {
+            // Not before the commit of the commands before it.
+            true if self.is_together => Err(Interrupted::Yield),
+            is_alone => Ok(is_alone),
+        }
+    }
+
+    /// As [`Context::may_reply_large`], once the commands before it in its pipeline are done.
+    pub(super) fn has_moment_of_its_own(&mut self) -> bool {
         // Of EXEC, or of a script.
         let is_inside = self.exec_index.is_some();
         let read = self.progress.long_read.as_ref();
         if is_inside || read.is_some_and(|read| read.changed >= CHANGED_MAX) {
-            return Ok(false);
+            return false;
         }
-        if let Some(batch) = self.data().batch.as_deref_mut()
-            && batch.transaction().is_some()
-        {
-            return Ok(false);
-        }
-        match self.is_together {
-            // Not before the commit of the commands before it.
-            true => Err(Interrupted::Yield),
-            false => Ok(true),
-        }
+        let batch = self.data().batch.as_deref_mut();
+        batch.is_none_or(|batch| batch.transaction().is_none())
     }
 
     fn ask_for(

@@ -217,7 +217,7 @@ impl Context<'_> {
     }
 
     /// Returns the last swap of the table of elements, if there is one.
-    pub(in crate::context) fn last_swap(&self) -> Lsn {
+    pub(crate) fn last_swap(&self) -> Lsn {
         let members = self.database().members.table();
         members.map_or_else(Lsn::default, Table::last_swap)
     }

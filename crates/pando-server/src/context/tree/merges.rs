@@ -17,6 +17,7 @@ use crate::data::keyspace::{Times, ValueType};
 use crate::data::limits::Limits;
 use crate::data::merge_source::MergeSource;
 use crate::data::merged_rows::{Merge, MergedRows};
+use crate::data::new_members::NewMembers;
 use crate::data::new_rows::NewRows;
 use crate::data::packed::{Encoding, Strings};
 use crate::data::shown_merge::{MergeRequest, ShownMembers};
@@ -62,26 +63,54 @@ impl Context<'_> {
         }
         let sources = self.members()?.clone();
         let identity = (rule.value_type, self.hash_of_inputs(&sources, inputs, rule));
+        let keys = self.engine().element_keys;
+        let stored = self.put_members(key, identity, None, |made| {
+            let sources = merge_sources(&sources, inputs, &keys);
+            let merge = Merge::new(sources, (rule.operation, rule.aggregate));
+            Box::new(MergedRows::new(merge, made))
+        });
+        stored.map(Some)
+    }
+
+    /// Returns true if an earlier run has had a thread begin to write these members.
+    pub(super) fn has_begun_members(&self, (value_type, hash): (ValueType, u64)) -> bool {
+        let identity = (self.session.database, value_type, hash);
+        self.progress.builds.has_begun(identity)
+    }
+
+    /// Makes the set or sorted set whose rows a thread writes, of as many members as are expected,
+    /// if that is known, the value of `key`. What `begin` returns depends on `identity` alone, a
+    /// type and a hash.
+    pub(super) fn put_members(
+        &mut self,
+        key: &[u8],
+        identity: (ValueType, u64),
+        expected: Option<usize>,
+        begin: impl FnOnce(NewMembers) -> Box<dyn NewRows>,
+    ) -> Result<Stored, Interrupted> {
+        let (value_type, _) = identity;
         let members = self.make_members()?;
         let (mut head, merged) = self.built(members, identity, |context, id| {
             let keys = context.engine().element_keys;
-            let sources = merge_sources(&sources, inputs, &keys);
-            let merge = Merge::new(sources, (rule.operation, rule.aggregate));
-            let is_scored = rule.value_type == ValueType::SortedSet;
+            let is_scored = value_type == ValueType::SortedSet;
             let most = context.element_bytes_max();
-            let rows = MergedRows::new(merge, (keys, id), is_scored, most);
-            Ok((TreeHead::new(id), Box::new(rows) as Box<dyn NewRows>))
+            let rows = begin(NewMembers::new((keys, id), is_scored, most));
+            Ok((TreeHead::new(id), rows))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");
-        if let Some(little) = &merged.little {
-            return Ok(Some(Stored::Little(little.clone())));
-        }
         head.count = merged.count;
+        if expected.is_some_and(|count| count != head.len()) {
+            // What they are made of has changed meanwhile.
+            return Err(Interrupted::Torn);
+        }
+        if let Some(little) = &merged.little {
+            return Ok(Stored::Little(little.clone()));
+        }
         let former = self.find_any_head(key)?.former;
-        let limits = self.shared.settings.encoding_limits.of(rule.value_type);
-        let what = ((rule.value_type, encoding_of(rule, merged, limits)), &head);
+        let limits = self.shared.settings.encoding_limits.of(value_type);
+        let what = ((value_type, encoding_of(value_type, merged, limits)), &head);
         self.put_tree_head(key, what, Times::default(), former)?;
-        Ok(Some(Stored::Written(head.len())))
+        Ok(Stored::Written(head.len()))
     }
 
     /// Asks for what the inputs have in common or together to be read while it is sent, if much is
@@ -195,10 +224,10 @@ fn merge_sources(members: &Table, inputs: &[Input], keys: &ElementKeys) -> Vec<M
 }
 
 /// Returns the encoding that Redis shows of a result.
-fn encoding_of(rule: &Rule, merged: &Merged, limits: Limits) -> Encoding {
+fn encoding_of(value_type: ValueType, merged: &Merged, limits: Limits) -> Encoding {
     let count = usize::try_from(merged.count).unwrap_or(usize::MAX);
     let is_compact = count <= limits.elements && merged.longest <= limits.bytes;
-    match rule.value_type {
+    match value_type {
         ValueType::Set if !merged.has_others && count <= limits.integers => Encoding::Intset,
         _ if is_compact => Encoding::Listpack,
         ValueType::Set => Encoding::Hashtable,

@@ -7,12 +7,11 @@ use pandodb::Lsn;
 
 use super::search::Spot;
 use crate::data::deadlines::Deadlines;
-use crate::data::earth::Place;
 use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::list_block::Elements;
 use crate::data::packed::{Strings, strings_of_one};
-use crate::data::shape::Shape;
+use crate::data::shape::{Around, Order};
 use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
 
@@ -81,23 +80,6 @@ const ELEMENT_BYTES: usize = 128;
 const SHORT_BYTES: usize = 8;
 /// Bytes of the elements of a leaf, about.
 const LEAF_BYTES: usize = 4096;
-
-/// Which members of a sorted set a search of places keeps.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Around {
-    pub(crate) center: Place,
-    pub(crate) shape: Shape,
-    /// So many are enough.
-    pub(crate) enough: usize,
-}
-
-impl Around {
-    /// Returns true if a member with this score lies in the shape.
-    pub(super) fn has(&self, score: f64) -> bool {
-        let place = Place::of_score(score);
-        self.shape.distance(self.center, place).is_some()
-    }
-}
 
 /// What is loaded, and for which command of EXEC.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,6 +156,9 @@ pub(crate) struct Load {
     /// Of a list in blocks: the number of elements that were loaded before those that are wanted,
     /// or behind them if they are read backwards: blocks are loaded whole.
     pub(in crate::context) lead: usize,
+    /// Distance of the last one of the members near a place when they were cut to those that are
+    /// wanted: only those that come before it are, from then on.
+    pub(in crate::context) last_distance: Option<f64>,
     /// Where an iteration goes on; 0: it has reached the end.
     pub(in crate::context) cursor: u64,
     /// Elements behind those that are wanted, if some are to be kept for the next command.
@@ -198,6 +183,7 @@ impl Load {
             positions: Strings::default(),
             counts: Vec::new(),
             lead: 0,
+            last_distance: None,
             cursor: 0,
             ahead: None,
             goal,
@@ -338,6 +324,28 @@ impl Load {
             return Ok(());
         }
         self.add(key, value)
+    }
+
+    /// Cuts members near a place to those that are wanted of them.
+    pub(in crate::context) fn cut_to(
+        &mut self,
+        (around, order): (&Around, Order),
+    ) -> Result<(), RowError> {
+        let scores = (1..self.strings.len()).step_by(2).map(|at| {
+            let score = self.strings.at(at).try_into();
+            score.map(f64::from_le_bytes).map_err(|_| RowError::Damaged)
+        });
+        let distances = scores.map(|score| around.distance(score?).ok_or(RowError::Damaged));
+        let distances = distances.collect::<Result<Vec<f64>, RowError>>()?;
+        let (places, last) = order.cut(&distances);
+        let mut kept = Strings::default();
+        for place in places {
+            kept.push(self.strings.at(2 * place));
+            kept.push(self.strings.at(2 * place + 1));
+        }
+        self.strings = kept;
+        self.last_distance = Some(last);
+        Ok(())
     }
 
     /// Adds the element of the row at `key`.

@@ -523,8 +523,19 @@ fn add_around(
         {
             return Ok(true);
         }
-        if around.has(elements::score_of(key)?) {
+        let Some(distance) = around.distance(elements::score_of(key)?) else {
+            continue;
+        };
+        let Some(order) = around.order else {
             add(scanned, source, load, (key, value))?;
+            continue;
+        };
+        let last = load.last_distance;
+        if last.is_none_or(|last| order.compare(distance, last).is_lt()) {
+            add(scanned, source, load, (key, value))?;
+            if order.is_to_be_cut(load.strings.len() / 2) {
+                load.cut_to((&around, order))?;
+            }
         }
     }
     match page.next.take() {

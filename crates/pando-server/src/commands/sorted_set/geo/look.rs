@@ -47,7 +47,7 @@ fn for_each(context: &mut Context<'_>, put: impl Fn(&mut Context<'_>, Option<Pla
 
 fn positions(context: &mut Context<'_>) -> Run {
     for_each(context, |context, place| match place {
-        Some(place) => reply::coordinates(context, place),
+        Some(place) => reply::coordinates(&mut context.reply(), place),
         None => context.reply().null_array(),
     })
 }
@@ -69,7 +69,7 @@ fn distance(context: &mut Context<'_>) -> Run {
     let set = SortedSet::read_part(context, context.argument(1), &Part::Named(&members))?;
     let place = |at| place_of(&set, context.argument(at));
     match (place(2), place(3)) {
-        (Some(a), Some(b)) => reply::distance(context, a.distance(b) / unit),
+        (Some(a), Some(b)) => reply::distance(&mut context.reply(), a.distance(b) / unit),
         _ => context.reply().null(),
     }
     Ok(())

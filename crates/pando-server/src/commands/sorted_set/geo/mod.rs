@@ -4,6 +4,7 @@ pub(in crate::commands) mod add;
 mod arguments;
 mod cells;
 mod describe;
+mod found;
 pub(in crate::commands) mod look;
 mod reply;
 pub(in crate::commands) mod search;

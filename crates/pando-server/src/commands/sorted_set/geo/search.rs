@@ -1,19 +1,22 @@
 //! GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and GEORADIUSBYMEMBER.
 //!
 //! The members in some ranges of scores are compared with the shape (`cells.rs`); of a large sorted
-//! set no others are read. Without ASC, DESC or COUNT they come in the order of their geohashes,
+//! set no others are read, and many are left to a thread. Without ASC, DESC or COUNT they come in the order of their geohashes,
 //! where Redis promises none.
 
-use super::super::bounds::Bounds;
-use super::super::order::{SortedSet, store};
+use super::super::order::{SortedSet, end_store, store};
 use super::arguments;
 use super::cells::covering;
 use super::describe::{reading, writing};
+use super::found::{Found, Match};
 use super::look::place_of;
 use super::reply;
-use crate::context::{Around, Command, Context, Interrupted, Keys, Near, Part, Run, replies};
-use crate::data::earth::{Place, whole};
-use crate::data::shape::Shape;
+use crate::context::{Command, Context, Interrupted, Keys, Part, Run, Seen, is_too_long, replies};
+use crate::data::earth::Place;
+use crate::data::near_walk::Search;
+use crate::data::shape::{Around, Order, Shape};
+use crate::data::shown_near::{Extras, Show};
+use crate::data::tree_head::TreeHead;
 
 const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of \
      the circular area delimited by center and radius and M is the number of items inside the \
@@ -21,6 +24,9 @@ const OF_CIRCLE: &str = "O(N+log(M)) where N is the number of elements inside th
 const OF_SHAPE: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding \
      box area around the shape provided as the filter and M is the number of items inside the \
      shape";
+/// Members that are shown, or stored, from memory, at most: they hold the loop.
+const SHOWN_MAX: usize = 16 << 10;
+const STORED_MAX: usize = 4096;
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -89,42 +95,25 @@ impl Form {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Nearest,
-    Farthest,
-}
-
 /// What is asked for.
 #[derive(Default)]
 struct Request<'a> {
     center: Option<Place>,
     /// Members of FROMMEMBER: the center is the place of the last one, unknown if there is no key.
     members: Vec<&'a [u8]>,
+    /// The state of the sorted set in which the center was read as the place of a member.
+    seen: Option<Seen>,
     shape: Option<Shape>,
     /// Meters of the unit.
     unit: f64,
-    with_distance: bool,
-    with_hash: bool,
-    with_coordinates: bool,
-    order: Option<Order>,
+    extras: Extras,
+    is_descending: Option<bool>,
     count: Option<usize>,
     any: bool,
     destination: Option<&'a [u8]>,
     /// The distances are stored, and not the geohashes.
     stores_distances: bool,
 }
-
-/// A member that was found.
-struct Match {
-    distance: f64,
-    score: f64,
-    member: Vec<u8>,
-    place: Place,
-}
-
-/// Bytes that a match takes besides those of its member.
-const MATCH_BYTES: usize = size_of::<Match>();
 
 impl<'a> Request<'a> {
     /// Reads what comes before the options; `set` has the member that this names. Also returns
@@ -174,8 +163,12 @@ impl<'a> Request<'a> {
             Form::RadiusByMember => vec![context.argument(2)],
             _ => Vec::new(),
         };
+        let last_swap = context.last_swap();
         let set = SortedSet::read_part(context, key, &Part::Named(&named))?;
         let (mut request, at) = Self::begin(context, form, &set)?;
+        if form == Form::RadiusByMember {
+            request.seen = Some((set.tree_head(), last_swap));
+        }
         let options = request.options(context, form, at);
         // A member that is missing was found missing before an option behind it.
         request.find_members(context, key)?;
@@ -204,7 +197,9 @@ impl<'a> Request<'a> {
         let mut names = self.members.clone();
         names.sort_unstable();
         names.dedup();
+        let last_swap = context.last_swap();
         let set = SortedSet::find_part(context, key, &Part::Named(&names))?;
+        self.seen = Some((set.tree_head(), last_swap));
         if !set.exists() {
             return Ok(());
         }
@@ -217,12 +212,12 @@ impl<'a> Request<'a> {
     /// Reads an option that all forms have. Returns the number of its arguments; 0: it is none.
     fn plain_option(&mut self, context: &Context<'_>, at: usize) -> Result<usize, Interrupted> {
         match () {
-            () if context.is(at, "withdist") => self.with_distance = true,
-            () if context.is(at, "withhash") => self.with_hash = true,
-            () if context.is(at, "withcoord") => self.with_coordinates = true,
+            () if context.is(at, "withdist") => self.extras.distance = true,
+            () if context.is(at, "withhash") => self.extras.hash = true,
+            () if context.is(at, "withcoord") => self.extras.coordinates = true,
             () if context.is(at, "any") => self.any = true,
-            () if context.is(at, "asc") => self.order = Some(Order::Nearest),
-            () if context.is(at, "desc") => self.order = Some(Order::Farthest),
+            () if context.is(at, "asc") => self.is_descending = Some(false),
+            () if context.is(at, "desc") => self.is_descending = Some(true),
             () if context.is(at, "count") && at + 1 < context.count() => {
                 let count = context.integer_at(at + 1)?;
                 let count = usize::try_from(count).ok().filter(|count| *count > 0);
@@ -282,7 +277,12 @@ impl<'a> Request<'a> {
 
     /// Refuses options that do not go together.
     fn check(&self, context: &Context<'_>, form: Form) -> Result<(), Interrupted> {
-        let shows_more = self.with_distance || self.with_hash || self.with_coordinates;
+        let Extras {
+            distance,
+            hash,
+            coordinates,
+        } = self.extras;
+        let shows_more = distance || hash || coordinates;
         if self.destination.is_some() && shows_more {
             let what = match form {
                 Form::SearchStore => "GEOSEARCHSTORE",
@@ -306,141 +306,142 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Returns the members that were asked for.
-    fn matches(&self, context: &mut Context<'_>, key: &[u8]) -> Result<Vec<Match>, Interrupted> {
-        let (Some(center), Some(shape)) = (self.center, self.shape) else {
-            return Ok(Vec::new());
-        };
-        let most = self.count.unwrap_or(usize::MAX);
-        let around = Around {
-            center,
-            shape,
-            enough: if self.any { most } else { usize::MAX },
-        };
-        let mut found = Found {
-            bytes_max: context.engine().reply_bytes_max,
-            around,
+    /// Returns what is looked for; `None`: nothing, since there is no center.
+    fn around(&self) -> Option<Around> {
+        let count = self.count.unwrap_or(usize::MAX);
+        let by_default = (self.count.is_some() && !self.any).then_some(false);
+        let is_descending = self.is_descending.or(by_default);
+        Some(Around {
+            center: self.center?,
+            shape: self.shape?,
             unit: self.unit,
-            bytes: 0,
-            list: Vec::new(),
-        };
-        found.look(context, key)?;
-        let by_default = (self.count.is_some() && !self.any).then_some(Order::Nearest);
-        let mut found = found.list;
-        match self.order.or(by_default) {
-            Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
-            Some(Order::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
-            None => {}
-        }
-        found.truncate(most);
-        Ok(found)
+            enough: if self.any { count } else { usize::MAX },
+            order: is_descending.map(|is_descending| Order {
+                is_descending,
+                count,
+            }),
+        })
     }
 
-    fn put(&self, context: &mut Context<'_>, found: &Match) {
-        let options = [self.with_distance, self.with_hash, self.with_coordinates];
-        let options = options.into_iter().filter(|option| *option).count();
-        if options > 0 {
-            context.reply().array(options + 1);
-        }
-        context.reply().bulk(&found.member);
-        if self.with_distance {
-            reply::distance(context, found.distance);
-        }
-        if self.with_hash {
-            let hash = i64::try_from(whole(found.score));
-            context.reply().integer(hash.unwrap_or(i64::MAX));
-        }
-        if self.with_coordinates {
-            reply::coordinates(context, found.place);
-        }
-    }
-}
-
-/// What is found, and where it is looked for.
-struct Found {
-    bytes_max: usize,
-    around: Around,
-    /// Meters of the unit.
-    unit: f64,
-    bytes: usize,
-    list: Vec<Match>,
-}
-
-impl Found {
-    /// Looks at the sorted set of `key`. What a large one has is read before any of it is compared
-    /// again, so that a run which goes on after a wait does nothing twice.
-    fn look(&mut self, context: &mut Context<'_>, key: &[u8]) -> Run {
-        let ranges = covering(self.around.center, self.around.shape);
+    /// Returns the members that were asked for, which lie in these ranges; `None` if a thread has
+    /// stored them.
+    fn matches(
+        &self,
+        context: &mut Context<'_>,
+        (key, around): (&[u8], Around),
+        large: &mut Option<TreeHead>,
+    ) -> Result<Option<Vec<Match>>, Interrupted> {
+        let ranges = covering(around.center, around.shape);
         let row = context.find(key)?;
-        let Some(head) = context.tree_head(&row)? else {
+        *large = context.tree_head(&row)?;
+        let mut found = Found::new(context, around);
+        let Some(head) = *large else {
             let set = SortedSet::found_part(context, row, &Part::All)?;
-            for range in ranges {
-                let ranks = Bounds::of_whole_scores(range).ranks(&set, false);
-                ranks
-                    .map(|rank| set.element(rank))
-                    .try_for_each(|of| self.take(of))?;
-            }
-            return Ok(());
+            found.look(&set, &ranges)?;
+            return Ok(Some(found.in_order(around.order)));
         };
-        let (mut near, mut count) = (Vec::new(), 0);
-        for range in ranges {
-            let around = Around {
-                enough: self.around.enough - count,
-                ..self.around
-            };
-            if around.enough == 0 {
-                break;
-            }
-            let scores = range.start as f64..range.end as f64;
-            let found = context.near(head, scores, around)?;
-            count += found.len();
-            near.push(found);
+        if self.leave(context, (key, head), around, false)? {
+            return Ok(None);
         }
-        let mut members = near.iter().flat_map(Near::members);
-        members.try_for_each(|member| self.take(member?))
+        let most = match self.destination {
+            Some(_) => STORED_MAX,
+            None => SHOWN_MAX,
+        };
+        let wanted = around.order.map_or(usize::MAX, |order| order.count);
+        let may_be_many = wanted.min(around.enough) > most;
+        if may_be_many && context.may_leave_near(head, self.destination.is_some())? {
+            let mut first = Found::new(
+                context,
+                Around {
+                    enough: most,
+                    order: None,
+                    ..around
+                },
+            );
+            match first.look_at_large(context, (head, &ranges)) {
+                Ok(()) if first.len() < most => return Ok(Some(first.in_order(around.order))),
+                Err(interrupted) if !is_too_long(&interrupted) => return Err(interrupted),
+                _ => {}
+            }
+            if self.leave(context, (key, head), around, true)? {
+                return Ok(None);
+            }
+        }
+        match found.look_at_large(context, (head, &ranges)) {
+            Ok(()) => Ok(Some(found.in_order(around.order))),
+            Err(interrupted) if is_too_long(&interrupted) => {
+                let is_left = self.leave(context, (key, head), around, true)?;
+                if is_left { Ok(None) } else { Err(interrupted) }
+            }
+            Err(interrupted) => Err(interrupted),
+        }
     }
 
-    /// Takes a member if it lies in the shape, and it is not enough.
-    fn take(&mut self, (score, member): (f64, &[u8])) -> Run {
-        let place = Place::of_score(score);
-        let distance = self.around.shape.distance(self.around.center, place);
-        let Some(distance) = distance.filter(|_| self.list.len() < self.around.enough) else {
-            return Ok(());
-        };
-        self.bytes += MATCH_BYTES + member.len();
-        if self.bytes > self.bytes_max {
-            return Err(replies::TOO_MANY_LONG.into());
+    /// Leaves the search of the large sorted set with this head, which was read last, to a thread,
+    /// if it `must`, or was left to one to be stored. Returns true if that has stored what it has
+    /// found, and false if it is to be done in memory.
+    fn leave(
+        &self,
+        context: &mut Context<'_>,
+        (key, head): (&[u8], TreeHead),
+        around: Around,
+        must: bool,
+    ) -> Result<bool, Interrupted> {
+        if !must && self.destination.is_none() {
+            return Ok(false);
         }
-        self.list.push(Match {
-            distance: distance / self.unit,
-            score,
-            member: member.to_vec(),
-            place,
-        });
-        Ok(())
+        let ranges = covering(around.center, around.shape);
+        let ranges = ranges
+            .iter()
+            .map(|range| range.start as f64..range.end as f64);
+        let ranges = ranges.collect();
+        let search = Search { around, ranges };
+        let Some(destination) = self.destination else {
+            let show = Show {
+                write: reply::found,
+                extras: self.extras,
+            };
+            context.ask_for_near((key, head), self.seen, (search, show))?;
+            return Ok(false);
+        };
+        match context.put_near(destination, head, (search, self.stores_distances), must)? {
+            Some(stored) => end_store(context, destination, &stored).map(|()| true),
+            None => Ok(false),
+        }
     }
 }
 
 fn search(context: &mut Context<'_>, form: Form) -> Run {
+    if context.goes_on_large()? {
+        return Ok(());
+    }
     let source = if form == Form::SearchStore { 2 } else { 1 };
     let key = context.argument(source);
     let request = Request::parse(context, form, key)?;
-    let found = request.matches(context, key)?;
+    let (around, mut large) = (request.around(), None);
+    let found = match around {
+        Some(around) => request.matches(context, (key, around), &mut large)?,
+        None => Some(Vec::new()),
+    };
+    let Some(found) = found else {
+        return Ok(());
+    };
     if let Some(key) = request.destination {
-        let element = |found: &Match| match request.stores_distances {
-            true => found.distance,
-            false => found.score,
-        };
-        let elements = found
-            .iter()
-            .map(|found| (element(found), &found.member[..]));
+        let elements = found.iter().map(|found| match request.stores_distances {
+            true => (found.distance, found.member().name),
+            false => (found.score, found.member().name),
+        });
         let elements = elements.collect();
         return store(context, key, elements);
     }
     context.reply().array(found.len());
     for found in &found {
-        request.put(context, found);
-        context.check_reply()?;
+        reply::found(&mut context.reply(), found.member(), request.extras);
+        let checked = context.check_reply();
+        if let (Err(_), Some(head), Some(around)) = (&checked, large, around) {
+            request.leave(context, (key, head), around, true)?;
+        }
+        checked?;
     }
     Ok(())
 }
