@@ -1,5 +1,5 @@
-//! The members of a large sorted set that lie near a place, encoded for a reply piece by piece, as of
-//! one moment (decisions 130 and 131).
+//! The members of a large sorted set that lie near a place, encoded for a reply piece by piece, as
+//! of one moment (decisions 130 and 131).
 //!
 //! The first line of the reply has their number. So the members are read twice, if they come in the
 //! order of their geohashes; those that come by their distances are sorted. As

@@ -286,8 +286,8 @@ fn a_search_keeps_what_it_finds_alone() {
     }
 }
 
-/// Adds places with long names, every fifth of them where another one is. Returns these in the order
-/// of their geohashes.
+/// Adds places with long names, every fifth of them where another one is. Returns these in the
+/// order of their geohashes.
 pub(crate) fn fill_long_named(client: &mut Client, count: usize) -> Vec<(String, (f64, f64))> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut last = (0.0, 0.0);

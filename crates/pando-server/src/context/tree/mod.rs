@@ -10,10 +10,11 @@
 //! the client sees only if the head is unchanged, and which is damage in that case.
 //!
 //! The rows of a new collection that are too many for a batch are written before its head, by a
-//! thread ([`building`]): those of elements in memory, of another collection ([`copies`]), of a range
-//! of one ([`ranges`]), or of what several have in common or together ([`merges`]; decisions 126 and
-//! 129). Threads also read what a reply shows of many elements, while it is sent ([`large_reply`];
-//! decision 130), and sort them if it has them in another order ([`sorts`]; decision 131).
+//! thread ([`building`]): those of elements in memory, of another collection ([`copies`]), of a
+//! range of one ([`ranges`]), or of what several have in common or together ([`merges`]; decisions
+//! 126 and 129). Threads also read what a reply shows of many elements, while it is sent
+//! ([`large_reply`]; decision 130), and sort them if it has them in another order ([`sorts`];
+//! decision 131).
 
 pub(crate) mod ahead;
 mod block_cut;

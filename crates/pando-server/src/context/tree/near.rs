@@ -1,12 +1,12 @@
 //! Members of a large sorted set that lie near a place, whose scores are geohashes.
 //!
 //! A search reads ranges of scores (decision 110). Only what lies in its shape is kept of a range:
-//! so it takes memory for what it finds, or, if it wants the nearest ones of that, for about twice as
-//! many of each range. A run that goes on after a wait has each range that it is done with as what
-//! was found there.
+//! so it takes memory for what it finds, or, if it wants the nearest ones of that, for about twice
+//! as many of each range. A run that goes on after a wait has each range that it is done with as
+//! what was found there.
 //!
-//! Many members are read by a thread, for a reply ([`Context::ask_for_near`], decision 130) or to be
-//! stored ([`Context::put_near`], decision 129).
+//! Many members are read by a thread, for a reply ([`Context::ask_for_near`], decision 130) or to
+//! be stored ([`Context::put_near`], decision 129).
 
 use std::hash::{Hash as _, Hasher as _};
 use std::ops::{Bound, Range};

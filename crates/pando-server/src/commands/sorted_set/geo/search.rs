@@ -1,8 +1,8 @@
 //! GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and GEORADIUSBYMEMBER.
 //!
 //! The members in some ranges of scores are compared with the shape (`cells.rs`); of a large sorted
-//! set no others are read, and many are left to a thread. Without ASC, DESC or COUNT they come in the order of their geohashes,
-//! where Redis promises none.
+//! set no others are read, and many are left to a thread. Without ASC, DESC or COUNT they come in
+//! the order of their geohashes, where Redis promises none.
 
 use super::super::order::{SortedSet, end_store, store};
 use super::arguments;
