@@ -36,12 +36,14 @@ fn what_is_longer_than_a_reply_is_copied() {
     let server = Fixture::new();
     let mut client = server.client();
     fill_longer_than_replies(&mut client);
-    let refused = "-ERR the command reads a collection as a whole that does not fit into the \
-                   memory for a reply";
+    let refused = "[-ERR the command reads a collection as a whole that does not fit into the \
+                   memory for a reply]";
     client.check(&[
         ("XGROUP CREATE x g 0", "+OK"),
         ("EXPIREAT h 9999999999", ":1"),
-        ("SORT few BY nosort", refused),
+        ("MULTI", "+OK"),
+        ("SORT few BY nosort", "+QUEUED"),
+        ("EXEC", refused),
         ("COPY h h2", ":1"),
         ("COPY h h2", ":0"),
         ("COPY few few2", ":1"),

@@ -265,9 +265,10 @@ fn lists_larger_than_memory_are_searched_and_edited() {
     let directory = tempfile::tempdir().unwrap();
     let (server, mut client) = with_long_list(directory.path());
     let [near, middle, last] = [7, 40_001, LONG - 1].map(numbered);
-    let whole = client.run("SORT l BY nosort");
+    client.check(&[("MULTI", "+OK"), ("SORT l BY nosort", "+QUEUED")]);
+    let whole = client.run("EXEC");
     assert!(
-        whole.starts_with("-ERR the command reads a collection as a whole"),
+        whole.starts_with("[-ERR the command reads a collection as a whole"),
         "{whole}"
     );
     let far = format!(":{}", LONG - 1);

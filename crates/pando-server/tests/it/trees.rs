@@ -952,8 +952,8 @@ fn a_transaction_of_many_long_reads_ends() {
     );
 }
 
-/// A command that loads long elements ends when they become too many, and does not read the rest:
-/// whether they are in memory, or come from disk one after the other.
+/// A command that loads long elements, as in EXEC, ends when they become too many, and does not
+/// read the rest: whether they are in memory, or come from disk one after the other.
 #[test]
 fn long_elements_are_not_read_beyond_what_a_reply_may_have() {
     let element = "e".repeat(200_000);
@@ -976,8 +976,9 @@ fn long_elements_are_not_read_beyond_what_a_reply_may_have() {
         let some = show(&client.call(&["LRANGE", "l", "0", "49"]));
         assert_eq!(some.len(), 50 * (element.len() + 3) + 1);
         let of_some = suspended(&mut client) - before;
-        let refused = client.run("SORT l BY nosort");
-        assert!(refused.starts_with("-ERR the command reads a collection as a whole"));
+        client.check(&[("MULTI", "+OK"), ("SORT l BY nosort", "+QUEUED")]);
+        let refused = client.run("EXEC");
+        assert!(refused.starts_with("[-ERR the command reads a collection as a whole"));
         let of_all = suspended(&mut client) - before - of_some;
         assert!(of_all <= 3 * of_some, "{of_all} waits, {of_some} for fifty");
         assert_eq!(client.run("LLEN l"), format!(":{count}"));
