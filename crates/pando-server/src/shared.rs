@@ -66,8 +66,10 @@ pub(crate) struct Shared {
     pub(crate) functions: crate::function_runs::FunctionRuns,
     /// The clients that wait for elements of a key.
     pub(crate) waiters: Arc<Waiters>,
-    /// Where what is sorted has room on disk.
+    /// Where what is sorted for replies has room on disk.
     pub(crate) scratch: Arc<Scratch>,
+    /// The same for what is stored, so that clients who do not read their replies leave it alone.
+    pub(crate) scratch_of_rows: Arc<Scratch>,
     /// Threads that read large collections for replies.
     pub(crate) row_readers: Arc<RowReaders>,
     /// Who has subscribed to which channels.
@@ -121,6 +123,7 @@ impl Shared {
         statistics: ServerStatistics,
         acceptor: mio::Waker,
     ) -> Self {
+        let scratch = Scratch::new(&options.dir);
         let started_ms = unix_ms();
         let channels = Arc::default();
         // Unpredictable enough for the name of a run: the system seeds the hashers.
@@ -141,7 +144,8 @@ impl Shared {
             #[cfg(feature = "scripts")]
             functions: crate::function_runs::FunctionRuns::new(loops.len()),
             waiters: Arc::default(),
-            scratch: Scratch::new(&options.dir),
+            scratch_of_rows: scratch.beside(),
+            scratch,
             row_readers: RowReaders::new(loops.len()),
             notifications: Notifications::new(&channels),
             channels,

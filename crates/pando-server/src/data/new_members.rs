@@ -11,6 +11,17 @@ use super::packed::Strings;
 /// Bytes of a result up to which it is handed on, and no rows are made of it.
 const LITTLE_BYTES: usize = 32 * 1024;
 
+/// The order in which members are added. Rows in another one are written behind all others, sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// That of the rows by name. Members of sets come in no other.
+    ByName,
+    /// That of the rows by score, or the opposite one.
+    ByScore,
+    /// Neither.
+    Mixed,
+}
+
 /// Makes the rows.
 #[derive(Debug)]
 pub(crate) struct NewMembers {
@@ -18,6 +29,7 @@ pub(crate) struct NewMembers {
     id: u64,
     /// The result is a sorted set.
     is_scored: bool,
+    arrival: Arrival,
     /// Bytes of the longest element that has a row.
     element_bytes_max: usize,
     merged: Merged,
@@ -29,13 +41,14 @@ impl NewMembers {
     /// For the collection `id`, a sorted set or a set.
     pub(crate) fn new(
         (keys, id): (ElementKeys, u64),
-        is_scored: bool,
+        (is_scored, arrival): (bool, Arrival),
         element_bytes_max: usize,
     ) -> Self {
         Self {
             keys,
             id,
             is_scored,
+            arrival,
             element_bytes_max,
             merged: Merged {
                 little: Some(Strings::default()),
@@ -72,7 +85,7 @@ impl NewMembers {
         self.merged.longest = self.merged.longest.max(name.len());
         self.merged.has_others |= parse_integer(name).is_none();
         let Some(little) = &mut self.merged.little else {
-            return Ok(self.add_rows(name, value, rows));
+            return self.add_rows(name, value, rows);
         };
         little.push(name);
         if self.is_scored {
@@ -89,20 +102,26 @@ impl NewMembers {
                 true => strings.next().unwrap_or_default(),
                 false => &[],
             };
-            has_room = self.add_rows(name, value, rows);
+            has_room = self.add_rows(name, value, rows)?;
         }
         Ok(has_room)
     }
 
-    fn add_rows(&mut self, name: &[u8], value: &[u8], rows: &mut NextRows) -> bool {
+    fn add_rows(&mut self, name: &[u8], value: &[u8], rows: &mut NextRows) -> Result<bool, String> {
         self.keys.name(self.id, name, &mut self.key);
         self.keys.value(name, (value, None), &mut self.row);
-        let mut has_room = rows.push(&self.key, &self.row);
+        let mut has_room = match self.arrival {
+            Arrival::ByName => rows.push(&self.key, &self.row),
+            Arrival::ByScore | Arrival::Mixed => rows.push_later(&self.key, &self.row)?,
+        };
         if let Ok(score) = value.try_into().map(f64::from_le_bytes) {
             self.keys.score(self.id, score, name, &mut self.key);
             self.keys.score_value(score, name, &mut self.row);
-            has_room = rows.push(&self.key, &self.row);
+            has_room = match self.arrival {
+                Arrival::ByScore => rows.push(&self.key, &self.row),
+                Arrival::ByName | Arrival::Mixed => rows.push_later(&self.key, &self.row)?,
+            };
         }
-        has_room
+        Ok(has_room)
     }
 }

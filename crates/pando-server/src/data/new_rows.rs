@@ -3,12 +3,15 @@
 
 use std::ops::Bound;
 
+use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pandodb::{Db, Durability, Table, TransactionOptions};
 
 use super::combination::Merged;
 use super::elements::given_up_key;
 use super::packed::Strings;
+use super::scratch::Scratch;
+use super::sorter::{Sorted, Sorter};
 
 /// Bytes of the rows of a transaction, about.
 const BATCH_BYTES: usize = 128 * 1024;
@@ -16,6 +19,8 @@ const BATCH_BYTES: usize = 128 * 1024;
 const ID_BYTES: usize = 8;
 /// Bytes of the log for a row besides the row, about.
 const ROW_BYTES: usize = 32;
+/// Rows that are sorted in one turn, about.
+const SORTED_AT_ONCE: usize = 16 << 10;
 
 fn options() -> TransactionOptions {
     TransactionOptions::default().durability(Durability::None)
@@ -37,21 +42,54 @@ pub(crate) trait NewRows: Send {
     }
 }
 
-/// Rows of a transaction.
-#[derive(Debug, Default)]
+/// Rows of a transaction, and those that are written behind all others.
+#[derive(Debug)]
 pub(crate) struct NextRows {
     /// Key and value in turns.
     rows: Strings,
+    /// Bytes of what was added for this transaction, also behind all others.
     bytes: usize,
+    later: Sorter,
 }
 
 impl NextRows {
+    /// Returns no rows; what is written behind all others is sorted in `scratch`.
+    pub(crate) fn new(scratch: Arc<Scratch>) -> Self {
+        Self {
+            rows: Strings::default(),
+            bytes: 0,
+            later: Sorter::new(scratch, false),
+        }
+    }
+
     /// Adds a row. Returns false if that is enough for a transaction.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         self.rows.push(key);
         self.rows.push(value);
+        self.count(key, value)
+    }
+
+    /// Adds a row that is written behind all others, in the order of their keys: those whose keys
+    /// come in no order would each be in another page, which is read and written for it if there
+    /// are more pages than memory. Returns false if that is enough for now. May block.
+    pub(crate) fn push_later(&mut self, key: &[u8], value: &[u8]) -> Result<bool, String> {
+        self.later.push(&[key], value)?;
+        Ok(self.count(key, value))
+    }
+
+    fn count(&mut self, key: &[u8], value: &[u8]) -> bool {
         self.bytes += key.len() + value.len() + ROW_BYTES;
         self.bytes < BATCH_BYTES
+    }
+
+    /// Adds rows that were sorted. Returns false if there are none.
+    fn take_from(&mut self, sorted: &mut Sorted) -> Result<bool, String> {
+        while let Some((key, value)) = sorted.next()? {
+            if !self.push(key, value) {
+                break;
+            }
+        }
+        Ok(self.rows.len() > 0)
     }
 
     fn clear(&mut self) {
@@ -72,7 +110,7 @@ impl NextRows {
 /// Those of the engine.
 pub(crate) fn write(
     new_rows: &mut dyn NewRows,
-    db: &Db,
+    (db, scratch): (&Db, Arc<Scratch>),
     (members, id): (&Table, u64),
     is_wanted: &AtomicBool,
 ) -> Result<(), String> {
@@ -82,14 +120,23 @@ pub(crate) fn write(
         transaction.put(members, &given_up, b"")
     })
     .map_err(|error| error.to_string())?;
-    let mut next = NextRows::default();
-    // Relaxed: who sees it late writes some rows more.
+    let mut next = NextRows::new(scratch);
     let mut has_more = true;
-    while has_more && is_wanted.load(Ordering::Relaxed) {
+    let mut sorted = None;
+    // Relaxed: who sees it late writes some rows more.
+    while is_wanted.load(Ordering::Relaxed) {
         next.clear();
-        has_more = new_rows.next(&mut next)?;
-        if next.rows.len() > 0 {
-            has_more &= write_some(&next.rows, db, (members, &given_up))?;
+        if has_more {
+            has_more = new_rows.next(&mut next)?;
+        } else if let Some(sorted) = &mut sorted {
+            if !next.take_from(sorted)? {
+                break;
+            }
+        } else {
+            sorted = next.later.settle(SORTED_AT_ONCE)?;
+        }
+        if next.rows.len() > 0 && !write_some(&next.rows, db, (members, &given_up))? {
+            break;
         }
     }
     Ok(())
@@ -208,10 +255,10 @@ mod tests {
             rows.push(&(number + 100).to_be_bytes(), &[7; 30]);
         }
         let wanted = AtomicBool::new(true);
-        write(&mut rows, &db, (&members, 5), &wanted).unwrap();
+        write(&mut rows, (&db, Scratch::new("")), (&members, 5), &wanted).unwrap();
         assert_eq!(members.len(), 10_001);
         rows.from = 0;
-        let mut next = NextRows::default();
+        let mut next = NextRows::new(Scratch::new(""));
         rows.next(&mut next).unwrap();
         let key = given_up(5);
         let written = write_some(&next.rows, &db, (&members, &key));
@@ -222,8 +269,91 @@ mod tests {
         assert_eq!((written, members.len()), (Ok(false), 0));
         // One that nobody wants any more gets nothing but the row for the cleaner.
         wanted.store(false, Ordering::Relaxed);
-        write(&mut rows, &db, (&members, 5), &wanted).unwrap();
+        write(&mut rows, (&db, Scratch::new("")), (&members, 5), &wanted).unwrap();
         assert_eq!(members.len(), 1);
+    }
+
+    /// Rows in the order of their keys, and others in the opposite one.
+    struct BothWays {
+        left: u32,
+    }
+
+    impl NewRows for BothWays {
+        fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+            let mut has_room = true;
+            while has_room && self.left > 0 {
+                let key = (7_u32 << 24 | self.left).to_be_bytes();
+                self.left -= 1;
+                has_room = rows.push_later(&key, &[3; 40])?;
+                rows.push(&self.left.to_be_bytes(), &[5; 40]);
+            }
+            Ok(self.left > 0)
+        }
+    }
+
+    #[test]
+    fn rows_for_later_are_written_in_order_behind_all_others() {
+        const COUNT: u32 = 200_000;
+        let db = Db::builder().open_in_memory().unwrap();
+        let members = db.table("members").unwrap();
+        let wanted = AtomicBool::new(true);
+        let scratch = Scratch::new("");
+        let mut rows = BothWays { left: COUNT };
+        write(&mut rows, (&db, scratch.clone()), (&members, 5), &wanted).unwrap();
+        assert_eq!(members.len(), 2 * u64::from(COUNT) + 1);
+        assert_eq!(scratch.bytes(), 0);
+        for number in 1..=COUNT {
+            let key = (7 << 24 | number).to_be_bytes();
+            assert_eq!(members.get(&key).unwrap().unwrap(), [3; 40]);
+        }
+
+        let mut next = NextRows::new(scratch.clone());
+        let mut rows = BothWays { left: COUNT };
+        while rows.next(&mut next).unwrap() {
+            assert!(next.bytes < 2 * BATCH_BYTES, "{}", next.bytes);
+            next.clear();
+        }
+        let mut sorted = loop {
+            if let Some(sorted) = next.later.settle(SORTED_AT_ONCE).unwrap() {
+                break sorted;
+            }
+        };
+        assert!(
+            scratch.bytes() > u64::from(COUNT) * 44,
+            "they are in a file"
+        );
+        let mut number = 0_u32;
+        next.clear();
+        while next.take_from(&mut sorted).unwrap() {
+            assert!(next.bytes < 2 * BATCH_BYTES, "{}", next.bytes);
+            for place in (0..next.rows.len()).step_by(2) {
+                number += 1;
+                assert_eq!(next.rows.at(place), (7 << 24 | number).to_be_bytes());
+            }
+            next.clear();
+        }
+        assert_eq!(number, COUNT);
+    }
+
+    /// Who waits for a result may leave while its rows are sorted.
+    #[test]
+    fn rows_for_later_are_not_written_for_nobody() {
+        /// Ends the wish with the last row.
+        struct Left<'a>(BothWays, &'a AtomicBool);
+        impl NewRows for Left<'_> {
+            fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+                let has_more = self.0.next(rows)?;
+                self.1.store(has_more, Ordering::Relaxed);
+                Ok(has_more)
+            }
+        }
+        let db = Db::builder().open_in_memory().unwrap();
+        let members = db.table("members").unwrap();
+        let wanted = AtomicBool::new(true);
+        let mut rows = Left(BothWays { left: 9_000 }, &wanted);
+        let scratch = Scratch::new("");
+        write(&mut rows, (&db, scratch), (&members, 5), &wanted).unwrap();
+        assert_eq!(members.len(), 9_001);
     }
 
     #[test]
@@ -248,7 +378,7 @@ mod tests {
         }
         let mut rows = Bounded(CopiedRows::new(members.clone(), 7, 20));
         let wanted = AtomicBool::new(true);
-        write(&mut rows, &db, (&members, 20), &wanted).unwrap();
+        write(&mut rows, (&db, Scratch::new("")), (&members, 20), &wanted).unwrap();
         assert_eq!(members.len(), 3 * 9_000 + 1 + 9_001 + 1);
         for rest in 0..=9_000 {
             let (old, new) = (members.get(&key(7, rest)), members.get(&key(20, rest)));

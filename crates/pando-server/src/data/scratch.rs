@@ -10,7 +10,8 @@ use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::fstatvfs;
 
-/// Files that are open at a time, at most: each takes a file descriptor until its reply was sent.
+/// Files that are open at a time, at most: each takes a file descriptor, until its reply was sent
+/// or its rows are written.
 const FILES_MAX: usize = 64;
 
 /// Where the files are made, and what they take.
@@ -18,8 +19,8 @@ const FILES_MAX: usize = 64;
 pub(crate) struct Scratch {
     directory: PathBuf,
     files: AtomicUsize,
-    /// Bytes of all files.
-    bytes: AtomicU64,
+    /// Bytes of all files, also of those beside these.
+    bytes: Arc<AtomicU64>,
 }
 
 /// A file without a name.
@@ -41,7 +42,17 @@ impl Scratch {
         Arc::new(Self {
             directory,
             files: AtomicUsize::new(0),
-            bytes: AtomicU64::new(0),
+            bytes: Arc::default(),
+        })
+    }
+
+    /// Returns another one in the same directory, whose bytes count together with those of this
+    /// one, and whose files count by themselves: whoever holds all of one leaves the other alone.
+    pub(crate) fn beside(&self) -> Arc<Self> {
+        Arc::new(Self {
+            directory: self.directory.clone(),
+            files: AtomicUsize::new(0),
+            bytes: self.bytes.clone(),
         })
     }
 
@@ -54,7 +65,7 @@ impl Scratch {
                 tempfile::tempfile_in(&self.directory).map_err(|error| self.failed("make", &error))
             }
             false => {
-                let reason = format!("{FILES_MAX} of them are open, for replies not sent yet");
+                let reason = format!("{FILES_MAX} of them are open");
                 Err(self.failed("make", &reason))
             }
         };
@@ -132,6 +143,21 @@ fn has_room(bytes: u64, added: u64, free: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_one_are_not_in_the_way_of_the_other() {
+        let replies = Scratch::new("");
+        let rows = replies.beside();
+        let mut files: Vec<_> = (0..FILES_MAX).map(|_| replies.file().unwrap()).collect();
+        let refused = replies.file().unwrap_err();
+        assert!(refused.ends_with(": 64 of them are open"), "{refused}");
+        let mut other = rows.file().unwrap();
+        other.append(b"12345").unwrap();
+        files[0].append(b"123").unwrap();
+        assert_eq!((replies.bytes(), rows.bytes()), (8, 8));
+        drop((files, other));
+        assert_eq!((replies.bytes(), rows.bytes()), (0, 0));
+    }
 
     #[test]
     fn files_take_half_of_what_is_free() {

@@ -183,7 +183,7 @@ fn found(client: &mut Client, command: &str) -> Vec<String> {
 }
 
 /// Returns the number of pages that were read from the device.
-fn pages_read(client: &mut Client) -> u64 {
+pub(crate) fn pages_read(client: &mut Client) -> u64 {
     let text = &fields(client, "pando")["page_reads_total"];
     text.parse().expect("a number")
 }

@@ -4,6 +4,7 @@ use pando_sync::thread;
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, open_small, options};
+use crate::places::pages_read;
 use crate::trees::many;
 use crate::until_end::End;
 
@@ -116,6 +117,40 @@ fn a_range_longer_than_memory_is_stored() {
         assert_eq!(score, format!("\"{n}\""));
         let reply = client.run(&format!("ZRANGE d {n} {n} BYSCORE"));
         assert!(reply == format!("[\"{}\"]", long(n)), "{n}");
+    }
+}
+
+/// A twentieth of the rows is in memory. Those that come in another order than they are kept in are
+/// sorted before they are written: else a page would be read for almost each of them.
+#[test]
+fn rows_of_what_is_stored_are_written_page_after_page() {
+    const COUNT: usize = 40_000;
+    let server = Fixture::opened_by(options(), open_small);
+    let mut client = server.client();
+    for start in (0..COUNT).step_by(2_000) {
+        let numbers = start..start + 2_000;
+        let scored = numbers.clone().flat_map(|n| [n.to_string(), n.to_string()]);
+        assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":2000");
+        let placed = numbers.flat_map(|n| {
+            let longitude = n as f64 / COUNT as f64;
+            [longitude.to_string(), "1".to_owned(), n.to_string()]
+        });
+        assert_eq!(many(&mut client, &["GEOADD", "g"], placed), ":2000");
+    }
+    let near = "GEOSEARCHSTORE d g FROMLONLAT 0.3 1 BYRADIUS 500 km";
+    for (command, count) in [
+        ("ZRANGESTORE d z 0 -1", COUNT),
+        ("ZUNIONSTORE d 2 z few", COUNT),
+        (near, COUNT),
+        (&format!("{near} STOREDIST"), COUNT),
+        (&format!("{near} COUNT 39000"), 39_000),
+        (&format!("{near} COUNT 39000 DESC STOREDIST"), 39_000),
+    ] {
+        client.run("DEL d");
+        let before = pages_read(&mut client);
+        assert_eq!(client.run(command), format!(":{count}"), "{command}");
+        let read = pages_read(&mut client) - before;
+        assert!(read < COUNT as u64 / 20, "{read} pages for {command}");
     }
 }
 

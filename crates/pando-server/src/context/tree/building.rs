@@ -143,11 +143,12 @@ impl Context<'_> {
             _lease: lease.clone(),
         };
         let (members, merged) = (members.clone(), build.merged.clone());
+        let scratch = self.shared.scratch_of_rows.clone();
         let spawned = thread::Builder::new()
             .name("pando-write-rows".to_owned())
             .spawn(move || {
                 let of = (&members, lease.id());
-                let written = new_rows::write(&mut *rows, &engine.db, of, &is_wanted);
+                let written = new_rows::write(&mut *rows, (&engine.db, scratch), of, &is_wanted);
                 if let Some(known) = rows.merged() {
                     let _first = merged.set(known);
                 }

@@ -17,7 +17,7 @@ use crate::data::keyspace::{Times, ValueType};
 use crate::data::limits::Limits;
 use crate::data::merge_source::MergeSource;
 use crate::data::merged_rows::{Merge, MergedRows};
-use crate::data::new_members::NewMembers;
+use crate::data::new_members::{Arrival, NewMembers};
 use crate::data::new_rows::NewRows;
 use crate::data::packed::{Encoding, Strings};
 use crate::data::shown_merge::{MergeRequest, ShownMembers};
@@ -64,7 +64,7 @@ impl Context<'_> {
         let sources = self.members()?.clone();
         let identity = (rule.value_type, self.hash_of_inputs(&sources, inputs, rule));
         let keys = self.engine().element_keys;
-        let stored = self.put_members(key, identity, None, |made| {
+        let stored = self.put_members(key, identity, (None, Arrival::ByName), |made| {
             let sources = merge_sources(&sources, inputs, &keys);
             let merge = Merge::new(sources, (rule.operation, rule.aggregate));
             Box::new(MergedRows::new(merge, made))
@@ -79,13 +79,13 @@ impl Context<'_> {
     }
 
     /// Makes the set or sorted set whose rows a thread writes, of as many members as are expected,
-    /// if that is known, the value of `key`. What `begin` returns depends on `identity` alone, a
-    /// type and a hash.
+    /// if that is known, the value of `key`. They arrive in the order that is given. What `begin`
+    /// returns depends on `identity` alone, a type and a hash.
     pub(super) fn put_members(
         &mut self,
         key: &[u8],
         identity: (ValueType, u64),
-        expected: Option<usize>,
+        (expected, arrival): (Option<usize>, Arrival),
         begin: impl FnOnce(NewMembers) -> Box<dyn NewRows>,
     ) -> Result<Stored, Interrupted> {
         let (value_type, _) = identity;
@@ -94,7 +94,7 @@ impl Context<'_> {
             let keys = context.engine().element_keys;
             let is_scored = value_type == ValueType::SortedSet;
             let most = context.element_bytes_max();
-            let rows = begin(NewMembers::new((keys, id), is_scored, most));
+            let rows = begin(NewMembers::new((keys, id), (is_scored, arrival), most));
             Ok((TreeHead::new(id), rows))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");

@@ -22,6 +22,7 @@ use crate::data::elements::{self, Kind};
 use crate::data::keyspace::{RowError, ValueType};
 use crate::data::near_rows::NearRows;
 use crate::data::near_walk::{NearWalk, Search};
+use crate::data::new_members::Arrival;
 use crate::data::shape::Around;
 use crate::data::shown_near::{NearRequest, Show};
 use crate::data::tree_head::TreeHead;
@@ -147,8 +148,13 @@ impl Context<'_> {
         if !is_wanted || !self.is_as_stored(&members, head.id) {
             return Ok(None);
         }
-        let scratch = self.shared.scratch.clone();
-        let stored = self.put_members(key, identity, None, |made| {
+        let scratch = self.shared.scratch_of_rows.clone();
+        // Without an order they come by their geohashes, else by their distances.
+        let arrival = match order.is_some() == has_distances {
+            true => Arrival::ByScore,
+            false => Arrival::Mixed,
+        };
+        let stored = self.put_members(key, identity, (None, arrival), |made| {
             let walk = NearWalk::new((members, head.id), search);
             Box::new(NearRows::new(walk, (order, scratch), (has_distances, made)))
         });

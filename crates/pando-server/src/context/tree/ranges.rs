@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::merges::Stored;
 use crate::context::{Context, Interrupted};
 use crate::data::keyspace::ValueType;
+use crate::data::new_members::Arrival;
 use crate::data::range_rows::RangeRows;
 use crate::data::tree_head::TreeHead;
 
@@ -43,7 +44,8 @@ impl Context<'_> {
             return Ok(None);
         }
         let count = ranks.len();
-        let stored = self.put_members(key, identity, Some(count), |made| {
+        let how = (Some(count), Arrival::ByScore);
+        let stored = self.put_members(key, identity, how, |made| {
             Box::new(RangeRows::new((members, head.id), ranks, made))
         });
         stored.map(Some)

@@ -61,7 +61,8 @@ impl Context<'_> {
         (head.id, head.edition, head.count).hash(&mut hasher);
         let identity = (ValueType::List, hasher.finish());
         let (mut made, merged) = self.built(members, identity, |context, id| {
-            let request = context.sort_request((from, value_type), how)?;
+            let mut request = context.sort_request((from, value_type), how)?;
+            request.scratch = context.shared.scratch_of_rows.clone();
             let rows = StoredSort::new(request, id, context.element_bytes_max());
             Ok((TreeHead::new_blocks(id), Box::new(rows) as Box<dyn NewRows>))
         })?;
