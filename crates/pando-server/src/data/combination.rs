@@ -48,4 +48,6 @@ pub(crate) struct Merged {
     pub(crate) has_others: bool,
     /// All of it, as a collection has its strings, if it is little; then it has no rows.
     pub(crate) little: Option<Strings>,
+    /// The moment that was read has ended before all was. What was made does not count.
+    pub(crate) is_lost: bool,
 }

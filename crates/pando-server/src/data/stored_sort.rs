@@ -1,10 +1,14 @@
 //! The rows of a list of what SORT has for a large collection (decision 131).
 
+use pandodb::Error;
+
 use super::combination::Merged;
 use super::elements::position_key;
+use super::keyspace::RowError;
 use super::list_block::{Block, encode_long, is_long};
 use super::new_rows::{NewRows, NextRows};
 use super::packed::Strings;
+use super::shown_rows::Broken;
 use super::shown_sort::{ShownSort, SortRequest};
 use super::tree_head::FIRST_POSITION;
 
@@ -112,30 +116,41 @@ impl StoredSort {
     }
 }
 
-impl NewRows for StoredSort {
-    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+impl StoredSort {
+    /// See [`NewRows::next`].
+    fn step(&mut self, rows: &mut NextRows) -> Result<bool, Broken> {
         let Some(sort) = &mut self.sort else {
-            self.sort = self.request.sorted().map_err(|broken| broken.text())?;
+            self.sort = self.request.sorted()?;
             // Without the collection there are no rows. The command finds another head, too.
             return Ok(self.sort.is_some());
         };
         if !self.is_counted {
-            self.is_counted = sort.counted().map_err(|broken| broken.text())?.is_some();
+            self.is_counted = sort.counted()?.is_some();
             return Ok(true);
         }
         for _ in 0..STEPS {
-            let sort = self.sort.as_mut().ok_or("it has begun")?;
-            let most = self.element_bytes_max;
-            let is_there = sort.next_value(most, &mut self.value);
-            if !is_there.map_err(|broken| broken.text())? {
+            let sort = self.sort.as_mut().ok_or(RowError::Damaged)?;
+            if !sort.next_value(self.element_bytes_max, &mut self.value)? {
                 self.end_block(rows);
                 return Ok(false);
             }
-            if !self.add(rows)? {
+            if !self.add(rows).map_err(Broken::Text)? {
                 break;
             }
         }
         Ok(true)
+    }
+}
+
+impl NewRows for StoredSort {
+    fn next(&mut self, rows: &mut NextRows) -> Result<bool, String> {
+        match self.step(rows) {
+            Err(Broken::Engine(Error::SnapshotEnded)) => {
+                self.merged.is_lost = true;
+                Ok(false)
+            }
+            other => other.map_err(Broken::text),
+        }
     }
 
     fn merged(&mut self) -> Option<Merged> {

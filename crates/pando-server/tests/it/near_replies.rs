@@ -184,7 +184,9 @@ fn what_is_near_is_of_one_moment() {
     let server = Fixture::new();
     let mut client = server.client();
     fill(&mut client);
-    client.check(&[("GEOADD g 0 0 center 0.001 0 beside", ":2")]);
+    client.check(&[("GEOADD g 0 0 center 0.001 0 beside 170 0 far", ":3")]);
+    let search = "GEOSEARCH g FROMMEMBER center BYRADIUS 30000 km";
+    let around = format!("{search} ASC WITHDIST");
     let end = End::default();
     thread::scope(|scope| {
         let _bring = end.brought();
@@ -195,30 +197,45 @@ fn what_is_near_is_of_one_moment() {
                     break;
                 }
                 let at = f64::from(round % 17) * 10.0;
-                let command = format!("GEOADD g {at} 0 center {} 0 beside", at + 0.001);
+                let far = 170 * (1 - 2 * i64::from(round % 2));
+                let command = format!("GEOADD g {at} 0 center {} 0 beside {far} 0 far", at + 0.001);
                 writer.run("MULTI");
-                writer.run("ZREM g center beside");
+                writer.run("ZREM g center beside far");
                 writer.run(&command);
                 writer.run("EXEC");
                 thread::sleep(Duration::from_millis(20 + u64::from(round % 60)));
             }
         });
-        for round in 0..8 {
-            let search = "GEOSEARCH g FROMMEMBER center BYRADIUS 30000 km";
-            let shown = in_order(&mut client, &format!("{search} ASC WITHDIST"));
-            assert_eq!(shown.len(), COUNT + 2, "{round}");
+        for _ in 0..3 {
+            // Searches wait for others, while their center moves.
+            scope.spawn(|| {
+                let mut other = server.client();
+                for _ in 0..6 {
+                    let shown = in_order(&mut other, &around);
+                    assert_eq!(shown[0], "[\"center\" \"0.0000\"]");
+                }
+            });
+        }
+        for round in 0..4 {
+            let shown = in_order(&mut client, &around);
+            assert_eq!(shown.len(), COUNT + 3, "{round}");
             assert_eq!(shown[0], "[\"center\" \"0.0000\"]", "{round}");
             assert!(shown[1].starts_with("[\"beside\" \"0.11"), "{}", shown[1]);
             let shown = in_order(&mut client, search);
-            assert_eq!(shown.len(), COUNT + 2, "{round}");
+            assert_eq!(shown.len(), COUNT + 3, "{round}");
             let store = "GEOSEARCHSTORE d g FROMMEMBER center BYRADIUS 30000 km STOREDIST";
-            let count = format!(":{}", COUNT + 2);
+            let count = format!(":{}", COUNT + 3);
             client.check(&[
                 (store, &count),
                 ("ZCARD d", &count),
                 ("ZCOUNT d -inf +inf", &count),
                 ("ZRANGE d 0 1", "[\"center\" \"beside\"]"),
                 ("ZCOUNT d 0.1 0.12", ":1"),
+                (
+                    "GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 30000 km",
+                    &count,
+                ),
+                ("ZCARD d", &count),
             ]);
         }
     });

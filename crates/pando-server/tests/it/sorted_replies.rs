@@ -447,6 +447,38 @@ fn large_collections_are_stored_in_order() {
     ]);
 }
 
+/// A commit that has no room for what others read ends their snapshots. Who has sent nothing yet
+/// begins again.
+#[test]
+fn sorts_begin_again_if_their_moment_ends() {
+    let server = Fixture::opened_by(options(), |directory| {
+        pandodb::Db::builder()
+            .max_memory(8 << 20)
+            .frames(160)
+            .settle_snapshots_after(Duration::MAX)
+            .open(directory)
+    });
+    let mut client = server.client();
+    fill_for_sort(&mut client);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut writer = server.client();
+            let value = "v".repeat(900);
+            for _ in 0..40 {
+                let pairs = (0..600).flat_map(|n| [format!("other{n}"), value.clone()]);
+                many(&mut writer, &["MSET"], pairs);
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+        while !writer.is_finished() {
+            client.check(&[
+                ("SORT l GET h*->of GET # STORE to", ":36000"),
+                ("LINDEX to 35999", "\"9972\""),
+            ]);
+        }
+    });
+}
+
 /// A directory in which no file can be made is told, and the next command goes on.
 #[test]
 fn without_space_for_it_a_sort_is_an_error() {

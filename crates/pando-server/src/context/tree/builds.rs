@@ -63,6 +63,12 @@ impl Builds {
         self.rows = None;
     }
 
+    /// Forgets the last one that this run has asked for, so that the next run has it made anew.
+    pub(super) fn forget_last(&mut self) {
+        self.next -= 1;
+        self.list.truncate(self.next);
+    }
+
     /// Returns the place of the next one, for [`Builds::rewind_to`].
     #[cfg(feature = "scripts")]
     pub(crate) fn place(&self) -> usize {

@@ -67,6 +67,11 @@ impl Context<'_> {
             Ok((TreeHead::new_blocks(id), Box::new(rows) as Box<dyn NewRows>))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");
+        if merged.is_lost {
+            // As for a reply of which nothing was sent: all of it again, from another moment.
+            self.progress.builds.forget_last();
+            return Err(Interrupted::Yield);
+        }
         if let Some(little) = &merged.little {
             return Ok(Some(Stored::Little(little.clone())));
         }
