@@ -184,10 +184,20 @@ impl Versions {
     /// Returns the most frames that the versions of a batch can need: `writes` of them, whose keys
     /// and values have `bytes` together. Leaves that others add meanwhile are not counted.
     pub fn frames_for(&self, writes: u64, bytes: u64) -> u64 {
+        self.frames_beside(self.used(), (writes, bytes))
+    }
+
+    /// Returns whether the versions of such a batch have room if there are no others.
+    pub fn fit_alone(&self, writes: u64, bytes: u64) -> bool {
+        self.fits(self.frames_beside(0, (writes, bytes)))
+    }
+
+    /// As [`Versions::frames_for`], beside so many frames that are used.
+    fn frames_beside(&self, used: u64, (writes, bytes): (u64, u64)) -> u64 {
         // A write splits at most one leaf. The leaves that are there can be split once each, and
         // those that are made have a quarter of a page at least.
         let new = bytes.div_ceil(self.frame_bytes() / 4);
-        let leaves = writes.min(self.used() + new + 1);
+        let leaves = writes.min(used + new + 1);
         // A node above takes at least two more children before it is split again. A root that is
         // split takes one page more.
         2 * leaves + 4

@@ -13,8 +13,9 @@ use super::packed::Strings;
 use super::scratch::Scratch;
 use super::sorter::{Sorted, Sorter};
 
-/// Bytes of the rows of a transaction, about.
-const BATCH_BYTES: usize = 128 * 1024;
+/// Bytes of the rows of a transaction, about, at least and at most.
+const BATCH_BYTES_MIN: usize = 16 * 1024;
+const BATCH_BYTES_MAX: usize = 128 * 1024;
 /// Bytes of the id that keys begin with.
 const ID_BYTES: usize = 8;
 /// Bytes of the log for a row besides the row, about.
@@ -49,15 +50,18 @@ pub(crate) struct NextRows {
     rows: Strings,
     /// Bytes of what was added for this transaction, also behind all others.
     bytes: usize,
+    bytes_max: usize,
     later: Sorter,
 }
 
 impl NextRows {
-    /// Returns no rows; what is written behind all others is sorted in `scratch`.
-    pub(crate) fn new(scratch: Arc<Scratch>) -> Self {
+    /// Returns no rows, for transactions of about so many bytes; what is written behind all others
+    /// is sorted in `scratch`.
+    pub(crate) fn new(scratch: Arc<Scratch>, bytes_max: usize) -> Self {
         Self {
             rows: Strings::default(),
             bytes: 0,
+            bytes_max,
             later: Sorter::new(scratch, false),
         }
     }
@@ -79,7 +83,7 @@ impl NextRows {
 
     fn count(&mut self, key: &[u8], value: &[u8]) -> bool {
         self.bytes += key.len() + value.len() + ROW_BYTES;
-        self.bytes < BATCH_BYTES
+        self.bytes < self.bytes_max
     }
 
     /// Adds rows that were sorted. Returns false if there are none.
@@ -120,7 +124,12 @@ pub(crate) fn write(
         transaction.put(members, &given_up, b"")
     })
     .map_err(|error| error.to_string())?;
-    let mut next = NextRows::new(scratch);
+    // A transaction of more keys than the versions of old values have room for ends what others
+    // read.
+    let room = db.memory().old_versions.budget_bytes / 16;
+    let bytes_max = usize::try_from(room).unwrap_or(usize::MAX);
+    let bytes_max = bytes_max.clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
+    let mut next = NextRows::new(scratch, bytes_max);
     let mut has_more = true;
     let mut sorted = None;
     // Relaxed: who sees it late writes some rows more.
@@ -258,7 +267,7 @@ mod tests {
         write(&mut rows, (&db, Scratch::new("")), (&members, 5), &wanted).unwrap();
         assert_eq!(members.len(), 10_001);
         rows.from = 0;
-        let mut next = NextRows::new(Scratch::new(""));
+        let mut next = NextRows::new(Scratch::new(""), BATCH_BYTES_MAX);
         rows.next(&mut next).unwrap();
         let key = given_up(5);
         let written = write_some(&next.rows, &db, (&members, &key));
@@ -307,10 +316,10 @@ mod tests {
             assert_eq!(members.get(&key).unwrap().unwrap(), [3; 40]);
         }
 
-        let mut next = NextRows::new(scratch.clone());
+        let mut next = NextRows::new(scratch.clone(), BATCH_BYTES_MAX);
         let mut rows = BothWays { left: COUNT };
         while rows.next(&mut next).unwrap() {
-            assert!(next.bytes < 2 * BATCH_BYTES, "{}", next.bytes);
+            assert!(next.bytes < 2 * BATCH_BYTES_MAX, "{}", next.bytes);
             next.clear();
         }
         let mut sorted = loop {
@@ -325,7 +334,7 @@ mod tests {
         let mut number = 0_u32;
         next.clear();
         while next.take_from(&mut sorted).unwrap() {
-            assert!(next.bytes < 2 * BATCH_BYTES, "{}", next.bytes);
+            assert!(next.bytes < 2 * BATCH_BYTES_MAX, "{}", next.bytes);
             for place in (0..next.rows.len()).step_by(2) {
                 number += 1;
                 assert_eq!(next.rows.at(place), (7 << 24 | number).to_be_bytes());

@@ -132,12 +132,13 @@ fn rows_of_what_is_stored_are_written_page_after_page() {
         let scored = numbers.clone().flat_map(|n| [n.to_string(), n.to_string()]);
         assert_eq!(many(&mut client, &["ZADD", "z"], scored), ":2000");
         let placed = numbers.flat_map(|n| {
-            let longitude = n as f64 / COUNT as f64;
-            [longitude.to_string(), "1".to_owned(), n.to_string()]
+            let degrees = [7_919, 104_729].map(|by| (n * by % COUNT) as f64 / COUNT as f64);
+            let [longitude, latitude] = degrees.map(|degrees| degrees.to_string());
+            [longitude, latitude, n.to_string()]
         });
         assert_eq!(many(&mut client, &["GEOADD", "g"], placed), ":2000");
     }
-    let near = "GEOSEARCHSTORE d g FROMLONLAT 0.3 1 BYRADIUS 500 km";
+    let near = "GEOSEARCHSTORE d g FROMLONLAT 0.5 0.5 BYRADIUS 500 km";
     for (command, count) in [
         ("ZRANGESTORE d z 0 -1", COUNT),
         ("ZUNIONSTORE d 2 z few", COUNT),

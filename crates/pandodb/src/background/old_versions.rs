@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Returns whether the oldest snapshot, which is that of `horizon`, can go on on disk.
-    fn may_settle(&self, horizon: Lsn) -> bool {
+    pub(crate) fn may_settle(&self, horizon: Lsn) -> bool {
         self.options.settle_snapshots_after < Duration::MAX
             && !self.store.life.is_checkpoint_stalled()
             && self.store.check_poison().is_ok()
@@ -175,8 +175,8 @@ impl Engine {
         while old.snapshots.is_on() && !old.versions.has_room_besides_reserved(frames) {
             if self.may_settle(self.horizon()) {
                 // The oldest snapshot goes on on disk; meanwhile commits wait.
+                // They ask anew: beside fewer versions, a batch needs fewer frames.
                 self.settle_soon(SettleFor::Room);
-                old.want(frames);
                 return thread::park_timeout(PAUSE);
             }
             let fits = old.versions.fits(frames);

@@ -21,6 +21,11 @@ use crate::writes::set::WriteSet;
 /// Bytes that an old value counts as whose leaf is not in memory.
 const UNREAD_BYTES: u64 = 256;
 
+/// Returns the bytes of the keys that a batch writes.
+fn key_bytes(set: &WriteSet) -> u64 {
+    set.writes().map(|(_, key, _)| key.len() as u64).sum()
+}
+
 /// Room for the versions of one batch.
 #[derive(Debug)]
 pub(crate) struct ReservedVersions<'a> {
@@ -39,8 +44,8 @@ enum Room<'a> {
     },
     /// Nowhere: nobody but the transaction that commits reads at a snapshot.
     Alone,
-    /// Nowhere: a large transaction ends all snapshots, with the gate closed. If it waited for room
-    /// as others do, its own snapshot might be ended for it.
+    /// Nowhere: a large transaction ends all snapshots, with the gate closed. If it waited for the
+    /// end of one, as others do, that might be its own.
     EndsOthers,
 }
 
@@ -71,7 +76,8 @@ impl Engine {
 
     /// Reserves room for the versions of what a batch replaces; None if the mode is off. `measured`
     /// is what the batch was found to replace, in bytes; None if that was not found out yet. `own`
-    /// is the snapshot of the transaction that commits; a large transaction does not wait for room.
+    /// is the snapshot of the transaction that commits; a large transaction waits for room only if
+    /// that comes without the end of a snapshot.
     pub(crate) fn reserve_versions(
         &self,
         set: &WriteSet,
@@ -93,7 +99,7 @@ impl Engine {
         let room = match old.versions.try_reserve(frames) {
             Some(_frames) => Room::Reserved { _frames },
             None if own.is_some_and(|own| !old.snapshots.is_needed_besides(own)) => Room::Alone,
-            None if own.is_some() => Room::EndsOthers,
+            None if own.is_some() && !self.awaits_settling(set, bytes) => Room::EndsOthers,
             None => return Err(WaitReason::Versions(frames).into()),
         };
         Ok(Some(ReservedVersions {
@@ -103,10 +109,20 @@ impl Engine {
         }))
     }
 
+    /// Returns whether the versions of a batch, which replaces `bytes` bytes in leaves, may have
+    /// room once the oldest snapshot goes on on disk, which is not that of a transaction that has
+    /// just begun.
+    fn awaits_settling(&self, set: &WriteSet, bytes: u64) -> bool {
+        let fit = self
+            .old_versions
+            .fit_alone(set.len() as u64, key_bytes(set), bytes);
+        fit && self.may_settle(self.horizon())
+    }
+
     /// Returns the frames for a batch that replaces `bytes` bytes in leaves.
     fn version_frames(&self, set: &WriteSet, bytes: u64) -> u64 {
-        let keys = set.writes().map(|(_, key, _)| key.len() as u64).sum();
-        self.old_versions.frames_for(set.len() as u64, keys, bytes)
+        let old = &self.old_versions;
+        old.frames_for(set.len() as u64, key_bytes(set), bytes)
     }
 
     /// Returns the most bytes that a batch can replace in leaves.

@@ -54,8 +54,14 @@ impl OldVersions {
     /// `key_bytes` together, and which replace records of `old_bytes` in leaves. Values outside of
     /// leaves are not copied.
     pub(crate) fn frames_for(&self, writes: u64, key_bytes: u64, old_bytes: u64) -> u64 {
-        let bytes = key_bytes * 9 / 8 + writes * VERSION_BYTES + old_bytes;
+        let bytes = version_bytes(writes, key_bytes, old_bytes);
         self.versions.frames_for(writes, bytes)
+    }
+
+    /// Returns whether the versions of such a batch have room if there are no others.
+    pub(crate) fn fit_alone(&self, writes: u64, key_bytes: u64, old_bytes: u64) -> bool {
+        let bytes = version_bytes(writes, key_bytes, old_bytes);
+        self.versions.fit_alone(writes, bytes)
     }
 
     /// Bytes of the largest record that is stored in a leaf of the store, without its key.
@@ -92,4 +98,9 @@ impl OldVersions {
     pub(crate) fn take_wanted(&self) -> u64 {
         self.wanted.swap(0, Ordering::Relaxed)
     }
+}
+
+/// Returns the bytes of the versions of a batch: see [`OldVersions::frames_for`].
+fn version_bytes(writes: u64, key_bytes: u64, old_bytes: u64) -> u64 {
+    key_bytes * 9 / 8 + writes * VERSION_BYTES + old_bytes
 }

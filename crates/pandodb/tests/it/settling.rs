@@ -32,6 +32,30 @@ fn many_snapshots_take_as_much_disk_as_one() {
     assert!(after < 4 * before, "{before} {after}");
 }
 
+/// Transactions whose old versions have no room wait until a snapshot goes on on disk.
+#[test]
+fn large_transactions_end_no_snapshot_that_can_go_on_on_disk() {
+    let db = Db::builder().max_memory(16 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..20_000, |number| (text_key(number), [1; 100]));
+    for round in 2..8 {
+        let snapshot = db.snapshot().unwrap();
+        for from in (0..20_000).step_by(200) {
+            db.transact(|transaction| {
+                transaction.get(&table, &text_key(0))?;
+                (from..from + 200).try_for_each(|number| {
+                    transaction.put(&table, &text_key(number), &[round; 100])
+                })
+            })
+            .unwrap();
+        }
+        for number in (0..20_000).step_by(97) {
+            let value = snapshot.get(&table, &text_key(number)).unwrap();
+            assert_eq!(value, Some(vec![round - 1; 100]), "{number}");
+        }
+    }
+}
+
 /// The thread that cares for snapshots sleeps while there are none, and nothing else wakes it here.
 #[test]
 fn a_snapshot_is_cared_for_although_the_store_has_nothing_else_to_do() {
