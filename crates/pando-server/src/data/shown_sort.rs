@@ -25,7 +25,7 @@ const STEPS: usize = 4096;
 const LOOK_UPS: usize = 512;
 
 /// What has a value for each element.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum Pattern {
     /// The element itself.
     Element,
@@ -40,7 +40,7 @@ pub(crate) enum Pattern {
 }
 
 /// How elements are ordered.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum SortOrder {
     /// As the collection has them.
     AsIs,
@@ -53,7 +53,7 @@ pub(crate) enum SortOrder {
 }
 
 /// What is shown, and in which order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct SortHow {
     pub(crate) order: SortOrder,
     pub(crate) is_descending: bool,
@@ -112,21 +112,18 @@ impl Request for SortRequest {
     }
 
     fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
-        let sorted = self.sorted()?;
-        Ok(sorted.map(|sorted| Box::new(sorted) as Box<dyn Shows>))
+        let snapshot = self.rows.keys.db().snapshot()?;
+        let head = self.rows.head_at(&snapshot)?;
+        Ok(head.map(|head| Box::new(self.sorted(snapshot, head)) as Box<dyn Shows>))
     }
 }
 
 impl SortRequest {
-    /// Begins at the present moment; see [`Request::begin`].
-    pub(super) fn sorted(&self) -> Result<Option<ShownSort>, Broken> {
+    /// Begins to sort the collection with this head, as of the moment of `snapshot`.
+    pub(super) fn sorted(&self, snapshot: Snapshot, head: TreeHead) -> ShownSort {
         let rows = &self.rows;
-        let snapshot = rows.keys.db().snapshot()?;
-        let Some(head) = rows.head_at(&snapshot)? else {
-            return Ok(None);
-        };
         let sorter = Sorter::new(self.scratch.clone(), self.how.is_descending);
-        Ok(Some(ShownSort {
+        ShownSort {
             lsn: snapshot.lsn(),
             version: rows.version,
             how: self.how.clone(),
@@ -147,7 +144,7 @@ impl SortRequest {
             element: Vec::new(),
             next: 0,
             open: None,
-        }))
+        }
     }
 
     fn elements(&self, snapshot: &Snapshot, head: TreeHead) -> ElementRows {

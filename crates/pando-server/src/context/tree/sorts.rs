@@ -35,8 +35,10 @@ impl Context<'_> {
     /// that is to be done in memory: it is short and that not a must, or what is looked up may have
     /// been changed by the transaction, or that sees an earlier moment.
     ///
-    /// The thread reads the collection later than the command. What it finds is what the command
-    /// has found if that commits, for the reason that `copies.rs` gives.
+    /// The thread reads the rows of the collection later than the command. They are those of the
+    /// head that the command has found if that commits, for the reason that `copies.rs` gives. It
+    /// does not look at the key, which the transaction may have given another collection, as may
+    /// others for a moment.
     pub(crate) fn put_sorted(
         &mut self,
         (key, from): (&[u8], &[u8]),
@@ -58,12 +60,12 @@ impl Context<'_> {
         }
         let mut hasher = self.progress.builds.hasher();
         (sources.name(), sources.last_swap()).hash(&mut hasher);
-        (head.id, head.edition, head.count).hash(&mut hasher);
+        (head.id, head.edition, head.count, &how).hash(&mut hasher);
         let identity = (ValueType::List, hasher.finish());
         let (mut made, merged) = self.built(members, identity, |context, id| {
             let mut request = context.sort_request((from, value_type), how)?;
             request.scratch = context.shared.scratch_of_rows.clone();
-            let rows = StoredSort::new(request, id, context.element_bytes_max());
+            let rows = StoredSort::new((request, head), id, context.element_bytes_max());
             Ok((TreeHead::new_blocks(id), Box::new(rows) as Box<dyn NewRows>))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");
