@@ -23,6 +23,8 @@ use super::tree_head::TreeHead;
 const STEPS: usize = 4096;
 /// Values that are looked up in one turn, at most: each may have to be read.
 const LOOK_UPS: usize = 512;
+/// Bytes that are given to the sorter in one turn, about, since elements and texts may be long.
+const BYTES: usize = 4 << 20;
 
 /// What has a value for each element.
 #[derive(Debug, Clone, Hash)]
@@ -339,6 +341,7 @@ impl ShownSort {
     /// Makes a turn of sorting. Returns true once everything is sorted.
     fn sort(&mut self) -> Result<bool, Broken> {
         if matches!(self.source, Source::Elements(_)) {
+            let mut bytes = 0;
             for _ in 0..self.steps() {
                 let Source::Elements(rows) = &mut self.source else {
                     break;
@@ -347,7 +350,10 @@ impl ShownSort {
                     self.source = Source::Sorting;
                     break;
                 }
-                self.push()?;
+                bytes += self.push()?;
+                if bytes >= BYTES {
+                    break;
+                }
             }
             return Ok(false);
         }
@@ -368,8 +374,8 @@ impl ShownSort {
         Ok(true)
     }
 
-    /// Gives the element to the sorter.
-    fn push(&mut self) -> Result<(), Broken> {
+    /// Gives the element to the sorter. Returns how many bytes, about.
+    fn push(&mut self) -> Result<usize, Broken> {
         let element = &self.element[..];
         let mut text = None;
         if let SortOrder::Numbers(Some(by), _) | SortOrder::Texts(Some(by)) = &self.how.order {
@@ -383,8 +389,9 @@ impl ShownSort {
                 }
             };
         }
+        let bytes = element.len() + text.as_ref().map_or(0, Vec::len);
         let Some(sorter) = &mut self.sorter else {
-            return Ok(());
+            return Ok(bytes);
         };
         let pushed = match (&self.how.order, text) {
             (SortOrder::Numbers(by, number), text) => {
@@ -399,7 +406,7 @@ impl ShownSort {
             (_, Some(text)) => sorter.push(&[&[1], &text], element),
             (_, None) => sorter.push(&[&[0]], element),
         };
-        pushed.map_err(Broken::Text)
+        pushed.map(|()| bytes).map_err(Broken::Text)
     }
 
     fn value(&self, pattern: &Pattern, element: &[u8]) -> Result<Option<Named>, Broken> {
