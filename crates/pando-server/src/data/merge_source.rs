@@ -6,7 +6,9 @@ use std::ops::Bound;
 use pandodb::{Snapshot, Table};
 
 use super::elements::{self, ElementKeys, Kind, name_tail};
+use super::keyspace::RowError;
 use super::packed::Strings;
+use super::shown_rows::Broken;
 
 /// Bytes of rows, about, that are read where a member is looked for that was not read yet.
 const SOUGHT_BYTES: usize = 512;
@@ -104,17 +106,20 @@ impl MergeSource {
         Self::of_members(members, keys, (is_scored, weight))
     }
 
-    /// Returns what the score of the member in this row counts; `None` if it is damaged.
-    pub(crate) fn score(&self, value: &[u8]) -> Option<f64> {
+    /// Returns what the score of the member in this row counts.
+    pub(crate) fn score(&self, value: &[u8]) -> Result<f64, RowError> {
         if !self.is_scored {
-            return Some(self.weight);
+            return Ok(self.weight);
         }
-        let score = f64::from_le_bytes(value.try_into().ok()?);
-        (!score.is_nan()).then_some(self.weight * score)
+        let score = f64::from_le_bytes(value.try_into().map_err(|_| RowError::Damaged)?);
+        match score.is_nan() {
+            true => Err(RowError::Damaged),
+            false => Ok(self.weight * score),
+        }
     }
 
     /// Returns the place of the next member, if there is one.
-    pub(crate) fn place(&mut self) -> Result<Option<&[u8]>, String> {
+    pub(crate) fn place(&mut self) -> Result<Option<&[u8]>, Broken> {
         if self.rows.is_empty() {
             self.read()?;
         }
@@ -122,7 +127,7 @@ impl MergeSource {
     }
 
     /// Passes the next member, and returns its row.
-    pub(crate) fn pop(&mut self) -> Result<Option<Row>, String> {
+    pub(crate) fn pop(&mut self) -> Result<Option<Row>, Broken> {
         if self.rows.is_empty() {
             self.read()?;
         }
@@ -130,7 +135,7 @@ impl MergeSource {
     }
 
     /// Passes all members before `place`, and the one at it, whose row it returns.
-    pub(crate) fn take(&mut self, place: &[u8]) -> Result<Option<Row>, String> {
+    pub(crate) fn take(&mut self, place: &[u8]) -> Result<Option<Row>, Broken> {
         self.pass(place)?;
         match self.place()? {
             Some(next) if next == place => self.pop(),
@@ -139,7 +144,7 @@ impl MergeSource {
     }
 
     /// Passes all members before `place`; those that were not read yet are not read.
-    pub(crate) fn pass(&mut self, place: &[u8]) -> Result<(), String> {
+    pub(crate) fn pass(&mut self, place: &[u8]) -> Result<(), Broken> {
         while let Some((key, _)) = self.rows.front() {
             if name_tail(key) >= place {
                 return Ok(());
@@ -161,7 +166,7 @@ impl MergeSource {
     }
 
     /// Reads more rows, if there are any.
-    fn read(&mut self) -> Result<(), String> {
+    fn read(&mut self) -> Result<(), Broken> {
         let Some((members, id, from)) = self.rest.take() else {
             return Ok(());
         };
@@ -174,7 +179,7 @@ impl MergeSource {
             None => members.range(bounds),
         };
         while let Some(row) = left.next_ref() {
-            let (key, value) = row.map_err(|error| error.to_string())?;
+            let (key, value) = row?;
             bytes += key.len() + value.len();
             self.rows.push_back((key.to_vec(), value.to_vec()));
             if bytes >= self.page_bytes {

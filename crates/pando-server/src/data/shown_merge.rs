@@ -211,7 +211,7 @@ impl Shows for ShownMerge {
 
     fn count(&mut self) -> Result<Option<usize>, Broken> {
         for _ in 0..STEPS {
-            match self.merge.step().map_err(Broken::Text)? {
+            match self.merge.step()? {
                 Step::Member(..) => self.count += 1,
                 Step::Passed => {}
                 Step::End => {
@@ -235,7 +235,7 @@ impl Shows for ShownMerge {
             if self.count == 0 || piece.len() >= bytes {
                 break;
             }
-            match self.merge.step().map_err(Broken::Text)? {
+            match self.merge.step()? {
                 Step::Member(name, _) => {
                     Writer::new(piece, self.request.version).bulk(&name);
                     self.count -= 1;
@@ -256,7 +256,7 @@ impl Shows for ShownByScore {
     fn count(&mut self) -> Result<Option<usize>, Broken> {
         if let Some(merge) = &mut self.merge {
             for _ in 0..STEPS {
-                match merge.step().map_err(Broken::Text)? {
+                match merge.step()? {
                     Step::Member(name, score) => {
                         let key = [&elements::ordered(score)[..], &name];
                         let pushed = self.sorter.push(&key, &score.to_le_bytes());
