@@ -6,7 +6,7 @@
 
 use pando_resp::{Version, Writer};
 use pando_sync::Arc;
-use pandodb::{Error, Lsn, Snapshot, Table};
+use pandodb::{Lsn, Snapshot, Table};
 
 use super::combination::{Aggregate, Operation};
 use super::elements::{self, ElementKeys};
@@ -15,7 +15,7 @@ use super::merge_source::MergeSource;
 use super::merged_rows::{Merge, Step};
 use super::packed::{Strings, strings_of_one};
 use super::scratch::Scratch;
-use super::shown_rows::{Broken, Request, Shows, show_member};
+use super::shown_rows::{Broken, Request, Shows, show_member, value_at};
 use super::sorter::{Sorted, Sorter};
 use super::tree_head::TreeHead;
 
@@ -153,7 +153,6 @@ impl MergeRequest {
         stored: &[u8],
         weight: f64,
     ) -> Result<Option<Content>, Broken> {
-        let mut value = Vec::new();
         let empty = || {
             Ok(Some(Content {
                 elements: Elements::Packed(Strings::default()),
@@ -161,12 +160,11 @@ impl MergeRequest {
                 weight,
             }))
         };
-        match snapshot.get_into(&self.keys, stored, &mut value) {
-            Ok(true) => {}
-            Ok(false) | Err(Error::NoSuchTable { .. }) => return empty(),
-            Err(error) => return Err(error.into()),
-        }
-        let row = Row::decode(stored, &value)?;
+        let Some(value) = value_at(snapshot, (&self.keys, stored))? else {
+            return empty();
+        };
+        let value = value.head();
+        let row = Row::decode(stored, value)?;
         if row.is_over(self.now_ms) {
             return empty();
         }
