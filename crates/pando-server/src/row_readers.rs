@@ -331,8 +331,10 @@ impl Drop for WorkEnd<'_> {
                 state.work = Work::Done;
                 return;
             }
+            // A reply whose first piece was not made has not begun.
+            let begun = self.begun.filter(|_| self.work.is_some());
             state.work = self.work.take().unwrap_or_else(panicked);
-            state.begun = state.begun.or(self.begun);
+            state.begun = state.begun.or(begun);
             state.piece = std::mem::take(&mut self.piece);
             state.waker.clone()
         };
@@ -593,6 +595,16 @@ mod tests {
                 Beginning::Changed => panic!("nothing has changed"),
             }
         }
+    }
+
+    /// The first line is not sent before there is a first piece.
+    #[test]
+    fn a_reply_whose_first_piece_panics_is_an_error() {
+        let readers = RowReaders::new(1);
+        let begin = |panics| readers.begin(Box::new(Planted::new(panics)), 1, Waker::noop());
+        let failed = begun(&begin(true));
+        assert!(matches!(failed, Err(Failure::Text(_))), "{failed:?}");
+        assert_eq!(begun(&begin(false)).unwrap().count, 1);
     }
 
     /// Clients may come, ask and go as often as they like while others are sorted for.
