@@ -24,8 +24,10 @@ type Row = (Vec<u8>, Vec<u8>);
 pub(crate) struct MergeSource {
     /// What was read and not passed yet.
     rows: VecDeque<Row>,
-    /// What was not read yet: the table, the id, and where it begins.
-    rest: Option<(Table, u64, Bound<Vec<u8>>)>,
+    /// The table and the id of a large collection; a packed one is in memory, all of it.
+    large: Option<(Table, u64)>,
+    /// Where that begins which was not read yet; `None`: there is nothing.
+    from: Option<Bound<Vec<u8>>>,
     /// The moment that is read; `None`: each page as it is.
     snapshot: Option<Snapshot>,
     /// Bytes of rows, about, that are read at a time, at most.
@@ -48,7 +50,8 @@ impl MergeSource {
         let from = Bound::Included(elements::start(id, Kind::Name).to_vec());
         Self {
             rows: VecDeque::new(),
-            rest: Some((members, id, from)),
+            large: Some((members, id)),
+            from: Some(from),
             snapshot: None,
             page_bytes_max,
             page_bytes: page_bytes_max,
@@ -80,7 +83,8 @@ impl MergeSource {
         rows.sort();
         Self {
             rows: rows.into(),
-            rest: None,
+            large: None,
+            from: None,
             snapshot: None,
             page_bytes_max: 0,
             page_bytes: 0,
@@ -151,9 +155,9 @@ impl MergeSource {
             }
             self.rows.pop_front();
         }
-        if let Some((_, id, from)) = &mut self.rest {
+        if let (Some((_, id)), Some(from)) = (&self.large, &mut self.from) {
             let place = elements::name_key(*id, place);
-            let (Bound::Included(next) | Bound::Excluded(next)) = &from else {
+            let (Bound::Included(next) | Bound::Excluded(next)) = &*from else {
                 return Ok(());
             };
             if *next < place {
@@ -165,17 +169,35 @@ impl MergeSource {
         Ok(())
     }
 
+    /// Forgets what was read of a large collection and not passed yet, since it may be long until
+    /// that is needed: then it is read again, as of the same moment.
+    pub(crate) fn forget_ahead(&mut self) {
+        if self.large.is_some()
+            && let Some((key, _)) = self.rows.pop_front()
+        {
+            self.from = Some(Bound::Included(key));
+            self.rows = VecDeque::new();
+            self.page_bytes = SOUGHT_BYTES.min(self.page_bytes_max);
+        }
+    }
+
+    /// Number of members that were read and not passed yet.
+    #[cfg(test)]
+    pub(crate) fn ahead(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Reads more rows, if there are any.
     fn read(&mut self) -> Result<(), Broken> {
-        let Some((members, id, from)) = self.rest.take() else {
+        let (Some((members, id)), Some(from)) = (&self.large, self.from.take()) else {
             return Ok(());
         };
-        let end = elements::behind(id, Kind::Name);
+        let end = elements::behind(*id, Kind::Name);
         let bounds = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
         let mut bytes = 0;
         let mut next = None;
         let mut left = match &self.snapshot {
-            Some(snapshot) => snapshot.range(&members, bounds),
+            Some(snapshot) => snapshot.range(members, bounds),
             None => members.range(bounds),
         };
         while let Some(row) = left.next_ref() {
@@ -189,7 +211,7 @@ impl MergeSource {
         }
         drop(left);
         self.page_bytes = (self.page_bytes * GROWTH).min(self.page_bytes_max);
-        self.rest = next.map(|from| (members, id, from));
+        self.from = next;
         Ok(())
     }
 }

@@ -99,6 +99,18 @@ impl Merge {
         }
     }
 
+    /// Forgets what was read of large inputs in advance, as of a snapshot: see
+    /// [`MergeSource::forget_ahead`].
+    pub(crate) fn forget_ahead(&mut self) {
+        self.sources.iter_mut().for_each(MergeSource::forget_ahead);
+    }
+
+    /// Number of members that were read in advance.
+    #[cfg(test)]
+    pub(crate) fn ahead(&self) -> usize {
+        self.sources.iter().map(MergeSource::ahead).sum()
+    }
+
     /// Puts the next place of a source into the heap.
     fn wait_for(&mut self, number: usize) -> Result<(), Broken> {
         if let Some(place) = self.sources[number].place()? {

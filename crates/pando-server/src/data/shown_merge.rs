@@ -221,6 +221,8 @@ impl Shows for ShownMerge {
                 return Ok(Some(self.count));
             }
         }
+        // Others may have their turns before this one has the next.
+        self.merge.forget_ahead();
         Ok(None)
     }
 
@@ -242,6 +244,8 @@ impl Shows for ShownMerge {
                 Step::End => return Err(RowError::Damaged.into()),
             }
         }
+        // It may be long until the client has taken this piece.
+        self.merge.forget_ahead();
         Ok(self.count > 0)
     }
 }
@@ -286,5 +290,94 @@ impl Shows for ShownByScore {
             self.left -= 1;
         }
         Ok(self.left > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pandodb::Db;
+
+    use super::*;
+
+    /// Adds so many members to the set `id`, each with a number that is a multiple of `step`.
+    fn add(members: &Table, keys: &ElementKeys, (id, count, step): (u64, u32, u32)) -> Content {
+        let (mut key, mut row) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let name = (number * step).to_string();
+            keys.name(id, name.as_bytes(), &mut key);
+            keys.value(name.as_bytes(), (b"", None), &mut row);
+            members.put(&key, &row).unwrap();
+        }
+        let head = TreeHead {
+            count: u64::from(count),
+            ..TreeHead::new(id)
+        };
+        Content {
+            elements: Elements::Large(head),
+            is_scored: false,
+            weight: 1.0,
+        }
+    }
+
+    /// A client that reads slowly has no rows in memory, and is shown each member once.
+    #[test]
+    fn no_rows_are_kept_for_the_next_piece() {
+        let db = Db::builder().open_in_memory().unwrap();
+        let (keys, members) = (db.table("keys").unwrap(), db.table("members").unwrap());
+        let element_keys = ElementKeys::new(db.hash_key(), db.key_bytes_max());
+        for (operation, expected) in [
+            (Operation::Union, 40_000),
+            (Operation::Intersection, 10_000),
+            (Operation::Difference, 20_000),
+        ] {
+            let of = |of| add(&members, &element_keys, of);
+            let contents = vec![of((1, 30_000, 1)), of((2, 20_000, 3))];
+            let request = MergeRequest {
+                keys: keys.clone(),
+                inputs: Vec::new(),
+                members: members.clone(),
+                element_keys,
+                operation,
+                aggregate: Aggregate::Sum,
+                types: &[ValueType::Set],
+                shown: ShownMembers::Unsorted,
+                scratch: Scratch::new(""),
+                version: Version::Resp3,
+                now_ms: 0,
+            };
+            let snapshot = db.snapshot().unwrap();
+            let merge = request.merge(&snapshot, &contents);
+            let (mut shown, mut turns) = (
+                ShownMerge {
+                    request,
+                    snapshot,
+                    contents,
+                    merge,
+                    count: 0,
+                },
+                0,
+            );
+            let count = loop {
+                if let Some(count) = shown.count().unwrap() {
+                    break count;
+                }
+                assert_eq!(shown.merge.ahead(), 0);
+                turns += 1;
+            };
+            assert!(
+                count == expected && turns > 0,
+                "{operation:?} {count} {turns}"
+            );
+            let mut names = std::collections::BTreeSet::new();
+            let mut has_more = true;
+            while has_more {
+                let mut piece = Vec::new();
+                has_more = shown.fill(&mut piece, 5000).unwrap();
+                assert_eq!(shown.merge.ahead(), 0);
+                let text = String::from_utf8(piece).unwrap();
+                names.extend(text.lines().skip(1).step_by(2).map(str::to_owned));
+            }
+            assert_eq!(names.len(), expected, "{operation:?}");
+        }
     }
 }
