@@ -57,6 +57,21 @@ struct Pool {
     idle: usize,
 }
 
+impl Pool {
+    /// Has a reply wait until it may be sorted. Returns others that nobody waits for: those of
+    /// clients that are gone may be many before their turn comes.
+    fn wait_to_be_sorted(&mut self, reply: &Arc<RowReply>) -> VecDeque<Arc<RowReply>> {
+        let mut gone = VecDeque::new();
+        if self.to_be_sorted.len() >= self.waiting_max {
+            let all = std::mem::take(&mut self.to_be_sorted).into_iter();
+            (self.to_be_sorted, gone) = all.partition(|reply| Arc::strong_count(reply) > 1);
+            self.waiting_max = (2 * self.to_be_sorted.len()).max(WAITING_MAX);
+        }
+        self.to_be_sorted.push_back(reply.clone());
+        gone
+    }
+}
+
 /// A reply that is being read.
 #[derive(Debug)]
 struct RowReply {
@@ -214,7 +229,7 @@ impl WantedReply {
             return Ok(Some(matches!(state.work, Work::Done)));
         }
         drop(state);
-        self.readers.push(&self.reply);
+        self.readers.push(&self.reply, false);
         Ok(Some(false))
     }
 }
@@ -227,7 +242,7 @@ impl Drop for WantedReply {
             state.goes_on()
         };
         if rests {
-            self.readers.push(&self.reply);
+            self.readers.push(&self.reply, false);
         }
     }
 }
@@ -374,31 +389,9 @@ impl RowReaders {
             piece_bytes,
             state: Mutex::new(Rank::Leaf, state),
         });
-        if !is_sorted || self.begins_to_sort(&reply) {
-            self.push(&reply);
-        }
+        self.push(&reply, is_sorted);
         let readers = self.clone();
         WantedReply { reply, readers }
-    }
-
-    /// Counts a reply that is sorted; if there are as many as may be, it waits. Returns whether it
-    /// does not.
-    fn begins_to_sort(&self, reply: &Arc<RowReply>) -> bool {
-        let _gone: VecDeque<_>;
-        let mut pool = self.pool.lock();
-        if pool.sorted < SORTED_MAX {
-            pool.sorted += 1;
-            return true;
-        }
-        // Those of clients that are gone may be many before their turn comes. They are dropped
-        // outside of the lock.
-        if pool.to_be_sorted.len() >= pool.waiting_max {
-            let all = std::mem::take(&mut pool.to_be_sorted).into_iter();
-            (pool.to_be_sorted, _gone) = all.partition(|reply| Arc::strong_count(reply) > 1);
-            pool.waiting_max = (2 * pool.to_be_sorted.len()).max(WAITING_MAX);
-        }
-        pool.to_be_sorted.push_back(reply.clone());
-        false
     }
 
     /// Has a reply that waits be sorted, instead of one that is not any more.
@@ -416,9 +409,18 @@ impl RowReaders {
         self.wanted.notify_one();
     }
 
-    fn push(self: &Arc<Self>, reply: &Arc<RowReply>) {
+    /// Has a reply wait for a thread. One that begins to be sorted is counted; if there are as many
+    /// as may be, it waits for that before.
+    fn push(self: &Arc<Self>, reply: &Arc<RowReply>, begins_to_sort: bool) {
+        // Dropped outside of the lock.
+        let _gone;
         {
             let mut pool = self.pool.lock();
+            if begins_to_sort && pool.sorted == SORTED_MAX {
+                _gone = pool.wait_to_be_sorted(reply);
+                return;
+            }
+            pool.sorted += usize::from(begins_to_sort);
             pool.queue.push_back(reply.clone());
             // Those that wait may have been woken for the replies before it.
             if pool.queue.len() <= pool.idle || pool.threads == self.threads_max {
@@ -540,7 +542,7 @@ mod tests {
                 state: Mutex::new(Rank::Leaf, state),
                 piece_bytes: 1,
             };
-            readers.push(&Arc::new(reply));
+            readers.push(&Arc::new(reply), false);
             assert_eq!(readers.pool.lock().threads, threads);
         }
     }
