@@ -28,6 +28,8 @@ use crate::log::Limit;
 
 /// Replies that are sorted at a time, at most.
 const SORTED_MAX: usize = 4;
+/// So many may wait for that before it is looked whether somebody waits for them.
+const WAITING_MAX: usize = 64;
 
 /// How long a thread without work waits for some.
 const IDLE: Duration = Duration::from_secs(2);
@@ -48,14 +50,31 @@ struct Pool {
     /// Those that are sorted, or are in the queue to be, and those that wait until they may be.
     sorted: usize,
     to_be_sorted: VecDeque<Arc<RowReply>>,
+    /// Number of those that wait at which those are dropped that nobody waits for.
+    waiting_max: usize,
     threads: usize,
     /// Those of them that wait for work.
     idle: usize,
 }
 
+impl Pool {
+    /// Has a reply wait until it may be sorted. Returns others that nobody waits for: those of
+    /// clients that are gone may be many before their turn comes.
+    fn wait_to_be_sorted(&mut self, reply: &Arc<RowReply>) -> VecDeque<Arc<RowReply>> {
+        let mut gone = VecDeque::new();
+        if self.to_be_sorted.len() >= self.waiting_max {
+            let all = std::mem::take(&mut self.to_be_sorted).into_iter();
+            (self.to_be_sorted, gone) = all.partition(|reply| Arc::strong_count(reply) > 1);
+            self.waiting_max = (2 * self.to_be_sorted.len()).max(WAITING_MAX);
+        }
+        self.to_be_sorted.push_back(reply.clone());
+        gone
+    }
+}
+
 /// A reply that is being read.
 #[derive(Debug)]
-pub(crate) struct RowReply {
+struct RowReply {
     state: Mutex<State>,
     /// Bytes of a piece, about.
     piece_bytes: usize,
@@ -71,6 +90,32 @@ struct State {
     piece: Vec<u8>,
     /// Who is woken when something has come of it.
     waker: Waker,
+    /// Nobody wants it any more.
+    is_left: bool,
+}
+
+/// A reply that somebody wants. Once this is dropped, nothing more is read for it, and a thread
+/// drops what there is: the end of a long file takes its time.
+#[derive(Debug)]
+pub(crate) struct WantedReply {
+    reply: Arc<RowReply>,
+    readers: Arc<RowReaders>,
+}
+
+impl State {
+    /// Has a reply that rests wait for a thread. Returns false if it does not rest.
+    fn goes_on(&mut self) -> bool {
+        match std::mem::replace(&mut self.work, Work::UnderWay) {
+            Work::Rests(rows) => {
+                self.work = Work::Next(rows);
+                true
+            }
+            work => {
+                self.work = work;
+                false
+            }
+        }
+    }
 }
 
 /// A reply whose moment is known.
@@ -144,13 +189,13 @@ pub(crate) enum Beginning {
     Changed,
 }
 
-impl RowReply {
+impl WantedReply {
     /// Returns what has come of the beginning; `waker` is woken if that is not known yet.
     ///
     /// # Errors
     /// It cannot be read.
     pub(crate) fn beginning(&self, waker: &Waker) -> Result<Beginning, Failure> {
-        let mut state = self.state.lock();
+        let mut state = self.reply.state.lock();
         if let Some(begun) = state.begun {
             return Ok(Beginning::Begun(begun));
         }
@@ -169,13 +214,8 @@ impl RowReply {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        readers: &Arc<RowReaders>,
-        piece: &mut Vec<u8>,
-        waker: &Waker,
-    ) -> Result<Option<bool>, Failure> {
-        let mut state = self.state.lock();
+    pub(crate) fn take(&self, piece: &mut Vec<u8>, waker: &Waker) -> Result<Option<bool>, Failure> {
+        let mut state = self.reply.state.lock();
         if state.piece.is_empty() {
             if let Work::Failed(failure) = &state.work {
                 return Err(failure.clone());
@@ -185,17 +225,29 @@ impl RowReply {
         }
         piece.clear();
         std::mem::swap(&mut state.piece, piece);
-        if !matches!(state.work, Work::Rests(_)) {
+        if !state.goes_on() {
             return Ok(Some(matches!(state.work, Work::Done)));
         }
-        if let Work::Rests(rows) = std::mem::replace(&mut state.work, Work::UnderWay) {
-            state.work = Work::Next(rows);
-        }
         drop(state);
-        readers.push(self);
+        self.readers.push(&self.reply, false);
         Ok(Some(false))
     }
+}
 
+impl Drop for WantedReply {
+    fn drop(&mut self) {
+        let rests = {
+            let mut state = self.reply.state.lock();
+            state.is_left = true;
+            state.goes_on()
+        };
+        if rests {
+            self.readers.push(&self.reply, false);
+        }
+    }
+}
+
+impl RowReply {
     /// Reads a piece. Returns true if that was not enough for one, or for the count.
     fn turn(&self, log_limit: &Limit) -> bool {
         let mut end = WorkEnd {
@@ -206,6 +258,10 @@ impl RowReply {
         };
         let work = {
             let mut state = self.state.lock();
+            if state.is_left {
+                end.work = Some(std::mem::replace(&mut state.work, Work::UnderWay));
+                return false;
+            }
             end.piece = std::mem::take(&mut state.piece);
             end.begun = state.begun;
             std::mem::replace(&mut state.work, Work::UnderWay)
@@ -231,12 +287,9 @@ impl RowReply {
 
 impl RowReply {
     /// Returns true if it was one of the replies that are sorted, and is not any more.
-    fn has_been_sorted(&self, is_wanted: bool) -> bool {
+    fn has_been_sorted(&self) -> bool {
         let mut state = self.state.lock();
-        let is_over = match state.work {
-            Work::First(_) | Work::Counts(_) => !is_wanted,
-            _ => true,
-        };
+        let is_over = !matches!(state.work, Work::First(_) | Work::Counts(_));
         is_over && std::mem::replace(&mut state.is_sorted, false)
     }
 }
@@ -288,8 +341,15 @@ impl Drop for WorkEnd<'_> {
         let panicked = || Work::Failed(Failure::Text("the thread has panicked".to_owned()));
         let waker = {
             let mut state = self.reply.state.lock();
+            if state.is_left {
+                // What there is is dropped with this, outside of the lock.
+                state.work = Work::Done;
+                return;
+            }
+            // A reply whose first piece was not made has not begun.
+            let begun = self.begun.filter(|_| self.work.is_some());
             state.work = self.work.take().unwrap_or_else(panicked);
-            state.begun = state.begun.or(self.begun);
+            state.begun = state.begun.or(begun);
             state.piece = std::mem::take(&mut self.piece);
             state.waker.clone()
         };
@@ -315,7 +375,7 @@ impl RowReaders {
         request: Box<dyn Request>,
         piece_bytes: usize,
         waker: &Waker,
-    ) -> Arc<RowReply> {
+    ) -> WantedReply {
         let is_sorted = request.sorts();
         let state = State {
             work: Work::First(request),
@@ -323,27 +383,15 @@ impl RowReaders {
             begun: None,
             piece: Vec::new(),
             waker: waker.clone(),
+            is_left: false,
         };
         let reply = Arc::new(RowReply {
             piece_bytes,
             state: Mutex::new(Rank::Leaf, state),
         });
-        if !is_sorted || self.begins_to_sort(&reply) {
-            self.push(&reply);
-        }
-        reply
-    }
-
-    /// Counts a reply that is sorted; if there are as many as may be, it waits. Returns whether it
-    /// does not.
-    fn begins_to_sort(&self, reply: &Arc<RowReply>) -> bool {
-        let mut pool = self.pool.lock();
-        if pool.sorted == SORTED_MAX {
-            pool.to_be_sorted.push_back(reply.clone());
-            return false;
-        }
-        pool.sorted += 1;
-        true
+        self.push(&reply, is_sorted);
+        let readers = self.clone();
+        WantedReply { reply, readers }
     }
 
     /// Has a reply that waits be sorted, instead of one that is not any more.
@@ -361,9 +409,18 @@ impl RowReaders {
         self.wanted.notify_one();
     }
 
-    fn push(self: &Arc<Self>, reply: &Arc<RowReply>) {
+    /// Has a reply wait for a thread. One that begins to be sorted is counted; if there are as many
+    /// as may be, it waits for that before.
+    fn push(self: &Arc<Self>, reply: &Arc<RowReply>, begins_to_sort: bool) {
+        // Dropped outside of the lock.
+        let _gone;
         {
             let mut pool = self.pool.lock();
+            if begins_to_sort && pool.sorted == SORTED_MAX {
+                _gone = pool.wait_to_be_sorted(reply);
+                return;
+            }
+            pool.sorted += usize::from(begins_to_sort);
             pool.queue.push_back(reply.clone());
             // Those that wait may have been woken for the replies before it.
             if pool.queue.len() <= pool.idle || pool.threads == self.threads_max {
@@ -411,12 +468,10 @@ impl RowReaders {
     fn run(&self) {
         let mut counted = Counted(Some(self));
         while let Some(reply) = self.next() {
-            // Nobody waits for it if this is the only handle.
-            let is_wanted = Arc::strong_count(&reply) > 1;
             // A panic is the end of this reply, and of no other.
-            let turn = || is_wanted && reply.turn(&self.log_limit);
+            let turn = || reply.turn(&self.log_limit);
             let goes_on = catch_unwind(AssertUnwindSafe(turn)).unwrap_or(false);
-            if reply.has_been_sorted(is_wanted) {
+            if reply.has_been_sorted() {
                 self.ends_to_sort();
             }
             if goes_on {
@@ -462,6 +517,8 @@ impl Drop for Counted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use pando_sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     /// A thread that was woken for one reply, and does not run yet, is none for the next one.
@@ -479,13 +536,93 @@ mod tests {
                 begun: None,
                 piece: Vec::new(),
                 waker: Waker::noop().clone(),
+                is_left: false,
             };
             let reply = RowReply {
                 state: Mutex::new(Rank::Leaf, state),
                 piece_bytes: 1,
             };
-            readers.push(&Arc::new(reply));
+            readers.push(&Arc::new(reply), false);
             assert_eq!(readers.pool.lock().threads, threads);
+        }
+    }
+
+    /// What a test has threads do.
+    #[derive(Debug, Clone)]
+    struct Planted {
+        /// It is counted on and on.
+        counts: Arc<AtomicBool>,
+        panics: bool,
+    }
+
+    impl Planted {
+        fn new(panics: bool) -> Self {
+            let counts = Arc::default();
+            Self { counts, panics }
+        }
+    }
+
+    impl Request for Planted {
+        fn sorts(&self) -> bool {
+            true
+        }
+
+        fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
+            Ok(Some(Box::new(self.clone())))
+        }
+    }
+
+    impl Shows for Planted {
+        fn lsn(&self) -> Lsn {
+            Lsn(1)
+        }
+
+        fn count(&mut self) -> Result<Option<usize>, Broken> {
+            Ok((!self.counts.load(Ordering::Relaxed)).then_some(1))
+        }
+
+        fn fill(&mut self, piece: &mut Vec<u8>, _: usize) -> Result<bool, Broken> {
+            assert!(!self.panics, "planted");
+            piece.extend_from_slice(b"+1\r\n");
+            Ok(false)
+        }
+    }
+
+    /// Waits until a thread has begun a reply, or cannot.
+    fn begun(reply: &WantedReply) -> Result<Begun, Failure> {
+        loop {
+            match reply.beginning(Waker::noop())? {
+                Beginning::Begun(begun) => return Ok(begun),
+                Beginning::UnderWay => pando_sync::thread::yield_now(),
+                Beginning::Changed => panic!("nothing has changed"),
+            }
+        }
+    }
+
+    /// The first line is not sent before there is a first piece.
+    #[test]
+    fn a_reply_whose_first_piece_panics_is_an_error() {
+        let readers = RowReaders::new(1);
+        let begin = |panics| readers.begin(Box::new(Planted::new(panics)), 1, Waker::noop());
+        let failed = begun(&begin(true));
+        assert!(matches!(failed, Err(Failure::Text(_))), "{failed:?}");
+        assert_eq!(begun(&begin(false)).unwrap().count, 1);
+    }
+
+    /// Clients may come, ask and go as often as they like while others are sorted for.
+    #[test]
+    fn replies_that_nobody_waits_for_are_dropped() {
+        let readers = RowReaders::new(1);
+        let planted = Planted::new(false);
+        let begin = || readers.begin(Box::new(planted.clone()), 1, Waker::noop());
+        planted.counts.store(true, Ordering::Relaxed);
+        let wanted: Vec<_> = (0..SORTED_MAX + 100).map(|_| begin()).collect();
+        (0..10_000).for_each(|_| drop(begin()));
+        let waiting = readers.pool.lock().to_be_sorted.len();
+        assert!(waiting < 300, "{waiting} wait");
+        planted.counts.store(false, Ordering::Relaxed);
+        for reply in &wanted {
+            assert_eq!(begun(reply).unwrap().count, 1);
         }
     }
 

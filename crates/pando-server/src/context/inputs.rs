@@ -4,6 +4,8 @@
 //! what it needs: an intersection needs of each input no more than the elements that are left of
 //! the smallest one, and a difference those that are left of the first one.
 
+use std::ops::Range;
+
 use super::{Collection, Context, Interrupted, Part, replies};
 use crate::data::keyspace::ValueType;
 use crate::data::tree_head::TreeHead;
@@ -45,6 +47,15 @@ impl Input {
         self.at
     }
 
+    /// Returns the bytes that it takes in memory, about.
+    fn memory(&self) -> usize {
+        let read = match &self.content {
+            Content::Packed(packed) => packed.strings.bytes(),
+            Content::Large(_) => 0,
+        };
+        size_of::<Self>() + read
+    }
+
     /// Returns what was read of it.
     pub(super) fn content(&self) -> &Content {
         &self.content
@@ -52,9 +63,30 @@ impl Input {
 }
 
 impl Context<'_> {
-    /// Looks at the collection that argument `at` names, which must have one of these types; an
-    /// empty one of the first if the key has none. Counts hits and misses.
-    pub(crate) fn input(&mut self, at: usize, types: &[ValueType]) -> Result<Input, Interrupted> {
+    /// Looks at the collections that these arguments name. Each must have one of these types; it is
+    /// an empty one of the first if the key has none. Counts hits and misses.
+    ///
+    /// # Errors
+    /// A refusal if they take more memory than a reply may: a key may be named again and again.
+    pub(crate) fn inputs(
+        &mut self,
+        places: Range<usize>,
+        types: &[ValueType],
+    ) -> Result<Vec<Input>, Interrupted> {
+        let most = self.engine().reply_bytes_max;
+        let (mut inputs, mut bytes) = (Vec::new(), 0);
+        for at in places {
+            let input = self.input(at, types)?;
+            bytes += input.memory();
+            if bytes > most {
+                return Err(replies::TOO_MANY_LONG_SETS.into());
+            }
+            inputs.push(input);
+        }
+        Ok(inputs)
+    }
+
+    fn input(&mut self, at: usize, types: &[ValueType]) -> Result<Input, Interrupted> {
         let found = self.read_partly(self.argument(at))?;
         let value_type = found.row.map_or(types[0], |row| row.value_type);
         if !types.contains(&value_type) {

@@ -4,12 +4,12 @@ use std::task::Waker;
 
 use pando_sync::Arc;
 
-use crate::row_readers::{Failure, RowReaders, RowReply};
+use crate::row_readers::{Failure, WantedReply};
 
 /// A large reply that a command has asked for.
 #[derive(Debug)]
 pub(crate) struct LargeReply {
-    pub(crate) reply: Arc<RowReply>,
+    pub(crate) reply: Arc<WantedReply>,
     pub(crate) heading: Heading,
 }
 
@@ -29,8 +29,7 @@ pub(crate) enum Heading {
 /// Elements on their way out: all of a reply between its first line and its last line end.
 #[derive(Debug)]
 pub(crate) struct RowSource {
-    reply: Arc<RowReply>,
-    readers: Arc<RowReaders>,
+    reply: Arc<WantedReply>,
     /// Bytes that were read, of which `sent` were consumed.
     piece: Vec<u8>,
     sent: usize,
@@ -40,10 +39,9 @@ pub(crate) struct RowSource {
 
 impl RowSource {
     /// Returns those of `reply`, which has begun.
-    pub(crate) fn new(reply: Arc<RowReply>, readers: Arc<RowReaders>) -> Self {
+    pub(crate) fn new(reply: Arc<WantedReply>) -> Self {
         Self {
             reply,
-            readers,
             piece: Vec::new(),
             sent: 0,
             is_last: false,
@@ -66,7 +64,7 @@ impl RowSource {
         if self.in_memory() == 0 && !self.is_last {
             self.sent = 0;
             self.piece.clear();
-            let taken = self.reply.take(&self.readers, &mut self.piece, waker)?;
+            let taken = self.reply.take(&mut self.piece, waker)?;
             self.is_last = taken.unwrap_or(false);
         }
         Ok(&self.piece[self.sent..])
@@ -76,5 +74,73 @@ impl RowSource {
     pub(crate) fn consume(&mut self, count: usize) {
         self.sent += count;
         assert!(self.sent <= self.piece.len(), "only what was there");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_sync::atomic::{AtomicUsize, Ordering};
+    use pando_sync::thread;
+    use pandodb::Lsn;
+
+    use super::*;
+    use crate::data::shown_rows::{Broken, Request, Shows};
+    use crate::row_readers::{Beginning, RowReaders};
+
+    /// Counts those of its rows that are dropped by a thread of the readers, and by others.
+    #[derive(Debug, Clone, Default)]
+    struct Planted(Arc<[AtomicUsize; 2]>);
+
+    #[derive(Debug)]
+    struct Rows(Planted);
+
+    impl Drop for Rows {
+        fn drop(&mut self) {
+            let is_elsewhere = thread::current().name() != Some("pando-read-rows");
+            self.0.0[usize::from(is_elsewhere)].fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Request for Planted {
+        fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
+            Ok(Some(Box::new(Rows(self.clone()))))
+        }
+    }
+
+    impl Shows for Rows {
+        fn lsn(&self) -> Lsn {
+            Lsn(1)
+        }
+
+        fn count(&mut self) -> Result<Option<usize>, Broken> {
+            Ok(Some(usize::MAX))
+        }
+
+        fn fill(&mut self, piece: &mut Vec<u8>, _: usize) -> Result<bool, Broken> {
+            piece.extend_from_slice(b"+1\r\n");
+            Ok(true)
+        }
+    }
+
+    /// A loop does not wait for the end of a long file.
+    #[test]
+    fn what_is_left_of_a_reply_is_dropped_by_a_thread() {
+        let (readers, planted) = (RowReaders::new(1), Planted::default());
+        let dropped = || [0, 1].map(|at: usize| planted.0[at].load(Ordering::SeqCst));
+        for number in 1..=3 {
+            let reply = readers.begin(Box::new(planted.clone()), 1, Waker::noop());
+            while !matches!(reply.beginning(Waker::noop()), Ok(Beginning::Begun(_))) {
+                thread::yield_now();
+            }
+            let mut source = RowSource::new(Arc::new(reply));
+            while source.piece(Waker::noop()).unwrap().is_empty() {
+                thread::yield_now();
+            }
+            drop(source);
+            while dropped() != [number, 0] {
+                assert_eq!(dropped()[1], 0);
+                thread::yield_now();
+            }
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::ops::Bound;
 use pandodb::{Snapshot, Table};
 
 use super::elements::{self, ElementKeys, Kind, name_tail};
+use super::keyspace::RowError;
 use super::packed::Strings;
+use super::shown_rows::Broken;
 
 /// Bytes of rows, about, that are read where a member is looked for that was not read yet.
 const SOUGHT_BYTES: usize = 512;
@@ -22,8 +24,10 @@ type Row = (Vec<u8>, Vec<u8>);
 pub(crate) struct MergeSource {
     /// What was read and not passed yet.
     rows: VecDeque<Row>,
-    /// What was not read yet: the table, the id, and where it begins.
-    rest: Option<(Table, u64, Bound<Vec<u8>>)>,
+    /// The table and the id of a large collection; a packed one is in memory, all of it.
+    large: Option<(Table, u64)>,
+    /// Where that begins which was not read yet; `None`: there is nothing.
+    from: Option<Bound<Vec<u8>>>,
     /// The moment that is read; `None`: each page as it is.
     snapshot: Option<Snapshot>,
     /// Bytes of rows, about, that are read at a time, at most.
@@ -46,7 +50,8 @@ impl MergeSource {
         let from = Bound::Included(elements::start(id, Kind::Name).to_vec());
         Self {
             rows: VecDeque::new(),
-            rest: Some((members, id, from)),
+            large: Some((members, id)),
+            from: Some(from),
             snapshot: None,
             page_bytes_max,
             page_bytes: page_bytes_max,
@@ -78,7 +83,8 @@ impl MergeSource {
         rows.sort();
         Self {
             rows: rows.into(),
-            rest: None,
+            large: None,
+            from: None,
             snapshot: None,
             page_bytes_max: 0,
             page_bytes: 0,
@@ -104,17 +110,20 @@ impl MergeSource {
         Self::of_members(members, keys, (is_scored, weight))
     }
 
-    /// Returns what the score of the member in this row counts; `None` if it is damaged.
-    pub(crate) fn score(&self, value: &[u8]) -> Option<f64> {
+    /// Returns what the score of the member in this row counts.
+    pub(crate) fn score(&self, value: &[u8]) -> Result<f64, RowError> {
         if !self.is_scored {
-            return Some(self.weight);
+            return Ok(self.weight);
         }
-        let score = f64::from_le_bytes(value.try_into().ok()?);
-        (!score.is_nan()).then_some(self.weight * score)
+        let score = f64::from_le_bytes(value.try_into().map_err(|_| RowError::Damaged)?);
+        match score.is_nan() {
+            true => Err(RowError::Damaged),
+            false => Ok(self.weight * score),
+        }
     }
 
     /// Returns the place of the next member, if there is one.
-    pub(crate) fn place(&mut self) -> Result<Option<&[u8]>, String> {
+    pub(crate) fn place(&mut self) -> Result<Option<&[u8]>, Broken> {
         if self.rows.is_empty() {
             self.read()?;
         }
@@ -122,7 +131,7 @@ impl MergeSource {
     }
 
     /// Passes the next member, and returns its row.
-    pub(crate) fn pop(&mut self) -> Result<Option<Row>, String> {
+    pub(crate) fn pop(&mut self) -> Result<Option<Row>, Broken> {
         if self.rows.is_empty() {
             self.read()?;
         }
@@ -130,7 +139,7 @@ impl MergeSource {
     }
 
     /// Passes all members before `place`, and the one at it, whose row it returns.
-    pub(crate) fn take(&mut self, place: &[u8]) -> Result<Option<Row>, String> {
+    pub(crate) fn take(&mut self, place: &[u8]) -> Result<Option<Row>, Broken> {
         self.pass(place)?;
         match self.place()? {
             Some(next) if next == place => self.pop(),
@@ -139,16 +148,16 @@ impl MergeSource {
     }
 
     /// Passes all members before `place`; those that were not read yet are not read.
-    pub(crate) fn pass(&mut self, place: &[u8]) -> Result<(), String> {
+    pub(crate) fn pass(&mut self, place: &[u8]) -> Result<(), Broken> {
         while let Some((key, _)) = self.rows.front() {
             if name_tail(key) >= place {
                 return Ok(());
             }
             self.rows.pop_front();
         }
-        if let Some((_, id, from)) = &mut self.rest {
+        if let (Some((_, id)), Some(from)) = (&self.large, &mut self.from) {
             let place = elements::name_key(*id, place);
-            let (Bound::Included(next) | Bound::Excluded(next)) = &from else {
+            let (Bound::Included(next) | Bound::Excluded(next)) = &*from else {
                 return Ok(());
             };
             if *next < place {
@@ -160,21 +169,39 @@ impl MergeSource {
         Ok(())
     }
 
+    /// Forgets what was read of a large collection and not passed yet, since it may be long until
+    /// that is needed: then it is read again, as of the same moment.
+    pub(crate) fn forget_ahead(&mut self) {
+        if self.large.is_some()
+            && let Some((key, _)) = self.rows.pop_front()
+        {
+            self.from = Some(Bound::Included(key));
+            self.rows = VecDeque::new();
+            self.page_bytes = SOUGHT_BYTES.min(self.page_bytes_max);
+        }
+    }
+
+    /// Number of members that were read and not passed yet.
+    #[cfg(test)]
+    pub(crate) fn ahead(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Reads more rows, if there are any.
-    fn read(&mut self) -> Result<(), String> {
-        let Some((members, id, from)) = self.rest.take() else {
+    fn read(&mut self) -> Result<(), Broken> {
+        let (Some((members, id)), Some(from)) = (&self.large, self.from.take()) else {
             return Ok(());
         };
-        let end = elements::behind(id, Kind::Name);
+        let end = elements::behind(*id, Kind::Name);
         let bounds = (from.as_ref().map(|key| &key[..]), Bound::Excluded(&end[..]));
         let mut bytes = 0;
         let mut next = None;
         let mut left = match &self.snapshot {
-            Some(snapshot) => snapshot.range(&members, bounds),
+            Some(snapshot) => snapshot.range(members, bounds),
             None => members.range(bounds),
         };
         while let Some(row) = left.next_ref() {
-            let (key, value) = row.map_err(|error| error.to_string())?;
+            let (key, value) = row?;
             bytes += key.len() + value.len();
             self.rows.push_back((key.to_vec(), value.to_vec()));
             if bytes >= self.page_bytes {
@@ -184,7 +211,7 @@ impl MergeSource {
         }
         drop(left);
         self.page_bytes = (self.page_bytes * GROWTH).min(self.page_bytes_max);
-        self.rest = next.map(|from| (members, id, from));
+        self.from = next;
         Ok(())
     }
 }

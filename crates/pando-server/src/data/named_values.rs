@@ -4,13 +4,13 @@
 
 use std::ops::{Bound, Range};
 
-use pandodb::{Error, Snapshot, Table, ValueStream};
+use pandodb::{Snapshot, Table, ValueStream};
 
 use super::deadlines;
 use super::elements::{self, ElementKeys};
 use super::keyspace::{KeyFolder, Row, RowError, ValueType};
 use super::piece_head::{HEAD_BYTES, PieceHead};
-use super::shown_rows::Broken;
+use super::shown_rows::{Broken, value_at};
 use super::tree_head::TreeHead;
 
 /// Bytes of a string in chunks that are read at a time, at most.
@@ -113,10 +113,8 @@ impl NamedValues {
     fn open(&self, key: &[u8]) -> Result<Option<(Row, ValueStream)>, Broken> {
         let mut stored = Vec::new();
         self.folder.store(key, &mut stored);
-        let stream = match self.snapshot.get_reader(&self.keys, &stored) {
-            Ok(Some(stream)) => stream,
-            Ok(None) | Err(Error::NoSuchTable { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(stream) = value_at(&self.snapshot, (&self.keys, &stored))? else {
+            return Ok(None);
         };
         let row = Row::decode(&stored, stream.head())?;
         if row.user_key(&stored, stream.head()) != key {

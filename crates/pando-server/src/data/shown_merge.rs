@@ -6,7 +6,7 @@
 
 use pando_resp::{Version, Writer};
 use pando_sync::Arc;
-use pandodb::{Error, Lsn, Snapshot, Table};
+use pandodb::{Lsn, Snapshot, Table};
 
 use super::combination::{Aggregate, Operation};
 use super::elements::{self, ElementKeys};
@@ -15,7 +15,7 @@ use super::merge_source::MergeSource;
 use super::merged_rows::{Merge, Step};
 use super::packed::{Strings, strings_of_one};
 use super::scratch::Scratch;
-use super::shown_rows::{Broken, Request, Shows, show_member};
+use super::shown_rows::{Broken, Request, Shows, show_member, value_at};
 use super::sorter::{Sorted, Sorter};
 use super::tree_head::TreeHead;
 
@@ -153,7 +153,6 @@ impl MergeRequest {
         stored: &[u8],
         weight: f64,
     ) -> Result<Option<Content>, Broken> {
-        let mut value = Vec::new();
         let empty = || {
             Ok(Some(Content {
                 elements: Elements::Packed(Strings::default()),
@@ -161,12 +160,11 @@ impl MergeRequest {
                 weight,
             }))
         };
-        match snapshot.get_into(&self.keys, stored, &mut value) {
-            Ok(true) => {}
-            Ok(false) | Err(Error::NoSuchTable { .. }) => return empty(),
-            Err(error) => return Err(error.into()),
-        }
-        let row = Row::decode(stored, &value)?;
+        let Some(value) = value_at(snapshot, (&self.keys, stored))? else {
+            return empty();
+        };
+        let value = value.head();
+        let row = Row::decode(stored, value)?;
         if row.is_over(self.now_ms) {
             return empty();
         }
@@ -211,7 +209,7 @@ impl Shows for ShownMerge {
 
     fn count(&mut self) -> Result<Option<usize>, Broken> {
         for _ in 0..STEPS {
-            match self.merge.step().map_err(Broken::Text)? {
+            match self.merge.step()? {
                 Step::Member(..) => self.count += 1,
                 Step::Passed => {}
                 Step::End => {
@@ -223,6 +221,8 @@ impl Shows for ShownMerge {
                 return Ok(Some(self.count));
             }
         }
+        // Others may have their turns before this one has the next.
+        self.merge.forget_ahead();
         Ok(None)
     }
 
@@ -235,7 +235,7 @@ impl Shows for ShownMerge {
             if self.count == 0 || piece.len() >= bytes {
                 break;
             }
-            match self.merge.step().map_err(Broken::Text)? {
+            match self.merge.step()? {
                 Step::Member(name, _) => {
                     Writer::new(piece, self.request.version).bulk(&name);
                     self.count -= 1;
@@ -244,6 +244,8 @@ impl Shows for ShownMerge {
                 Step::End => return Err(RowError::Damaged.into()),
             }
         }
+        // It may be long until the client has taken this piece.
+        self.merge.forget_ahead();
         Ok(self.count > 0)
     }
 }
@@ -256,7 +258,7 @@ impl Shows for ShownByScore {
     fn count(&mut self) -> Result<Option<usize>, Broken> {
         if let Some(merge) = &mut self.merge {
             for _ in 0..STEPS {
-                match merge.step().map_err(Broken::Text)? {
+                match merge.step()? {
                     Step::Member(name, score) => {
                         let key = [&elements::ordered(score)[..], &name];
                         let pushed = self.sorter.push(&key, &score.to_le_bytes());
@@ -288,5 +290,94 @@ impl Shows for ShownByScore {
             self.left -= 1;
         }
         Ok(self.left > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pandodb::Db;
+
+    use super::*;
+
+    /// Adds so many members to the set `id`, each with a number that is a multiple of `step`.
+    fn add(members: &Table, keys: &ElementKeys, (id, count, step): (u64, u32, u32)) -> Content {
+        let (mut key, mut row) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let name = (number * step).to_string();
+            keys.name(id, name.as_bytes(), &mut key);
+            keys.value(name.as_bytes(), (b"", None), &mut row);
+            members.put(&key, &row).unwrap();
+        }
+        let head = TreeHead {
+            count: u64::from(count),
+            ..TreeHead::new(id)
+        };
+        Content {
+            elements: Elements::Large(head),
+            is_scored: false,
+            weight: 1.0,
+        }
+    }
+
+    /// A client that reads slowly has no rows in memory, and is shown each member once.
+    #[test]
+    fn no_rows_are_kept_for_the_next_piece() {
+        let db = Db::builder().open_in_memory().unwrap();
+        let (keys, members) = (db.table("keys").unwrap(), db.table("members").unwrap());
+        let element_keys = ElementKeys::new(db.hash_key(), db.key_bytes_max());
+        for (operation, expected) in [
+            (Operation::Union, 40_000),
+            (Operation::Intersection, 10_000),
+            (Operation::Difference, 20_000),
+        ] {
+            let of = |of| add(&members, &element_keys, of);
+            let contents = vec![of((1, 30_000, 1)), of((2, 20_000, 3))];
+            let request = MergeRequest {
+                keys: keys.clone(),
+                inputs: Vec::new(),
+                members: members.clone(),
+                element_keys,
+                operation,
+                aggregate: Aggregate::Sum,
+                types: &[ValueType::Set],
+                shown: ShownMembers::Unsorted,
+                scratch: Scratch::new(""),
+                version: Version::Resp3,
+                now_ms: 0,
+            };
+            let snapshot = db.snapshot().unwrap();
+            let merge = request.merge(&snapshot, &contents);
+            let (mut shown, mut turns) = (
+                ShownMerge {
+                    request,
+                    snapshot,
+                    contents,
+                    merge,
+                    count: 0,
+                },
+                0,
+            );
+            let count = loop {
+                if let Some(count) = shown.count().unwrap() {
+                    break count;
+                }
+                assert_eq!(shown.merge.ahead(), 0);
+                turns += 1;
+            };
+            assert!(
+                count == expected && turns > 0,
+                "{operation:?} {count} {turns}"
+            );
+            let mut names = std::collections::BTreeSet::new();
+            let mut has_more = true;
+            while has_more {
+                let mut piece = Vec::new();
+                has_more = shown.fill(&mut piece, 5000).unwrap();
+                assert_eq!(shown.merge.ahead(), 0);
+                let text = String::from_utf8(piece).unwrap();
+                names.extend(text.lines().skip(1).step_by(2).map(str::to_owned));
+            }
+            assert_eq!(names.len(), expected, "{operation:?}");
+        }
     }
 }

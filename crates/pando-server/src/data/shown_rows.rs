@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use pando_resp::{Version, Writer};
-use pandodb::{Error, Iter, Lsn, Snapshot, Table};
+use pandodb::{Error, Iter, Lsn, Snapshot, Table, ValueStream};
 
 use super::elements::{self, Kind, START_BYTES};
 use super::keyspace::{Row, RowError, ValueType};
@@ -182,6 +182,18 @@ impl RowsRequest {
     }
 }
 
+/// Returns the value that the key `stored` of a table has at the moment of `snapshot`. Of one in
+/// chunks, which may be long, no more than its head is read.
+pub(super) fn value_at(
+    snapshot: &Snapshot,
+    (keys, stored): (&Table, &[u8]),
+) -> Result<Option<ValueStream>, Error> {
+    match snapshot.get_reader(keys, stored) {
+        Err(Error::NoSuchTable { .. }) => Ok(None),
+        found => found,
+    }
+}
+
 /// Returns the head that the key `stored` of a table has at the moment of `snapshot`, if it has a
 /// large collection of this type that is not over at `now_ms`.
 pub(super) fn head_at(
@@ -189,14 +201,12 @@ pub(super) fn head_at(
     (keys, stored): (&Table, &[u8]),
     (value_type, now_ms): (ValueType, u64),
 ) -> Result<Option<TreeHead>, Error> {
-    let mut value = Vec::new();
-    match snapshot.get_into(keys, stored, &mut value) {
-        Ok(true) => {}
-        Ok(false) | Err(Error::NoSuchTable { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    }
+    let Some(value) = value_at(snapshot, (keys, stored))? else {
+        return Ok(None);
+    };
+    let value = value.head();
     // Whatever cannot be decoded is for the command, which looks again, to tell.
-    let Ok(row) = Row::decode(stored, &value) else {
+    let Ok(row) = Row::decode(stored, value) else {
         return Ok(None);
     };
     let payload = &value[row.payload..];
@@ -312,5 +322,28 @@ impl Shows for ShownRows {
             }
         }
         Ok(self.left > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pandodb::Db;
+    use pandodb::statistics::Ticker;
+
+    use super::*;
+
+    /// A key that had a collection may have a long string by the time a thread looks.
+    #[test]
+    fn no_long_string_is_read_where_a_collection_is_looked_for() {
+        let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+        let keys = db.table("keys").unwrap();
+        let long = vec![7; 8 << 20];
+        let put = keys.put_streamed(b"key", long.len() as u64, &long[..]);
+        put.unwrap();
+        let snapshot = db.snapshot().unwrap();
+        let reads = || db.statistics().get(Ticker::ChunkReads);
+        let before = reads();
+        let found = head_at(&snapshot, (&keys, b"key"), (ValueType::Set, 0)).unwrap();
+        assert_eq!((found, reads() - before), (None, 0));
     }
 }

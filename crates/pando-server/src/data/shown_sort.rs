@@ -23,9 +23,11 @@ use super::tree_head::TreeHead;
 const STEPS: usize = 4096;
 /// Values that are looked up in one turn, at most: each may have to be read.
 const LOOK_UPS: usize = 512;
+/// Bytes that are given to the sorter in one turn, about, since elements and texts may be long.
+const BYTES: usize = 4 << 20;
 
 /// What has a value for each element.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum Pattern {
     /// The element itself.
     Element,
@@ -40,7 +42,7 @@ pub(crate) enum Pattern {
 }
 
 /// How elements are ordered.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum SortOrder {
     /// As the collection has them.
     AsIs,
@@ -53,7 +55,7 @@ pub(crate) enum SortOrder {
 }
 
 /// What is shown, and in which order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct SortHow {
     pub(crate) order: SortOrder,
     pub(crate) is_descending: bool,
@@ -112,21 +114,18 @@ impl Request for SortRequest {
     }
 
     fn begin(&self) -> Result<Option<Box<dyn Shows>>, Broken> {
-        let sorted = self.sorted()?;
-        Ok(sorted.map(|sorted| Box::new(sorted) as Box<dyn Shows>))
+        let snapshot = self.rows.keys.db().snapshot()?;
+        let head = self.rows.head_at(&snapshot)?;
+        Ok(head.map(|head| Box::new(self.sorted(snapshot, head)) as Box<dyn Shows>))
     }
 }
 
 impl SortRequest {
-    /// Begins at the present moment; see [`Request::begin`].
-    pub(super) fn sorted(&self) -> Result<Option<ShownSort>, Broken> {
+    /// Begins to sort the collection with this head, as of the moment of `snapshot`.
+    pub(super) fn sorted(&self, snapshot: Snapshot, head: TreeHead) -> ShownSort {
         let rows = &self.rows;
-        let snapshot = rows.keys.db().snapshot()?;
-        let Some(head) = rows.head_at(&snapshot)? else {
-            return Ok(None);
-        };
         let sorter = Sorter::new(self.scratch.clone(), self.how.is_descending);
-        Ok(Some(ShownSort {
+        ShownSort {
             lsn: snapshot.lsn(),
             version: rows.version,
             how: self.how.clone(),
@@ -147,7 +146,7 @@ impl SortRequest {
             element: Vec::new(),
             next: 0,
             open: None,
-        }))
+        }
     }
 
     fn elements(&self, snapshot: &Snapshot, head: TreeHead) -> ElementRows {
@@ -342,6 +341,7 @@ impl ShownSort {
     /// Makes a turn of sorting. Returns true once everything is sorted.
     fn sort(&mut self) -> Result<bool, Broken> {
         if matches!(self.source, Source::Elements(_)) {
+            let mut bytes = 0;
             for _ in 0..self.steps() {
                 let Source::Elements(rows) = &mut self.source else {
                     break;
@@ -350,7 +350,10 @@ impl ShownSort {
                     self.source = Source::Sorting;
                     break;
                 }
-                self.push()?;
+                bytes += self.push()?;
+                if bytes >= BYTES {
+                    break;
+                }
             }
             return Ok(false);
         }
@@ -371,8 +374,8 @@ impl ShownSort {
         Ok(true)
     }
 
-    /// Gives the element to the sorter.
-    fn push(&mut self) -> Result<(), Broken> {
+    /// Gives the element to the sorter. Returns how many bytes, about.
+    fn push(&mut self) -> Result<usize, Broken> {
         let element = &self.element[..];
         let mut text = None;
         if let SortOrder::Numbers(Some(by), _) | SortOrder::Texts(Some(by)) = &self.how.order {
@@ -386,8 +389,9 @@ impl ShownSort {
                 }
             };
         }
+        let bytes = element.len() + text.as_ref().map_or(0, Vec::len);
         let Some(sorter) = &mut self.sorter else {
-            return Ok(());
+            return Ok(bytes);
         };
         let pushed = match (&self.how.order, text) {
             (SortOrder::Numbers(by, number), text) => {
@@ -402,7 +406,7 @@ impl ShownSort {
             (_, Some(text)) => sorter.push(&[&[1], &text], element),
             (_, None) => sorter.push(&[&[0]], element),
         };
-        pushed.map_err(Broken::Text)
+        pushed.map(|()| bytes).map_err(Broken::Text)
     }
 
     fn value(&self, pattern: &Pattern, element: &[u8]) -> Result<Option<Named>, Broken> {

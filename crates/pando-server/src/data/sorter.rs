@@ -27,6 +27,11 @@ const LITTLE: usize = 32 << 10;
 const BLOCK: usize = 32 << 10;
 /// Runs that are merged into one at a time, at most: a block of each is in memory.
 const RUNS: usize = 64;
+/// Memory for those blocks, and for the keys that are compared: with long records fewer runs, but
+/// two, are merged at a time.
+const MERGED: usize = 8 << 20;
+/// Bytes that take as long as a record does besides its bytes, about.
+const RECORD_COST: usize = 256;
 /// Bytes of the lengths before a record, and of what is before a block.
 const LENGTHS: usize = 8;
 const BLOCK_HEAD: usize = 12;
@@ -41,6 +46,8 @@ pub(crate) struct Sorter {
     bytes: Vec<u8>,
     records: Vec<Record>,
     count: usize,
+    /// Bytes of the longest record.
+    longest: usize,
     runs: Option<Runs>,
     merging: Option<Merging>,
 }
@@ -70,6 +77,7 @@ impl Sorter {
             bytes: Vec::new(),
             records: Vec::new(),
             count: 0,
+            longest: 0,
             runs: None,
             merging: None,
         }
@@ -91,6 +99,7 @@ impl Sorter {
             .for_each(|part| self.bytes.extend_from_slice(part));
         let length = self.bytes.len() - start;
         self.bytes.extend_from_slice(payload);
+        self.longest = self.longest.max(self.bytes.len() - start);
         self.records.push(Record {
             start,
             key: short(length),
@@ -100,8 +109,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Sorts on, for about `records` records, once all were given. Returns them when it is done.
-    /// Blocks.
+    /// Sorts on, for about `records` short records, or fewer long ones, once all were given.
+    /// Returns all of them when it is done. Blocks.
     pub(crate) fn settle(&mut self, records: usize) -> Result<Option<Sorted>, String> {
         if let Some(merging) = &mut self.merging {
             if merging.step(records)? {
@@ -128,8 +137,17 @@ impl Sorter {
             return Ok(Some(Sorted(Reader::of_run(Arc::new(runs.file), run))));
         }
         let made = self.no_runs()?;
-        self.merging = Some(Merging::new(runs, made, self.is_descending));
+        let how = (self.runs_max(), self.is_descending);
+        self.merging = Some(Merging::new(runs, made, how));
         Ok(None)
+    }
+
+    /// Returns how many runs are merged into one at a time, at most.
+    fn runs_max(&self) -> usize {
+        // A block ends behind a record that may be the longest, and so may the key of another one
+        // be.
+        let of_run = BLOCK + 2 * self.longest;
+        (MERGED / of_run).clamp(2, RUNS)
     }
 
     fn parts(&self, record: &Record) -> (&[u8], &[u8]) {
@@ -332,6 +350,7 @@ struct Merging {
     /// Those that are merged now, in their order; and where each of them is.
     readers: Vec<Reader>,
     heads: BinaryHeap<Head>,
+    runs_max: usize,
     is_descending: bool,
     blocks: Blocks,
     /// Where the run begins that is made of them.
@@ -362,7 +381,7 @@ impl PartialOrd for Head {
 }
 
 impl Merging {
-    fn new(runs: Runs, made: Runs, is_descending: bool) -> Self {
+    fn new(runs: Runs, made: Runs, (runs_max, is_descending): (usize, bool)) -> Self {
         let mut left = runs.places;
         left.reverse();
         Self {
@@ -370,6 +389,7 @@ impl Merging {
             left,
             readers: Vec::new(),
             heads: BinaryHeap::new(),
+            runs_max,
             is_descending,
             blocks: Blocks::default(),
             start: 0,
@@ -377,9 +397,11 @@ impl Merging {
         }
     }
 
-    /// Merges about `records` records. Returns true if all runs are merged.
+    /// Merges about `records` short records, or fewer long ones. Returns true if all runs are
+    /// merged.
     fn step(&mut self, records: usize) -> Result<bool, String> {
-        for _ in 0..records {
+        let mut left = records * RECORD_COST;
+        while left > 0 {
             let Some(mut head) = self.heads.peek_mut() else {
                 if !self.begin()? {
                     return Ok(true);
@@ -387,6 +409,8 @@ impl Merging {
                 continue;
             };
             let reader = &mut self.readers[head.run];
+            let bytes = reader.key().len() + reader.payload().len();
+            left = left.saturating_sub(RECORD_COST + bytes);
             if self.blocks.push((reader.key(), reader.payload())) {
                 self.blocks.write(&mut self.made.file)?;
             }
@@ -419,7 +443,7 @@ impl Merging {
                 });
             }
             self.readers.push(reader);
-            if self.readers.len() == RUNS {
+            if self.readers.len() == self.runs_max {
                 break;
             }
         }
@@ -532,6 +556,41 @@ mod tests {
         assert!(sorter.scratch.bytes() > 0);
         drop(sorted);
         assert_eq!(sorter.scratch.bytes(), 0);
+    }
+
+    /// Blocks of long records, and the keys of these, are in memory for each run that is merged.
+    #[test]
+    fn few_runs_of_long_records_are_merged_at_a_time() {
+        for (length, expected) in [(10, 5), (1 << 20, 3), (8 << 20, 2)] {
+            let mut sorter = sorter(1, false);
+            for number in (0..5_u8).rev() {
+                let key = vec![number; length];
+                sorter.push(&[&key], b"payload").unwrap();
+            }
+            assert!(sorter.settle(1).unwrap().is_none());
+            let merging = sorter.merging.as_mut().unwrap();
+            assert!(!merging.step(1).unwrap());
+            assert_eq!(merging.readers.len(), expected, "{length}");
+            let mut sorted = settled(&mut sorter, 1000);
+            for number in 0..5 {
+                let (key, _) = sorted.next().unwrap().unwrap();
+                assert_eq!((key[0], key.len()), (number, length));
+            }
+        }
+    }
+
+    /// Others wait for the end of a turn.
+    #[test]
+    fn few_long_records_are_merged_in_a_turn() {
+        let mut sorter = sorter(1, false);
+        for number in 0..100_u8 {
+            sorter.push(&[&[number]], &[7; BLOCK]).unwrap();
+        }
+        let mut turns = 0;
+        while sorter.settle(1000).unwrap().is_none() {
+            turns += 1;
+        }
+        assert!(turns > 10, "{turns}");
     }
 
     #[test]

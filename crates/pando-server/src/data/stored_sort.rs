@@ -10,7 +10,7 @@ use super::new_rows::{NewRows, NextRows};
 use super::packed::Strings;
 use super::shown_rows::Broken;
 use super::shown_sort::{ShownSort, SortRequest};
-use super::tree_head::FIRST_POSITION;
+use super::tree_head::{FIRST_POSITION, TreeHead};
 
 /// Bytes of a result up to which it is handed on, and no rows are made of it: Redis may show that a
 /// longer one is a listpack, and no rows say so.
@@ -22,6 +22,8 @@ const STEPS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct StoredSort {
     request: SortRequest,
+    /// The head of the collection: its key may have another one by now, or in the store.
+    head: TreeHead,
     id: u64,
     element_bytes_max: usize,
     /// Not there before it has begun.
@@ -35,12 +37,18 @@ pub(crate) struct StoredSort {
 }
 
 impl StoredSort {
-    /// Returns the rows of the list `id`, each of whose elements has so many bytes at most.
-    pub(crate) fn new(request: SortRequest, id: u64, element_bytes_max: usize) -> Self {
+    /// Returns the rows of the list `id`, each of whose elements has so many bytes at most, and
+    /// which is made of the collection with this head.
+    pub(crate) fn new(
+        (request, head): (SortRequest, TreeHead),
+        id: u64,
+        element_bytes_max: usize,
+    ) -> Self {
         let mut block = Block::default();
         block.clear();
         Self {
             request,
+            head,
             id,
             element_bytes_max,
             sort: None,
@@ -120,9 +128,9 @@ impl StoredSort {
     /// See [`NewRows::next`].
     fn step(&mut self, rows: &mut NextRows) -> Result<bool, Broken> {
         let Some(sort) = &mut self.sort else {
-            self.sort = self.request.sorted()?;
-            // Without the collection there are no rows. The command finds another head, too.
-            return Ok(self.sort.is_some());
+            let snapshot = self.request.rows.keys.db().snapshot()?;
+            self.sort = Some(self.request.sorted(snapshot, self.head));
+            return Ok(true);
         };
         if !self.is_counted {
             self.is_counted = sort.counted()?.is_some();

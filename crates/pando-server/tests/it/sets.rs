@@ -179,3 +179,28 @@ fn commands_of_a_pipeline_choose_independently() {
     // both would show 14.
     assert!(pairs.len() > 45, "{} pairs", pairs.len());
 }
+
+/// A set that is named again and again is in memory as often.
+#[test]
+fn sets_that_take_too_much_memory_together_are_refused() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let members = (0..25).map(|number| format!("{number:060}"));
+    let words: Vec<String> = ["SADD", "s"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(members)
+        .collect();
+    assert_eq!(show(&client.call(&words)), ":25");
+    let refused = "-ERR the command reads sets that do not fit into memory together";
+    for (command, count) in [
+        ("SINTER", ""),
+        ("SINTERCARD", "200000"),
+        ("ZINTERCARD", "200000"),
+    ] {
+        let words = [command, count].into_iter().filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.chain(std::iter::repeat_n("s", 200_000)).collect();
+        assert_eq!(show(&client.call(&words)), refused, "{command}");
+    }
+    client.check(&[("SINTERCARD 3 s s s", ":25"), ("ZINTERCARD 3 s s s", ":25")]);
+}

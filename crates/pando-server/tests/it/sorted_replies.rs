@@ -512,3 +512,109 @@ fn without_space_for_it_a_sort_is_an_error() {
         ("\"16999\"".to_owned(), 17_000)
     );
 }
+
+/// Fills a list with so many numbers, from `first` on.
+fn push_numbers(client: &mut Client, list: &str, first: usize, count: usize) {
+    let numbers: Vec<String> = (first..first + count).map(|of| of.to_string()).collect();
+    for some in numbers.chunks(1000) {
+        many(client, &["RPUSH", list], some.iter().cloned());
+    }
+}
+
+/// A script that runs again since a key has changed may want another order than before.
+#[cfg(feature = "scripts")]
+#[test]
+fn what_a_script_stores_has_the_order_of_its_last_run() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    push_numbers(&mut client, "l", 0, 17_000);
+    let script = "local order = redis.call('GET', KEYS[1]) \
+                  redis.call('SORT', KEYS[2], order, 'STORE', KEYS[3]) \
+                  return order";
+    client.check(&[("SET order ASC", "+OK")]);
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !end.is_there() {
+                for order in ["DESC", "ASC"] {
+                    writer.run(&format!("SET order {order}"));
+                    thread::sleep(Duration::from_millis(7));
+                }
+            }
+        });
+        for round in 0..20 {
+            let order = show(&client.call(&["EVAL", script, "3", "order", "l", "to"]));
+            let first = match &order[..] {
+                "\"ASC\"" => "\"0\"",
+                "\"DESC\"" => "\"16999\"",
+                other => panic!("{other}"),
+            };
+            client.check(&[("LLEN to", ":17000")]);
+            assert_eq!(client.run("LINDEX to 0"), first, "{round}: {order}");
+        }
+    });
+}
+
+/// Two lists change their names for each other again and again while one of them is sorted.
+#[test]
+fn what_is_stored_in_order_is_what_its_transaction_has_found() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    push_numbers(&mut client, "l", 0, 17_000);
+    push_numbers(&mut client, "m", 20_000, 18_000);
+    client.check(&[("SET which l", "+OK")]);
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !end.is_there() {
+                for which in ["m", "l"] {
+                    writer.run("MULTI");
+                    writer.run("RENAME l between");
+                    writer.run("RENAME m l");
+                    writer.run("RENAME between m");
+                    writer.run(&format!("SET which {which}"));
+                    writer.run("EXEC");
+                }
+            }
+        });
+        for round in 0..40 {
+            client.run("MULTI");
+            client.run("GET which");
+            client.run("SORT l STORE to");
+            client.run("LINDEX to 0");
+            let shown = client.run("EXEC");
+            let is_right = ["[\"l\" :17000 \"0\"]", "[\"m\" :18000 \"20000\"]"];
+            assert!(is_right.contains(&&shown[..]), "{round}: {shown}");
+        }
+    });
+}
+
+/// A transaction sorts what its own commands before have made of the keys.
+#[test]
+fn what_a_transaction_has_renamed_is_sorted() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    push_numbers(&mut client, "l", 0, 17_000);
+    push_numbers(&mut client, "m", 20_000, 18_000);
+    push_numbers(&mut client, "n", 40_000, 19_000);
+    client.check(&[
+        ("MULTI", "+OK"),
+        ("SORT n DESC STORE o", "+QUEUED"),
+        ("SORT o STORE p", "+QUEUED"),
+        ("LINDEX p 0", "+QUEUED"),
+        ("COPY l c", "+QUEUED"),
+        ("RENAME m l", "+QUEUED"),
+        ("SORT c DESC STORE d", "+QUEUED"),
+        ("LINDEX d 0", "+QUEUED"),
+        ("SORT l STORE e", "+QUEUED"),
+        ("LINDEX e 0", "+QUEUED"),
+        (
+            "EXEC",
+            "[:19000 :19000 \"40000\" :1 +OK :17000 \"16999\" :18000 \"20000\"]",
+        ),
+    ]);
+}

@@ -105,8 +105,7 @@ fn inputs(
     (from, to): (usize, usize),
     operation: Operation,
 ) -> Result<Vec<Input>, Interrupted> {
-    let inputs = (from..to).map(|at| context.input(at, &[ValueType::Set]));
-    let mut inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+    let mut inputs = context.inputs(from..to, &[ValueType::Set])?;
     if operation == Operation::Intersection {
         inputs.sort_by_key(Input::len);
     }

@@ -174,16 +174,13 @@ impl Request {
         if count > context.count() - at - 1 {
             return Err(replies::SYNTAX.into());
         }
+        let types = &[ValueType::SortedSet, ValueType::Set];
         let mut request = Self {
-            inputs: Vec::with_capacity(count),
+            inputs: context.inputs(at + 1..at + 1 + count, types)?,
             aggregate: Aggregate::Sum,
             with_scores: false,
             limit: 0,
         };
-        for place in at + 1..=at + count {
-            let input = context.input(place, &[ValueType::SortedSet, ValueType::Set])?;
-            request.inputs.push(input);
-        }
         request.options(context, at + 1 + count, operation, form)?;
         if operation != Operation::Difference {
             // In this order Redis adds scores, which matters for fractions.

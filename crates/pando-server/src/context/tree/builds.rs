@@ -23,6 +23,8 @@ pub(crate) struct Builds {
     pub(super) next: usize,
     /// The slot for the next one, or what waits for it.
     pub(super) ticket: Option<Ticket>,
+    /// How many were made whose moment was lost.
+    pub(super) lost: u32,
     hashes: RandomState,
     /// Where rows go that are being made, instead of into the batch.
     pub(super) rows: Option<Box<MadeRows>>,
@@ -63,10 +65,12 @@ impl Builds {
         self.rows = None;
     }
 
-    /// Forgets the last one that this run has asked for, so that the next run has it made anew.
-    pub(super) fn forget_last(&mut self) {
+    /// Forgets the last one that this run has asked for, whose moment was lost, so that the next
+    /// run has it made anew.
+    pub(super) fn forget_lost(&mut self) {
         self.next -= 1;
         self.list.truncate(self.next);
+        self.lost += 1;
     }
 
     /// Returns the place of the next one, for [`Builds::rewind_to`].

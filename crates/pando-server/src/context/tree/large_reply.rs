@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use pando_resp::Version;
+use pando_sync::Arc;
 use pandodb::nonblocking::Polled;
 
 use crate::context::reply_source::ReplySource;
@@ -80,7 +81,7 @@ impl Context<'_> {
         if begun.count == 0 || matches!(heading, Heading::Number) {
             return Ok(true);
         }
-        let source = RowSource::new(reply, self.shared.row_readers.clone());
+        let source = RowSource::new(reply);
         let offset = self.out.len() - self.reply_start;
         self.progress
             .streams
@@ -228,7 +229,7 @@ impl Context<'_> {
     pub(super) fn begin_request(&mut self, request: Box<dyn Request>, heading: Heading) -> Run {
         let piece_bytes = self.engine().row_piece_bytes;
         let readers = &self.shared.row_readers;
-        let reply = readers.begin(request, piece_bytes, self.waker);
+        let reply = Arc::new(readers.begin(request, piece_bytes, self.waker));
         let read = self.progress.long_read.get_or_insert_default();
         read.reply = Some(LargeReply { reply, heading });
         Err(Interrupted::Wait)

@@ -14,6 +14,9 @@ use crate::data::shown_sort::{SortHow, SortRequest};
 use crate::data::stored_sort::StoredSort;
 use crate::data::tree_head::TreeHead;
 
+/// How often the moment may end that a list is made of; then the command makes it in memory.
+const LOST_MAX: u32 = 8;
+
 impl Context<'_> {
     /// As [`Context::ask_for_all`], in another order; the collection is of this type.
     pub(crate) fn ask_for_sorted(
@@ -33,10 +36,13 @@ impl Context<'_> {
 
     /// Makes the list of what is shown of the collection at `from` the value of `key`; `None` if
     /// that is to be done in memory: it is short and that not a must, or what is looked up may have
-    /// been changed by the transaction, or that sees an earlier moment.
+    /// been changed by the transaction, or that sees an earlier moment, or several moments were
+    /// lost.
     ///
-    /// The thread reads the collection later than the command. What it finds is what the command
-    /// has found if that commits, for the reason that `copies.rs` gives.
+    /// The thread reads the rows of the collection later than the command. They are those of the
+    /// head that the command has found if that commits, for the reason that `copies.rs` gives. It
+    /// does not look at the key, which the transaction may have given another collection, as may
+    /// others for a moment.
     pub(crate) fn put_sorted(
         &mut self,
         (key, from): (&[u8], &[u8]),
@@ -46,7 +52,9 @@ impl Context<'_> {
     ) -> Result<Option<Stored>, Interrupted> {
         let sources = self.members()?.clone();
         let is_inside = self.exec_index.is_some();
+        let is_often_lost = self.progress.builds.lost >= LOST_MAX;
         if !must && head.len() < ELEMENTS_MIN
+            || is_often_lost
             || is_inside && how.looks_up()
             || !self.is_as_stored(&sources, head.id)
         {
@@ -58,18 +66,18 @@ impl Context<'_> {
         }
         let mut hasher = self.progress.builds.hasher();
         (sources.name(), sources.last_swap()).hash(&mut hasher);
-        (head.id, head.edition, head.count).hash(&mut hasher);
+        (head.id, head.edition, head.count, &how).hash(&mut hasher);
         let identity = (ValueType::List, hasher.finish());
         let (mut made, merged) = self.built(members, identity, |context, id| {
             let mut request = context.sort_request((from, value_type), how)?;
             request.scratch = context.shared.scratch_of_rows.clone();
-            let rows = StoredSort::new(request, id, context.element_bytes_max());
+            let rows = StoredSort::new((request, head), id, context.element_bytes_max());
             Ok((TreeHead::new_blocks(id), Box::new(rows) as Box<dyn NewRows>))
         })?;
         let merged = merged.get().expect("it was set before the job has ended");
         if merged.is_lost {
             // As for a reply of which nothing was sent: all of it again, from another moment.
-            self.progress.builds.forget_last();
+            self.progress.builds.forget_lost();
             return Err(Interrupted::Yield);
         }
         if let Some(little) = &merged.little {
