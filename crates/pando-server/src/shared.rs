@@ -231,6 +231,9 @@ impl Shared {
                 .db
                 .set_durability(self.settings.durability().of_engine());
             self.channels.limits.set_bytes_max(engine.watch_bytes_max);
+            for scratch in [&self.scratch, &self.scratch_of_rows] {
+                scratch.set_sort_bytes(engine.sort_bytes);
+            }
             *slot = Some(Arc::new(engine));
         }
         for handle in &self.loops {

@@ -10,6 +10,7 @@ use crate::data::function_table::FunctionTable;
 use crate::data::keyspace::{DATABASES, KeyFolder, head_bytes_of, plain_string_bytes_max};
 use crate::data::members::{self, Members};
 use crate::data::piece_head::STRING_BYTES_MAX;
+use crate::data::scratch::SORT_BYTES_MAX;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -105,6 +106,8 @@ pub(crate) struct Engine {
     pub(crate) reply_bytes_max: usize,
     /// Bytes that are read at a time of a reply that is read while it is sent.
     pub(crate) row_piece_bytes: usize,
+    /// Memory that a sort takes whose result is sent or stored: see `scratch.rs`.
+    pub(crate) sort_bytes: usize,
     /// Most elements of a collection of which random ones are drawn in a pipeline run behind
     /// removals: with 256 bytes each they take an eighth of all memory.
     pub(crate) drawn_together_max: usize,
@@ -164,6 +167,9 @@ impl Engine {
             row_piece_bytes: usize::try_from(max_memory >> 14)
                 .unwrap_or(usize::MAX)
                 .clamp(16 << 10, 64 << 10),
+            sort_bytes: usize::try_from(max_memory / 64)
+                .unwrap_or(usize::MAX)
+                .clamp(256 << 10, SORT_BYTES_MAX),
             drawn_together_max: usize::try_from(max_memory / (8 * 256)).unwrap_or(usize::MAX),
             // Enough for a hundred thousand iterations, if the memory allows that.
             cursor_bytes_max: sixteenth_or_more,

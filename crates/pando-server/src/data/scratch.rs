@@ -14,10 +14,15 @@ use rustix::fs::fstatvfs;
 /// or its rows are written.
 const FILES_MAX: usize = 64;
 
+/// Memory that one sort takes, besides twice as much while it merges, at most.
+pub(crate) const SORT_BYTES_MAX: usize = 4 << 20;
+
 /// Where the files are made, and what they take.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     directory: PathBuf,
+    /// See [`SORT_BYTES_MAX`]; less with little memory.
+    sort_bytes: AtomicUsize,
     files: AtomicUsize,
     /// Bytes of all files, also of those beside these.
     bytes: Arc<AtomicU64>,
@@ -41,6 +46,7 @@ impl Scratch {
         };
         Arc::new(Self {
             directory,
+            sort_bytes: AtomicUsize::new(SORT_BYTES_MAX),
             files: AtomicUsize::new(0),
             bytes: Arc::default(),
         })
@@ -51,9 +57,21 @@ impl Scratch {
     pub(crate) fn beside(&self) -> Arc<Self> {
         Arc::new(Self {
             directory: self.directory.clone(),
+            sort_bytes: AtomicUsize::new(self.sort_bytes()),
             files: AtomicUsize::new(0),
             bytes: self.bytes.clone(),
         })
+    }
+
+    /// Sets the memory that each sort takes which begins from here on.
+    pub(crate) fn set_sort_bytes(&self, bytes: usize) {
+        // Relaxed: nothing is told by it.
+        self.sort_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Memory that a sort takes which begins now.
+    pub(crate) fn sort_bytes(&self) -> usize {
+        self.sort_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes a file. Blocks.

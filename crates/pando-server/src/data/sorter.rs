@@ -19,17 +19,12 @@ use siphasher::sip::SipHasher13;
 
 use super::scratch::{Scratch, ScratchFile};
 
-/// Memory for records that are in no run yet.
-const MEMORY: usize = 4 << 20;
 /// So many bytes of records are kept in memory, and need no file.
 const LITTLE: usize = 32 << 10;
 /// Bytes of a block, about.
 const BLOCK: usize = 32 << 10;
 /// Runs that are merged into one at a time, at most: a block of each is in memory.
 const RUNS: usize = 64;
-/// Memory for those blocks, and for the keys that are compared: with long records fewer runs, but
-/// two, are merged at a time.
-const MERGED: usize = 8 << 20;
 /// Bytes that take as long as a record does besides its bytes, about.
 const RECORD_COST: usize = 256;
 /// Bytes of the lengths before a record, and of what is before a block.
@@ -41,7 +36,11 @@ const BLOCK_HEAD: usize = 12;
 pub(crate) struct Sorter {
     scratch: Arc<Scratch>,
     is_descending: bool,
+    /// Memory for records that are in no run yet.
     memory: usize,
+    /// Memory for blocks of runs that are merged, and for the keys that are compared: with long
+    /// records fewer runs, but two, are merged at a time.
+    merging_memory: usize,
     /// What is in no run.
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -70,10 +69,12 @@ struct Runs {
 impl Sorter {
     /// Returns one without records; with `is_descending` the last one comes first.
     pub(crate) fn new(scratch: Arc<Scratch>, is_descending: bool) -> Self {
+        let memory = scratch.sort_bytes();
         Self {
             scratch,
             is_descending,
-            memory: MEMORY,
+            memory,
+            merging_memory: 2 * memory,
             bytes: Vec::new(),
             records: Vec::new(),
             count: 0,
@@ -147,7 +148,7 @@ impl Sorter {
         // A block ends behind a record that may be the longest, and so may the key of another one
         // be.
         let of_run = BLOCK + 2 * self.longest;
-        (MERGED / of_run).clamp(2, RUNS)
+        (self.merging_memory / of_run).clamp(2, RUNS)
     }
 
     fn parts(&self, record: &Record) -> (&[u8], &[u8]) {
@@ -579,6 +580,19 @@ mod tests {
         }
     }
 
+    /// With little memory, records are written sooner.
+    #[test]
+    fn a_sort_takes_the_memory_that_it_may() {
+        let scratch = Scratch::new("");
+        scratch.set_sort_bytes(256 << 10);
+        let mut sorter = Sorter::new(scratch.beside(), false);
+        for number in 0..3000_u32 {
+            sorter.push(&[&number.to_be_bytes()], &[7; 100]).unwrap();
+            assert!(sorter.bytes.capacity() < 600 << 10, "{number}");
+        }
+        assert!(sorter.runs.is_some());
+    }
+
     /// Others wait for the end of a turn.
     #[test]
     fn few_long_records_are_merged_in_a_turn() {
@@ -595,7 +609,7 @@ mod tests {
 
     #[test]
     fn little_needs_no_file() {
-        let mut sorter = sorter(MEMORY, false);
+        let mut sorter = sorter(4 << 20, false);
         for key in [b"b", b"a"] {
             sorter.push(&[key], &[0; LITTLE / 2 - 1]).unwrap();
         }
@@ -603,13 +617,13 @@ mod tests {
         assert!(sorted.0.rest.is_none());
         let keys: Vec<_> = all(sorted).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, [b"a", b"b"]);
-        let mut none = self::sorter(MEMORY, false);
+        let mut none = self::sorter(4 << 20, false);
         assert!(settled(&mut none, 1).next().unwrap().is_none());
     }
 
     #[test]
     fn a_block_that_rots_is_an_error() {
-        let mut sorter = sorter(MEMORY, false);
+        let mut sorter = sorter(4 << 20, false);
         sorter.push(&[b"key"], &[5; LITTLE]).unwrap();
         let mut sorted = settled(&mut sorter, 1);
         let (file, run) = sorted.0.rest.clone().unwrap();
