@@ -76,13 +76,14 @@ impl Engine {
 
     /// Reserves room for the versions of what a batch replaces; None if the mode is off. `measured`
     /// is what the batch was found to replace, in bytes; None if that was not found out yet. `own`
-    /// is the snapshot of the transaction that commits; a large transaction waits for room only if
-    /// that comes without the end of a snapshot.
+    /// is the snapshot of the transaction that commits, and whether its check needs versions. A
+    /// large transaction waits for room only if that comes without the end of a snapshot, and if
+    /// its own may go on on disk meanwhile.
     pub(crate) fn reserve_versions(
         &self,
         set: &WriteSet,
         measured: Option<u64>,
-        own: Option<&Registration>,
+        own: Option<(&Registration, bool)>,
     ) -> Step<Option<ReservedVersions<'_>>> {
         let old = &self.old_versions;
         if !old.snapshots.is_on() {
@@ -98,8 +99,15 @@ impl Engine {
         let own = own.filter(|_| !is_little);
         let room = match old.versions.try_reserve(frames) {
             Some(_frames) => Room::Reserved { _frames },
-            None if own.is_some_and(|own| !old.snapshots.is_needed_besides(own)) => Room::Alone,
-            None if own.is_some() && !self.awaits_settling(set, bytes) => Room::EndsOthers,
+            None if own.is_some_and(|(own, _)| !old.snapshots.is_needed_besides(own)) => {
+                Room::Alone
+            }
+            None if own.is_some_and(|(_, needs_versions)| {
+                needs_versions || !self.awaits_settling(set, bytes)
+            }) =>
+            {
+                Room::EndsOthers
+            }
             None => return Err(WaitReason::Versions(frames).into()),
         };
         Ok(Some(ReservedVersions {

@@ -86,10 +86,15 @@ impl<'t> StateCheck<'t> {
         self.conflict.take()
     }
 
+    /// Returns whether stamps alone cannot tell conflicts: once its snapshot goes on on disk, or
+    /// was ended, everything counts as one.
+    pub(crate) fn needs_versions(&self) -> bool {
+        self.reads.is_none() || self.keys.is_none()
+    }
+
     /// Returns whether the commit cannot succeed, since its snapshot was ended.
     pub(crate) fn is_doomed(&mut self) -> bool {
-        let needs_versions = self.reads.is_none() || self.keys.is_none();
-        let is_doomed = needs_versions && self.is_ended();
+        let is_doomed = self.needs_versions() && self.is_ended();
         if is_doomed {
             self.conflict = Some(Error::SnapshotEnded);
         }

@@ -151,9 +151,10 @@ impl Engine {
         scratch.prepare(self, set)?;
         let state = check.state().map(|check| &*check);
         let own = state.map(StateCheck::snapshot);
+        let reads = state.map(|check| (check.snapshot(), check.needs_versions()));
         let closes = state.is_some_and(StateCheck::closes_gate);
         let mut reserved = Reserved::default();
-        let taken = self.reserve_all(set, scratch, (lent, closes), own, &mut reserved);
+        let taken = self.reserve_all(set, scratch, (lent, closes), reads, &mut reserved);
         steps.end(CommitStep::Prepare);
         taken?;
         // Before the stripes: nobody waits for the gate with stripes in hand.
@@ -269,7 +270,7 @@ impl Engine {
         set: &WriteSet,
         scratch: &mut CommitScratch,
         (lent, closes): (Option<u64>, bool),
-        own: Option<&Registration>,
+        own: Option<(&Registration, bool)>,
         reserved: &mut Reserved<'a>,
     ) -> Step<()> {
         if !self.underfull_leaves.has_room() {

@@ -149,6 +149,8 @@ fn snapshots_that_are_settled_beside_changes_of_tables_see_their_trees() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 db.clear_tables(&[&other]).unwrap();
+                // While snapshots read, ids of pages do not come back as fast as this takes them.
+                thread::park_timeout(Duration::from_micros(200));
             }
         });
         for round in 0..10_u32 {
