@@ -50,4 +50,7 @@ pub(crate) struct Merged {
     pub(crate) little: Option<Strings>,
     /// The moment that was read has ended before all was. What was made does not count.
     pub(crate) is_lost: bool,
+    /// What was read is not what the head says: of another moment than that, or damaged. Nor does
+    /// this count.
+    pub(crate) is_torn: bool,
 }

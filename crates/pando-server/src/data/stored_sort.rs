@@ -157,6 +157,11 @@ impl NewRows for StoredSort {
                 self.merged.is_lost = true;
                 Ok(false)
             }
+            // The collection may have changed since its head was read.
+            Err(Broken::Row(_)) => {
+                self.merged.is_torn = true;
+                Ok(false)
+            }
             other => other.map_err(Broken::text),
         }
     }

@@ -479,6 +479,46 @@ fn sorts_begin_again_if_their_moment_ends() {
     });
 }
 
+/// Between its command and its thread, a list may change that is sorted to be stored.
+#[test]
+fn lists_that_change_all_the_time_are_stored_in_order() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    for start in (0..20_000).step_by(1_000) {
+        let numbers = (start..start + 1_000).map(|number: u32| number.to_string());
+        many(&mut client, &["RPUSH", "l"], numbers);
+    }
+    let end = End::default();
+    thread::scope(|scope| {
+        let _bring = end.brought();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut writer = server.client();
+                while !end.is_there() {
+                    writer.run("LPUSH l 1");
+                    writer.run("RPOP l");
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        let sorters = [1, 2, 3].map(|number| {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.client();
+                for _ in 0..20 {
+                    let stored = client.run(&format!("SORT l STORE d{number}"));
+                    let count = stored.strip_prefix(':').map(str::parse::<u32>);
+                    let is_whole = matches!(count, Some(Ok(20_000..=20_002)));
+                    assert!(is_whole, "{stored}");
+                }
+            })
+        });
+        for sorter in sorters {
+            sorter.join().expect("each result is whole");
+        }
+    });
+}
+
 /// A directory in which no file can be made is told, and the next command goes on.
 #[test]
 fn without_space_for_it_a_sort_is_an_error() {

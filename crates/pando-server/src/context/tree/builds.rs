@@ -65,12 +65,10 @@ impl Builds {
         self.rows = None;
     }
 
-    /// Forgets the last one that this run has asked for, whose moment was lost, so that the next
-    /// run has it made anew.
-    pub(super) fn forget_lost(&mut self) {
+    /// Forgets the last one that this run has asked for, so that the next run has it made anew.
+    pub(super) fn forget_last(&mut self) {
         self.next -= 1;
         self.list.truncate(self.next);
-        self.lost += 1;
     }
 
     /// Returns the place of the next one, for [`Builds::rewind_to`].

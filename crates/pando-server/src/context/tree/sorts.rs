@@ -77,8 +77,13 @@ impl Context<'_> {
         let merged = merged.get().expect("it was set before the job has ended");
         if merged.is_lost {
             // As for a reply of which nothing was sent: all of it again, from another moment.
-            self.progress.builds.forget_lost();
+            self.progress.builds.forget_last();
+            self.progress.builds.lost += 1;
             return Err(Interrupted::Yield);
+        }
+        if merged.is_torn {
+            self.progress.builds.forget_last();
+            return Err(Interrupted::Torn);
         }
         if let Some(little) = &merged.little {
             return Ok(Some(Stored::Little(little.clone())));
