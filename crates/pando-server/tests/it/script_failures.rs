@@ -15,6 +15,8 @@ use crate::scripts::eval;
 const KEYS: usize = 200;
 const FULL: &str = "-ERR no room for writes: ";
 const POISONED: &str = "-ERR writes are refused since a write or sync failed (log: ";
+/// The reply of one whose write, or what it has read, was not durable when the log failed.
+const NOT_DURABLE: &str = "-MISCONF Errors writing to the log: ";
 
 /// `write` changes all of them, `delete` deletes one key, and `read` returns the value of one.
 const LIBRARY: &str = "#!lua name=lib
@@ -263,22 +265,41 @@ fn a_store_that_failed_refuses_scripts_that_write() {
 #[test]
 fn what_a_script_wrote_and_was_not_durable_is_shown_to_nobody() {
     let (server, device) = serve(Durability::Durable, None);
-    let (mut client, mut other) = (server.client(), server.client());
+    let mut client = server.client();
     prepare(&mut client);
     device.fail(FaultPlan::sticky(Operation::Sync, "log", 1, Fault::Io));
-    check_refused(&eval(&mut client, WRITE, &[], &["new"]), "-MISCONF");
+    check_refused(&eval(&mut client, WRITE, &[], &["new"]), NOT_DURABLE);
     assert!(client.is_closed());
     for number in (1..=KEYS).step_by(20) {
         let mut reader = server.client();
         check_refused(
             &reader.run(&format!("FCALL read 1 {}", own(number))),
-            "-MISCONF",
+            NOT_DURABLE,
         );
         assert!(reader.is_closed());
     }
+    // What was durable is shown, and writes are refused before they are made. A key whose stripe
+    // is also that of one of the 201 keys (one in eighty) counts as not durable.
+    const OTHERS: usize = 10;
     let padding = format!("\"{}\"", "p".repeat(2500));
-    assert_eq!(other.run("FCALL read 1 own:7:a"), padding);
-    let script = "return redis.call('SET', 'another', 1)";
-    check_refused(&eval(&mut other, script, &[], &[]), POISONED);
-    other.check(&[("EXISTS another", ":0")]);
+    let (mut shown, mut poisoned) = (0, 0);
+    for number in 1..=OTHERS {
+        let mut reader = server.client();
+        match reader.run(&format!("FCALL read 1 {}:a", own(number))) {
+            reply if reply == padding => shown += 1,
+            reply => check_refused(&reply, NOT_DURABLE),
+        }
+        let mut writer = server.client();
+        let script = format!("return redis.call('SET', 'another:{number}', 1)");
+        match eval(&mut writer, &script, &[], &[]) {
+            reply if reply.starts_with(POISONED) => poisoned += 1,
+            reply => check_refused(&reply, NOT_DURABLE),
+        }
+        let reply = server.client().run(&format!("EXISTS another:{number}"));
+        assert!(reply == ":0" || reply.starts_with(NOT_DURABLE), "{reply}");
+    }
+    assert!(
+        shown > OTHERS / 2 && poisoned > OTHERS / 2,
+        "{shown}, {poisoned}"
+    );
 }
