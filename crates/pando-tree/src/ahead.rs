@@ -1,4 +1,4 @@
-//! The leaves that a scan will read next, found from their parents, in memory or not.
+//! The leaves that a scan or a look-up will read next, found from their parents, in memory or not.
 
 use std::ops::Bound;
 
@@ -79,6 +79,28 @@ impl Tree {
             leaves += listed.leaves;
         }
         Ok(leaves)
+    }
+
+    /// Returns the leaf where `key` is, or would be. It is only a hint, and the leaf is not looked
+    /// at: this does not count as a use of it.
+    ///
+    /// # Errors
+    /// [`pando_pool::Restart`] if a page above the leaf is missing or being changed.
+    pub fn try_leaf_of(&self, pool: &Pool, key: &[u8]) -> Attempt<PageId> {
+        let mut path = Path::new();
+        let to_parent = (1, &mut path);
+        let parent = self.descend_with_path_to(pool, &mut OptimisticAccess, to_parent, |node| {
+            node.child_for(key)
+        })?;
+        let node = Node::open(parent.words().slice());
+        let leaf = match node.is_inner() {
+            true => node.child(node.child_for(key)).page(),
+            // The root is the only leaf.
+            false => parent.page(),
+        };
+        parent.validate()?;
+        path.steps().try_for_each(|step| step.node.validate())?;
+        Ok(leaf)
     }
 
     /// Calls `each` with leaves from that of `ahead.from` on, after those to be skipped, as far as

@@ -7,6 +7,7 @@ pub(crate) mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod deadlines;
 pub(crate) mod earth;
+mod element_rows;
 pub(crate) mod elements;
 pub(crate) mod engine;
 pub(crate) mod field_cleaner;

@@ -4,7 +4,7 @@
 
 use std::ops::{Bound, Range};
 
-use pandodb::{Snapshot, Table, ValueStream};
+use pandodb::{Error, ReadAhead, Snapshot, Table, ValueStream};
 
 use super::deadlines;
 use super::elements::{self, ElementKeys};
@@ -47,6 +47,27 @@ pub(crate) struct LongString {
 }
 
 impl NamedValues {
+    /// Reads the pages of the rows of the first of `keys`, at the same time.
+    pub(crate) fn prefetch(&self, keys: &[Vec<u8>]) -> Result<ReadAhead, Broken> {
+        let stored: Vec<_> = keys.iter().map(|key| self.stored(key)).collect();
+        let stored: Vec<&[u8]> = stored.iter().map(|key| &key[..]).collect();
+        match self.snapshot.prefetch(&self.keys, &stored) {
+            // Nothing had been written to the database yet.
+            Err(Error::NoSuchTable { .. }) => Ok(ReadAhead {
+                keys: keys.len(),
+                missing: 0,
+            }),
+            read => Ok(read?),
+        }
+    }
+
+    /// Returns how the key is stored.
+    fn stored(&self, key: &[u8]) -> Vec<u8> {
+        let mut stored = Vec::new();
+        self.folder.store(key, &mut stored);
+        stored
+    }
+
     /// Returns the string at `key`; `None` if it has none.
     pub(crate) fn string(&self, key: &[u8]) -> Result<Option<Named>, Broken> {
         let Some((row, stream)) = self.open(key)? else {
@@ -111,8 +132,7 @@ impl NamedValues {
 
     /// Returns the row of `key`, and its value.
     fn open(&self, key: &[u8]) -> Result<Option<(Row, ValueStream)>, Broken> {
-        let mut stored = Vec::new();
-        self.folder.store(key, &mut stored);
+        let stored = self.stored(key);
         let Some(stream) = value_at(&self.snapshot, (&self.keys, &stored))? else {
             return Ok(None);
         };

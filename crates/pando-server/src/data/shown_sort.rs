@@ -4,18 +4,18 @@
 //! As `data/shown_rows.rs`, not for event loops.
 
 use std::collections::VecDeque;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use pando_resp::{Version, Writer};
 use pando_sync::Arc;
-use pandodb::{Iter, Lsn, Snapshot};
+use pandodb::{Lsn, Snapshot};
 
+use super::element_rows::ElementRows;
 use super::elements::{self, ElementKeys};
 use super::keyspace::{KeyFolder, RowError};
-use super::list_block::Elements;
 use super::named_values::{LongString, Named, NamedValues};
 use super::scratch::Scratch;
-use super::shown_rows::{Broken, Request, RowsRequest, Shown, Shows};
+use super::shown_rows::{Broken, Request, RowsRequest, Shows};
 use super::sorter::{Sorted, Sorter};
 use super::tree_head::TreeHead;
 
@@ -23,6 +23,12 @@ use super::tree_head::TreeHead;
 const STEPS: usize = 4096;
 /// Values that are looked up in one turn, at most: each may have to be read.
 const LOOK_UPS: usize = 512;
+/// Elements whose values are looked up at the same time, and bytes of them, about, since they may
+/// be long.
+const AHEAD: usize = 128;
+const AHEAD_BYTES: usize = 64 << 10;
+/// Elements whose values are looked up without reading ahead after it was found to be of no use.
+const CACHED: usize = 8 * AHEAD;
 /// Bytes that are given to the sorter in one turn, about, since elements and texts may be long.
 const BYTES: usize = 4 << 20;
 
@@ -39,6 +45,16 @@ pub(crate) enum Pattern {
         after: Vec<u8>,
         field: Option<Vec<u8>>,
     },
+}
+
+impl Pattern {
+    /// The key where the value of `element` is, if it is looked up.
+    fn key(&self, element: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Element | Self::Nothing => None,
+            Self::Key { before, after, .. } => Some([&before[..], element, after].concat()),
+        }
+    }
 }
 
 /// How elements are ordered.
@@ -125,12 +141,14 @@ impl SortRequest {
     pub(super) fn sorted(&self, snapshot: Snapshot, head: TreeHead) -> ShownSort {
         let rows = &self.rows;
         let sorter = Sorter::new(self.scratch.clone(), self.how.is_descending);
+        let is_backwards = matches!(self.how.order, SortOrder::Reversed);
+        let elements = ElementRows::new(rows, &snapshot, head, is_backwards);
         ShownSort {
             lsn: snapshot.lsn(),
             version: rows.version,
             how: self.how.clone(),
             text_bytes_max: self.text_bytes_max,
-            source: Source::Elements(Box::new(self.elements(&snapshot, head))),
+            source: Source::Elements(Box::new(elements)),
             sorter: self.sorts().then_some(sorter),
             values: self.how.looks_up().then(|| NamedValues {
                 snapshot,
@@ -143,77 +161,12 @@ impl SortRequest {
             all: head.len(),
             passed: 0,
             left: 0,
+            ahead: VecDeque::new(),
+            prefetched: 0,
             element: Vec::new(),
             next: 0,
             open: None,
         }
-    }
-
-    fn elements(&self, snapshot: &Snapshot, head: TreeHead) -> ElementRows {
-        let kind = self.rows.shown.kind();
-        let start = elements::start(head.id, kind);
-        let behind = elements::behind(head.id, kind);
-        let bounds = (Bound::Included(&start[..]), Bound::Excluded(&behind[..]));
-        ElementRows {
-            rows: snapshot.range(&self.rows.members, bounds).into_owned(),
-            shown: self.rows.shown,
-            is_blocks: head.is_blocks,
-            is_backwards: matches!(self.how.order, SortOrder::Reversed),
-            block: VecDeque::new(),
-        }
-    }
-}
-
-/// The elements of a collection, one after the other.
-#[derive(Debug)]
-struct ElementRows {
-    rows: Iter<'static>,
-    shown: Shown,
-    is_blocks: bool,
-    is_backwards: bool,
-    /// Those of a row that come next.
-    block: VecDeque<Vec<u8>>,
-}
-
-impl ElementRows {
-    /// Replaces `out` by the next element. Returns false if there is none.
-    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, Broken> {
-        out.clear();
-        if self.block.is_empty() {
-            let row = match self.is_backwards {
-                true => self.rows.next_back_ref(),
-                false => self.rows.next_ref(),
-            };
-            let Some(row) = row else {
-                return Ok(false);
-            };
-            let (key, value) = row?;
-            match self.shown {
-                Shown::Element => {
-                    let mut elements = match self.is_blocks {
-                        true => Elements::of(value)?,
-                        false => Elements::of_one(value)?,
-                    };
-                    let (count, block) = (elements.left(), &mut self.block);
-                    match self.is_backwards {
-                        true => elements.take(count, |of| block.push_front(of.to_vec()))?,
-                        false => elements.take(count, |of| block.push_back(of.to_vec()))?,
-                    }
-                }
-                Shown::Member(_) => {
-                    let (_, member) = elements::decode_score(key, value)?;
-                    out.extend_from_slice(member);
-                    return Ok(true);
-                }
-                Shown::Name | Shown::Value | Shown::NameAndValue => {
-                    let row = elements::decode_name(key, value)?;
-                    out.extend_from_slice(row.name);
-                    return Ok(true);
-                }
-            }
-        }
-        *out = self.block.pop_front().ok_or(RowError::Damaged)?;
-        Ok(true)
     }
 }
 
@@ -224,6 +177,28 @@ enum Source {
     Sorted(Sorted),
     /// All were given to the sorter.
     Sorting,
+}
+
+impl Source {
+    /// Replaces `out` by the next element. Returns false if there is none.
+    fn next(&mut self, order: &SortOrder, out: &mut Vec<u8>) -> Result<bool, Broken> {
+        let sorted = match self {
+            Self::Elements(rows) => return rows.next(out),
+            Self::Sorting => return Ok(false),
+            Self::Sorted(sorted) => sorted,
+        };
+        let Some((key, payload)) = sorted.next().map_err(Broken::Text)? else {
+            return Ok(false);
+        };
+        let element = match order {
+            SortOrder::Numbers(..) => &key[size_of::<u64>()..],
+            SortOrder::Texts(Some(_)) => payload,
+            _ => key,
+        };
+        out.clear();
+        out.extend_from_slice(element);
+        Ok(true)
+    }
 }
 
 /// The elements that are left of a reply, or of a list.
@@ -242,6 +217,9 @@ pub(super) struct ShownSort {
     all: usize,
     passed: usize,
     left: usize,
+    /// Elements that come next, and how many of these and of later ones need not be read ahead for.
+    ahead: VecDeque<Vec<u8>>,
+    prefetched: usize,
     /// The element that is shown, and which of its values comes next.
     element: Vec<u8>,
     next: usize,
@@ -289,7 +267,9 @@ impl ShownSort {
                 self.left = selected.len();
                 return Ok(Some(self.left));
             }
-            self.take()?;
+            if !self.source.next(&self.how.order, &mut self.element)? {
+                return Err(RowError::Damaged.into());
+            }
             self.passed += 1;
         }
         Ok(None)
@@ -340,13 +320,10 @@ impl ShownSort {
 
     /// Makes a turn of sorting. Returns true once everything is sorted.
     fn sort(&mut self) -> Result<bool, Broken> {
-        if matches!(self.source, Source::Elements(_)) {
+        if !matches!(self.source, Source::Sorting) {
             let mut bytes = 0;
             for _ in 0..self.steps() {
-                let Source::Elements(rows) = &mut self.source else {
-                    break;
-                };
-                if !rows.next(&mut self.element)? {
+                if !self.next()? {
                     self.source = Source::Sorting;
                     break;
                 }
@@ -413,13 +390,9 @@ impl ShownSort {
         match pattern {
             Pattern::Element => Ok(Some(Named::Bytes(element.to_vec()))),
             Pattern::Nothing => Ok(None),
-            Pattern::Key {
-                before,
-                after,
-                field,
-            } => {
+            Pattern::Key { field, .. } => {
                 let values = self.values.as_ref().ok_or(RowError::Damaged)?;
-                let key = [&before[..], element, after].concat();
+                let key = pattern.key(element).unwrap_or_default();
                 match field {
                     None => values.string(&key),
                     Some(field) => values.field(&key, field),
@@ -428,27 +401,80 @@ impl ShownSort {
         }
     }
 
-    /// Takes the next element.
+    /// Takes the next element, which is there.
     fn take(&mut self) -> Result<(), Broken> {
-        match &mut self.source {
-            Source::Elements(rows) => match rows.next(&mut self.element)? {
-                true => Ok(()),
-                false => Err(RowError::Damaged.into()),
-            },
-            Source::Sorting => Err(RowError::Damaged.into()),
-            Source::Sorted(sorted) => {
-                let next = sorted.next().map_err(Broken::Text)?;
-                let (key, payload) = next.ok_or(RowError::Damaged)?;
-                let element = match &self.how.order {
-                    SortOrder::Numbers(..) => &key[size_of::<u64>()..],
-                    SortOrder::Texts(Some(_)) => payload,
-                    _ => key,
-                };
-                self.element.clear();
-                self.element.extend_from_slice(element);
-                Ok(())
+        match self.next()? {
+            true => Ok(()),
+            false => Err(RowError::Damaged.into()),
+        }
+    }
+
+    /// Takes the next element. Returns false if there is none.
+    fn next(&mut self) -> Result<bool, Broken> {
+        if self.values.is_none() {
+            return self.source.next(&self.how.order, &mut self.element);
+        }
+        if self.ahead.is_empty() {
+            self.read_ahead()?;
+        }
+        if self.prefetched == 0 {
+            self.prefetch()?;
+        }
+        let Some(element) = self.ahead.pop_front() else {
+            return Ok(false);
+        };
+        self.element = element;
+        self.prefetched = self.prefetched.saturating_sub(1);
+        Ok(true)
+    }
+
+    /// Takes elements whose values are looked up next.
+    fn read_ahead(&mut self) -> Result<(), Broken> {
+        let most = match self.sorter {
+            Some(_) => AHEAD,
+            None => AHEAD.min(self.left),
+        };
+        let mut bytes = 0;
+        while self.ahead.len() < most && bytes < AHEAD_BYTES {
+            let mut element = Vec::new();
+            if !self.source.next(&self.how.order, &mut element)? {
+                break;
+            }
+            bytes += element.len();
+            self.ahead.push_back(element);
+        }
+        Ok(())
+    }
+
+    /// Reads the pages of what is looked up for the next elements, all at the same time.
+    fn prefetch(&mut self) -> Result<(), Broken> {
+        let patterns = match (&self.sorter, &self.how.order) {
+            (None, _) => &self.how.shown[..],
+            (Some(_), SortOrder::Numbers(by, _) | SortOrder::Texts(by)) => by.as_slice(),
+            (Some(_), SortOrder::AsIs | SortOrder::Reversed) => &[],
+        };
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        let mut count = 0;
+        for element in &self.ahead {
+            let of_it = patterns.iter().filter_map(|pattern| pattern.key(element));
+            keys.extend(of_it.inspect(|key| bytes += key.len()));
+            count += 1;
+            if bytes >= AHEAD_BYTES {
+                break;
             }
         }
+        self.prefetched = count;
+        if let Some(values) = &self.values
+            && !keys.is_empty()
+        {
+            let of_each = keys.len() / count;
+            let read = values.prefetch(&keys)?;
+            self.prefetched = match read.missing {
+                0 => CACHED,
+                _ => read.keys.div_ceil(of_each),
+            };
+        }
+        Ok(())
     }
 
     /// Appends the next value to `piece`, or its length if it is long.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use pando_resp::Answer;
-use pando_sync::thread;
 use pando_sync::time::{Duration, now};
+use pando_sync::{Arc, Mutex, Rank, thread};
+use pandodb::statistics::Measure;
 
 use crate::client::{Client, show};
 use crate::fixture::{Fixture, open_small, options};
@@ -559,6 +560,53 @@ fn push_numbers(client: &mut Client, list: &str, first: usize, count: usize) {
     for some in numbers.chunks(1000) {
         many(client, &["RPUSH", list], some.iter().cloned());
     }
+}
+
+/// What is looked up lies all over the store: many pages are read at the same time.
+#[test]
+fn values_that_are_not_in_memory_are_read_together() {
+    const COUNT: usize = 18_000;
+    let opened = Arc::new(Mutex::new(Rank::Leaf, None));
+    let db = opened.clone();
+    let server = Fixture::opened_by(options(), move |directory| {
+        let db = open_small(directory)?;
+        *opened.lock() = Some(db.clone());
+        Ok(db)
+    });
+    let mut client = server.client();
+    let number = |place: usize| (place * 7_919) % COUNT;
+    for first in (0..COUNT).step_by(1000) {
+        let some = first..first + 1000;
+        many(
+            &mut client,
+            &["RPUSH", "l"],
+            some.clone().map(|place| number(place).to_string()),
+        );
+        let pairs = some.flat_map(|at| [format!("w{at}"), format!("{:0100}", COUNT - at)]);
+        many(&mut client, &["MSET"], pairs);
+    }
+    client.check(&[("SAVE", "+OK")]);
+    let db = db.lock().take().unwrap();
+    let depth_of = |client: &mut Client, command: &str| {
+        db.reset_statistics();
+        let Answer::Array(shown) = client.call(&command.split(' ').collect::<Vec<_>>()) else {
+            panic!("{command} shows elements");
+        };
+        (shown, db.histogram(Measure::DeviceQueueDepth).max())
+    };
+    let (shown, depth) = depth_of(&mut client, "SORT l BY w* LIMIT 0 3");
+    assert_eq!(
+        shown.iter().map(show).collect::<Vec<_>>(),
+        ["\"17999\"", "\"17998\"", "\"17997\""]
+    );
+    assert!(depth >= 8, "{depth}");
+    let (shown, depth) = depth_of(&mut client, "SORT l BY nosort GET w* GET # LIMIT 10 500");
+    let expected = (10..510).flat_map(|place| {
+        let value = format!("\"{:0100}\"", COUNT - number(place));
+        [value, format!("\"{}\"", number(place))]
+    });
+    assert!(shown.iter().map(show).eq(expected));
+    assert!(depth >= 8, "{depth}");
 }
 
 /// A script that runs again since a key has changed may want another order than before.

@@ -7,6 +7,7 @@ pub(crate) mod db;
 pub(crate) mod iter;
 pub(crate) mod many;
 pub(crate) mod max_memory;
+pub(crate) mod prefetch;
 pub(crate) mod range_end;
 pub(crate) mod sample;
 pub(crate) mod snapshot;

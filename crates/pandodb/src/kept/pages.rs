@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::kept::mapping::KeptMapping;
 use crate::options::Budget;
 use crate::pages::layout::{Layout, pool_of, space_keeper};
+use crate::pages::leaves::fetch_leaves;
 use crate::pages::store::Store;
 
 /// Of how many frames one may be claimed by the reads of one call.
@@ -24,8 +25,6 @@ const TOGETHER_SHARE: usize = 4;
 const WINDOW_MIN: usize = 2;
 /// Most leaves that a scan has read ahead.
 const WINDOW_MAX: usize = 32;
-/// Levels of a tree, with some to spare.
-const LEVELS_MAX: usize = 12;
 
 /// Reads pages of a store at the same time, as far as there is room, and blocks for it.
 pub(crate) type ReadTogether<'a> = &'a dyn Fn(&Store, &[PageId]) -> Result<()>;
@@ -213,23 +212,9 @@ impl CutPages {
         tree: Tree,
         keys: &[&[u8]],
     ) -> Result<()> {
-        let mut pages = Vec::new();
-        for _ in 0..LEVELS_MAX {
-            pages.clear();
-            for key in keys {
-                let looked = tree.try_contains(&self.store.pool, key);
-                if let Err(Restart::Fault(page) | Restart::Damaged(page, _)) = looked {
-                    pages.push(page);
-                }
-            }
-            pages.sort_unstable();
-            pages.dedup();
-            if pages.is_empty() {
-                break;
-            }
-            self.fetch(together, &pages)?;
-        }
-        Ok(())
+        fetch_leaves((&self.store.pool, tree), keys, |pages| {
+            self.fetch(together, pages)
+        })
     }
 
     /// Most pages that are read at the same time: others may use the pool, too.

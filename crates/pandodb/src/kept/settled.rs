@@ -173,20 +173,35 @@ impl Settled {
         mut each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let mut value = Vec::new();
-        let together_max = self
-            .cut
-            .read(self.lsn, |pages, _| Ok(pages.together_max()))?;
-        for group in keys.chunks(together_max.clamp(1, GROUP_MAX)) {
-            let texts: Vec<&[u8]> = group.iter().map(|(_, key)| *key).collect();
-            self.cut.read(self.lsn, |pages, _| {
-                pages.fetch_leaves(together, tree, &texts)
-            })?;
+        let mut left = keys;
+        while !left.is_empty() {
+            let texts: Vec<_> = left.iter().take(GROUP_MAX).map(|(_, key)| *key).collect();
+            let group;
+            (group, left) = left.split_at(self.prefetch(together, tree, &texts)?);
             for (number, key) in group {
                 let found = self.get(tree, key, &mut value)?;
                 each(*number, found.then_some(&value[..]));
             }
         }
         Ok(())
+    }
+
+    /// Reads the leaves of the first of `keys`, at the same time; returns how many keys these are.
+    /// Some leaves may be missing all the same. Blocks.
+    ///
+    /// # Errors
+    /// As [`Settled::get`].
+    pub(crate) fn prefetch(
+        &self,
+        together: ReadTogether<'_>,
+        tree: Tree,
+        keys: &[&[u8]],
+    ) -> Result<usize> {
+        self.cut.read(self.lsn, |pages, _| {
+            let count = keys.len().min(pages.together_max().clamp(1, GROUP_MAX));
+            pages.fetch_leaves(together, tree, &keys[..count])?;
+            Ok(count)
+        })
     }
 
     /// Copies the leaf of `tree` where a scan continues. Returns whether some of its keys may have

@@ -7,6 +7,7 @@ pub(crate) mod fetch;
 pub(crate) mod fetcher;
 pub(crate) mod handed_over;
 pub(crate) mod layout;
+pub(crate) mod leaves;
 pub(crate) mod lifecycle;
 pub(crate) mod place_order;
 pub(crate) mod publish;

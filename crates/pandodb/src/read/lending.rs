@@ -58,17 +58,28 @@ impl Engine {
     /// As [`Engine::fetch_many`], for pages that may not be needed: whoever needs one that could
     /// not be read meets the error then. Blocks.
     pub(crate) fn fetch_some(&self, pages: &[PageId]) {
+        self.fetch_some_of(&self.store, pages);
+    }
+
+    /// As [`Engine::fetch_some`], for pages of `store`, which is on the device of this one. Returns
+    /// how many were not in memory, of those that were tried.
+    pub(crate) fn fetch_some_of(&self, store: &Store, pages: &[PageId]) -> usize {
         let Ok(mut fetcher) = self.borrow_fetcher() else {
-            return;
+            return 0;
         };
-        let store = &self.store;
+        let mut missing = 0;
         for page in pages {
-            if fetcher.room() == 0 || matches!(fetcher.start(store, *page), Ok(Started::Refused(_)))
-            {
+            if fetcher.room() == 0 {
                 break;
+            }
+            match fetcher.start(store, *page) {
+                Ok(Started::Done) => {}
+                Ok(Started::Refused(_)) => break,
+                _ => missing += 1,
             }
         }
         fetcher.drain(store, |_, _, _| ());
+        missing
     }
 
     /// As [`Engine::fetch_many`], for pages of `store`, which is on the device of this one.

@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastrand::Rng;
 use pando_sync::thread;
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
-use pandodb::statistics::Ticker;
-use pandodb::{Db, IoBackend, Occupancy, Table};
+use pandodb::statistics::{Measure, Ticker};
+use pandodb::{Db, Error, IoBackend, Occupancy, Table};
 
-use crate::fixture::fill;
+use crate::fixture::{fill, open_on};
 
 fn filled(db: &Db, keys: u32) -> Table {
     let table = db.table("t").unwrap();
@@ -126,6 +126,62 @@ fn a_leaf_that_is_missed_is_read_once_however_many_of_its_keys_are_asked_for() {
         0,
         "each page was read once, and stayed"
     );
+}
+
+/// Leaves that were read before are there for reads of one key at a time, long values and missing
+/// keys among them; a page that cannot be read is left to the read that needs it.
+#[test]
+fn leaves_are_read_before_they_are_looked_into() {
+    let device = FaultyDevice::new(1);
+    let options = || Db::builder().max_memory(16 << 20).frames(1000);
+    let db = open_on(&device, options());
+    drop(filled(&db, 3000));
+    db.close().unwrap();
+    let db = open_on(&device, options());
+    let table = db.existing_table("t").unwrap();
+    let snapshot = db.snapshot().unwrap();
+    let keys = some_keys(7, 2000, 3000);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    assert_eq!(snapshot.prefetch(&table, &[]).unwrap().keys, 0);
+    db.reset_statistics();
+    let mut left = &keys[..];
+    while !left.is_empty() {
+        let now;
+        (now, left) = left.split_at(snapshot.prefetch(&table, left).unwrap().keys);
+        let before = db.statistics();
+        for key in now {
+            let length = snapshot.get_reader(&table, key).unwrap();
+            assert_eq!(length.is_some(), *key < &3000_u32.to_be_bytes()[..]);
+        }
+        let spent = db.statistics().since(&before);
+        assert_eq!(spent.get(Ticker::PageReadsLeaf), 0);
+    }
+    let depth = db.histogram(Measure::DeviceQueueDepth).max();
+    assert!(depth >= 16, "{depth}");
+    let again = snapshot.prefetch(&table, &keys).unwrap();
+    assert_eq!((again.keys, again.missing), (125, 0));
+    drop((snapshot, table));
+    db.close().unwrap();
+    let db = open_on(&device, options());
+    let table = db.existing_table("t").unwrap();
+    while db.garbage_left() {
+        thread::yield_now();
+    }
+    let snapshot = db.snapshot().unwrap();
+    device.fail(FaultPlan::sticky(Operation::Read, "data", 1, Fault::Io));
+    assert!(snapshot.prefetch(&table, &keys).unwrap().missing > 0);
+    let failed = snapshot.get(&table, keys[0]).unwrap_err();
+    assert!(matches!(failed, Error::CorruptPage { .. }), "{failed}");
+    assert!(failed.to_string().contains("os error 5"), "{failed}");
+    device.clear_faults();
+    assert!(snapshot.prefetch(&table, &keys).unwrap().missing > 0);
+    assert!(
+        snapshot
+            .get(&table, &5_u32.to_be_bytes())
+            .unwrap()
+            .is_some()
+    );
+    assert_eq!(db.occupancy().pin_frames, 0);
 }
 
 #[test]

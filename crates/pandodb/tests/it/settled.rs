@@ -404,6 +404,23 @@ fn reads_at_settled_snapshots_are_under_way_together() {
         found.into_iter().flatten().count()
     });
     assert!(depth >= 6, "{depth}");
+    // Leaves that were read before, for reads of one key at a time.
+    let (reads, depth) = at_once(&|| {
+        let mut left = &texts[..];
+        let mut found = 0;
+        while !left.is_empty() {
+            let now;
+            (now, left) = left.split_at(snapshot.prefetch(&table, left).unwrap().keys);
+            let before = db.statistics();
+            let values = now.iter().map(|key| snapshot.get(&table, key).unwrap());
+            found += values.flatten().count();
+            let spent = db.statistics().since(&before);
+            assert_eq!(spent.get(Ticker::PageReadsLeaf), 0);
+        }
+        found
+    });
+    assert!(depth >= 6, "{depth}");
+    assert!(reads <= 4_000, "{reads}");
 }
 
 const KEYS: u32 = 3_000;
