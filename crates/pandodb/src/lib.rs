@@ -96,7 +96,7 @@ mod writes;
 pub use api::batch::Batch;
 pub use api::db::Db;
 pub use api::iter::{Entry, Iter};
-pub use api::prefetch::ReadAhead;
+pub use api::prefetch::FetchedLeaves;
 pub use api::snapshot::Snapshot;
 pub use api::table::Table;
 pub use api::table_options::TableOptions;

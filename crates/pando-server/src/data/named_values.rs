@@ -4,7 +4,7 @@
 
 use std::ops::{Bound, Range};
 
-use pandodb::{Error, ReadAhead, Snapshot, Table, ValueStream};
+use pandodb::{Error, FetchedLeaves, Snapshot, Table, ValueStream};
 
 use super::deadlines;
 use super::elements::{self, ElementKeys};
@@ -48,12 +48,12 @@ pub(crate) struct LongString {
 
 impl NamedValues {
     /// Reads the pages of the rows of the first of `keys`, at the same time.
-    pub(crate) fn prefetch(&self, keys: &[Vec<u8>]) -> Result<ReadAhead, Broken> {
+    pub(crate) fn prefetch(&self, keys: &[Vec<u8>]) -> Result<FetchedLeaves, Broken> {
         let stored: Vec<_> = keys.iter().map(|key| self.stored(key)).collect();
         let stored: Vec<&[u8]> = stored.iter().map(|key| &key[..]).collect();
         match self.snapshot.prefetch(&self.keys, &stored) {
             // Nothing had been written to the database yet.
-            Err(Error::NoSuchTable { .. }) => Ok(ReadAhead {
+            Err(Error::NoSuchTable { .. }) => Ok(FetchedLeaves {
                 keys: keys.len(),
                 missing: 0,
             }),

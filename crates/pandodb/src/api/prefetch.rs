@@ -15,7 +15,7 @@ const KEYS_MAX: usize = 128;
 
 /// What [`Snapshot::prefetch`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadAhead {
+pub struct FetchedLeaves {
     /// How many keys, from the first on, it has been done for.
     pub keys: usize,
     /// Number of their pages that were not in memory. If there are none again and again, somebody
@@ -57,7 +57,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::SnapshotEnded`]; [`Error::NoSuchTable`] for a table that did not exist;
     /// [`Error::OtherStore`].
-    pub fn prefetch(&self, table: &Table, keys: &[&[u8]]) -> Result<ReadAhead> {
+    pub fn prefetch(&self, table: &Table, keys: &[&[u8]]) -> Result<FetchedLeaves> {
         let engine = self.engine_of(table)?;
         let tree = self.tree_of(table)?;
         let missing = Cell::new(0);
@@ -76,7 +76,7 @@ impl Snapshot {
                 count
             }
         };
-        Ok(ReadAhead {
+        Ok(FetchedLeaves {
             keys: count,
             missing: missing.get(),
         })
