@@ -11,7 +11,8 @@ PANDO = os.environ["PANDO"]
 
 class Server:
     def __init__(self, directory, *flags):
-        self.flags = ["--dir", directory, "--max-memory", "64m", *flags]
+        memory = [] if "--max-memory" in flags else ["--max-memory", "64m"]
+        self.flags = ["--dir", directory, *memory, *flags]
         self.port = 0
         self.metrics = None
         self.process = None
