@@ -227,6 +227,62 @@ impl<'t> Iter<'t> {
         Some(entry.map(|(key, value)| f(key, value)))
     }
 
+    /// Returns the key of the next entry, where it lies. Its value is not read if that lies outside
+    /// of its leaf.
+    ///
+    /// ```
+    /// # let db = pandodb::Db::builder().open_in_memory()?;
+    /// # let table = db.table("fruit")?;
+    /// # table.put(b"apple", b"red")?;
+    /// table.put(b"banana", &vec![b'y'; 2 << 20])?;
+    /// let (mut iter, mut longest) = (table.iter(), Vec::new());
+    /// while let Some(key) = iter.next_key().transpose()? {
+    ///     if key.len() > longest.len() {
+    ///         longest = key.to_vec();
+    ///     }
+    /// }
+    /// assert_eq!(longest, b"banana");
+    /// # Ok::<(), pandodb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_key(&mut self) -> Option<Result<&[u8]>> {
+        self.step_key(Direction::Forward)
+    }
+
+    /// As [`Iter::next_key`], from the end of the range.
+    ///
+    /// # Errors
+    /// As the items of the iterator.
+    pub fn next_back_key(&mut self) -> Option<Result<&[u8]>> {
+        self.step_key(Direction::Backward)
+    }
+
+    fn step_key(&mut self, direction: Direction) -> Option<Result<&[u8]>> {
+        let looked = loop {
+            match self.look(direction) {
+                Ok(NextEntry::NotLoaded) => {
+                    if let Err(error) = self.load(direction) {
+                        break Err(error);
+                    }
+                }
+                looked => break looked,
+            }
+        };
+        match looked {
+            Ok(NextEntry::None) => None,
+            Ok(_) => {
+                let position = self.pass(direction);
+                Some(Ok(self.entry(direction, position).0))
+            }
+            Err(error) => {
+                self.finish();
+                Some(Err(error))
+            }
+        }
+    }
+
     /// The end of the range for `direction`, and the other one.
     #[inline]
     fn ends(&mut self, direction: Direction) -> (&mut RangeEnd, &mut RangeEnd) {

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod catalogue;
 pub(crate) mod counted;
 pub(crate) mod db;
+pub(crate) mod delete_range;
 pub(crate) mod iter;
 pub(crate) mod many;
 pub(crate) mod max_memory;

@@ -57,6 +57,10 @@ impl Snapshot {
     /// # Errors
     /// [`Error::SnapshotEnded`]; [`Error::NoSuchTable`] for a table that did not exist;
     /// [`Error::OtherStore`].
+    ///
+    /// [`Error::SnapshotEnded`]: crate::Error::SnapshotEnded
+    /// [`Error::NoSuchTable`]: crate::Error::NoSuchTable
+    /// [`Error::OtherStore`]: crate::Error::OtherStore
     pub fn prefetch(&self, table: &Table, keys: &[&[u8]]) -> Result<FetchedLeaves> {
         let engine = self.engine_of(table)?;
         let tree = self.tree_of(table)?;

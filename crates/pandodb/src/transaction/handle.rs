@@ -363,6 +363,12 @@ impl Transaction {
         Savepoint { number }
     }
 
+    /// Forgets the savepoint that was made last.
+    pub(crate) fn release(&mut self, savepoint: Savepoint) {
+        let last = self.savepoints.pop();
+        assert_eq!(last.map(|(number, _)| number), Some(savepoint.number));
+    }
+
     /// Forgets the writes since `savepoint`, and the later savepoints. It may be gone back to
     /// again. What was read since counts as read.
     ///

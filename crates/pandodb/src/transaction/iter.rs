@@ -26,6 +26,8 @@ pub struct TransactionIter<'t> {
     /// The next stored entry at each end, if it was taken already.
     front: Option<Entry>,
     back: Option<Entry>,
+    /// It reads no values that lie outside of their leaves, and returns none of those.
+    is_of_keys: bool,
     /// Why it fails before it begins.
     pub(crate) failed: Option<Error>,
     /// It has come to its end, or failed.
@@ -68,8 +70,21 @@ impl Transaction {
             own,
             front: None,
             back: None,
+            is_of_keys: false,
             failed,
             is_over: false,
+        }
+    }
+
+    /// As [`Transaction::range`], of keys: values are empty.
+    pub(crate) fn range_of_keys<'t, 'k>(
+        &'t mut self,
+        table: &'t Table,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> TransactionIter<'t> {
+        TransactionIter {
+            is_of_keys: true,
+            ..self.range(table, range)
         }
     }
 
@@ -146,6 +161,10 @@ enum Foremost {
     None,
 }
 
+fn without_value(key: Result<&[u8]>) -> Result<Entry> {
+    Ok((key?.to_vec(), Vec::new()))
+}
+
 impl TransactionIter<'_> {
     fn own_at(&self, at: usize) -> (&[u8], Option<Value<'_>>) {
         let (_, key, value) = self.set.write_at(at);
@@ -184,9 +203,11 @@ impl TransactionIter<'_> {
     fn next_entry(&mut self, is_forward: bool) -> Result<Option<Entry>> {
         loop {
             if self.wants_stored(is_forward) {
-                let next = match is_forward {
-                    true => self.stored.next(),
-                    false => self.stored.next_back(),
+                let next = match (is_forward, self.is_of_keys) {
+                    (true, false) => self.stored.next(),
+                    (false, false) => self.stored.next_back(),
+                    (true, true) => self.stored.next_key().map(without_value),
+                    (false, true) => self.stored.next_back_key().map(without_value),
                 };
                 self.take_stored(is_forward, next)?;
             }
@@ -241,6 +262,7 @@ impl TransactionIter<'_> {
         let entry = match own {
             None => stored,
             Some(own) => match self.own_at(own) {
+                (key, Some(_)) if self.is_of_keys => Some((key.to_vec(), Vec::new())),
                 (key, Some(Value::Bytes(value))) => Some((key.to_vec(), value.to_vec())),
                 (_, Some(Value::Chunks(_))) => return Err(Error::InChunks),
                 (key, None) => {

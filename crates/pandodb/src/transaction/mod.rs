@@ -1,6 +1,7 @@
 //! Interactive transactions: read, think, write, and commit all of it or nothing (decision 068).
 
 pub(crate) mod commit;
+pub(crate) mod delete_range;
 pub(crate) mod handle;
 pub(crate) mod iter;
 pub(crate) mod locks;

@@ -18,6 +18,7 @@ mod counted;
 mod crowds;
 mod damage;
 mod data_size;
+mod delete_range;
 mod devices;
 mod dropped;
 mod durable_reads;

@@ -1,9 +1,10 @@
 //! Random histories compared with a `BTreeMap`, with restarts, tiny pools and every page size.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
 
 use fastrand::Rng;
-use pandodb::{Batch, Builder, Compression, Db, Durability, Table, WriteOptions};
+use pandodb::{Batch, Builder, Compression, Db, Durability, Table, Transaction, WriteOptions};
 
 use crate::fixture::verified;
 
@@ -45,6 +46,41 @@ fn compare_range(random: &mut Random, table: &Table, twin: &Twin) {
         let expected = twin.range(start..).map(own);
         assert!(ours.take(take).eq(expected.take(take)));
     }
+}
+
+/// Deletes a range, by the table or in a transaction that has written itself.
+fn delete_range(random: &mut Random, (db, table): (&Db, &Table), twin: &mut Twin) {
+    let (low, high) = (random.key(), random.key());
+    let (low, high) = (low.clone().min(high.clone()), low.max(high));
+    let bounds = match random.0.u8(..4) {
+        0 => (Bound::Unbounded, Bound::Excluded(&low[..])),
+        1 => (Bound::Excluded(&high[..]), Bound::Unbounded),
+        2 => (Bound::Included(&low[..]), Bound::Included(&high[..])),
+        // About a hundredth.
+        _ => (
+            Bound::Included(&low[..]),
+            Bound::Excluded(&[&low[..], b"~"].concat()[..]),
+        ),
+    };
+    let deleted = match random.0.bool() {
+        true => table.delete_range(bounds).unwrap(),
+        false => {
+            let own: Vec<_> = (0..random.0.u8(..5))
+                .map(|_| (random.key(), random.value()))
+                .collect();
+            twin.extend(own.iter().cloned());
+            let delete = |transaction: &mut Transaction| {
+                for (key, value) in &own {
+                    transaction.put(table, key, value)?;
+                }
+                transaction.delete_range(table, bounds)
+            };
+            db.transact(delete).unwrap()
+        }
+    };
+    let before = twin.len();
+    twin.retain(|key, _| !bounds.contains(&key[..]));
+    assert_eq!(deleted, (before - twin.len()) as u64);
 }
 
 fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
@@ -89,7 +125,8 @@ fn check(seed: u64, options: impl Fn() -> Builder, steps: u32) {
                 }
                 db.write(&mut batch, WriteOptions::default()).unwrap();
             }
-            93..97 => compare_range(&mut random, &table, &twin),
+            93..96 => compare_range(&mut random, &table, &twin),
+            96 => delete_range(&mut random, (&db, &table), &mut twin),
             97 => db.checkpoint().unwrap(),
             98 => {
                 drop(table);
