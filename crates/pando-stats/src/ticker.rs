@@ -93,6 +93,7 @@ tickers! {
         CommitConflicts "commit_conflicts" "batches" "Commits refused since something read had changed.";
         Deadlocks "deadlocks" "transactions" "Transactions and commits ended since they waited for locks in a circle.";
         LockTimeouts "lock_timeouts" "operations" "Operations ended since another transaction had locked a key for too long.";
+        SnapshotsEnded "snapshots_ended" "times" "Times that snapshots were ended since memory or disk had no room for what they read.";
         RestartsConflict "restarts_conflict" "steps" "Steps begun again since a page was latched or changed.";
         RestartsFrames "restarts_frames" "steps" "Steps begun again that had to wait for a free frame.";
         RestartsImages "restarts_images" "steps" "Steps begun again that had to wait for an image buffer.";

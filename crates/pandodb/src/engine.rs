@@ -5,6 +5,7 @@ use std::task::Waker;
 use pando_device::AnyDevice;
 use pando_format::Lsn;
 use pando_pool::PinBudget;
+use pando_stats::Ticker;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
@@ -235,6 +236,7 @@ impl Engine {
         }
         if needed && let Some(lsn) = self.kept.end_oldest() {
             tracing::warn!(%lsn, "a settled snapshot was ended: the disk has no room for it");
+            self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
             self.kept.note_checkpoint(self.checkpoint.ask());
             return MadeRoom::Now;
         }

@@ -3,6 +3,7 @@
 //! any longer (decision 067).
 
 use pando_format::Lsn;
+use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 
@@ -197,6 +198,7 @@ impl Engine {
                 return;
             };
             tracing::warn!(%lsn, "a snapshot was ended: there is no memory for what it reads");
+            self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
             if fits {
                 self.open_generation();
                 self.drop_unneeded();

@@ -8,6 +8,7 @@
 
 use pando_format::Lsn;
 use pando_pool::Restart;
+use pando_stats::Ticker;
 use pando_sync::WaitList;
 use pando_tree::{Place, Stored};
 use pando_versions::{BeforeImage, Readers, Registration, VersionRoom, VersionScratch};
@@ -215,6 +216,7 @@ impl Engine {
         for (number, write) in (0_u32..).zip(writes) {
             if !self.save_version(&readers, number, write, &mut old, scratch) {
                 tracing::warn!(%lsn, "snapshots were ended: what they read could not be saved");
+                self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
                 self.old_versions.snapshots.end_below(lsn);
                 break;
             }

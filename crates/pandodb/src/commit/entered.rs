@@ -2,6 +2,7 @@
 //! transaction that has read ranges.
 
 use pando_format::Lsn;
+use pando_stats::Ticker;
 use pando_sync::gate::{Closed, GateGuard};
 use pando_versions::Registration;
 
@@ -33,6 +34,7 @@ impl Engine {
     pub(crate) fn end_snapshots(&self, own: Option<&Registration>, all: bool) {
         if all {
             tracing::warn!("snapshots were ended: a large transaction leaves them no memory");
+            self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
             self.old_versions.snapshots.end_below(Lsn(u64::MAX));
         } else if let Some(own) = own {
             own.end();

@@ -230,6 +230,8 @@ fn a_full_disk_ends_settled_snapshots_or_refuses_writes() {
             assert!(matches!(ended, Error::SnapshotEnded), "{ended}");
             assert_eq!(db.snapshot_stat(), pandodb::SnapshotStat::default());
         }
+        let ends = db.statistics().get(Ticker::SnapshotsEnded);
+        assert_eq!(ends, u64::from(!keeps));
         drop(table);
         db.close().unwrap();
         verify(&device);
