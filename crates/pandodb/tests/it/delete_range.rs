@@ -61,6 +61,7 @@ fn what_was_deleted_is_durable() {
         let db = open_on(&device, Db::builder().max_memory(8 << 20));
         let table = db.table("t").unwrap();
         fill(&table, 0..count, |number| (text_key(number), b"value"));
+        db.checkpoint().unwrap();
         assert_eq!(table.delete_range(..).unwrap(), u64::from(count));
         let after = device.after_crash(u64::from(count), CrashMode::AllLost);
         device.crash_now();
