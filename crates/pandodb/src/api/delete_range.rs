@@ -32,7 +32,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`Table::range`] and [`Db::write`]; what was removed before stays removed.
+    /// As [`Table::range`] and [`Db::write`]; what was removed before stays removed, and becomes
+    /// durable with the next commit that is.
     ///
     /// [`Db::clear_tables`]: crate::Db::clear_tables
     /// [`Db::write`]: crate::Db::write

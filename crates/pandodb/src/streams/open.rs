@@ -70,8 +70,11 @@ impl Snapshot {
         let engine = self.engine_of(table)?;
         let mut value = Vec::new();
         if let Some(young) = self.young() {
-            let found = engine.look_then(young.registration(), &table.state, key, &mut value);
-            match found {
+            let (then, state) = (young.registration(), &table.state);
+            if let Some(found) = engine.read_cached_at(then, state, key, &mut value) {
+                return Ok(found.then(|| ValueStream::of_value(engine, value)));
+            }
+            match engine.look_then(then, state, key, &mut value) {
                 // It may have been settled meanwhile.
                 Err(Error::SnapshotEnded) => {}
                 found => return Ok(ValueStream::of_found(engine, found?.into(), value)),

@@ -1,6 +1,8 @@
 //! Deletes of ranges: what they read, what they leave when they fail or the power is cut, and what
 //! others see. That they delete what they should is in `twin.rs`.
 
+use std::ops::Bound;
+
 use pandodb::device::faulty::{CrashMode, FaultyDevice};
 use pandodb::statistics::Ticker;
 use pandodb::{ConflictKind, Db, Error, Isolation, Occupancy, TransactionOptions};
@@ -67,6 +69,31 @@ fn what_was_deleted_is_durable() {
         device.crash_now();
         let db = open_on(&after, Db::builder().max_memory(8 << 20));
         assert_eq!(db.table("t").unwrap().len(), 0, "of {count}");
+    }
+}
+
+/// As many keys as are deleted at a time, and bounds that meet behind the last one.
+#[test]
+fn bounds_may_be_anywhere() {
+    let db = Db::builder().max_memory(8 << 20).open_in_memory().unwrap();
+    let table = db.table("t").unwrap();
+    let low = text_key(0);
+    for count in [255, 256, 257, 512] {
+        let last = text_key(count - 1);
+        for in_transaction in [false, true] {
+            fill(&table, 0..count, |number| (text_key(number), b"value"));
+            let delete = |range: (Bound<&[u8]>, Bound<&[u8]>)| match in_transaction {
+                true => db.transact(|transaction| transaction.delete_range(&table, range)),
+                false => table.delete_range(range),
+            };
+            let none = (Bound::Included(&last[..]), Bound::Excluded(&low[..]));
+            assert_eq!(delete(none).unwrap(), 0);
+            let none = (Bound::Excluded(&last[..]), Bound::Included(&last[..]));
+            assert_eq!(delete(none).unwrap(), 0);
+            let all = (Bound::Included(&low[..]), Bound::Included(&last[..]));
+            assert_eq!(delete(all).unwrap(), u64::from(count));
+            assert_eq!((delete(all).unwrap(), table.len()), (0, 0));
+        }
     }
 }
 
