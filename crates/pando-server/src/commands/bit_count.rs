@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::context::parts::Gathered;
 use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::data::ones;
 
 pub(crate) const COMMANDS: &[Command] = &[
     Command {
@@ -105,12 +106,7 @@ fn count(piece: &[u8], offset: u64, bits: &Range<u64>) -> u64 {
         return at_end.into();
     };
     let at_start = masked(*first, offset, bits).count_ones();
-    let (words, tail) = between.as_chunks::<8>();
-    let words = words
-        .iter()
-        .map(|word| u64::from_ne_bytes(*word).count_ones());
-    let tail = tail.iter().map(|byte| byte.count_ones());
-    words.chain(tail).map(u64::from).sum::<u64>() + u64::from(at_start + at_end)
+    ones::count(between) + u64::from(at_start + at_end)
 }
 
 fn bit_count(context: &mut Context<'_>) -> Run {

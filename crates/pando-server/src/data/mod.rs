@@ -27,6 +27,7 @@ pub(crate) mod near_walk;
 pub(crate) mod new_members;
 pub(crate) mod new_rows;
 pub(crate) mod obstacles;
+pub(crate) mod ones;
 pub(crate) mod packed;
 pub(crate) mod patches;
 pub(crate) mod piece_head;
