@@ -216,7 +216,7 @@ fn get_cold(place: &Place) -> u64 {
     1
 }
 
-const ENGINE: [Drive; 47] = [
+const ENGINE: [Drive; 48] = [
     ("gets", warm, |place| {
         for _ in 0..3 {
             place.table.get(b"known").unwrap();
@@ -282,6 +282,13 @@ const ENGINE: [Drive; 47] = [
         let mut late = place.db.begin(options).unwrap();
         late.lock(&place.table, &[b"a"]).unwrap_err();
         1
+    }),
+    ("snapshots_ended", warm, |place| {
+        let _settled = place.db.snapshot_settled().unwrap();
+        let engine = place.db.engine();
+        let _made = engine.make_room(true);
+        engine.end_snapshots(None, true);
+        2
     }),
     ("restarts_conflict", warm, |place| {
         serve(place, Restart::Conflict) + register(place, WaitReason::Restart(Restart::Conflict))
