@@ -1,4 +1,4 @@
-//! Saves what a batch replaces, as long as registered snapshots read it (decision 067).
+//! Saves what a batch replaces, as long as registered snapshots read it (decisions 067, 132).
 //!
 //! Step 1 reserves room: for small batches from the largest size that an old value in a leaf can
 //! have, for others from the sizes that step 3 of the attempt before has found. Step 4 looks for
@@ -87,7 +87,7 @@ impl Engine {
         own: Option<(&Registration, bool)>,
     ) -> Step<Option<ReservedVersions<'_>>> {
         let old = &self.old_versions;
-        if !old.snapshots.is_on() {
+        if !old.snapshots.is_on() || self.is_unread(set) {
             return Ok(None);
         }
         let most = self.most_replaced(set);
@@ -116,6 +116,14 @@ impl Engine {
             room,
             _wake: WakeWaiters(&old.waiters),
         }))
+    }
+
+    /// Returns whether nobody reads what the batch replaces, though there may be snapshots: all of
+    /// them, and those that begin from here on, are of a moment at which it was unreachable. Once
+    /// this is so, it stays so, since the horizon never goes back.
+    fn is_unread(&self, set: &WriteSet) -> bool {
+        set.unread_since
+            .is_some_and(|since| self.horizon() >= since)
     }
 
     /// Returns whether the versions of a batch, which replaces `bytes` bytes in leaves, may have
@@ -152,7 +160,7 @@ impl Engine {
         measured: &mut Option<u64>,
     ) -> Option<bool> {
         let snapshots = &self.old_versions.snapshots;
-        if !snapshots.is_on() {
+        if !snapshots.is_on() || self.is_unread(set) {
             return Some(false);
         }
         // Nothing is reserved if the first snapshot has begun since then.

@@ -20,6 +20,7 @@ use crate::read::merged_leaf::MergedLeaf;
 use crate::read::point::{no_such_table, on_tree};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::read_log::WHOLE;
+use crate::writes::stripes::Stamp;
 
 /// The reads of a table for event loops: each returns at once, with a result or with a reason to
 /// wait.
@@ -96,6 +97,15 @@ impl<'t> Reads<'t> {
             Err(Some(fault @ Restart::Fault(_))) => polled(Err(fault.into()), &mut Vec::new()),
             Err(_) => self.try_get_any((key, bytes_max), out, shown_from),
         }
+    }
+
+    /// Returns an LSN that is not below that of the last commit that has written `key` since the
+    /// store was opened; None while a commit writes it, and if the table was dropped. Writes of
+    /// other keys may raise it.
+    pub fn last_write(self, key: &[u8]) -> Option<Lsn> {
+        let tree = self.table.state.tree()?;
+        let stripes = &self.table.db.engine().stripes;
+        stripes.stamp(stripes.of(tree.id, key)).map(Stamp::lsn)
     }
 
     /// As [`Reads::get_head`], to find out which page is missing: it does not count as a get.

@@ -509,6 +509,16 @@ impl ValidatedBatch {
         self.scratch.reset();
     }
 
+    /// Tells that no snapshot of `lsn` or a later moment reads what the batch replaces, since
+    /// nothing leads to it any more: the rows of a collection whose head is gone, for instance.
+    /// Then nothing is kept for such snapshots (decision 132). [`Reads::last_write`] of the row
+    /// that says so has the LSN.
+    ///
+    /// [`Reads::last_write`]: crate::nonblocking::Reads::last_write
+    pub fn unread_since(&mut self, lsn: Lsn) {
+        self.set.unread_since = Some(lsn);
+    }
+
     /// Empties a table. If it is of another store, the commit fails.
     ///
     /// # Panics

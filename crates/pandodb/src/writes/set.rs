@@ -3,6 +3,7 @@
 
 use std::ops::Bound;
 
+use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_tree::{ScanValue, Tree};
@@ -88,6 +89,8 @@ pub(crate) struct WriteSet {
     /// The flag that must not be set, if `expects_unset`; kept from one use to the next.
     unset: Option<Arc<AtomicBool>>,
     expects_unset: bool,
+    /// No snapshot of this LSN or a later one reads what the batch writes.
+    pub(crate) unread_since: Option<Lsn>,
     /// Stamps from before each read.
     pub(crate) reads: Vec<Stamp>,
     /// Stripes of keys that a transaction has read, to be shared until the record has its LSN.
@@ -146,6 +149,7 @@ impl Default for WriteSet {
             absent: Vec::new(),
             unset: None,
             expects_unset: false,
+            unread_since: None,
             reads: Vec::new(),
             shares: Vec::new(),
             watched: WatchedKeys::default(),
@@ -187,6 +191,7 @@ impl WriteSet {
         self.table_changes.clear();
         self.absent.clear();
         self.expects_unset = false;
+        self.unread_since = None;
         self.watched.clear(WATCHED_BYTES_MAX);
     }
 

@@ -70,3 +70,4 @@ mod thousand;
 mod transaction_memory;
 mod transactions;
 mod twin;
+mod unread;

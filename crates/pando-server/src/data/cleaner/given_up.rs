@@ -1,9 +1,11 @@
-//! Removes the elements of large collections that were given up.
+//! Removes the elements of large collections that were given up. Nothing is kept of them for
+//! snapshots that begin later (decision 132).
 
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
-use pandodb::Table;
 use pandodb::nonblocking::{Polled, Reactor, Reads};
+use pandodb::{Lsn, Table};
 
 use super::{Cleaner, Stop};
 use crate::data::elements::{END_OF_GIVEN_UP, decode_given_up, given_up_key, id_of};
@@ -54,7 +56,11 @@ impl Cleaner {
         self.collect_given_up(of, reactor, (&[0; 8], &mut given_up))?;
         let most = self.size_gone;
         let (mut gone, mut missing) = (Vec::new(), false);
+        self.note_given_up(members, number, &given_up);
+        let mut since = Some(Lsn::default());
         for id in given_up {
+            let of_it = self.given_up_since.get(&(number, id)).copied();
+            since = since.zip(of_it).map(|(all, one)| all.max(one));
             match self.collect_rows((members, id), reactor, &mut gone) {
                 Ok(()) if gone.len() < most => {
                     let mut key = Vec::new();
@@ -74,8 +80,25 @@ impl Cleaner {
         if gone.is_empty() && missing {
             return Err(Stop::Waiting);
         }
-        (self.gone, self.gone_of) = (gone, gone_of);
+        (self.gone, self.gone_of, self.gone_since) = (gone, gone_of, since);
         Ok(())
+    }
+
+    /// Notes since when these collections of a database have been given up, and forgets others.
+    fn note_given_up(&mut self, members: &Table, number: usize, given_up: &[u64]) {
+        let is_known = |(of, id): &(usize, u64)| *of != number || given_up.contains(id);
+        self.given_up_since
+            .retain(|collection, _| is_known(collection));
+        let mut row = Vec::new();
+        for id in given_up {
+            let Entry::Vacant(place) = self.given_up_since.entry((number, *id)) else {
+                continue;
+            };
+            given_up_key(*id, &mut row);
+            if let Some(since) = Reads::of(members).last_write(&row) {
+                place.insert(since);
+            }
+        }
     }
 
     /// Adds the collections that were given up from this key on, as far as a batch takes them.
@@ -196,6 +219,50 @@ mod tests {
         // Rows of 101 collections, and what says so: 1,001 in batches of 256.
         assert!(steps < 10, "{steps}");
         assert_eq!(members.len(), 1);
+    }
+
+    /// Snapshots keep rows of what was given up behind them, and nothing of what was given up
+    /// before them, also where both go in one batch.
+    #[test]
+    fn nothing_is_kept_for_snapshots_that_see_no_head() {
+        let (engine, members) = store_of(&[]);
+        let row = |id: u64, number: u64| {
+            let mut key = Vec::new();
+            position_key(id, &number.to_be_bytes(), &mut key);
+            key
+        };
+        for id in 1..=3 {
+            for number in 0..50 {
+                let put = members.put(&row(id, number), b"\0element");
+                put.expect("there is room");
+            }
+        }
+        let give_up = |id: u64| {
+            let mut key = Vec::new();
+            given_up_key(id, &mut key);
+            members.put(&key, b"").expect("there is room");
+        };
+        let left = |snapshot: &pandodb::Snapshot, id: u64| {
+            let has = |number| snapshot.contains(&members, &row(id, number));
+            (0..50)
+                .filter(|number| has(*number).expect("no error"))
+                .count()
+        };
+        let mut reactor = Reactor::new(&engine.db, Waker::noop().clone()).expect("a reactor");
+        let mut cleaner = Cleaner::new(&engine, vec![0], Waker::noop().clone());
+        give_up(1);
+        let first = engine.db.snapshot().expect("there is room");
+        clean(&mut cleaner, &engine, &mut reactor);
+        assert_eq!((left(&first, 1), left(&first, 2)), (0, 50));
+        drop(first);
+        give_up(2);
+        let second = engine.db.snapshot().expect("there is room");
+        give_up(3);
+        clean(&mut cleaner, &engine, &mut reactor);
+        assert_eq!(left(&second, 3), 50);
+        drop(second);
+        assert_eq!(members.len(), 1);
+        assert_eq!(cleaner.given_up_since.len(), 0);
     }
 
     #[test]

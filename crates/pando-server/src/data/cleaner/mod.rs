@@ -21,7 +21,7 @@
 
 mod given_up;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::task::Waker;
 
@@ -76,6 +76,12 @@ pub(crate) struct Cleaner {
     due: Vec<(u64, Vec<u8>)>,
     /// Rows of collections that were given up, to be removed by the current batch.
     gone: Vec<Vec<u8>>,
+    /// The last commit that gave one of their collections up, or a later one; None if it is not
+    /// known.
+    gone_since: Option<Lsn>,
+    /// The same for each collection, by database and id, as of when it was first seen: what the
+    /// cleaner itself deletes raises what the store says.
+    given_up_since: BTreeMap<(usize, u64), Lsn>,
     /// Number of collections of which the last batch has removed the last row.
     freed: u64,
     /// The last swap of the table before they were collected: nothing else says that the table
@@ -353,6 +359,8 @@ impl Cleaner {
             gone: Vec::new(),
             freed: 0,
             gone_of: Lsn::default(),
+            gone_since: None,
+            given_up_since: BTreeMap::new(),
             passed: BTreeSet::new(),
             obstacles: Obstacles::default(),
             looked_at: 0,
@@ -530,6 +538,10 @@ impl Cleaner {
             if let Some(members) = database.members.table() {
                 let gone = self.gone.iter();
                 gone.for_each(|key| self.batch.delete(members, key));
+                if let Some(since) = self.gone_since.filter(|_| self.due.is_empty()) {
+                    // Later snapshots see no head that leads to them.
+                    self.batch.unread_since(since);
+                }
                 // Behind the first one, with which the batch has noted the table: a swap from here
                 // on is a conflict.
                 if !self.gone.is_empty() && members.last_swap() != self.gone_of {
