@@ -344,6 +344,8 @@ impl ShownSort {
             return Err(RowError::Damaged.into());
         }
         (self.source, self.sorter) = (Source::Sorted(sorted), None);
+        // Other keys are looked up from here on.
+        self.prefetched = 0;
         if !self.how.looks_up_to_show() {
             // With them, the snapshot is given back.
             self.values = None;
