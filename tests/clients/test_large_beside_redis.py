@@ -18,7 +18,7 @@ from server import ServerTest
 from test_beside_redis import Connection, as_bytes
 
 REDIS = shutil.which("redis-server")
-COMMANDS = int(os.environ.get("COMMANDS", 60))
+COMMANDS = int(os.environ.get("COMMANDS", 30))
 SEED = int(os.environ.get("SEED", 1))
 
 # Those that have no order in Redis: sorted before they are compared, in groups of so many.
