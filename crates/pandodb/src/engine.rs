@@ -23,6 +23,7 @@ use crate::space::growth::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
+use crate::state::garbage_room::GarbageRoom;
 use crate::state::giving_back::GivingBack;
 use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
@@ -62,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) underfull_leaves: UnderfullLeaves,
     /// The requests for checkpoints, and the files that a checkpoint changes.
     pub(crate) checkpoint: CheckpointState,
+    /// The room that comes from garbage.
+    pub(crate) garbage_room: GarbageRoom,
     /// The options that the store was opened with.
     pub(crate) options: Builder,
     /// The budget of now, in bytes: at most that of the options.
@@ -174,6 +177,7 @@ impl Engine {
             kept: KeptCuts::new(budget.kept_bytes),
             transaction_memory: Arc::new(TransactionMemory::new(budget.transactions_bytes)),
             checkpoint,
+            garbage_room: GarbageRoom::default(),
             options,
             budget,
             hash_key,
@@ -187,6 +191,7 @@ impl Engine {
         audit::name("engine", self);
         audit::name("log", &self.log);
         audit::name("checkpoint", &self.checkpoint);
+        audit::name("garbage_room", &self.garbage_room);
         audit::name("pin budget", &self.pin_budget);
         audit::name("jobs", &*self.jobs);
         audit::name("locks", &*self.locks);
@@ -225,9 +230,13 @@ impl Engine {
         error
     }
 
-    /// Ends the oldest settled snapshot, to make room on a full disk if that is `needed`, unless
-    /// the options keep it. What was retired since the last checkpoint is free after the next one.
+    /// Says whether room on a full disk comes from garbage; otherwise ends the oldest settled
+    /// snapshot, if room is `needed` now, unless the options keep it. What was retired since the
+    /// last checkpoint is free after the next one.
     pub(crate) fn make_room(&self, needed: bool) -> MadeRoom {
+        if self.garbage_makes_room() {
+            return MadeRoom::Later;
+        }
         if self.options.keep_settled_snapshots {
             return MadeRoom::None;
         }
@@ -248,11 +257,12 @@ impl Engine {
         }
     }
 
-    /// Returns true if the end of a settled snapshot has left room to a checkpoint that has not
-    /// ended.
+    /// Returns true if garbage, or the end of a settled snapshot, has left room to a checkpoint
+    /// that has not ended.
     pub(crate) fn awaits_checkpoint_for_room(&self) -> bool {
         let asked = self.kept.checkpoint_for_room();
-        asked.is_some_and(|asked| !self.checkpoint.has_finished(asked))
+        let is_due = |asked| !self.checkpoint.has_finished(asked);
+        asked.is_some_and(is_due) || self.garbage_makes_room()
     }
 
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does

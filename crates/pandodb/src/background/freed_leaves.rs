@@ -7,8 +7,8 @@ use pando_tree::Tree;
 use crate::engine::Engine;
 use crate::pages::place_order::order_by_place;
 
-/// Most leaves that are read at a time.
-const READ_MAX: usize = 32;
+/// Most leaves, or roots of trees, that are read at a time.
+pub(super) const READ_MAX: usize = 32;
 
 /// The leaves that come next, of the tree that is being freed.
 #[derive(Debug, Default)]

@@ -15,12 +15,13 @@ use pando_stats::Ticker;
 use pando_sync::thread;
 use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Scratch, Tree};
 
-use crate::background::freed_leaves::FreedLeaves;
+use crate::background::freed_leaves::{FreedLeaves, READ_MAX};
 use crate::background::kept_rows::KeptRows;
 use crate::blobs::readers::Verdict;
 use crate::changes::aside::READS_MAX;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::pages::place_order::order_by_place;
 use crate::tables::state::GARBAGE;
 use crate::wait::reason::Step;
 
@@ -71,7 +72,7 @@ impl Engine {
 
     /// Tells the maintenance thread that there is new garbage.
     pub(crate) fn garbage_wanted(&self) {
-        self.store.registry.want();
+        self.store.registry.note_garbage();
     }
 
     /// True while something has not been freed, even if it waits for readers.
@@ -96,6 +97,7 @@ impl Engine {
                 self.store.registry.serve(wanted, kept.looked());
                 return Ok(false);
             };
+            self.store.registry.note_due(wanted);
             let ended = match garbage {
                 Garbage::Tree(tree) => {
                     let done = self.free_leftmost(tree, &key, scratch)?;
@@ -203,10 +205,7 @@ impl Engine {
                 None => tree.try_free_leftmost(&engine.store.pool, token, scratch)?,
                 Some(lost) => tree.try_free_lost(&engine.store.pool, token, lost, scratch)?,
             };
-            engine
-                .store
-                .statistics
-                .tick(Ticker::GarbagePages, u64::from(step.pages_freed));
+            engine.note_freed(u64::from(step.pages_freed));
             // From here on something has changed: finish all of it before the apply section ends.
             let lsn = engine.background_marks().lsn;
             let finished = engine
@@ -270,12 +269,14 @@ impl Engine {
                 engine.poison(error);
             }
             engine.note_row(key, fill);
-            engine
-                .store
-                .statistics
-                .tick(Ticker::GarbagePages, free.len() as u64);
+            engine.note_freed(free.len() as u64);
             Ok(true)
         })
+    }
+
+    fn note_freed(&self, pages: u64) {
+        self.store.statistics.tick(Ticker::GarbagePages, pages);
+        self.garbage_room.note_freed();
     }
 
     /// Frees a chunk, or an overflow page, that a row names. Leaves alone what is known to be
@@ -352,7 +353,13 @@ impl Engine {
             for index in 0..leaf.len() {
                 let (key, row) = leaf.entry(index);
                 match self.look_at_row(key, row, kept.horizon())? {
-                    Row::Free(garbage) => return Ok(Some((key.to_vec(), garbage))),
+                    Row::Free(garbage) => {
+                        let key = key.to_vec();
+                        if let Garbage::Tree(tree) = &garbage {
+                            self.read_roots_ahead(tree.root, &mut leaf, index + 1);
+                        }
+                        return Ok(Some((key, garbage)));
+                    }
                     Row::Left => kept.leave(key),
                     Row::Looked => kept.leave_looked(key),
                     Row::Note => {}
@@ -363,6 +370,31 @@ impl Engine {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// Reads `root`, if it is not in memory, together with the roots of the dropped trees from
+    /// entry `from` of `leaf` on: what waited for long enough to be evicted is not alone. What
+    /// cannot be read is met again by whoever frees it. Blocks.
+    fn read_roots_ahead(&self, root: PageId, leaf: &mut LeafCopy, from: usize) {
+        let pool = &self.store.pool;
+        if !pool.is_on_disk(root) {
+            return;
+        }
+        let mut pages = vec![root];
+        let most = READ_MAX.min(pool.frames() / 16);
+        for index in from..leaf.len().min(from + most) {
+            let (key, row) = leaf.entry(index);
+            let (None, ScanValue::Inline(row)) = (decode_aside_key(key), row) else {
+                continue;
+            };
+            if let Ok(GarbageRow::DroppedTree(row)) = GarbageRow::decode(row)
+                && pool.is_on_disk(row.root)
+            {
+                pages.push(row.root);
+            }
+        }
+        order_by_place(pool, &mut pages, &mut Vec::new());
+        self.fetch_some(&pages);
     }
 
     /// Copies the rows of one leaf from `from` on. Returns true if there is at least one.

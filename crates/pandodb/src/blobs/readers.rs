@@ -43,6 +43,8 @@ pub(crate) struct Registry {
     wanted: AtomicU64,
     /// Value of `wanted` as of which nothing was left that could be freed.
     served: AtomicU64,
+    /// Value of `wanted` when something last became garbage, or was found that can be freed.
+    due: AtomicU64,
     /// Value of `wanted` as of which the rows could not be read.
     failed: AtomicU64,
     /// Number of rows that were left because somebody looks who may come to read what they name.
@@ -197,11 +199,36 @@ impl Registry {
         self.by_place.load(Ordering::Acquire) > 0
     }
 
-    /// Notes that there is something to free, and wakes the maintenance thread.
+    /// Notes that there may be something to free, since somebody has gone who may have read it, and
+    /// wakes the maintenance thread.
     pub(crate) fn want(&self) {
         // Release: pairs with the Acquire in wanted, so that whoever sees the count sees the row.
         self.wanted.fetch_add(1, Ordering::Release);
         self.work.notify_all();
+    }
+
+    /// Notes that something has become garbage, and wakes the maintenance thread.
+    pub(crate) fn note_garbage(&self) {
+        // Release: as in want.
+        let before = self.wanted.fetch_add(1, Ordering::Release);
+        self.note_due(before + 1);
+        self.work.notify_all();
+    }
+
+    /// Notes that as of `wanted`, a value of [`Registry::wanted`], there is something that can be
+    /// freed.
+    pub(crate) fn note_due(&self, wanted: u64) {
+        // Release: pairs with the Acquire in is_freeing.
+        self.due.fetch_max(wanted, Ordering::Release);
+    }
+
+    /// Returns true while something is being freed, or has become garbage and was not looked at:
+    /// in contrast to [`Registry::is_wanted`] not if a reader has gone, and not if the rows cannot
+    /// be read.
+    pub(crate) fn is_freeing(&self) -> bool {
+        // Acquire: pairs with the Release in note_due.
+        let due = self.due.load(Ordering::Acquire);
+        !self.is_served(due) && !self.has_failed(due)
     }
 
     /// Returns the count to hand to [`Registry::serve`]. It is taken before the rows are read:
@@ -390,6 +417,32 @@ mod tests {
         let mut keys = Vec::new();
         registry.take_released(&mut keys);
         keys.len()
+    }
+
+    /// Readers that go are a reason to look, and not yet something to free.
+    #[test]
+    fn what_becomes_garbage_or_is_found_is_freed_until_nothing_is_left() {
+        let registry = Registry::default();
+        let look = |found: bool, kept: u64| {
+            let wanted = registry.wanted();
+            if found {
+                registry.note_due(wanted);
+                assert!(registry.is_freeing());
+            }
+            registry.serve(wanted, kept);
+        };
+        assert!(!registry.is_freeing());
+        registry.note_garbage();
+        assert!(registry.is_freeing() && registry.is_wanted());
+        look(false, 1);
+        assert!(!registry.is_freeing());
+        registry.want();
+        assert!(!registry.is_freeing() && registry.is_wanted());
+        look(true, 0);
+        assert!(!registry.is_freeing());
+        registry.note_garbage();
+        registry.fail(registry.wanted());
+        assert!(!registry.is_freeing(), "its rows cannot be read");
     }
 
     /// Chunks that were replaced after the oldest look began stay, since that look may still find

@@ -198,7 +198,7 @@ impl Store {
         });
         let enqueued = enqueued.collect::<Result<()>>();
         scratch.put_back_blob_ref(blob);
-        self.registry.want();
+        self.registry.note_garbage();
         is_damaged(
             enqueued,
             "overflow pages of a value that is gone are leaked",
@@ -237,7 +237,7 @@ impl Store {
             let value = GarbageRow::encode_chunks(row);
             self.apply(token, GARBAGE, marks, &key, Some(&value), scratch)?;
         }
-        self.registry.want();
+        self.registry.note_garbage();
         Ok(())
     }
 

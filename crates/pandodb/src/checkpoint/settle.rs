@@ -153,6 +153,7 @@ mod tests {
     use pando_sync::thread;
     use pando_sync::time::{Duration, now};
 
+    use crate::engine::Engine;
     use crate::error::{Error, Result};
     use crate::kept::cut::KeptHandle;
     use crate::kept::cuts::SettleFor;
@@ -230,6 +231,17 @@ mod tests {
     /// the next one, for which the thread that settles must not wait.
     #[test]
     fn a_run_does_not_wait_for_the_next_checkpoint() {
+        settle_on_full_disk(|_| ());
+    }
+
+    /// The same if garbage was freed, which makes room with the next checkpoint, too.
+    #[test]
+    fn a_run_does_not_wait_for_the_room_of_garbage() {
+        settle_on_full_disk(|engine| engine.garbage_room.note_freed());
+    }
+
+    /// Settles a snapshot on a full disk, after `before`, as the thread that makes checkpoints.
+    fn settle_on_full_disk(before: fn(&Engine)) {
         let device = FaultyDevice::new(1);
         let options = Db::builder()
             .durability(Durability::None)
@@ -264,6 +276,7 @@ mod tests {
             written.unwrap();
             let kept = engine.keep_checkpoint(&mut files, lsn);
             let kept = engine.kept.add(kept);
+            before(engine);
             engine.settle_snapshots(kept.as_ref().unwrap(), SettleFor::Room);
             engine.kept.finish(&[], &kept);
         });

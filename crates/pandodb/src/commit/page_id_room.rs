@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::space::growth::MadeRoom;
 use crate::space::id_turns::{IdNeed, IdWait};
 use crate::space::reservations::IdReservation;
-use crate::space::urgency::Urgency;
+use crate::space::urgency::{IDS_FOR_DELETES, Urgency};
 use crate::wait::reason::{Step, Unfinished, WaitReason};
 use crate::writes::set::WriteSet;
 
@@ -95,21 +95,31 @@ impl Engine {
             if self.may_wait_for_freed_ids(need) {
                 return Err(WaitReason::Checkpoint(self.checkpoint.ask()).into());
             }
-            // A kept checkpoint has a mapping of its own.
-            if !need.urgent && self.make_room(true) != MadeRoom::Now {
-                return Err(Error::Full {
-                    what: "there is no room for a mapping of more pages; delete keys or make room"
-                        .into(),
-                }
-                .into());
+            if !need.urgent {
+                self.make_mapping_room()?;
             }
         }
     }
 
+    /// Makes room for a mapping of more pages on a full disk, or says what it comes from.
+    fn make_mapping_room(&self) -> Step<()> {
+        // A kept checkpoint has a mapping of its own.
+        match self.make_room(true) {
+            MadeRoom::Now => Ok(()),
+            MadeRoom::Later => Err(WaitReason::Checkpoint(self.checkpoint.ask()).into()),
+            MadeRoom::None => Err(Error::Full {
+                what: "there is no room for a mapping of more pages; delete keys or make room"
+                    .into(),
+            }
+            .into()),
+        }
+    }
+
     /// Returns why an operation cannot continue for which too few ids are left: it waits for the
-    /// checkpoint behind which those of freed pages may be used again.
+    /// checkpoint behind which those of freed pages may be used again, also while garbage is being
+    /// freed.
     fn without_ids(&self, need: &IdNeed) -> Unfinished {
-        match self.may_wait_for_freed_ids(need) {
+        match self.may_wait_for_freed_ids(need) || self.garbage_makes_room() {
             true => WaitReason::Checkpoint(self.checkpoint.ask()).into(),
             false => self.page_ids_error().into(),
         }
@@ -119,7 +129,7 @@ impl Engine {
     /// those that were freed since the last checkpoint, and whether there will be another one.
     fn may_wait_for_freed_ids(&self, need: &IdNeed) -> bool {
         let without_room = self.store.mapping_reserve.ids_without_room();
-        let most = need.ids + without_room * u64::from(!need.urgent);
+        let most = need.ids + (without_room + IDS_FOR_DELETES) * u64::from(!need.urgent);
         most <= self.store.pool.page_ids().available() && !self.store.life.is_checkpoint_stalled()
     }
 
@@ -173,7 +183,8 @@ mod tests {
     use pando_device::{AnyDevice, MemoryDevice};
     use pando_sync::thread;
 
-    use crate::{Db, Durability, Error, Table, WriteOptions};
+    use super::*;
+    use crate::{Batch, Db, Durability, Table, WriteOptions};
 
     const THREADS: u32 = 1000;
     const CHUNK_BYTES: u64 = 4096;
@@ -238,10 +249,44 @@ mod tests {
     #[test]
     fn a_thousand_threads_put_with_few_page_ids_left() {
         let (db, table) = store();
-        leave_ids(&db, 50);
+        leave_ids(&db, IDS_FOR_DELETES + 50);
         crowd(THREADS, |thread| {
             (0..300).try_for_each(|round| put(&table, thread, round as u8))
         });
+    }
+
+    /// The ids of an emptied table can be used at once.
+    #[test]
+    fn a_table_is_filled_again_with_few_page_ids_left() {
+        let (db, table) = store();
+        let fill = |keys: u32| (0..keys).try_for_each(|key| put(&table, key, 1));
+        leave_ids(&db, IDS_FOR_DELETES + 1000);
+        let refused = fill(u32::MAX).unwrap_err();
+        assert!(matches!(refused, Error::Full { .. }), "{refused}");
+        for _ in 0..5 {
+            db.clear_tables(&[&table]).expect("it frees ids");
+            fill(5000).expect("there are as many ids as before");
+        }
+    }
+
+    /// Where puts find no more ids, many keys can be deleted at once, and many tables dropped.
+    #[test]
+    fn ids_are_left_for_deletes() {
+        let (db, table) = store();
+        let others: Vec<Table> = (0..32)
+            .map(|number| db.table(&format!("{number}")).expect("there is room"))
+            .collect();
+        leave_ids(&db, IDS_FOR_DELETES + 1000);
+        let fitted = (0_u32..).find(|key| put(&table, *key, 1).is_err());
+        let keys = fitted.expect("ids run out");
+        let mut batch = Batch::new();
+        (0..1000).for_each(|key: u32| batch.delete(&table, &key.to_be_bytes()));
+        db.write(&mut batch, WriteOptions::default())
+            .expect("some ids are left");
+        let others: Vec<&Table> = others.iter().collect();
+        db.clear_tables(&others).expect("some ids are left");
+        db.clear_tables(&[&table]).expect("some ids are left");
+        (0..keys / 2).for_each(|key| put(&table, key, 2).expect("the ids came back"));
     }
 
     #[test]
@@ -250,7 +295,8 @@ mod tests {
         const CHUNKS: u64 = 6;
         let (db, table) = store();
         // All new chunks find ids, and so do the leaves that they need.
-        leave_ids(&db, u64::from(THREADS) * 2 * CHUNKS + 100);
+        let new = u64::from(THREADS) * 2 * CHUNKS;
+        leave_ids(&db, new + 100 + IDS_FOR_DELETES);
         let none = WriteOptions::durability(Durability::None);
         crowd(THREADS, |thread| {
             (0..2_u8).try_for_each(|round| {

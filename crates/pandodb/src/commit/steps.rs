@@ -301,7 +301,7 @@ impl Engine {
         let committed = || self.store.committed_blocks();
         reserved.blocks = self.store.space.try_reserve(blocks, committed, urgency);
         if reserved.blocks.is_none() {
-            if self.store.space.is_full() {
+            if self.is_disk_full() {
                 return Err(self.without_room(urgent.then_some(&mut scratch.delete_wait)));
             }
             return Err(WaitReason::Blocks(blocks).into());

@@ -230,7 +230,7 @@ impl Engine {
                     let ids = self.reserve_ids(set, (pages, urgency), &mut id_wait)?;
                     Ok((log, reserved, ids))
                 }
-                None if self.store.space.is_full() => {
+                None if self.is_disk_full() => {
                     Err(self.without_room(urgent.then_some(&mut delete_wait)))
                 }
                 None => Err(WaitReason::Blocks(blocks).into()),

@@ -265,7 +265,7 @@ impl Engine {
         let blocks = PAGES_PER_SECTION * u64::from(self.store.page_blocks());
         let committed = || self.store.committed_blocks();
         let Some(reservation) = self.store.space.try_reserve(blocks, committed, Urgency::No) else {
-            if self.store.space.is_full() {
+            if self.is_disk_full() {
                 self.checkpoint.request();
                 return Err(self.store.space.full_error().into());
             }

@@ -23,6 +23,7 @@ use crate::pages::uncounted_leaks::UncountedLeaks;
 use crate::space::held::HeldBlocks;
 use crate::space::id_turns::IdNeed;
 use crate::space::keeper::SpaceKeeper;
+use crate::space::urgency::IDS_FOR_DELETES;
 use crate::tables::state::Tables;
 
 /// Number of attempts without a pause.
@@ -151,12 +152,13 @@ impl Store {
     }
 
     /// Number of page ids that may be given out if a merge of the mapping has room. As many as were
-    /// freed since the last checkpoint are not among them, as replay frees none; but a delete may
-    /// have them, which hardly ever takes one.
+    /// freed since the last checkpoint are not among them, as replay frees none, and neither are
+    /// the last ones; but a delete may have both, which hardly ever takes one.
     #[inline]
     pub(crate) fn ids_at_most(&self, urgent: bool) -> u64 {
-        let freed = self.pool.epochs().freed_total() * u64::from(!urgent);
-        self.pool.page_ids().available().saturating_sub(freed)
+        let freed = self.pool.epochs().freed_total();
+        let kept = (freed + IDS_FOR_DELETES) * u64::from(!urgent);
+        self.pool.page_ids().available().saturating_sub(kept)
     }
 
     /// True if a caller without reservations has to wait for the end of one. If pages wait for

@@ -1,5 +1,9 @@
 //! Who may use the reserve of blocks (decision 058).
 
+/// Page ids that only batches may take which delete, or drop and empty tables, so that those make
+/// room in a store that has no other ids left. They reserve one for each page that they change.
+pub(crate) const IDS_FOR_DELETES: u64 = 1024;
+
 /// What a reservation of blocks is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {

@@ -54,7 +54,7 @@ impl Engine {
             .try_take_run(blocks, || self.store.committed_blocks())
         {
             Some(Some(extent)) => Ok(extent),
-            _ if self.store.space.is_full() => Err(self.store.space.full_error().into()),
+            _ if self.is_disk_full() => Err(self.store.space.full_error().into()),
             Some(None) => Err(WaitReason::Run(blocks).into()),
             None => Err(WaitReason::Blocks(blocks.into()).into()),
         }

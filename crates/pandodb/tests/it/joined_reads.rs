@@ -91,6 +91,34 @@ fn leaves_of_a_dropped_table_are_read_together() {
     assert!(joined * 10 > all * 8, "{joined} of {all} together");
 }
 
+/// Small tables that were dropped while a snapshot kept them from being freed, so that their pages
+/// were evicted meanwhile, are read together, too.
+#[test]
+fn roots_of_dropped_tables_are_read_together() {
+    const TABLES: u64 = 1000;
+    let options = Db::builder().max_memory(32 << 20).frames(256);
+    let device = FaultyDevice::new(1);
+    let names: Vec<String> = (0..TABLES).map(|number| format!("t{number:03}")).collect();
+    let db = open_on(&device, options);
+    for name in &names {
+        db.table(name).unwrap().put(b"key", b"value").unwrap();
+    }
+    let snapshot = db.snapshot().unwrap();
+    for name in &names {
+        db.drop_table(name).unwrap();
+    }
+    let before = db.statistics();
+    drop(snapshot);
+    wait_for_garbage(&db);
+    let counted = db.statistics().since(&before);
+    let (all, joined) = (
+        counted.get(Ticker::PageReadsLeaf),
+        counted.get(Ticker::PageReadsJoined),
+    );
+    assert!(all > TABLES / 2, "{all} leaves");
+    assert!(joined * 10 > all * 8, "{joined} of {all} together");
+}
+
 /// Of pages that are read together, each is read again by itself if that fails; the device fails
 /// once.
 #[test]

@@ -27,6 +27,7 @@ mod exits;
 mod fixture;
 mod forged;
 mod freed_pages;
+mod freed_room;
 mod freeing;
 mod futures;
 mod golden;

@@ -1,0 +1,92 @@
+//! Room that comes from garbage: who needs blocks or page ids waits for it, and is not refused
+//! while it is on its way (decision 133).
+//!
+//! Garbage is freed some time after the commit that makes it, and what was freed can be used
+//! behind the next checkpoint. So there is room to come while the maintenance thread has garbage
+//! that it can free, and then until a checkpoint has finished that was asked for after that. The
+//! wait ends: garbage that waits for a reader or a snapshot does not count, and each checkpoint is
+//! waited for once.
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// Returns true if the disk is full, and no room comes from garbage: then a commit is refused
+    /// for which there are no blocks, unless it deletes.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.store.space.is_full() && !self.garbage_makes_room()
+    }
+
+    /// Returns true while room comes from garbage, without anybody doing more than to wait. Asks
+    /// for the checkpoint that gives back what was freed.
+    pub(crate) fn garbage_makes_room(&self) -> bool {
+        let life = &self.store.life;
+        let is_stuck = life.is_short() || life.is_checkpoint_stalled() || life.is_ended();
+        if is_stuck || self.store.check_poison().is_err() {
+            return false;
+        }
+        // First: if nothing is left to free now, all that was is noted.
+        let is_freeing = self.store.registry.is_freeing();
+        let asked = self.garbage_room.checkpoint(|| self.checkpoint.ask());
+        is_freeing || !self.checkpoint.has_finished(asked)
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use pando_device::MemoryDevice;
+    use pando_sync::thread;
+
+    use crate::Db;
+    use crate::space::id_turns::IdWait;
+    use crate::wait::reason::{Unfinished, WaitReason};
+
+    fn store() -> Db {
+        let options = Db::builder().max_memory(16 << 20);
+        Db::open_device(options, MemoryDevice::new(1 << 30).into()).expect("it opens")
+    }
+
+    /// Who wants more page ids than are left waits as long as garbage is being freed, before the
+    /// first piece of it is, and as long as no checkpoint has given back what was.
+    #[test]
+    fn page_ids_are_waited_for_from_the_first_to_the_last_piece() {
+        let db = store();
+        let (engine, table) = (db.engine(), db.table("t").unwrap());
+        table.put(b"key", b"value").unwrap();
+        while engine.garbage_makes_room() {
+            // The store has looked for garbage when it was opened.
+            db.checkpoint().unwrap();
+        }
+        let more = engine.store.pool.page_ids().available() + 1;
+        let reserve = || {
+            let mut wait = IdWait::default();
+            engine
+                .reserve_page_ids((0, more), false, &mut wait)
+                .map(drop)
+        };
+        let waits = || matches!(reserve(), Err(Unfinished::Wait(WaitReason::Checkpoint(_))));
+        let is_refused = || matches!(reserve(), Err(Unfinished::Error(_)));
+        assert!(is_refused());
+        let snapshot = db.snapshot().unwrap();
+        db.clear_tables(&[&table]).unwrap();
+        while engine.store.registry.is_wanted() {
+            thread::yield_now();
+        }
+        assert!(is_refused(), "a snapshot keeps it");
+        // No checkpoint begins, and nothing is freed before the gate is opened.
+        let files = engine.checkpoint.lock_files();
+        let closed = engine.store.close_gate();
+        drop(snapshot);
+        while !engine.store.registry.is_freeing() {
+            thread::yield_now();
+        }
+        assert!(waits());
+        drop(closed);
+        while engine.store.registry.is_freeing() {
+            thread::yield_now();
+        }
+        assert!(waits() && engine.awaits_checkpoint_for_room());
+        drop(files);
+        db.checkpoint().unwrap();
+        assert!(is_refused() && !engine.awaits_checkpoint_for_room());
+    }
+}

@@ -1,0 +1,104 @@
+//! Who needs room finds that of dropped tables, even if it has not been freed yet (decision 133).
+
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{self, Duration};
+use pandodb::device::MemoryDevice;
+use pandodb::{Db, Error, Snapshot, Table, TransactionOptions};
+
+use crate::fixture::{NONE, wait_for_garbage};
+
+/// A store on a disk of 32 MiB.
+fn store() -> (Db, Table) {
+    let options = Db::builder().max_memory(16 << 20).log_bytes(4 << 20);
+    let device = MemoryDevice::new(32 << 20);
+    let db = Db::open_device(options, device.into()).unwrap();
+    let table = db.table("t").unwrap();
+    (db, table)
+}
+
+/// Puts keys until the disk is full; returns their number.
+fn fill(table: &Table, value: &[u8]) -> u64 {
+    let refused = (0_u64..).find_map(|number| {
+        let put = table.put_with(&number.to_be_bytes(), value, NONE);
+        put.err().map(|error| (number, error))
+    });
+    match refused.unwrap() {
+        (number, Error::Full { .. }) => number,
+        (_, other) => panic!("{other}"),
+    }
+}
+
+/// Whoever empties a table on a full disk can use the room at once, and over and over again.
+#[test]
+fn an_emptied_table_is_filled_again_at_once() {
+    for bytes in [100, 3000, 100_000] {
+        let (db, table) = store();
+        let value = vec![7; bytes];
+        let fitted = fill(&table, &value);
+        for round in 0..4 {
+            db.clear_tables(&[&table]).unwrap();
+            for number in 0..fitted * 2 / 3 {
+                let put = table.put_with(&number.to_be_bytes(), &value, NONE);
+                put.unwrap_or_else(|error| panic!("{bytes}, {round}, {number}: {error}"));
+            }
+        }
+    }
+}
+
+/// The same for values that are handed over in pieces, for what a transaction writes, and for a
+/// sorted load.
+#[test]
+fn other_writers_find_the_room_of_an_emptied_table() {
+    let writers: [fn(&Db, &Table); 3] = [
+        |_, table| {
+            let value = std::io::repeat(3);
+            table.put_streamed_with(b"k", 8 << 20, value, NONE).unwrap();
+        },
+        |db, table| {
+            for number in 0..1000_u32 {
+                let mut transaction = db.begin(TransactionOptions::default()).unwrap();
+                let value = [number as u8; 8000];
+                transaction
+                    .put(table, &number.to_be_bytes(), &value)
+                    .unwrap();
+                transaction.commit().unwrap();
+            }
+        },
+        |_, table| {
+            let entries = (0..2000_u32).map(|number| (number.to_be_bytes(), [1; 4000]));
+            table.load_sorted(entries).unwrap();
+        },
+    ];
+    for writer in writers {
+        let (db, table) = store();
+        fill(&table, &[7; 3000]);
+        db.clear_tables(&[&table]).unwrap();
+        writer(&db, &table);
+    }
+}
+
+/// Garbage that a snapshot keeps makes no room, however often others begin and end.
+#[test]
+fn a_put_is_refused_while_a_snapshot_keeps_what_was_dropped() {
+    let (db, table) = store();
+    let fitted = fill(&table, &[7; 3000]);
+    let kept: Snapshot = db.snapshot().unwrap();
+    db.clear_tables(&[&table]).unwrap();
+    let (done, begun) = (AtomicBool::new(false), time::now());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                drop(db.snapshot().unwrap());
+            }
+        });
+        let again = fill(&table, &[8; 3000]);
+        done.store(true, Ordering::Relaxed);
+        assert!(again < fitted / 2, "{again} of {fitted}");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(60), "it waited");
+    assert!(kept.get(&table, &0_u64.to_be_bytes()).unwrap().is_some());
+    drop(kept);
+    wait_for_garbage(&db);
+    assert!(fill(&table, &[9; 3000]) > fitted / 2);
+}
