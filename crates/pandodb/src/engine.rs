@@ -23,7 +23,7 @@ use crate::space::growth::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
-use crate::state::garbage_room::GarbageRoom;
+use crate::state::freed_room::FreedRoom;
 use crate::state::giving_back::GivingBack;
 use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
@@ -64,7 +64,7 @@ pub(crate) struct Engine {
     /// The requests for checkpoints, and the files that a checkpoint changes.
     pub(crate) checkpoint: CheckpointState,
     /// The room that comes from garbage.
-    pub(crate) garbage_room: GarbageRoom,
+    pub(crate) freed_room: FreedRoom,
     /// The options that the store was opened with.
     pub(crate) options: Builder,
     /// The budget of now, in bytes: at most that of the options.
@@ -177,7 +177,7 @@ impl Engine {
             kept: KeptCuts::new(budget.kept_bytes),
             transaction_memory: Arc::new(TransactionMemory::new(budget.transactions_bytes)),
             checkpoint,
-            garbage_room: GarbageRoom::default(),
+            freed_room: FreedRoom::default(),
             options,
             budget,
             hash_key,
@@ -191,7 +191,7 @@ impl Engine {
         audit::name("engine", self);
         audit::name("log", &self.log);
         audit::name("checkpoint", &self.checkpoint);
-        audit::name("garbage_room", &self.garbage_room);
+        audit::name("freed_room", &self.freed_room);
         audit::name("pin budget", &self.pin_budget);
         audit::name("jobs", &*self.jobs);
         audit::name("locks", &*self.locks);
@@ -234,7 +234,7 @@ impl Engine {
     /// snapshot, if room is `needed` now, unless the options keep it. What was retired since the
     /// last checkpoint is free after the next one.
     pub(crate) fn make_room(&self, needed: bool) -> MadeRoom {
-        if self.garbage_makes_room() {
+        if self.room_comes() {
             return MadeRoom::Later;
         }
         if self.options.keep_settled_snapshots {
@@ -262,7 +262,7 @@ impl Engine {
     pub(crate) fn awaits_checkpoint_for_room(&self) -> bool {
         let asked = self.kept.checkpoint_for_room();
         let is_due = |asked| !self.checkpoint.has_finished(asked);
-        asked.is_some_and(is_due) || self.garbage_makes_room()
+        asked.is_some_and(is_due) || self.room_comes()
     }
 
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does

@@ -276,7 +276,7 @@ impl Engine {
 
     fn note_freed(&self, pages: u64) {
         self.store.statistics.tick(Ticker::GarbagePages, pages);
-        self.garbage_room.note_freed();
+        self.freed_room.note_freed();
     }
 
     /// Frees a chunk, or an overflow page, that a row names. Leaves alone what is known to be

@@ -281,7 +281,12 @@ impl Engine {
         match removed {
             // The tree was dropped and freed meanwhile.
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
-            other => other.map(|_| false),
+            other => other.map(|removed| {
+                if removed {
+                    self.freed_room.note_freed();
+                }
+                false
+            }),
         }
     }
 
@@ -295,7 +300,11 @@ impl Engine {
         let marks = self.background_marks();
         match tree.try_merge(&self.store.pool, token, marks, key, scratch) {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
-            other => other.map(drop),
+            other => {
+                // Also if it has merged some, and has to begin again.
+                self.freed_room.note_freed();
+                other.map(drop)
+            }
         }
     }
 

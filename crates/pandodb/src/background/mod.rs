@@ -2,8 +2,8 @@
 
 pub(crate) mod freed_leaves;
 pub(crate) mod garbage;
-pub(crate) mod garbage_room;
 pub(crate) mod kept_rows;
 pub(crate) mod log_files;
 pub(crate) mod maintenance;
 pub(crate) mod old_versions;
+pub(crate) mod room_to_come;

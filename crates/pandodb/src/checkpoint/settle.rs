@@ -237,7 +237,7 @@ mod tests {
     /// The same if garbage was freed, which makes room with the next checkpoint, too.
     #[test]
     fn a_run_does_not_wait_for_the_room_of_garbage() {
-        settle_on_full_disk(|engine| engine.garbage_room.note_freed());
+        settle_on_full_disk(|engine| engine.freed_room.note_freed());
     }
 
     /// Settles a snapshot on a full disk, after `before`, as the thread that makes checkpoints.

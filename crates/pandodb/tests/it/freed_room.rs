@@ -78,6 +78,28 @@ fn other_writers_find_the_room_of_an_emptied_table() {
     }
 }
 
+/// Whoever deletes keys on a full disk can put as many again at once.
+#[test]
+fn room_of_deleted_keys_is_waited_for() {
+    for bytes in [100, 1000, 20_000] {
+        let (db, table) = store();
+        let value = vec![7; bytes];
+        let fitted = fill(&table, &value);
+        for round in 0..4 {
+            for number in 0..fitted {
+                table.delete_with(&number.to_be_bytes(), NONE).unwrap();
+            }
+            for number in 0..fitted / 2 {
+                let put = table.put_with(&number.to_be_bytes(), &value, NONE);
+                put.unwrap_or_else(|error| panic!("{bytes}, {round}, {number}: {error}"));
+            }
+            fill(&table, &value);
+        }
+        drop(table);
+        db.close().unwrap();
+    }
+}
+
 /// Garbage that a snapshot keeps makes no room, however often others begin and end.
 #[test]
 fn a_put_is_refused_while_a_snapshot_keeps_what_was_dropped() {

@@ -1,22 +1,23 @@
-//! What was freed of garbage, and the checkpoint that gives it back (decision 133).
+//! Whether something was freed or deleted, and the checkpoint that gives it back (decision 133).
 
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What was freed of garbage, and the checkpoint that gives it back.
+/// Whether something was freed or deleted, and the checkpoint that gives it back.
 #[derive(Debug, Default)]
-pub(crate) struct GarbageRoom {
-    /// Something was freed since a checkpoint was last asked for to give it back.
+pub(crate) struct FreedRoom {
+    /// Something was since a checkpoint was last asked for to give it back.
     freed: AtomicBool,
     /// Number of that checkpoint; 0 before the first one.
     checkpoint: AtomicU64,
 }
 
-impl GarbageRoom {
-    /// Notes that a piece of garbage was freed.
+impl FreedRoom {
+    /// Notes that pages were freed, or keys deleted, whose leaves may soon be.
+    #[inline]
     pub(crate) fn note_freed(&self) {
         if !self.freed.load(Ordering::Relaxed) {
-            // Release: pairs with the Acquire in checkpoint. Who sees it asks for a
-            // checkpoint, and that one contains what was freed before.
+            // Release: pairs with the Acquire in checkpoint. Who sees it asks for a checkpoint, and
+            // that one contains what was freed before.
             self.freed.store(true, Ordering::Release);
         }
     }

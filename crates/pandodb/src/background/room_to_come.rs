@@ -1,32 +1,32 @@
-//! Room that comes from garbage: who needs blocks or page ids waits for it, and is not refused
-//! while it is on its way (decision 133).
+//! Room that is on its way: who needs blocks or page ids waits for it, and is not refused meanwhile
+//! (decision 133).
 //!
-//! Garbage is freed some time after the commit that makes it, and what was freed can be used
-//! behind the next checkpoint. So there is room to come while the maintenance thread has garbage
-//! that it can free, and then until a checkpoint has finished that was asked for after that. The
-//! wait ends: garbage that waits for a reader or a snapshot does not count, and each checkpoint is
-//! waited for once.
+//! Garbage is freed some time after the commit that makes it, underfull leaves some time after the
+//! deletes, and what was freed can be used behind the next checkpoint. So there is room to come
+//! while the maintenance thread has garbage that it can free, and until a checkpoint has finished
+//! that was asked for after something was freed or deleted. The wait ends: garbage that waits for
+//! a reader or a snapshot does not count, and each checkpoint is waited for once.
 
 use crate::engine::Engine;
 
 impl Engine {
-    /// Returns true if the disk is full, and no room comes from garbage: then a commit is refused
-    /// for which there are no blocks, unless it deletes.
+    /// Returns true if the disk is full, and no room is on its way: then a commit is refused for
+    /// which there are no blocks, unless it deletes.
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.store.space.is_full() && !self.garbage_makes_room()
+        self.store.space.is_full() && !self.room_comes()
     }
 
-    /// Returns true while room comes from garbage, without anybody doing more than to wait. Asks
-    /// for the checkpoint that gives back what was freed.
-    pub(crate) fn garbage_makes_room(&self) -> bool {
+    /// Returns true while room comes if one only waits. Asks for the checkpoint that gives back
+    /// what was freed.
+    pub(crate) fn room_comes(&self) -> bool {
         let life = &self.store.life;
         let is_stuck = life.is_short() || life.is_checkpoint_stalled() || life.is_ended();
         if is_stuck || self.store.check_poison().is_err() {
             return false;
         }
-        // First: if nothing is left to free now, all that was is noted.
+        // First: if no garbage is left to free now, all that was freed is noted.
         let is_freeing = self.store.registry.is_freeing();
-        let asked = self.garbage_room.checkpoint(|| self.checkpoint.ask());
+        let asked = self.freed_room.checkpoint(|| self.checkpoint.ask());
         is_freeing || !self.checkpoint.has_finished(asked)
     }
 }
@@ -52,7 +52,7 @@ mod tests {
         let db = store();
         let (engine, table) = (db.engine(), db.table("t").unwrap());
         table.put(b"key", b"value").unwrap();
-        while engine.garbage_makes_room() {
+        while engine.room_comes() {
             // The store has looked for garbage when it was opened.
             db.checkpoint().unwrap();
         }
@@ -88,5 +88,26 @@ mod tests {
         drop(files);
         db.checkpoint().unwrap();
         assert!(is_refused() && !engine.awaits_checkpoint_for_room());
+    }
+
+    /// Whoever needs room after a delete waits for a checkpoint, and only for one.
+    #[test]
+    fn a_delete_is_followed_by_a_checkpoint() {
+        let db = store();
+        let (engine, table) = (db.engine(), db.table("t").unwrap());
+        for key in [b"1", b"2"] {
+            table.put(key, b"value").unwrap();
+        }
+        while engine.room_comes() {
+            db.checkpoint().unwrap();
+        }
+        table.put(b"3", b"value").unwrap();
+        assert!(!engine.room_comes(), "a put makes none");
+        table.delete(b"1").unwrap();
+        let files = engine.checkpoint.lock_files();
+        assert!(engine.room_comes() && engine.room_comes());
+        drop(files);
+        db.checkpoint().unwrap();
+        assert!(!engine.room_comes());
     }
 }
