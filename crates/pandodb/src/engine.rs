@@ -230,9 +230,9 @@ impl Engine {
         error
     }
 
-    /// Says whether room on a full disk comes from garbage; otherwise ends the oldest settled
-    /// snapshot, if room is `needed` now, unless the options keep it. What was retired since the
-    /// last checkpoint is free after the next one.
+    /// Says whether room on a full disk is on its way; otherwise ends the oldest settled snapshot,
+    /// or one in memory that keeps garbage, if room is `needed` now, unless the options keep it.
+    /// What was retired since the last checkpoint is free after the next one.
     pub(crate) fn make_room(&self, needed: bool) -> MadeRoom {
         if self.room_comes() {
             return MadeRoom::Later;
@@ -248,6 +248,9 @@ impl Engine {
             self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
             self.kept.note_checkpoint(self.checkpoint.ask());
             return MadeRoom::Now;
+        }
+        if needed && self.end_keeping_snapshot() {
+            return MadeRoom::Later;
         }
         let is_due = |asked| !self.checkpoint.has_finished(asked);
         let may_end = !self.store.life.is_checkpoint_stalled() && self.store.check_poison().is_ok();

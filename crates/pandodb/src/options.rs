@@ -82,7 +82,7 @@ pub struct Builder {
     pub(crate) durability: Durability,
     /// If true, reads wait until what they found is durable (decision 060).
     pub(crate) durable_reads: bool,
-    /// If true, writes are refused on a full disk before a settled snapshot is ended.
+    /// If true, writes are refused on a full disk before a snapshot is ended.
     pub(crate) keep_settled_snapshots: bool,
     /// Age at which a snapshot goes on on disk.
     pub(crate) settle_snapshots_after: Duration,
@@ -213,8 +213,8 @@ impl Builder {
         self
     }
 
-    /// Whether writes are refused when the disk is full, although the end of a settled snapshot
-    /// would make room ([`crate::Db::snapshot_settled`]): by default the oldest is ended.
+    /// Whether writes are refused when the disk is full, although the end of a snapshot would make
+    /// room, settled ([`crate::Db::snapshot_settled`]) or not: by default the oldest is ended.
     #[must_use]
     pub fn keep_settled_snapshots(mut self, wanted: bool) -> Self {
         self.keep_settled_snapshots = wanted;

@@ -7,27 +7,50 @@
 //! that was asked for after something was freed or deleted. The wait ends: garbage that waits for
 //! a reader or a snapshot does not count, and each checkpoint is waited for once.
 
+use pando_stats::Ticker;
+
 use crate::engine::Engine;
 
 impl Engine {
-    /// Returns true if the disk is full, and no room is on its way: then a commit is refused for
-    /// which there are no blocks, unless it deletes.
+    /// Returns true if the disk is full, no room is on its way, and no snapshot could be ended for
+    /// it: then a commit is refused for which there are no blocks, unless it deletes.
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.store.space.is_full() && !self.room_comes()
+        self.store.space.is_full() && !self.room_comes() && !self.end_keeping_snapshot()
     }
 
     /// Returns true while room comes if one only waits. Asks for the checkpoint that gives back
     /// what was freed.
     pub(crate) fn room_comes(&self) -> bool {
-        let life = &self.store.life;
-        let is_stuck = life.is_short() || life.is_checkpoint_stalled() || life.is_ended();
-        if is_stuck || self.store.check_poison().is_err() {
+        if !self.may_make_room() {
             return false;
         }
         // First: if no garbage is left to free now, all that was freed is noted.
         let is_freeing = self.store.registry.is_freeing();
         let asked = self.freed_room.checkpoint(|| self.checkpoint.ask());
         is_freeing || !self.checkpoint.has_finished(asked)
+    }
+
+    /// Ends the oldest snapshot in memory if garbage waits for snapshots, unless the options keep
+    /// it. Returns true if there was one: then garbage may be freed, and room comes.
+    pub(crate) fn end_keeping_snapshot(&self) -> bool {
+        let keeps = self.options.keep_settled_snapshots || !self.store.registry.keeps_rows();
+        if keeps || !self.may_make_room() {
+            return false;
+        }
+        let Some(lsn) = self.old_versions.snapshots.end_oldest() else {
+            return false;
+        };
+        tracing::warn!(%lsn, "a snapshot was ended: the store has no room for what it keeps");
+        self.store.statistics.tick(Ticker::SnapshotsEnded, 1);
+        self.store.registry.note_garbage();
+        true
+    }
+
+    /// Returns true if garbage can be freed, and checkpoints made.
+    fn may_make_room(&self) -> bool {
+        let life = &self.store.life;
+        let is_stuck = life.is_short() || life.is_checkpoint_stalled() || life.is_ended();
+        !is_stuck && self.store.check_poison().is_ok()
     }
 }
 
@@ -41,7 +64,9 @@ mod tests {
     use crate::wait::reason::{Unfinished, WaitReason};
 
     fn store() -> Db {
-        let options = Db::builder().max_memory(16 << 20);
+        let options = Db::builder()
+            .max_memory(16 << 20)
+            .keep_settled_snapshots(true);
         Db::open_device(options, MemoryDevice::new(1 << 30).into()).expect("it opens")
     }
 

@@ -119,7 +119,8 @@ impl Engine {
     /// checkpoint behind which those of freed pages may be used again, also while garbage is being
     /// freed.
     fn without_ids(&self, need: &IdNeed) -> Unfinished {
-        match self.may_wait_for_freed_ids(need) || self.room_comes() {
+        let comes = || self.room_comes() || self.end_keeping_snapshot();
+        match self.may_wait_for_freed_ids(need) || comes() {
             true => WaitReason::Checkpoint(self.checkpoint.ask()).into(),
             false => self.page_ids_error().into(),
         }

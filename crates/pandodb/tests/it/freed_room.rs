@@ -4,13 +4,17 @@ use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 use pandodb::device::MemoryDevice;
-use pandodb::{Db, Error, Snapshot, Table, TransactionOptions};
+use pandodb::{Builder, Db, Error, Snapshot, Table, TransactionOptions};
 
 use crate::fixture::{NONE, wait_for_garbage};
 
 /// A store on a disk of 32 MiB.
 fn store() -> (Db, Table) {
-    let options = Db::builder().max_memory(16 << 20).log_bytes(4 << 20);
+    store_with(Db::builder())
+}
+
+fn store_with(options: Builder) -> (Db, Table) {
+    let options = options.max_memory(16 << 20).log_bytes(4 << 20);
     let device = MemoryDevice::new(32 << 20);
     let db = Db::open_device(options, device.into()).unwrap();
     let table = db.table("t").unwrap();
@@ -100,10 +104,29 @@ fn room_of_deleted_keys_is_waited_for() {
     }
 }
 
-/// Garbage that a snapshot keeps makes no room, however often others begin and end.
+/// A snapshot that keeps what was dropped is ended, and others go on.
+#[test]
+fn a_snapshot_that_keeps_what_was_dropped_is_ended() {
+    let (db, table) = store();
+    let fitted = fill(&table, &[7; 3000]);
+    let old = db.snapshot().unwrap();
+    db.clear_tables(&[&table]).unwrap();
+    let young = db.snapshot().unwrap();
+    assert!(old.get(&table, &0_u64.to_be_bytes()).unwrap().is_some());
+    for number in 0..fitted * 2 / 3 {
+        table
+            .put_with(&number.to_be_bytes(), &[8; 3000], NONE)
+            .unwrap();
+    }
+    let ended = old.get(&table, &0_u64.to_be_bytes());
+    assert!(matches!(ended, Err(Error::SnapshotEnded)), "{ended:?}");
+    assert!(young.get(&table, &0_u64.to_be_bytes()).unwrap().is_none());
+}
+
+/// Where the options keep it, it makes no room, however often others begin and end.
 #[test]
 fn a_put_is_refused_while_a_snapshot_keeps_what_was_dropped() {
-    let (db, table) = store();
+    let (db, table) = store_with(Db::builder().keep_settled_snapshots(true));
     let fitted = fill(&table, &[7; 3000]);
     let kept: Snapshot = db.snapshot().unwrap();
     db.clear_tables(&[&table]).unwrap();
