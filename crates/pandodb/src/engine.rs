@@ -23,7 +23,6 @@ use crate::space::growth::MadeRoom;
 use crate::state::apply_sections::ApplySections;
 use crate::state::checkpoint::CheckpointState;
 use crate::state::fetchers::Fetchers;
-use crate::state::freed_room::FreedRoom;
 use crate::state::giving_back::GivingBack;
 use crate::state::helper::Helper;
 use crate::state::key_buffers::KeyBuffers;
@@ -63,8 +62,6 @@ pub(crate) struct Engine {
     pub(crate) underfull_leaves: UnderfullLeaves,
     /// The requests for checkpoints, and the files that a checkpoint changes.
     pub(crate) checkpoint: CheckpointState,
-    /// The room that comes from garbage.
-    pub(crate) freed_room: FreedRoom,
     /// The options that the store was opened with.
     pub(crate) options: Builder,
     /// The budget of now, in bytes: at most that of the options.
@@ -177,7 +174,6 @@ impl Engine {
             kept: KeptCuts::new(budget.kept_bytes),
             transaction_memory: Arc::new(TransactionMemory::new(budget.transactions_bytes)),
             checkpoint,
-            freed_room: FreedRoom::default(),
             options,
             budget,
             hash_key,
@@ -191,7 +187,6 @@ impl Engine {
         audit::name("engine", self);
         audit::name("log", &self.log);
         audit::name("checkpoint", &self.checkpoint);
-        audit::name("freed_room", &self.freed_room);
         audit::name("pin budget", &self.pin_budget);
         audit::name("jobs", &*self.jobs);
         audit::name("locks", &*self.locks);

@@ -276,7 +276,7 @@ impl Engine {
 
     fn note_freed(&self, pages: u64) {
         self.store.statistics.tick(Ticker::GarbagePages, pages);
-        self.freed_room.note_freed();
+        self.store.freed_room.note();
     }
 
     /// Frees a chunk, or an overflow page, that a row names. Leaves alone what is known to be

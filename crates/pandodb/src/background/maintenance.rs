@@ -67,7 +67,11 @@ impl Engine {
             let idle = match worked {
                 Ok(true) => continue,
                 Ok(false) => true,
-                Err(Error::Full { .. }) => false,
+                Err(Error::Full { .. }) => {
+                    // Nobody waits for garbage meanwhile.
+                    self.store.registry.stall();
+                    false
+                }
                 // A page of a system tree is damaged. Garbage stays, and operations that need the
                 // page get the error.
                 Err(error) if error.is_corruption() => {
@@ -283,7 +287,7 @@ impl Engine {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(true),
             other => other.map(|removed| {
                 if removed {
-                    self.freed_room.note_freed();
+                    self.store.freed_room.note();
                 }
                 false
             }),
@@ -300,9 +304,10 @@ impl Engine {
         let marks = self.background_marks();
         match tree.try_merge(&self.store.pool, token, marks, key, scratch) {
             Err(Restart::Damaged(page, _)) if page == tree.root => Ok(()),
+            Ok(0) => Ok(()),
             other => {
                 // Also if it has merged some, and has to begin again.
-                self.freed_room.note_freed();
+                self.store.freed_room.note();
                 other.map(drop)
             }
         }

@@ -222,6 +222,12 @@ impl Registry {
         self.due.fetch_max(wanted, Ordering::Release);
     }
 
+    /// Notes that what was found could not be freed now, for lack of room.
+    pub(crate) fn stall(&self) {
+        // Relaxed: what becomes garbage at this moment may be missed until it is looked for.
+        self.due.store(0, Ordering::Relaxed);
+    }
+
     /// Returns true while something is being freed, or has become garbage and was not looked at:
     /// in contrast to [`Registry::is_wanted`] not if a reader has gone, and not if the rows cannot
     /// be read.
@@ -440,6 +446,9 @@ mod tests {
         assert!(!registry.is_freeing() && registry.is_wanted());
         look(true, 0);
         assert!(!registry.is_freeing());
+        registry.note_garbage();
+        registry.stall();
+        assert!(!registry.is_freeing() && registry.is_wanted());
         registry.note_garbage();
         registry.fail(registry.wanted());
         assert!(!registry.is_freeing(), "its rows cannot be read");

@@ -70,6 +70,9 @@ impl Store {
             let removed = self.change(scratch, |scratch| {
                 tree.try_remove_at(&self.pool, token, marks, at, scratch)
             })?;
+            if removed.existed {
+                self.freed_room.note();
+            }
             return Ok((-i64::from(removed.existed), removed.leaf_fill));
         };
         let inserted = self.change(scratch, |scratch| {

@@ -129,6 +129,7 @@ impl Engine {
     pub(crate) fn checkpoint_once(&self) -> Result<()> {
         let mut files = self.lock_files();
         let served = self.checkpoint.served();
+        self.store.freed_room.begin();
         self.store.check_poison()?;
         // Includes the merge of the mapping: it shows the whole time in which others pay for a
         // checkpoint.
@@ -164,6 +165,7 @@ impl Engine {
             self.kept.finish(&requests, &kept);
         }
         written.map_err(|error| self.poisoned_by(&error))?;
+        self.store.freed_room.end();
         self.checkpoint.finish(served);
         // Both slots of the superblock are durable, so nothing names the free blocks.
         self.store

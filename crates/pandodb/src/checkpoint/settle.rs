@@ -234,10 +234,10 @@ mod tests {
         settle_on_full_disk(|_| ());
     }
 
-    /// The same if garbage was freed, which makes room with the next checkpoint, too.
+    /// The same if keys were deleted, which makes room with the next checkpoint, too.
     #[test]
-    fn a_run_does_not_wait_for_the_room_of_garbage() {
-        settle_on_full_disk(|engine| engine.freed_room.note_freed());
+    fn a_run_does_not_wait_for_the_room_of_deletes() {
+        settle_on_full_disk(|engine| engine.store.freed_room.note());
     }
 
     /// Settles a snapshot on a full disk, after `before`, as the thread that makes checkpoints.

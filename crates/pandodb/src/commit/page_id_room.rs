@@ -72,8 +72,13 @@ impl Engine {
         wait: &mut IdWait,
     ) -> Step<IdReservation<'_>> {
         loop {
-            if need.ids > self.store.ids_at_most(need.urgent) {
-                return Err(self.without_ids(need));
+            let are_few = || need.ids > self.store.ids_at_most(need.urgent);
+            if are_few() {
+                let refused = self.without_ids(need);
+                // Some may have come since the first look.
+                if are_few() {
+                    return Err(refused);
+                }
             }
             if !need.urgent {
                 // Background work makes room ahead of time; here it was too slow.

@@ -78,8 +78,6 @@ struct Reserved<'a> {
     pages: u64,
     /// Pages for garbage rows among them.
     garbage: u64,
-    /// The batch makes room: it only deletes, or deletes more than it puts.
-    makes_room: bool,
     blocks: Option<BlockReservation<'a>>,
     ids: Option<IdReservation<'a>>,
     /// Room for the versions of what the batch replaces; None if nobody may need them.
@@ -220,17 +218,8 @@ impl Engine {
         drop(guard);
         drop(locked);
         steps.end(CommitStep::Apply);
-        self.note_room_of(&reserved);
         self.count_commit(begun);
         Ok(Outcome::Committed(Some(lsn)))
-    }
-
-    /// After a commit that makes room, whoever needs some waits for a checkpoint first.
-    #[inline]
-    fn note_room_of(&self, reserved: &Reserved<'_>) {
-        if reserved.makes_room {
-            self.freed_room.note_freed();
-        }
     }
 
     /// Counts a commit that began at `begun`, if it is timed, and looks whether the log has become
@@ -303,7 +292,6 @@ impl Engine {
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgency = set.urgency();
         let urgent = urgency.is_urgent();
-        reserved.makes_room = urgent;
         if self.store.is_too_short_for(pages, urgent) {
             return Err(self.store.shortage_error().into());
         }

@@ -20,6 +20,7 @@ use crate::pages::handed_over::{HandedOver, PlacedImage};
 use crate::pages::lifecycle::Lifecycle;
 use crate::pages::told_notes::ToldNotes;
 use crate::pages::uncounted_leaks::UncountedLeaks;
+use crate::space::freed_room::FreedRoom;
 use crate::space::held::HeldBlocks;
 use crate::space::id_turns::IdNeed;
 use crate::space::keeper::SpaceKeeper;
@@ -56,6 +57,8 @@ pub(crate) struct Store {
     pub(crate) tables: Tables,
     /// Readers of chunks, and garbage that waits for them.
     pub(crate) registry: Arc<Registry>,
+    /// Room that a checkpoint gives back.
+    pub(crate) freed_room: FreedRoom,
     /// The pool's, which all parts of the store count in.
     pub(crate) statistics: Arc<Statistics>,
     /// Number of the next write that is put aside.
@@ -116,6 +119,7 @@ impl Store {
             encoders: Mutex::new(Rank::Leaf, Vec::new()),
             tables: Tables::new(tables_bytes),
             registry: Arc::default(),
+            freed_room: FreedRoom::default(),
             statistics,
             aside_number: AtomicU32::new(0),
             failed_reads: FailedReads::default(),

@@ -3,6 +3,7 @@
 pub(crate) mod cutting;
 pub(crate) mod discarding;
 pub(crate) mod discards;
+pub(crate) mod freed_room;
 pub(crate) mod growth;
 pub(crate) mod held;
 pub(crate) mod id_turns;

@@ -5,7 +5,6 @@ pub(crate) mod apply_sections;
 pub(crate) mod checkpoint;
 pub(crate) mod checkpoint_progress;
 pub(crate) mod fetchers;
-pub(crate) mod freed_room;
 pub(crate) mod giving_back;
 pub(crate) mod helper;
 pub(crate) mod key_buffers;

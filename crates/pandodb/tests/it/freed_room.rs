@@ -104,6 +104,31 @@ fn room_of_deleted_keys_is_waited_for() {
     }
 }
 
+/// A put that finds no room beside deletes which make none is refused, and does not wait for ever.
+#[test]
+fn deletes_that_make_no_room_are_not_waited_for() {
+    let (db, table) = store();
+    fill(&table, &[7; 3000]);
+    let (done, begun) = (AtomicBool::new(false), time::now());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30) {
+                table.delete_with(b"not there", NONE).unwrap();
+            }
+        });
+        // A checkpoint may make room for some.
+        let is_refused = |number: u64| {
+            let put = table.put_with(&(number << 32).to_be_bytes(), &[8; 3000], NONE);
+            matches!(put, Err(Error::Full { .. }))
+        };
+        let refused = (0..10_000).find(|number| is_refused(*number));
+        done.store(true, Ordering::Relaxed);
+        assert!(refused.is_some(), "it is not full");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waited");
+    drop(db);
+}
+
 /// A snapshot that keeps what was dropped is ended, and others go on.
 #[test]
 fn a_snapshot_that_keeps_what_was_dropped_is_ended() {
