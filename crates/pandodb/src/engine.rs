@@ -229,7 +229,12 @@ impl Engine {
     /// or one in memory that keeps garbage, if room is `needed` now, unless the options keep it.
     /// What was retired since the last checkpoint is free after the next one.
     pub(crate) fn make_room(&self, needed: bool) -> MadeRoom {
-        if self.room_comes() {
+        // Where it is not needed now, the next checkpoint is soon enough.
+        let comes = match needed {
+            true => self.await_room(),
+            false => self.room_comes(),
+        };
+        if comes {
             return MadeRoom::Later;
         }
         if self.options.keep_settled_snapshots {

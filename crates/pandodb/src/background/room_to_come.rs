@@ -18,22 +18,23 @@ impl Engine {
         let is_full = || self.store.space.is_full();
         // Looked at again: room may have come since the caller found none, and until the second
         // look.
-        is_full() && !self.room_comes() && is_full() && !self.end_keeping_snapshot()
+        is_full() && !self.await_room() && is_full() && !self.end_keeping_snapshot()
     }
 
-    /// Returns true while room comes if one only waits. Asks for the checkpoint that gives back
-    /// what was freed.
+    /// Returns true while room comes if one only waits, and a checkpoint is made.
     pub(crate) fn room_comes(&self) -> bool {
-        if !self.may_make_room() {
-            return false;
-        }
-        // First: if no garbage is left to free now, all that was freed is noted.
-        let is_freeing = self.store.registry.is_freeing();
-        let room = &self.store.freed_room;
-        if room.awaits_begin() && !self.checkpoint.is_wanted() {
+        // In this order: if no garbage is left to free, all that was freed is noted.
+        self.may_make_room() && (self.store.registry.is_freeing() || self.store.freed_room.comes())
+    }
+
+    /// As [`Engine::room_comes`], for somebody who needs it now: asks for the checkpoint that gives
+    /// back what was freed.
+    pub(crate) fn await_room(&self) -> bool {
+        let comes = self.room_comes();
+        if comes && self.store.freed_room.awaits_begin() && !self.checkpoint.is_wanted() {
             self.checkpoint.request();
         }
-        is_freeing || room.comes()
+        comes
     }
 
     /// Ends the oldest snapshot in memory if garbage waits for snapshots, unless the options keep
