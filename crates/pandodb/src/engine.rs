@@ -260,12 +260,12 @@ impl Engine {
         }
     }
 
-    /// Returns true if garbage, or the end of a settled snapshot, has left room to a checkpoint
-    /// that has not ended.
+    /// Returns true if the data file cannot grow and a checkpoint is to make room, or if the end of
+    /// a settled snapshot has left some to one that has not ended.
     pub(crate) fn awaits_checkpoint_for_room(&self) -> bool {
         let asked = self.kept.checkpoint_for_room();
         let is_due = |asked| !self.checkpoint.has_finished(asked);
-        asked.is_some_and(is_due) || self.room_comes()
+        asked.is_some_and(is_due) || self.store.space.awaits_room()
     }
 
     /// Returns the engine's error for an error of the log, and poisons the engine. A full disk does

@@ -76,8 +76,15 @@ impl SpaceKeeper {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// True while the file cannot grow, and a checkpoint is to make room.
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.awaits_room.load(Ordering::Relaxed)
+    }
+
     /// Notes whether the disk was found full; logs a change.
     pub(super) fn set_full(&self, full: bool) {
+        // Relaxed: a hint, as in is_full.
+        self.awaits_room.store(false, Ordering::Relaxed);
         // Relaxed: a hint, as in is_full.
         if self.full.swap(full, Ordering::Relaxed) != full {
             let data_bytes = self.space().blocks() * self.block_bytes();
@@ -172,14 +179,15 @@ impl SpaceKeeper {
         mut make_room: impl FnMut(bool) -> MadeRoom,
     ) {
         let is_short = || !self.has_available(wanted, committed);
-        let is_full = loop {
+        let made = loop {
             match make_room(run > 0 || is_short()) {
                 MadeRoom::Now if run == 0 && is_short() => {}
-                MadeRoom::Now | MadeRoom::Later => break false,
-                MadeRoom::None => break true,
+                made => break made,
             }
         };
-        self.set_full(is_full);
+        self.set_full(made == MadeRoom::None);
+        self.awaits_room
+            .store(made == MadeRoom::Later, Ordering::Relaxed);
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct SpaceKeeper {
     id_turns: IdTurns,
     /// The last attempt to grow the file found the disk full. A hint.
     pub(super) full: AtomicBool,
+    /// It cannot grow, and a checkpoint is to make room.
+    pub(super) awaits_room: AtomicBool,
     /// Number of reservations for deletes that found room when puts would not have.
     deletes_served: AtomicU64,
     /// Blocks that somebody waits for; 0 if nobody does.
@@ -87,6 +89,7 @@ impl SpaceKeeper {
             reservations: Reservations::default(),
             id_turns: IdTurns::default(),
             full: AtomicBool::new(false),
+            awaits_room: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             run_wanted: AtomicU64::new(0),
