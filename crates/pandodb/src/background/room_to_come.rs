@@ -66,9 +66,9 @@ mod tests {
     use pando_device::MemoryDevice;
     use pando_sync::thread;
 
-    use crate::Db;
     use crate::space::id_turns::IdWait;
     use crate::wait::reason::{Unfinished, WaitReason};
+    use crate::{Batch, Db, WriteOptions};
 
     fn store() -> Db {
         let options = Db::builder()
@@ -134,7 +134,9 @@ mod tests {
             db.checkpoint().unwrap();
         }
         table.put(b"3", b"value").unwrap();
-        table.delete(b"not there").unwrap();
+        let mut absent = Batch::new();
+        [b"4", b"5"].map(|key| absent.delete(&table, key));
+        db.write(&mut absent, WriteOptions::default()).unwrap();
         assert!(!engine.room_comes(), "neither has made any");
         table.delete(b"1").unwrap();
         let files = engine.checkpoint.lock_files();

@@ -1,4 +1,5 @@
-//! Who needs room finds that of dropped tables, even if it has not been freed yet (decision 133).
+//! Who needs room finds that of dropped tables and of deleted keys, even if it has not been freed
+//! yet (decision 133).
 
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
@@ -33,6 +34,15 @@ fn fill(table: &Table, value: &[u8]) -> u64 {
     }
 }
 
+/// Puts `keys` keys, of which none is refused.
+fn fill_again(table: &Table, keys: u64, value: &[u8], round: u32) {
+    for number in 0..keys {
+        let put = table.put_with(&number.to_be_bytes(), value, NONE);
+        let bytes = value.len();
+        put.unwrap_or_else(|error| panic!("{bytes} bytes, {round}, {number}: {error}"));
+    }
+}
+
 /// Whoever empties a table on a full disk can use the room at once, and over and over again.
 #[test]
 fn an_emptied_table_is_filled_again_at_once() {
@@ -42,10 +52,7 @@ fn an_emptied_table_is_filled_again_at_once() {
         let fitted = fill(&table, &value);
         for round in 0..4 {
             db.clear_tables(&[&table]).unwrap();
-            for number in 0..fitted * 2 / 3 {
-                let put = table.put_with(&number.to_be_bytes(), &value, NONE);
-                put.unwrap_or_else(|error| panic!("{bytes}, {round}, {number}: {error}"));
-            }
+            fill_again(&table, fitted * 2 / 3, &value, round);
         }
     }
 }
@@ -93,40 +100,12 @@ fn room_of_deleted_keys_is_waited_for() {
             for number in 0..fitted {
                 table.delete_with(&number.to_be_bytes(), NONE).unwrap();
             }
-            for number in 0..fitted / 2 {
-                let put = table.put_with(&number.to_be_bytes(), &value, NONE);
-                put.unwrap_or_else(|error| panic!("{bytes}, {round}, {number}: {error}"));
-            }
+            fill_again(&table, fitted / 2, &value, round);
             fill(&table, &value);
         }
         drop(table);
         db.close().unwrap();
     }
-}
-
-/// A put that finds no room beside deletes which make none is refused, and does not wait for ever.
-#[test]
-fn deletes_that_make_no_room_are_not_waited_for() {
-    let (db, table) = store();
-    fill(&table, &[7; 3000]);
-    let (done, begun) = (AtomicBool::new(false), time::now());
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30) {
-                table.delete_with(b"not there", NONE).unwrap();
-            }
-        });
-        // A checkpoint may make room for some.
-        let is_refused = |number: u64| {
-            let put = table.put_with(&(number << 32).to_be_bytes(), &[8; 3000], NONE);
-            matches!(put, Err(Error::Full { .. }))
-        };
-        let refused = (0..10_000).find(|number| is_refused(*number));
-        done.store(true, Ordering::Relaxed);
-        assert!(refused.is_some(), "it is not full");
-    });
-    assert!(begun.elapsed() < Duration::from_secs(20), "it waited");
-    drop(db);
 }
 
 /// A snapshot that keeps what was dropped is ended, and others go on.
@@ -138,11 +117,7 @@ fn a_snapshot_that_keeps_what_was_dropped_is_ended() {
     db.clear_tables(&[&table]).unwrap();
     let young = db.snapshot().unwrap();
     assert!(old.get(&table, &0_u64.to_be_bytes()).unwrap().is_some());
-    for number in 0..fitted * 2 / 3 {
-        table
-            .put_with(&number.to_be_bytes(), &[8; 3000], NONE)
-            .unwrap();
-    }
+    fill_again(&table, fitted * 2 / 3, &[8; 3000], 0);
     let ended = old.get(&table, &0_u64.to_be_bytes());
     assert!(matches!(ended, Err(Error::SnapshotEnded)), "{ended:?}");
     assert!(young.get(&table, &0_u64.to_be_bytes()).unwrap().is_none());
