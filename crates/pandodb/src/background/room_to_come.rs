@@ -135,7 +135,9 @@ mod tests {
         }
         table.put(b"3", b"value").unwrap();
         let mut absent = Batch::new();
-        [b"4", b"5"].map(|key| absent.delete(&table, key));
+        for key in [b"4", b"5"] {
+            absent.delete(&table, key);
+        }
         db.write(&mut absent, WriteOptions::default()).unwrap();
         assert!(!engine.room_comes(), "neither has made any");
         table.delete(b"1").unwrap();
