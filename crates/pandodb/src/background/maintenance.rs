@@ -59,7 +59,7 @@ impl Engine {
             let wanted = self.store.registry.wanted();
             let worked = self.store.check_poison().and_then(|()| {
                 self.count_leaks_again(&mut scratch)?;
-                let leaves = self.tidy_leaves(&mut scratch)?;
+                let leaves = self.are_leaves_due() && self.tidy_leaves(&mut scratch)?;
                 let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
                 Ok(leaves || garbage)
             });
@@ -92,7 +92,7 @@ impl Engine {
             self.store.space.growth.register(&thread_waker());
             self.store.registry.work.register(&thread_waker());
             // Once more, for requests between the last look and the registration.
-            let came = !self.underfull_leaves.is_empty() && self.store.check_poison().is_ok()
+            let came = self.are_leaves_due() && self.store.check_poison().is_ok()
                 || self.store.registry.is_wanted()
                     && (idle || self.store.registry.wanted() != wanted)
                 || self.store.space.is_wanted()
@@ -100,11 +100,23 @@ impl Engine {
             if self.store.life.is_ended() || came {
                 continue;
             }
-            match self.locks.watch() || self.old_versions.snapshots.is_on() {
-                true => thread::park_timeout(TURN),
-                false => park(),
+            let watches = self.locks.watch() || self.old_versions.snapshots.is_on();
+            let turn = watches.then_some(TURN);
+            let leaves = match self.store.check_poison() {
+                Ok(()) => self.underfull_leaves.due_in(),
+                Err(_) => None,
+            };
+            match turn.into_iter().chain(leaves).min() {
+                Some(time) => thread::park_timeout(time),
+                None => park(),
             }
         }
+    }
+
+    /// Returns true if queued leaves are to be looked at now: enough have come, or the first one a
+    /// while ago.
+    fn are_leaves_due(&self) -> bool {
+        self.underfull_leaves.due_in() == Some(Duration::ZERO)
     }
 
     /// Grows the data file if somebody wants blocks.
@@ -122,6 +134,12 @@ impl Engine {
     /// Removes or merges underfull leaves from the queue, a limited number of them. Returns true if
     /// there may be more.
     fn tidy_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
+        let has_more = self.tidy_some_leaves(scratch);
+        self.underfull_leaves.rest();
+        has_more
+    }
+
+    fn tidy_some_leaves(&self, scratch: &mut Scratch) -> Result<bool> {
         for step in 0..UNDERFULL_STEPS {
             // At least one leaf, however often writers want blocks.
             if step > 0 && self.store.space.is_wanted() {
@@ -361,6 +379,7 @@ pub(crate) mod tests {
     use super::*;
     use pando_device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
     use pando_format::PageId;
+    use pando_stats::Ticker;
     use pando_sync::atomic::{AtomicBool, Ordering};
     use pando_sync::{Arc, time};
     use pando_tree::LeafFill;
@@ -458,6 +477,23 @@ pub(crate) mod tests {
         }
     }
 
+    /// A few are looked at, too, though nothing happens any more in the store.
+    #[test]
+    fn a_few_empty_leaves_are_removed_a_little_later() {
+        let db = Db::builder().open_in_memory().unwrap();
+        let table = db.table("t").unwrap();
+        for number in 0..100 {
+            table.put(&key(number), &[7; 1000]).unwrap();
+        }
+        for number in 50..60 {
+            table.delete(&key(number)).unwrap();
+        }
+        wait_until("the leaves are removed", || {
+            db.statistics().get(Ticker::PagesRemoved) >= 2
+        });
+        db.close().unwrap();
+    }
+
     /// Tasks that wait for a lock are woken by the maintenance thread when their time is over.
     #[test]
     fn waits_for_locks_end_in_time_while_pages_wait_for_room() {
@@ -473,7 +509,7 @@ pub(crate) mod tests {
         assert!(wakes);
         engine.store.space.growth.notify_all();
         wait_until("the leaf is looked at", || {
-            engine.underfull_leaves.is_empty()
+            engine.underfull_leaves.due_in().is_none()
         });
         let timeout = TransactionOptions::default().lock_timeout(Duration::from_millis(20));
         let mut other = db.begin(timeout).unwrap();

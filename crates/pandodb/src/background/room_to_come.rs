@@ -3,9 +3,10 @@
 //!
 //! Garbage is freed some time after the commit that makes it, underfull leaves some time after the
 //! deletes, and what was freed can be used behind the next checkpoint. So there is room to come
-//! while the maintenance thread has garbage that it can free, and until a checkpoint has finished
-//! that began after something was freed or deleted. The wait ends: garbage that waits for
-//! a reader or a snapshot does not count, and neither do deletes of keys that are not there.
+//! while the maintenance thread has empty leaves or garbage that it can free, and until a
+//! checkpoint has finished that began after something was freed or deleted. The wait ends: garbage
+//! that waits for a reader or a snapshot does not count, and neither do deletes of keys that are
+//! not there.
 
 use pando_stats::Ticker;
 
@@ -23,8 +24,11 @@ impl Engine {
 
     /// Returns true while room comes if one only waits, and a checkpoint is made.
     pub(crate) fn room_comes(&self) -> bool {
-        // In this order: if no garbage is left to free, all that was freed is noted.
-        self.may_make_room() && (self.store.registry.is_freeing() || self.store.freed_room.comes())
+        // In this order: if no leaf or garbage is left to free, all that was freed is noted.
+        self.may_make_room()
+            && (self.underfull_leaves.is_looked_at()
+                || self.store.registry.is_freeing()
+                || self.store.freed_room.comes())
     }
 
     /// As [`Engine::room_comes`], for somebody who needs it now: asks for the checkpoint that gives
@@ -65,6 +69,7 @@ impl Engine {
 mod tests {
     use pando_device::MemoryDevice;
     use pando_sync::thread;
+    use pando_tree::LeafFill;
 
     use crate::space::id_turns::IdWait;
     use crate::wait::reason::{Unfinished, WaitReason};
@@ -120,6 +125,37 @@ mod tests {
         drop(files);
         db.checkpoint().unwrap();
         assert!(is_refused());
+    }
+
+    /// Leaves that are about to be looked at may make room.
+    #[test]
+    fn empty_leaves_are_waited_for() {
+        let db = store();
+        let (engine, table) = (db.engine(), db.table("t").unwrap());
+        table.put(b"key", b"value").unwrap();
+        while engine.room_comes() {
+            db.checkpoint().unwrap();
+        }
+        let tree = *engine.store.tables.trees().last().unwrap();
+        let leaves = &engine.underfull_leaves;
+        // Nothing is removed before the gate is opened; whether the note is taken or not.
+        let closed = engine.store.close_gate();
+        assert!(!leaves.push(tree, b"key", LeafFill::Underfull));
+        assert!(!engine.room_comes(), "nobody looks at it");
+        assert!(leaves.pop().is_some());
+        leaves.rest();
+        assert!(leaves.push(tree, b"key", LeafFill::Empty));
+        engine.store.space.growth.notify_all();
+        while leaves.due_in().is_some() {
+            assert!(engine.room_comes(), "before the thread looks");
+            thread::yield_now();
+        }
+        assert!(engine.room_comes(), "while it looks");
+        drop(closed);
+        while engine.room_comes() {
+            thread::yield_now();
+        }
+        assert_eq!(leaves.due_in(), None);
     }
 
     /// Whoever needs room after a delete waits for a checkpoint, and only for one.
