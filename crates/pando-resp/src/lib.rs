@@ -26,6 +26,6 @@ pub use arguments::{Arguments, Span};
 pub use client::{Client, ClientOptions};
 pub use limits::Limits;
 pub use number::parse_integer;
-pub use reply::{Version, Writer};
+pub use reply::{Bulks, Version, Writer};
 pub use request::{Parsed, Parser, ProtocolError};
 pub use text::text_of;

@@ -30,7 +30,7 @@ impl Version {
 const BULK_BYTES: usize = 16;
 
 /// Numbers below this come from a table.
-const SHORT: usize = 128;
+const SHORT: usize = 257;
 /// Lines with the numbers below [`SHORT`]. The first byte is for the type; the last one says how
 /// many bytes the line has.
 static SHORT_NUMBERS: [u64; SHORT] = {
@@ -163,6 +163,27 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Has `write` write strings, `count` of `bytes` bytes together or fewer, into room that is
+    /// made for all of them at once: a short one then takes a third of the instructions of
+    /// [`bulk`](Self::bulk).
+    #[inline]
+    pub fn bulks<T>(
+        &mut self,
+        count: usize,
+        bytes: usize,
+        write: impl FnOnce(&mut Bulks<'_>) -> T,
+    ) -> T {
+        let begin = self.out.len();
+        self.out.resize(begin + count * BULK_BYTES + bytes, 0);
+        let mut bulks = Bulks {
+            room: &mut self.out[begin..],
+        };
+        let done = write(&mut bulks);
+        let left = bulks.room.len();
+        self.out.truncate(self.out.len() - left);
+        done
+    }
+
     /// Writes the beginning of a string; the caller then writes its `bytes` bytes and a line end.
     pub fn bulk_header(&mut self, bytes: usize) {
         self.length(b'$', bytes);
@@ -278,9 +299,100 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Writes strings one after the other, into room that was made for them.
+#[derive(Debug)]
+pub struct Bulks<'a> {
+    /// What is left of it.
+    room: &'a mut [u8],
+}
+
+impl Bulks<'_> {
+    /// Writes a string of any bytes.
+    ///
+    /// # Panics
+    /// There is no room for it.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Some(line) = SHORT_NUMBERS.get(bytes.len()) else {
+            return self.push_long(bytes);
+        };
+        let line = line | u64::from(b'$');
+        let start = usize::try_from(line >> 56).unwrap_or(0);
+        let room = std::mem::take(&mut self.room);
+        // Also of the shortest one, so much room is left.
+        room[..size_of::<u64>()].copy_from_slice(&line.to_le_bytes());
+        let (string, room) = room[start..].split_at_mut(bytes.len());
+        copy(string, bytes);
+        let (end, room) = room.split_at_mut(2);
+        end.copy_from_slice(b"\r\n");
+        self.room = room;
+    }
+
+    #[inline(never)]
+    fn push_long(&mut self, bytes: &[u8]) {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(bytes.len()).as_bytes();
+        for part in [b"$", digits, b"\r\n", bytes, b"\r\n"] {
+            let (place, room) = std::mem::take(&mut self.room).split_at_mut(part.len());
+            place.copy_from_slice(part);
+            self.room = room;
+        }
+    }
+}
+
+/// Copies bytes to as many; short ones by two words, of which some bytes may be in both.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        1..=2 => copy_ends::<1>(to, from),
+        3..=4 => copy_ends::<2>(to, from),
+        5..=8 => copy_ends::<4>(to, from),
+        9..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+#[inline]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        to[..N].copy_from_slice(first);
+        let rest = to.len() - N;
+        to[rest..].copy_from_slice(last);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Strings of each length, into room for them and for more.
+    #[test]
+    fn many_strings_are_written_as_single_ones_are() {
+        let text: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+        let lengths = (0..300).chain([999, 9_999, 65_536]);
+        let strings: Vec<&[u8]> = lengths.map(|length| &text[1..][..length]).collect();
+        let bytes: usize = strings.iter().map(|of| of.len()).sum();
+        let of_one = strings
+            .iter()
+            .map(|string| (1, string.len(), std::slice::from_ref(string)));
+        let of_all = [
+            (strings.len(), bytes, &strings[..]),
+            (999, bytes + 99, &strings[..]),
+        ];
+        for (count, bytes, strings) in of_one.chain(of_all) {
+            let (mut one_by_one, mut together) = (b"before".to_vec(), b"before".to_vec());
+            let mut writer = Writer::new(&mut together, Version::Resp3);
+            writer.bulks(count, bytes, |bulks| {
+                strings.iter().for_each(|of| bulks.push(of))
+            });
+            writer.null();
+            let mut writer = Writer::new(&mut one_by_one, Version::Resp3);
+            strings.iter().for_each(|string| writer.bulk(string));
+            writer.null();
+            assert_eq!(together, one_by_one, "room for {count} of {bytes} bytes");
+        }
+    }
 
     fn check(write: impl Fn(&mut Writer<'_>), resp2: &str, resp3: &str) {
         for (version, expected) in [(Version::Resp2, resp2), (Version::Resp3, resp3)] {

@@ -10,6 +10,8 @@
 //!
 //! A long element has a row of its own: `00`, and its bytes.
 
+use pando_resp::Writer;
+
 use super::keyspace::RowError;
 
 /// Most elements of a block.
@@ -85,6 +87,11 @@ impl<'r> Elements<'r> {
         self.left
     }
 
+    /// Returns the bytes behind those elements that were read.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Returns the next element; `None` if there is none, and nothing but zeros behind it.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'r [u8]>, RowError> {
@@ -116,6 +123,16 @@ impl<'r> Elements<'r> {
         for _ in 0..count {
             show(self.next()?.ok_or(RowError::Damaged)?);
         }
+        Ok(())
+    }
+
+    /// Writes the next `count` elements as strings.
+    pub(crate) fn write(&mut self, count: usize, to: &mut Writer<'_>) -> Result<(), RowError> {
+        let mut rest = self.clone();
+        to.bulks(count, self.rest.len(), |bulks| {
+            rest.take(count, |element| bulks.push(element))
+        })?;
+        *self = rest;
         Ok(())
     }
 
@@ -361,6 +378,7 @@ pub(crate) fn encode_long(element: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pando_resp::Version;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -451,6 +469,16 @@ mod tests {
             let elements = elements_of(&row);
             let read = block.read(&row);
             prop_assert_eq!(read.is_ok(), elements.is_ok());
+            if let Ok(elements) = &elements {
+                let (mut together, mut one_by_one) = (Vec::new(), Vec::new());
+                let mut left = Elements::of(&row).unwrap();
+                let mut reply = Writer::new(&mut together, Version::Resp2);
+                prop_assert_eq!(left.write(left.left(), &mut reply), Ok(()));
+                prop_assert_eq!(left.next(), Ok(None));
+                let mut reply = Writer::new(&mut one_by_one, Version::Resp2);
+                elements.iter().for_each(|element| reply.bulk(element));
+                prop_assert_eq!(together, one_by_one);
+            }
             if let (Ok(true), Ok(elements)) = (read, elements) {
                 prop_assert_eq!(block.len(), elements.len());
             }

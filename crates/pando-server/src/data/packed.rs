@@ -20,6 +20,8 @@
 
 use std::ops::Range;
 
+use pando_resp::Writer;
+
 use super::keyspace::{RowError, ValueType};
 
 /// How the strings of a packed collection lie in its payload.
@@ -306,6 +308,7 @@ impl Span {
 }
 
 /// Reads the strings of a payload, which may be any bytes, one after another.
+#[derive(Clone)]
 pub(crate) struct Reader<'a> {
     payload: &'a [u8],
     at: usize,
@@ -387,6 +390,24 @@ impl<'a> Reader<'a> {
         let payload = self.payload;
         Ok(self.next_range()?.map(|range| &payload[range]))
     }
+
+    /// Replies with the next `count` strings.
+    pub(crate) fn write(&mut self, count: usize, reply: &mut Writer<'_>) -> Result<(), RowError> {
+        let mut strings = self.clone();
+        let bytes = self.payload.len() - self.at;
+        reply.bulks(count.min(self.left), bytes, |reply| {
+            for _ in 0..count {
+                reply.push(strings.next()?.ok_or(RowError::Damaged)?);
+            }
+            if strings.left == 0 {
+                // Nothing may be behind the last one.
+                strings.next()?;
+            }
+            Ok(())
+        })?;
+        *self = strings;
+        Ok(())
+    }
 }
 
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -400,6 +421,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pando_resp::Version;
     use proptest::prelude::*;
 
     #[derive(Debug, Clone)]
@@ -409,6 +431,15 @@ mod tests {
         Set(usize, Vec<u8>),
         Remove(usize),
         Keep(usize),
+    }
+
+    /// What a reply with all strings of a payload has.
+    fn written(payload: &[u8]) -> Result<Vec<u8>, RowError> {
+        let (mut reader, mut out) = (Reader::new(payload)?, Vec::new());
+        let mut reply = Writer::new(&mut out, Version::Resp2);
+        reader.write(reader.left, &mut reply)?;
+        assert_eq!(reader.left, 0);
+        Ok(out)
     }
 
     fn edits() -> impl Strategy<Value = Edit> {
@@ -464,6 +495,14 @@ mod tests {
         ) {
             let mut bytes = payload;
             bytes.extend(tail);
+            let decoded = Strings::decode(&bytes, 1);
+            prop_assert_eq!(written(&bytes).is_ok(), decoded.is_ok());
+            if let Ok(strings) = decoded {
+                let mut one_by_one = Vec::new();
+                let mut reply = Writer::new(&mut one_by_one, Version::Resp2);
+                strings.iter().for_each(|string| reply.bulk(string));
+                prop_assert_eq!(written(&bytes).unwrap(), one_by_one);
+            }
             if let Ok(strings) = Strings::decode(&bytes, 2) {
                 let mut again = Vec::new();
                 strings.encode(Encoding::of_payload(&bytes).unwrap(), &mut again);
@@ -488,8 +527,10 @@ mod tests {
                 "{end}"
             );
         }
+        assert!(written(&payload).is_ok());
         payload.push(0);
         assert_eq!(Strings::decode(&payload, 2).err(), Some(RowError::Damaged));
+        assert_eq!(written(&payload), Err(RowError::Damaged));
         // An odd number of strings is no hash.
         strings.push(b"");
         strings.encode(Encoding::Hashtable, &mut payload);

@@ -311,7 +311,7 @@ impl Shows for ShownRows {
                     elements.skip(skipped)?;
                     self.skipped -= skipped;
                     let shown = elements.left().min(self.left);
-                    elements.take(shown, |element| reply.bulk(element))?;
+                    elements.write(shown, &mut reply)?;
                     self.left -= shown;
                 }
                 Shown::Member(write_score) => {

@@ -134,10 +134,7 @@ fn get_all(context: &mut Context<'_>) -> Run {
             return Ok(());
         };
         reply.map(hash.left / 2);
-        while let Some(string) = hash.next()? {
-            reply.bulk(string);
-        }
-        Ok(())
+        hash.write(hash.left, reply)
     })
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{place, places, reading};
 use crate::context::{Command, Context, Flags, Found, Part, Run, is_too_long};
-use crate::data::keyspace::{RowError, ValueType};
+use crate::data::keyspace::ValueType;
 use crate::data::packed::Reader;
 use crate::data::shown_rows::Shown;
 
@@ -53,9 +53,7 @@ fn reply_selected(
         false if places.is_empty() => reply.null(),
         false => {}
     }
-    for _ in places {
-        reply.bulk(reader.next()?.ok_or(RowError::Damaged)?);
-    }
+    reader.write(places.len(), &mut reply)?;
     context.check_reply()
 }
 

@@ -76,9 +76,6 @@ fn members(context: &mut Context<'_>) -> Run {
             return Ok(());
         };
         reply.set(set.left);
-        while let Some(member) = set.next()? {
-            reply.bulk(member);
-        }
-        Ok(())
+        set.write(set.left, reply)
     })
 }

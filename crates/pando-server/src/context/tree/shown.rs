@@ -125,10 +125,9 @@ impl Context<'_> {
                 };
                 elements.skip(std::mem::take(&mut before).min(elements.left()))?;
                 let shown = elements.left().min(left);
-                elements.take(shown, |element| {
-                    bytes += element.len() + ELEMENT_BYTES;
-                    writer.bulk(element);
-                })?;
+                let before = elements.bytes_left();
+                elements.write(shown, &mut writer)?;
+                bytes += before - elements.bytes_left() + shown * ELEMENT_BYTES;
                 left -= shown;
                 if left == 0 {
                     break;
