@@ -94,6 +94,7 @@ impl Engine {
         kept.begin(self.log.applied(), self.horizon());
         for _ in 0..STEPS {
             let Some((key, garbage)) = self.look_for_garbage(kept)? else {
+                self.store.registry.note_kept_for(kept.horizon());
                 self.store.registry.serve(wanted, kept.looked());
                 return Ok(false);
             };

@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     failed: AtomicU64,
     /// Number of rows that were left because somebody looks who may come to read what they name.
     kept: AtomicU64,
+    /// The LSN below which no snapshot read when they were left.
+    kept_for: AtomicU64,
     /// Number of readers that know chunks by their places: no chunk is moved while there are any.
     by_place: AtomicU64,
     /// Wakes the maintenance thread.
@@ -226,6 +228,7 @@ impl Registry {
     pub(crate) fn stall(&self) {
         // Relaxed: what becomes garbage at this moment may be missed until it is looked for.
         self.due.store(0, Ordering::Relaxed);
+        self.note_kept_for(Lsn(u64::MAX));
     }
 
     /// Returns true while something is being freed, or has become garbage and was not looked at:
@@ -257,6 +260,7 @@ impl Registry {
 
     /// Notes that the rows could not be read as of `wanted`: what they name stays.
     pub(crate) fn fail(&self, wanted: u64) {
+        self.note_kept_for(Lsn(u64::MAX));
         // Release: pairs with the Acquire in has_failed.
         self.failed.store(wanted, Ordering::Release);
     }
@@ -282,6 +286,18 @@ impl Registry {
     /// Returns true if rows wait for readers that look, or for snapshots.
     pub(crate) fn keeps_rows(&self) -> bool {
         self.kept.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that rows are left, if any are, for what reads from `horizon` on.
+    pub(crate) fn note_kept_for(&self, horizon: Lsn) {
+        // Relaxed: who sees an older one has the rows looked at once more.
+        self.kept_for.store(horizon.0, Ordering::Relaxed);
+    }
+
+    /// Returns true if rows wait of which some may be freed: no snapshot reads below `horizon`, and
+    /// one did when they were left.
+    pub(crate) fn keeps_too_much(&self, horizon: Lsn) -> bool {
+        self.keeps_rows() && horizon.0 > self.kept_for.load(Ordering::Relaxed)
     }
 
     /// Returns true if any rows are left, including those that wait for readers.
@@ -423,6 +439,28 @@ mod tests {
         let mut keys = Vec::new();
         registry.take_released(&mut keys);
         keys.len()
+    }
+
+    /// Rows are looked at again when the horizon has moved, unless that did not help last time.
+    #[test]
+    fn what_is_kept_for_a_snapshot_that_has_ended_is_too_much() {
+        let registry = Registry::default();
+        let keeps = |horizon| registry.keeps_too_much(Lsn(horizon));
+        let look = |kept, horizon| {
+            registry.note_kept_for(Lsn(horizon));
+            registry.serve(registry.wanted(), kept);
+        };
+        assert!(!keeps(1));
+        look(1, 5);
+        assert!(!keeps(5) && keeps(6));
+        registry.stall();
+        assert!(!keeps(6));
+        look(1, 6);
+        assert!(!keeps(6) && keeps(7));
+        registry.fail(registry.wanted());
+        assert!(!keeps(7));
+        look(0, 6);
+        assert!(!keeps(7));
     }
 
     /// Readers that go are a reason to look, and not yet something to free.
