@@ -406,6 +406,27 @@ fn a_list_of_equal_elements_is_removed_whatever_its_length() {
     ]);
 }
 
+/// With the smallest `packed-bytes-max` even an empty list has more bytes than what is packed.
+#[test]
+fn a_list_that_loses_all_elements_is_gone_whatever_is_packed() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let long = "z".repeat(20_000);
+    for packed in 0..4 {
+        client.check(&[
+            (&format!("CONFIG SET packed-bytes-max {packed}"), "+OK"),
+            (&format!("RPUSH l {long} a b a"), ":4"),
+            (&format!("LREM l 0 {long}"), ":1"),
+            ("LREM l 1 b", ":1"),
+            ("LREM l -2 a", ":2"),
+            ("EXISTS l", ":0"),
+            ("LLEN l", ":0"),
+            ("RPUSH l c", ":1"),
+            ("DEL l", ":1"),
+        ]);
+    }
+}
+
 /// Others write the list all the time: each change has a walk begin anew, until it has the key to
 /// itself.
 #[test]

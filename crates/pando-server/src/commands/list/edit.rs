@@ -168,7 +168,8 @@ fn remove_from_large(
         let mut list = context.remade(&found, ValueType::List);
         (list.strings, list.encoding) = (rest.clone(), encoding);
         encoding::shrink(&mut list);
-        if context.is_little(&list) {
+        // An empty list takes more bytes than a packed one may where `packed-bytes-max` is 0 or 1.
+        if list.strings.len() == 0 || context.is_little(&list) {
             context.put_collection(key, &list)?;
             return reply_length(context, removed.count());
         }
