@@ -20,12 +20,9 @@ use crate::http::HttpEndpoint;
 use crate::loop_handle::{LoopHandle, Message};
 use crate::options::ServerOptions;
 use crate::script_threads::ScriptThreads;
-use crate::settings::Settings;
+use crate::settings::{Settings, allowed_clients};
 use crate::shared::Shared;
 use crate::socket::{Listener, UnixSocket};
-
-/// Number of file descriptors reserved for everything but client connections.
-const OTHER_FILES: u64 = 128;
 
 /// A server that listens but does not serve yet.
 pub struct Server {
@@ -262,21 +259,6 @@ fn spawn<T: Send + 'static>(
         operation: "starting a thread",
         source,
     })
-}
-
-/// Raises the limit of open files as far as `wanted` clients need; returns the number of clients
-/// that the limit allows, and says so if they are fewer.
-fn allowed_clients(wanted: usize) -> usize {
-    let needed = wanted as u64 + OTHER_FILES;
-    match rlimit::increase_nofile_limit(needed) {
-        Ok(files) if files < needed => {
-            let allowed = files.saturating_sub(OTHER_FILES).max(1);
-            let message = "fewer clients than asked for: raise the limit of open files (ulimit -n)";
-            tracing::warn!(maxclients = allowed, wanted, files, needed, message);
-            usize::try_from(allowed).unwrap_or(wanted)
-        }
-        _ => wanted,
-    }
 }
 
 #[cfg(test)]

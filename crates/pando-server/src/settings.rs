@@ -14,6 +14,9 @@ use crate::times::milliseconds;
 /// What of a row lies in its leaf with pages of 4 KiB, and some room for its key.
 const PACKED_BYTES_MAX: u64 = 1800;
 
+/// Number of file descriptors reserved for everything but client connections.
+const OTHER_FILES: u64 = 128;
+
 /// Settings that `CONFIG SET` changes and the loops read. All atomic accesses are Relaxed: no
 /// setting depends on another one.
 #[derive(Debug)]
@@ -310,6 +313,21 @@ impl Settings {
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
         usize::try_from(self.output_bytes_max.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+}
+
+/// Raises the limit of open files as far as `wanted` clients need; returns the number of clients
+/// that the limit allows, and says so if they are fewer.
+pub(crate) fn allowed_clients(wanted: usize) -> usize {
+    let needed = wanted as u64 + OTHER_FILES;
+    match rlimit::increase_nofile_limit(needed) {
+        Ok(files) if files < needed => {
+            let allowed = files.saturating_sub(OTHER_FILES).max(1);
+            let message = "fewer clients than asked for: raise the limit of open files (ulimit -n)";
+            tracing::warn!(maxclients = allowed, wanted, files, needed, message);
+            usize::try_from(allowed).unwrap_or(wanted)
+        }
+        _ => wanted,
     }
 }
 

@@ -78,12 +78,6 @@ fn what_cannot_be_is_refused_in_the_words_of_redis() {
             "0",
             "argument must be between 1 and 4294967295 inclusive",
         ),
-        (
-            "maxclients",
-            "501",
-            "The operating system is not able to handle the specified number of clients, try with \
-             500",
-        ),
         ("maxmemory", "x", "argument must be a memory value"),
         ("maxmemory", "-5", "argument must be a memory value"),
         (

@@ -9,7 +9,7 @@ use crate::data::limits::Limit;
 use crate::log::LogLevel;
 use crate::notifications::classes::Classes;
 use crate::options::Durability;
-use crate::settings::Settings;
+use crate::settings::{Settings, allowed_clients};
 use crate::shared::Shared;
 
 /// Greatest accepted limit of entries in the slow log, since these take memory.
@@ -370,9 +370,9 @@ fn maxclients(shared: &Shared) -> String {
 
 fn set_maxclients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
     let count = super::form::integer(value, 1, u32::MAX.into())?;
-    // The limit of open files was raised at start, for the number of clients configured then.
-    let most = shared.options.maxclients;
-    if unsigned(count) > most as u64 {
+    let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+    let most = allowed_clients(wanted);
+    if wanted > most {
         return Err(format!(
             "The operating system is not able to handle the specified number of clients, try \
              with {most}"
