@@ -18,6 +18,7 @@
 mod counted;
 mod drive;
 mod get;
+mod given_up;
 mod key;
 mod many;
 mod scan;

@@ -13,6 +13,7 @@ use crate::commit::scratch::CommitScratch;
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
 use crate::futures::drive::{Driven, answer_of, drive, drive_alone, durable, yield_once};
+use crate::futures::given_up::GivenUp;
 use crate::read::at::ReadAt;
 use crate::transaction::commit::{CommitRun, PendingCommit};
 use crate::transaction::handle::Transaction;
@@ -96,6 +97,7 @@ impl Transaction {
         let durability = self.options.write.durability;
         let debt = self.set.debt;
         let mut commit = Box::new(self.take_commit());
+        let mut given_up: Option<GivenUp> = None;
         let lsn = loop {
             let is_long = commit.set.first_longer(engine.plain_bytes_max()).is_some();
             let driven = match is_long {
@@ -113,6 +115,9 @@ impl Transaction {
             if let Driven::Ended(lsn) = driven {
                 break lsn;
             }
+            let given_up = given_up.get_or_insert_default();
+            let expects = commit.set.expect_unset(given_up.flag());
+            assert!(expects, "a transaction expects nothing else");
             let shared = engine.clone();
             let answer = engine.helper.ask(move |engine: &Engine| {
                 Engine::spill(&shared, &mut commit.set)?;

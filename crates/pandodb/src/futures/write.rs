@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pando_format::Lsn;
+use pando_sync::atomic::AtomicBool;
 use pando_sync::{Arc, Mutex, Rank};
 use pando_wal::Acknowledge;
 
@@ -18,6 +19,7 @@ use crate::commit::outcome::Outcome;
 use crate::commit::scratch::CommitScratch;
 use crate::engine::{Engine, Shared};
 use crate::error::Result;
+use crate::futures::given_up::GivenUp;
 use crate::futures::key::Key;
 use crate::futures::{Next, TURNS_MAX, Waits};
 use crate::locks::LockWait;
@@ -37,6 +39,8 @@ struct Work {
     look: Option<(Arc<TableState>, Key)>,
     /// The key was found, and `set` has the delete.
     looked: bool,
+    /// Set once its future is dropped; None if it has never left it.
+    given_up: Option<Arc<AtomicBool>>,
 }
 
 /// How a batch ended.
@@ -85,10 +89,15 @@ impl Work {
             self.scratch.reset();
             self.looked = true;
         }
+        if let Some(flag) = &self.given_up {
+            let expects = self.set.expect_unset(flag);
+            assert!(expects, "a batch of a future expects nothing else");
+        }
         let memory = (&mut self.scratch, &mut self.locks);
         match engine.try_commit(&self.set, memory, lent, Check::Stamps)? {
             Outcome::Committed(lsn) => Ok(Some(CommitEnd { lsn, existed: true })),
             Outcome::Conflict { .. } => {
+                self.set.check_flag()?;
                 self.looked = false;
                 if self.look.is_none() {
                     self.set.refresh_trees()?;
@@ -143,6 +152,8 @@ struct PendingWrite {
     engine: Shared,
     phase: CommitPhase,
     waits: Waits,
+    /// What is told to a helper that has the commit, or has had it.
+    given_up: Option<GivenUp>,
     /// The future ends when the commit is durable, and not before.
     durable: bool,
 }
@@ -154,6 +165,7 @@ impl PendingWrite {
         Self {
             phase: CommitPhase::Commit(work),
             waits: Waits::default(),
+            given_up: None,
             durable: engine.acknowledge(options.durability) == Acknowledge::WhenDurable,
             engine,
         }
@@ -166,6 +178,19 @@ impl PendingWrite {
             self.phase = CommitPhase::Ended;
         }
         result
+    }
+
+    /// Hands the commit to the helper, which gives it up if this future is dropped.
+    fn ask_for_help(&mut self, mut work: Work) {
+        let given_up = self.given_up.get_or_insert_default();
+        work.given_up = Some(given_up.flag().clone());
+        let shared = self.engine.clone();
+        let answer = self.engine.helper.ask(move |engine| {
+            Engine::spill(&shared, &mut work.set)?;
+            work.scratch.reset();
+            work.run(engine)
+        });
+        self.phase = CommitPhase::Helped(answer);
     }
 
     /// As [`PendingWrite::poll`], for as many phases as end now.
@@ -189,14 +214,8 @@ impl PendingWrite {
                         Next::Try => {}
                         Next::Wait => return Poll::Pending,
                         Next::AskForHelp => {
-                            let mut work = std::mem::take(work);
-                            let shared = self.engine.clone();
-                            let answer = self.engine.helper.ask(move |engine| {
-                                Engine::spill(&shared, &mut work.set)?;
-                                work.scratch.reset();
-                                work.run(engine)
-                            });
-                            self.phase = CommitPhase::Helped(answer);
+                            let work = std::mem::take(work);
+                            self.ask_for_help(work);
                             continue;
                         }
                     }
@@ -272,8 +291,9 @@ impl Future for DeleteAsync {
 
 impl Db {
     /// Commits a batch as [`Db::write`] does, and ends when it is as durable as asked. If the
-    /// future is dropped before its end, the batch has happened as a whole or not at all. Never
-    /// blocks, except for pages of the change itself once the batch is in the log.
+    /// future is dropped before its end, the batch has happened as a whole or not at all: it comes
+    /// after nothing that is written to its keys from then on. Never blocks, except for pages of
+    /// the change itself once the batch is in the log.
     ///
     /// # Errors
     /// As [`Db::write`].

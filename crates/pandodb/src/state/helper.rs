@@ -160,7 +160,8 @@ impl<T> Drop for Promise<T> {
 }
 
 impl<C> Helper<C> {
-    /// Has the helper run `operation`; it runs even if nobody waits for the result.
+    /// Has the helper run `operation`, unless nobody has the answer any longer when its turn comes:
+    /// those that are given up must not pile up behind one that takes long.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&C) -> Result<T> + Send + 'static,
@@ -171,6 +172,9 @@ impl<C> Helper<C> {
         });
         let promise = Promise(answer.clone());
         self.push(Box::new(move |context| {
+            if Arc::strong_count(&promise.0) == 1 {
+                return;
+            }
             let result = operation(context);
             promise.keep(result);
         }));
@@ -201,5 +205,32 @@ impl<C> Helper<C> {
                 park();
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle))))]
+mod tests {
+    use pando_sync::atomic::AtomicU64;
+    use pando_sync::thread;
+
+    use super::*;
+
+    /// Of two operations the helper runs the one that somebody waits for.
+    #[test]
+    fn what_nobody_waits_for_does_not_begin() {
+        let helper = Helper::<AtomicU64>::default();
+        let runs = AtomicU64::new(0);
+        let ask = || helper.ask(|runs: &AtomicU64| Ok(runs.fetch_add(1, Ordering::SeqCst)));
+        let (given_up, wanted) = (ask(), ask());
+        drop(given_up);
+        thread::scope(|scope| {
+            let running = scope.spawn(|| helper.run(&runs));
+            while wanted.take().is_none() {
+                thread::yield_now();
+            }
+            helper.close();
+            running.join().unwrap();
+        });
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
     }
 }

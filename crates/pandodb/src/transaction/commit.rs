@@ -80,7 +80,7 @@ pub(crate) fn try_commit(
                 check_committed(lsn, read_at, locks);
                 return Ok(lsn);
             }
-            Outcome::Conflict { .. } => {}
+            Outcome::Conflict { .. } => set.check_flag()?,
         }
         if let Some(conflict) = check.as_mut().and_then(StateCheck::take_conflict) {
             return Err(conflict.into());

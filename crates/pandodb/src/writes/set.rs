@@ -217,6 +217,17 @@ impl WriteSet {
         flag.is_some_and(|flag| flag.load(Ordering::Acquire))
     }
 
+    /// Refuses to go on if the flag is set that must not be: that stays so.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub(crate) fn check_flag(&self) -> Result<()> {
+        match self.is_flag_set() {
+            true => Err(Error::aborted("nobody waits for the commit any longer")),
+            false => Ok(()),
+        }
+    }
+
     /// Returns true if nothing is written.
     pub(crate) fn is_read_only(&self) -> bool {
         self.keys.writes().is_empty() && self.table_changes.is_empty()

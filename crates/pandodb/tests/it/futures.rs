@@ -7,10 +7,11 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, park, thread, thread_waker};
 use pandodb::device::faulty::{Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::statistics::Ticker;
-use pandodb::{Batch, Db, Error, Occupancy, Table};
+use pandodb::{Batch, Db, Error, Isolation, Occupancy, Table, TransactionOptions};
 
 use crate::fixture::{NONE, fill};
 
@@ -435,4 +436,34 @@ fn futures_of_many_threads_beside_blocking_calls_leave_nothing_behind() {
     });
     assert_eq!(done.load(Ordering::Relaxed), 4 * 30 * 28);
     rest(db);
+}
+
+/// A put and a commit whose futures are dropped while the helper has them, or is about to, and what
+/// is put next: that stays.
+#[test]
+fn what_is_dropped_replaces_nothing_that_comes_later() {
+    let Place { db, table, .. } = small();
+    let long = vec![1; db.plain_bytes_max() + 1];
+    for round in 0..60 {
+        let mut put = table.put_async(b"k", &long);
+        assert!(poll_once(&mut put).is_pending(), "the helper has it");
+        let read_committed = TransactionOptions::default().isolation(Isolation::ReadCommitted);
+        let mut transaction = db.begin(read_committed).unwrap();
+        transaction.put(&table, b"l", &long).unwrap();
+        let mut commit = Box::pin(transaction.commit_async());
+        assert!(poll_once(&mut commit).is_pending(), "the helper has it");
+        // The helper has not begun, or is somewhere in the first, or in the second.
+        thread::sleep(Duration::from_millis(round / 4));
+        drop((put, commit));
+        for key in [b"k", b"l"] {
+            table.put(key, b"later").unwrap();
+        }
+        while db.occupancy().helped > 0 {
+            thread::yield_now();
+        }
+        for key in [b"k", b"l"] {
+            let value = table.get(key).unwrap().unwrap();
+            assert!(value == b"later", "round {round}: {} bytes", value.len());
+        }
+    }
 }
