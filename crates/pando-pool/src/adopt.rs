@@ -14,6 +14,7 @@ use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 
 use crate::apply_token::ApplyToken;
+use crate::chunk::adopt_place;
 use crate::image::BadImage;
 use crate::page_table::Place;
 use crate::pool::Pool;
@@ -71,9 +72,7 @@ impl Pool {
     /// # Panics
     /// When the id was not reserved.
     pub fn adopt(&self, token: &ApplyToken<'_>, page: PageId, stored: StoredPage) {
-        self.table()
-            .set(page, Place::Free, Place::of_stored(stored));
-        self.epochs().push_pair(token.epoch(), page, Some(stored));
+        adopt_place(self.table(), self.epochs(), (token.epoch(), page), stored);
         // Relaxed: a count that orders nothing.
         self.chunks
             .fetch_add(u64::from(stored.is_chunk()), Ordering::Relaxed);

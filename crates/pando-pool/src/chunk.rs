@@ -11,13 +11,54 @@ use pando_format::{Epoch, PageId, StoredPage};
 use pando_sync::atomic::Ordering;
 
 use crate::apply_token::ApplyToken;
-use crate::page_table::Place;
+use crate::epoch::Epochs;
+use crate::page_table::{PageTable, Place};
 use crate::pool::Pool;
 use crate::restart::{Attempt, Resource, Restart};
 
 /// The epoch of a chunk's image is not known: whatever frees the chunk, its extent waits for the
 /// checkpoint.
 const UNKNOWN: Option<Epoch> = None;
+
+/// Gives a page or chunk that was written at `stored` the free id `page`. Others can change its
+/// place only once its pair is in the list.
+pub(crate) fn adopt_place(
+    table: &PageTable,
+    epochs: &Epochs,
+    (epoch, page): (Epoch, PageId),
+    stored: StoredPage,
+) {
+    epochs.push_pair(epoch, page, Some(stored));
+    table.set(page, Place::Free, Place::of_stored(stored));
+}
+
+/// Changes what is known of a page or chunk without a frame. Returns false, without a change, if it
+/// is no longer `old`.
+pub(crate) fn change_place(
+    table: &PageTable,
+    epochs: &Epochs,
+    (epoch, page): (Epoch, PageId),
+    (old, new): (StoredPage, StoredPage),
+) -> bool {
+    let change = || table.swap(page, Place::of_stored(old), Place::of_stored(new));
+    epochs.push_pair_if(epoch, page, Some(new), change)
+}
+
+/// Frees the id of a page or chunk without a frame, but does not give it back. Returns false,
+/// without a change, if it is no longer at `stored`.
+pub(crate) fn free_place(
+    table: &PageTable,
+    epochs: &Epochs,
+    (epoch, page): (Epoch, PageId),
+    stored: StoredPage,
+) -> bool {
+    let freed = table.swap(page, Place::of_stored(stored), Place::Free);
+    if freed {
+        // Nobody changes the place of an id that is not given back.
+        epochs.push_pair(epoch, page, None);
+    }
+    freed
+}
 
 impl Pool {
     /// Gives an id to the chunk at `stored`, in the epoch of `token`.
@@ -32,8 +73,7 @@ impl Pool {
         let Some(page) = self.page_ids().take() else {
             return Err(Restart::Wait(Resource::PageIds));
         };
-        self.table().set(page, Place::Free, Place::Chunk(stored));
-        self.epochs().push_pair(token.epoch(), page, Some(stored));
+        adopt_place(self.table(), self.epochs(), (token.epoch(), page), stored);
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_add(1, Ordering::Relaxed);
         Ok(page)
@@ -65,15 +105,12 @@ impl Pool {
         new: StoredPage,
     ) -> bool {
         assert!(new.is_chunk(), "a chunk stays a chunk");
-        if !self
-            .table()
-            .swap(page, Place::Chunk(old), Place::Chunk(new))
-        {
-            return false;
+        let (table, epochs) = (self.table(), self.epochs());
+        let moved = change_place(table, epochs, (token.epoch(), page), (old, new));
+        if moved {
+            epochs.retire(old.extent, UNKNOWN, token.epoch());
         }
-        self.epochs().push_pair(token.epoch(), page, Some(new));
-        self.epochs().retire(old.extent, UNKNOWN, token.epoch());
-        true
+        moved
     }
 
     /// Frees the chunk `page`. Fails with [`Restart::Conflict`] if it is no longer at `stored`.
@@ -83,15 +120,87 @@ impl Pool {
         page: PageId,
         stored: StoredPage,
     ) -> Attempt<()> {
-        if !self.table().swap(page, Place::Chunk(stored), Place::Free) {
+        if !free_place(self.table(), self.epochs(), (token.epoch(), page), stored) {
             return Err(Restart::Conflict);
         }
-        self.epochs().push_pair(token.epoch(), page, None);
         self.epochs().retire(stored.extent, UNKNOWN, token.epoch());
         self.epochs().page_freed(token.epoch(), false);
         self.page_ids().give_back(page);
         // Relaxed: a count that orders nothing.
         self.chunks.fetch_sub(1, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Run by `RUSTFLAGS='--cfg pando_loom' cargo test --release -p pando-pool --lib models`.
+#[cfg(all(test, pando_loom))]
+mod models {
+    use pando_format::{Extent, Lsn, StoredKind};
+    use pando_sync::{Arc, Gate, thread};
+
+    use super::*;
+
+    const PAGE: PageId = PageId(0);
+    const EPOCH: Epoch = Epoch(1);
+
+    const fn at(block: u32) -> StoredPage {
+        StoredPage {
+            kind: StoredKind::Chunk,
+            extent: Extent { block, blocks: 1 },
+            tag: 0,
+            names_chunks: false,
+        }
+    }
+
+    const OLD: StoredPage = at(3);
+    const NEW: StoredPage = at(2);
+
+    type Shared = (PageTable, Epochs);
+
+    fn shared() -> Arc<Shared> {
+        Arc::new((PageTable::new(1).unwrap(), Epochs::new(EPOCH, true)))
+    }
+
+    fn moves((table, epochs): &Shared) -> bool {
+        change_place(table, epochs, (EPOCH, PAGE), (OLD, NEW))
+    }
+
+    /// Returns the last word that a checkpoint has of the page.
+    fn last_word((_, epochs): &Shared) -> u64 {
+        epochs.advance(&Gate::new().close(), Lsn(1));
+        epochs.take_pairs(EPOCH).pop().expect("a pair").1
+    }
+
+    /// The last pair of a chunk that is moved while it is freed says that it is free.
+    #[test]
+    fn a_freed_chunk_is_free_in_the_checkpoint() {
+        loom::model(|| {
+            let shared = shared();
+            adopt_place(&shared.0, &shared.1, (EPOCH, PAGE), OLD);
+            let mover = thread::spawn({
+                let shared = shared.clone();
+                move || moves(&shared)
+            });
+            let free = |stored| free_place(&shared.0, &shared.1, (EPOCH, PAGE), stored);
+            let is_free = free(OLD) || free(NEW);
+            assert!(is_free);
+            mover.join().unwrap();
+            assert_eq!(last_word(&shared), 0);
+        });
+    }
+
+    /// That of one that is moved as soon as it can be seen says where it is.
+    #[test]
+    fn a_new_chunk_that_moves_is_there_in_the_checkpoint() {
+        loom::model(|| {
+            let shared = shared();
+            let mover = thread::spawn({
+                let shared = shared.clone();
+                move || moves(&shared)
+            });
+            adopt_place(&shared.0, &shared.1, (EPOCH, PAGE), OLD);
+            let place = if mover.join().unwrap() { NEW } else { OLD };
+            assert_eq!(last_word(&shared), place.encode());
+        });
     }
 }

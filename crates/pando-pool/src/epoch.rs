@@ -233,19 +233,37 @@ impl Epochs {
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Adds a mapping change to the list of `epoch`, unless the pool has no device.
+    /// Adds a mapping change to the list of `epoch`, unless the pool has no device. Whoever may
+    /// change the page's word next must not be able to before: its change belongs behind this one.
     pub(crate) fn push_pair(&self, epoch: Epoch, page: PageId, stored: Option<StoredPage>) {
+        self.push_pair_if(epoch, page, stored, || true);
+    }
+
+    /// As [`Epochs::push_pair`], if `change` changes the page's word: the list is locked meanwhile,
+    /// so that the pair of the next change is behind this one, as the changes are. Returns what
+    /// `change` returns.
+    pub(crate) fn push_pair_if(
+        &self,
+        epoch: Epoch,
+        page: PageId,
+        stored: Option<StoredPage>,
+        change: impl FnOnce() -> bool,
+    ) -> bool {
         if !self.has_mapping {
-            return;
+            return change();
         }
         let mut lists = self.lists.lock();
         assert!(
             epoch == lists.current || epoch.0 + 1 == lists.current.0,
             "{epoch} is not alive"
         );
-        lists.by_parity[parity(epoch)]
-            .pairs
-            .push((page, stored.map_or(0, StoredPage::encode)));
+        let changed = change();
+        if changed {
+            lists.by_parity[parity(epoch)]
+                .pairs
+                .push((page, stored.map_or(0, StoredPage::encode)));
+        }
+        changed
     }
 
     /// Retires an extent whose image has the epoch `image` (None: not known), in an event of the

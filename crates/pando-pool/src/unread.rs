@@ -6,6 +6,7 @@ use pando_format::{Extent, PageId, StoredKind, StoredPage, TreeId};
 use pando_sync::atomic::Ordering;
 
 use crate::apply_token::ApplyToken;
+use crate::chunk::{change_place, free_place};
 use crate::page_table::Place;
 use crate::pool::Pool;
 use crate::restart::{Attempt, Restart};
@@ -57,11 +58,10 @@ impl Pool {
             }
             Place::Loading(_) => Err(Restart::Conflict),
             Place::Free => Err(Restart::Damaged(page, "freed twice")),
-            place @ (Place::OnDisk(stored) | Place::OutOfReach(stored)) => {
-                if !self.table().swap(page, place, Place::Free) {
+            Place::OnDisk(stored) | Place::OutOfReach(stored) => {
+                if !free_place(self.table(), self.epochs(), (token.epoch(), page), stored) {
                     return Err(Restart::Conflict);
                 }
-                self.epochs().push_pair(token.epoch(), page, None);
                 // The epoch of its image is not known without reading the page, so the extent
                 // always waits for the checkpoint.
                 if counts {
@@ -109,14 +109,11 @@ impl Pool {
             kind: StoredKind::OutOfReach,
             ..stored
         };
-        if !self
-            .table()
-            .swap(page, Place::OnDisk(stored), Place::OutOfReach(lost))
-        {
-            return Err(Restart::Conflict);
+        let (table, epochs) = (self.table(), self.epochs());
+        match change_place(table, epochs, (token.epoch(), page), (stored, lost)) {
+            true => Ok(true),
+            false => Err(Restart::Conflict),
         }
-        self.epochs().push_pair(token.epoch(), page, Some(lost));
-        Ok(true)
     }
 
     /// Returns the extent of the newest complete image of `page`, for `stat`, `verify` and
