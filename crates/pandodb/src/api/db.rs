@@ -483,8 +483,8 @@ impl Db {
         self.engine().plain_bytes_max()
     }
 
-    /// True while the space of dropped tables and of deleted large values has not been freed, even
-    /// if freeing waits for their readers.
+    /// True while the space of dropped tables, of deleted large values, and of leaves that became
+    /// empty has not been freed, even if freeing waits for their readers.
     pub fn garbage_left(&self) -> bool {
         self.engine().garbage_left()
     }

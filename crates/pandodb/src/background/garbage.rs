@@ -75,9 +75,10 @@ impl Engine {
         self.store.registry.note_garbage();
     }
 
-    /// True while something has not been freed, even if it waits for readers.
+    /// True while something has not been freed, even if it waits for readers, or empty leaves are
+    /// about to be removed.
     pub(crate) fn garbage_left(&self) -> bool {
-        self.store.registry.is_left()
+        self.underfull_leaves.is_looked_at() || self.store.registry.is_left()
     }
 
     /// Frees a part of the oldest garbage. Returns true if there may be more.

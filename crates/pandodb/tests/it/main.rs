@@ -43,6 +43,7 @@ mod log_size;
 mod many;
 mod mapping;
 mod merges;
+mod moved_chunks;
 mod nonblocking;
 mod other_stores;
 mod poisoned;
