@@ -26,7 +26,7 @@
 //! | free     | chunk    | `Pool::adopt_chunk`      | the id                           |
 //! | free     | on disk, | `Pool::adopt`            | the id                           |
 //! |          | or chunk |                          |                                  |
-//! | chunk    | chunk    | `Pool::move_chunk` (CAS) | nothing: the CAS is the claim    |
+//! | chunk    | chunk    | `Pool::move_chunk` (CAS) | the epoch's list of pairs        |
 //! | chunk    | free     | `Pool::free_unread` (CAS)| nothing: the CAS is the claim    |
 
 #![forbid(unsafe_code)]
