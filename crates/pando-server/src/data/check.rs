@@ -4,6 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pando_sync::thread::sleep;
+use pando_sync::time::Duration;
 use pandodb::{Db, Snapshot, Table};
 
 use super::elements::{self, Kind, decode_element, decode_given_up, decode_name, decode_score};
@@ -17,6 +19,10 @@ use super::tree_head::TreeHead;
 
 /// Number of problems that are described.
 const PROBLEMS_MAX: usize = 100;
+/// Rows that no key has are looked at so often, before they are a problem,
+const LOOKS_MAX: usize = 50;
+/// and so much time apart: a batch that removes them ends meanwhile.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What [`check_rows`] has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -323,7 +329,7 @@ fn check_members(
     heads: &mut HashMap<u64, Head>,
     report: &mut RowsReport,
 ) -> pandodb::Result<()> {
-    let mut given_up = HashSet::new();
+    let (mut given_up, mut orphans) = (HashSet::new(), Vec::new());
     let mut found = Found::default();
     let mut head: Option<Head> = None;
     let mut rows = snapshot.iter(members);
@@ -334,7 +340,7 @@ fn check_members(
             continue;
         }
         if id != found.id {
-            compare(head.take(), &found, members, report);
+            compare(head.take(), &found, &mut orphans, report);
             head = heads.remove(&id);
             if let Some(Head {
                 name,
@@ -360,16 +366,48 @@ fn check_members(
             None => found.damaged += 1,
         }
     }
-    compare(head, &found, members, report);
+    compare(head, &found, &mut orphans, report);
+    for (id, rows) in still_there(members, orphans)? {
+        let table = members.name();
+        report.add(|| format!("{table}: {rows} rows of {id}, which no key has"));
+    }
     Ok(())
 }
 
-/// Tells what head and rows of one collection contradict each other in.
-fn compare(head: Option<Head>, found: &Found, members: &Table, report: &mut RowsReport) {
+/// Takes the ids out whose rows are gone. Rows of what was given up go without being kept for
+/// snapshots (decision 132), together with the row that says so: while that happens, who reads them
+/// may miss the latter and see the former.
+fn still_there(members: &Table, mut orphans: Vec<(u64, u64)>) -> pandodb::Result<Vec<(u64, u64)>> {
+    for _ in 0..LOOKS_MAX {
+        let mut left = Vec::new();
+        for (id, rows) in orphans {
+            let first = id.to_be_bytes();
+            let mut rows_from = members.range(&first[..]..);
+            let next = rows_from.next_key().transpose()?;
+            if next.is_some_and(|key| elements::id_of(key) == id) {
+                left.push((id, rows));
+            }
+        }
+        orphans = left;
+        if orphans.is_empty() {
+            break;
+        }
+        sleep(PAUSE);
+    }
+    Ok(orphans)
+}
+
+/// Tells what head and rows of one collection contradict each other in; rows without a head are
+/// among the `orphans`, by their id.
+fn compare(
+    head: Option<Head>,
+    found: &Found,
+    orphans: &mut Vec<(u64, u64)>,
+    report: &mut RowsReport,
+) {
     let Some(head) = head else {
         if found.damaged > 0 {
-            let (table, id, rows) = (members.name(), found.id, found.damaged);
-            report.add(|| format!("{table}: {rows} rows of {id}, which no key has"));
+            orphans.push((found.id, found.damaged));
         }
         return;
     };

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use pando_server::check_rows;
+use pando_sync::thread;
+use pando_sync::time::Duration;
 use pandodb::Db;
 
 use crate::fixture::{Fixture, open_on_disk, options};
@@ -117,4 +119,24 @@ fn what_is_lost_or_left_over_is_found() {
     assert_eq!(report.descriptions, ["db/0, key broken: Damaged"]);
     keys.delete(b"\0broken").unwrap();
     assert_eq!(check_rows(&db).unwrap().problems, 0);
+}
+
+/// Rows of what was given up go without a trace, and not all at one moment: who looks meanwhile
+/// waits for their end before they are rows that no key has.
+#[test]
+fn rows_that_go_during_a_check_are_no_problem() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let db = open_on_disk(directory.path()).unwrap();
+    let members = db.table(MEMBERS).unwrap();
+    let row = [&u64::MAX.to_be_bytes()[..], b"E an element"].concat();
+    members.put(&row, b"its value").unwrap();
+    let orphans = check_rows(&db).unwrap().descriptions;
+    assert!(orphans[0].ends_with("1 rows of 18446744073709551615, which no key has"));
+    let remover = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        members.delete(&row).unwrap();
+    });
+    assert_eq!(check_rows(&db).unwrap().descriptions, [""; 0]);
+    remover.join().unwrap();
 }
