@@ -570,10 +570,14 @@ local LONG_BYTES = 65536
 
 function libraries.string.rep(...)
   local s, count = ...
-  if type(s) == 'string' and type(count) == 'number' and #s * count > LONG_BYTES then
+  if type(s) ~= 'string' or type(count) ~= 'number' then
+    return rep(...)
+  end
+  if #s * count > LONG_BYTES then
     look_now()
   end
-  return rep(...)
+  -- LuaJIT makes a negative number of one that is greater, and an empty string of that.
+  return rep(s, count < 2147483647 and count or 2147483647)
 end
 
 for _, name in next, { 'lower', 'reverse', 'upper' } do

@@ -121,6 +121,39 @@ fn what_is_lost_or_left_over_is_found() {
     assert_eq!(check_rows(&db).unwrap().problems, 0);
 }
 
+/// Nothing can be read of such keys, and what they are is not known: they can be deleted all the
+/// same, also together with others.
+#[test]
+fn damaged_keys_can_be_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let db = open_on_disk(directory.path()).unwrap();
+    let keys = db.table("db/0/keys").unwrap();
+    let head = keys.get(b"\0set").unwrap().expect("the set is there");
+    keys.put(b"\0broken", b"\xff").unwrap();
+    keys.put(b"\0cut", &head[..head.len() - 3]).unwrap();
+    assert_eq!(check_rows(&db).unwrap().problems, 2);
+    db.close().unwrap();
+    drop(keys);
+    let path = directory.path().to_owned();
+    let server = Fixture::opened_by(options(), move |_| open_on_disk(&path));
+    let mut client = server.client();
+    for command in ["GET broken", "SET broken 1", "SMEMBERS cut", "SADD cut 1"] {
+        let reply = client.run(command);
+        assert!(
+            reply.contains("cannot be used: Damaged"),
+            "{command}: {reply}"
+        );
+    }
+    client.check(&[
+        ("DEL broken other broken", ":2"),
+        ("UNLINK cut nobody", ":1"),
+        ("EXISTS broken cut other", ":0"),
+        ("SADD cut 1", ":1"),
+        ("SCARD set", ":1500"),
+    ]);
+}
+
 /// Rows of what was given up go without a trace, and not all at one moment: who looks meanwhile
 /// waits for their end before they are rows that no key has.
 #[test]

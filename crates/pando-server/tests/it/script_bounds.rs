@@ -644,6 +644,8 @@ fn an_error_that_speaks_of_memory_is_one_of_the_script() {
     // What Lua itself has found is none.
     for lack in [
         "local x = ('x'):rep(1e9)",
+        "local x = ('x'):rep(1e10)",
+        "local x = ('x'):rep(math.huge)",
         "local t = {} for i = 1, 1e9 do t[i] = {i} end",
     ] {
         let script = format!("redis.call('INCR', 'kept') {lack}");
