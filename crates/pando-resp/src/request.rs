@@ -222,6 +222,12 @@ impl Parser {
         self.spans.shrink_to(count);
     }
 
+    /// Returns the memory for the spans of arguments, in bytes.
+    #[inline]
+    pub fn memory(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
+
     /// Returns the spans of the parsed command's arguments.
     #[inline]
     pub fn spans(&self) -> &[Span] {

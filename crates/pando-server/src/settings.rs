@@ -309,7 +309,8 @@ impl Settings {
         }
     }
 
-    /// Returns the unsent reply bytes at which a connection stops executing.
+    /// Returns the unsent reply bytes at which a connection stops executing, while there is memory:
+    /// [`crate::shared::Shared::output_bytes_max`].
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
         usize::try_from(self.output_bytes_max.load(Ordering::Relaxed)).unwrap_or(usize::MAX)

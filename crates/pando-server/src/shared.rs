@@ -9,18 +9,18 @@ use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::contended_keys::ContendedKeys;
 use crate::client::pause::Pause;
-use crate::client::record::Registry;
+use crate::client::record::{ClientRecord, Registry};
 use crate::client::waiters::Waiters;
 use crate::client::watches::WatchBytes;
 use crate::data::compaction::Compaction;
 use crate::data::cursor::Cursors;
-use crate::data::engine::Engine;
+use crate::data::engine::{Engine, bytes};
 use crate::data::scratch::Scratch;
 use crate::figures::latency_monitor::LatencyMonitor;
 use crate::figures::slow_log::SlowLog;
 use crate::figures::statistics::ServerStatistics;
 use crate::log::Events;
-use crate::loop_handle::{LoopHandle, Message};
+use crate::loop_handle::{Arrival, LoopHandle, Message, Underway};
 use crate::notifications::release::Notifications;
 use crate::options::{Durability, ServerOptions};
 use crate::pubsub::registry::Channels;
@@ -172,6 +172,13 @@ impl Shared {
         }
     }
 
+    /// Returns the unsent reply bytes at which a connection stops executing.
+    #[inline]
+    pub(crate) fn output_bytes_max(&self) -> usize {
+        let most = self.settings.output_bytes_max();
+        self.clients.memory.output_bytes_max(most)
+    }
+
     /// Returns the stage, after which only later ones follow.
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
@@ -204,6 +211,16 @@ impl Shared {
         self.loops[of].send(Message::Turn);
     }
 
+    /// Has the loop of a client close it, and forgets it: nobody sees it any more, and it begins no
+    /// command once the message has arrived, which is counted among those `underway`.
+    pub(crate) fn end_client(&self, client: &ClientRecord, underway: &Arc<Underway>) {
+        // Release: pairs with the Acquire in is_killed.
+        client.killed.store(true, Ordering::Release);
+        self.clients.remove(client.id);
+        let arrival = Arrival(Arc::clone(underway));
+        self.loops[client.loop_index].send(Message::Kill(client.token, arrival));
+    }
+
     /// Returns the number of a loop.
     #[cfg(feature = "scripts")]
     pub(crate) fn number_of(&self, local: &Arc<LoopHandle>) -> usize {
@@ -223,6 +240,8 @@ impl Shared {
 
     /// Publishes the recovered engine and tells the loops to serve.
     pub(crate) fn set_engine(&self, engine: Engine) {
+        let budget = bytes(engine.db.report().max_memory);
+        self.clients.memory.set_budget(budget);
         {
             let mut slot = self.engine.lock();
             // Done under the lock, so that every durability that is set from here on reaches the

@@ -2,6 +2,7 @@
 
 pub(crate) mod contended_keys;
 pub(crate) mod interactive;
+pub(crate) mod memory;
 pub(crate) mod pause;
 pub(crate) mod record;
 pub(crate) mod session;

@@ -9,6 +9,7 @@ use pando_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, 
 use pando_sync::time::unix_ms;
 use pando_sync::{Arc, Mutex, OnceLock, Rank};
 
+use crate::client::memory::{ClientMemory, Held};
 use crate::client::unblocking::Unblocking;
 use crate::loop_handle::{LoopHandle, Token, TouchWake};
 use crate::pubsub::mailbox::Mailbox;
@@ -65,6 +66,8 @@ pub(crate) struct ClientRecord {
     pub(crate) queued: AtomicI64,
     /// Memory of the queued commands, in bytes; 0 outside MULTI.
     pub(crate) queued_bytes: AtomicU64,
+    /// What the server holds for its transaction of PANDO BEGIN, in bytes.
+    pub(crate) transaction_bytes: AtomicU64,
     /// Number of watched places; several keys may share one.
     pub(crate) watched: AtomicU32,
     /// Memory of the watches, in bytes.
@@ -79,6 +82,8 @@ pub(crate) struct ClientRecord {
     pub(crate) input_bytes: AtomicU64,
     /// Unsent bytes of replies in memory.
     pub(crate) output_bytes: AtomicU64,
+    /// Memory of its buffers, its command and its queue of MULTI.
+    pub(crate) held: Held,
     /// Bytes of the messages that wait in its mailbox, as if it shared them with nobody.
     pub(crate) mail_bytes: AtomicU64,
     /// When its transaction of PANDO BEGIN began, in milliseconds since 1970; 0 without one.
@@ -133,6 +138,7 @@ impl ClientRecord {
             version: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicU64::new(0),
+            transaction_bytes: AtomicU64::new(0),
             watched: AtomicU32::new(0),
             watched_bytes: AtomicU64::new(0),
             channels: AtomicU32::new(0),
@@ -140,6 +146,7 @@ impl ClientRecord {
             shard_channels: AtomicU32::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            held: Held::default(),
             mail_bytes: AtomicU64::new(0),
             transaction_ms: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
@@ -191,12 +198,10 @@ impl ClientRecord {
         (began > 0).then(|| now.saturating_sub(began))
     }
 
-    /// Returns the memory of input, queued commands and output, in bytes.
-    pub(crate) fn buffer_bytes(&self) -> u64 {
-        // Relaxed throughout: each field is a report of its own.
-        self.input_bytes.load(Ordering::Relaxed)
-            + self.queued_bytes.load(Ordering::Relaxed)
-            + self.output_bytes.load(Ordering::Relaxed)
+    /// Returns the memory of its buffers, of its command and of what it has queued, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        // Relaxed: a report of its own.
+        self.held.bytes() + self.transaction_bytes.load(Ordering::Relaxed)
     }
 
     /// Notes the command that was sent last.
@@ -261,10 +266,11 @@ impl ClientRecord {
             self.shard_channels.load(Ordering::Relaxed),
             self.watched.load(Ordering::Relaxed),
             self.input_bytes.load(Ordering::Relaxed),
-            self.queued_bytes.load(Ordering::Relaxed),
+            self.queued_bytes.load(Ordering::Relaxed)
+                + self.transaction_bytes.load(Ordering::Relaxed),
             self.output_bytes.load(Ordering::Relaxed),
             self.mail_bytes.load(Ordering::Relaxed),
-            self.buffer_bytes() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
+            self.memory() + self.watched_bytes.load(Ordering::Relaxed) + 1024,
             command.map_or("NULL", String::as_str),
             self.redirection.load(Ordering::Relaxed),
             self.version.load(Ordering::Relaxed),
@@ -280,6 +286,8 @@ impl ClientRecord {
 pub(crate) struct Registry {
     /// Guarded by its lock, which is held for an insertion, a removal or a walk.
     clients: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
+    /// What they hold.
+    pub(crate) memory: ClientMemory,
     /// The id that was given last.
     next: AtomicU64,
 }
@@ -299,7 +307,9 @@ impl Registry {
     /// Removes the client with this id, if it is there: it gets no more messages.
     pub(crate) fn remove(&self, id: u64) {
         let removed = self.clients.lock().remove(&id);
-        if let Some(mailbox) = removed.as_ref().and_then(|record| record.mail()) {
+        let Some(record) = removed else { return };
+        self.memory.leave_out(&record.held);
+        if let Some(mailbox) = record.mail() {
             mailbox.close();
         }
     }

@@ -44,6 +44,13 @@ impl Multi {
         self.bytes.len() + self.spans.len() * size_of::<Span>() + self.commands.len() * 16 + staged
     }
 
+    /// The same, with what is kept for further ones.
+    pub(crate) fn memory(&self) -> usize {
+        let spare = (self.bytes.capacity() - self.bytes.len())
+            + (self.spans.capacity() - self.spans.len()) * size_of::<Span>();
+        self.bytes() + spare
+    }
+
     /// Begins an EXEC, perhaps again: undoes what its commands did to the session.
     pub(crate) fn enter(&mut self, session: &mut Session) {
         session.closes_after_exec = false;
@@ -213,8 +220,12 @@ impl Session {
         let began = open.map_or(0, |interactive| interactive.now_ms);
         record.transaction_ms.store(began, Ordering::Relaxed);
         let of_transaction = self.interactive.as_ref().map_or(0, |of| of.memory());
-        let queued_bytes = (queued_bytes + of_transaction) as u64;
-        record.queued_bytes.store(queued_bytes, Ordering::Relaxed);
+        record
+            .queued_bytes
+            .store(queued_bytes as u64, Ordering::Relaxed);
+        record
+            .transaction_bytes
+            .store(of_transaction as u64, Ordering::Relaxed);
         record
             .watched
             .store(small(self.watches.len()), Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! CLIENT KILL: marks clients, and tells their loops to close them.
 
 use pando_resp::parse_integer;
-use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::unix_ms;
 
@@ -9,7 +8,7 @@ use crate::client::record::ClientRecord;
 use crate::client::session::Session;
 use crate::context::progress::Killed;
 use crate::context::{Context, Interrupted, Run, replies};
-use crate::loop_handle::{Arrival, Message, Underway};
+use crate::loop_handle::Underway;
 use crate::shared::Shared;
 use crate::socket::Address;
 
@@ -133,13 +132,7 @@ fn kill_all(context: &Context<'_>, filters: &Filters<'_>) -> Killed {
     records.retain(|record| record.id != own_id);
     let underway = Underway::new(records.len(), context.waker.clone());
     for record in &records {
-        // Release: pairs with the Acquire in is_killed. The client begins no command, and nobody
-        // sees it.
-        record.killed.store(true, Ordering::Release);
-        context.shared.clients.remove(record.id);
-        let arrival = Arrival(Arc::clone(&underway));
-        let message = Message::Kill(record.token, arrival);
-        context.shared.loops[record.loop_index].send(message);
+        context.shared.end_client(record, &underway);
     }
     Killed {
         count,

@@ -344,6 +344,7 @@ fn statistics(shared: &Shared, text: &mut String) {
             "client_output_buffer_limit_disconnections",
             channels.overruns(),
         ),
+        ("evicted_clients", shared.clients.memory.evicted()),
     ] {
         field(text, name, count);
     }

@@ -16,8 +16,12 @@ use crate::connection::{Connection, SpareBuffers};
 const COMMANDS_PER_TURN: usize = 1024;
 /// Maximum number of bytes that a connection reads in one turn.
 const READ_BYTES_PER_TURN: usize = 512 * 1024;
+/// The same while clients hold much memory.
+const READ_BYTES_IN_SHORTAGE: usize = 32 * 1024;
 /// Number of unexecuted input bytes beyond which nothing is read.
 const INPUT_BYTES_AHEAD: usize = 128 * 1024;
+/// Memory that is kept for later input, once all of it is executed.
+const INPUT_BYTES_KEPT: usize = 1 << 20;
 
 /// What the loop does with a connection after its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +63,11 @@ impl Connection {
 
     /// Reads available input, up to the quota of a turn. Returns true if it has read something.
     fn fill(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> bool {
-        let mut left = READ_BYTES_PER_TURN;
+        let most = match turn.shared.clients.memory.is_short() {
+            true => READ_BYTES_IN_SHORTAGE,
+            false => READ_BYTES_PER_TURN,
+        };
+        let mut left = most;
         while self.readable && left > 0 && !self.at_end && !self.session.closing {
             if self.has_enough() {
                 break;
@@ -88,7 +96,7 @@ impl Connection {
                 }
             }
         }
-        left < READ_BYTES_PER_TURN
+        left < most
     }
 
     /// Finds the next command, which may have been found before.
@@ -106,7 +114,7 @@ impl Connection {
     /// after all connections have had their turn, so that their writes share a flush.
     pub(crate) fn advance(&mut self, turn: &mut Turn<'_>, spare: &mut SpareBuffers) -> AfterTurn {
         turn.is_clock_new = false;
-        let most = turn.shared.settings.output_bytes_max();
+        let most = turn.shared.output_bytes_max();
         self.receive(turn, spare);
         let received = self.owed() < self.output_bytes_max(most) && self.fill(turn, spare);
         let mut left = COMMANDS_PER_TURN;
@@ -217,6 +225,9 @@ impl Connection {
         if let Some(buffers) = &mut self.buffers {
             if buffers.offset == buffers.input.len() {
                 buffers.input.clear();
+                if buffers.input.capacity() > INPUT_BYTES_KEPT {
+                    buffers.input = Vec::new();
+                }
             } else if buffers.offset > 0 {
                 buffers.input.drain(..buffers.offset);
             }

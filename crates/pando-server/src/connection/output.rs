@@ -21,6 +21,9 @@ use crate::context::reply_source::ReplySource;
 use crate::pubsub::message::SharedBytes;
 use crate::row_readers::Failure;
 
+/// Memory that is kept for later replies, once all are sent.
+const BYTES_KEPT: usize = 1 << 20;
+
 /// A reply that waits for the log.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
@@ -251,6 +254,9 @@ impl Output {
             self.base += self.sent as u64;
             self.bytes.drain(..self.sent);
             self.sent = 0;
+            if all && self.bytes.capacity() > BYTES_KEPT {
+                self.bytes = Vec::new();
+            }
         }
     }
 
@@ -261,6 +267,14 @@ impl Output {
         match self.streams.is_empty() {
             true => own,
             false => own + self.stream_bytes(),
+        }
+    }
+
+    /// Returns the memory that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        match self.streams.is_empty() {
+            true => self.bytes.capacity(),
+            false => self.bytes.capacity() + self.stream_bytes(),
         }
     }
 

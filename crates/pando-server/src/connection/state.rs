@@ -15,7 +15,7 @@ use pando_sync::{Arc, WakerArc};
 use pandodb::Lsn;
 
 use crate::client::record::ClientRecord;
-use crate::client::session::Session;
+use crate::client::session::{Multi, Session};
 use crate::client::staging::Staging;
 use crate::connection::loop_data::Turn;
 use crate::connection::output::Output;
@@ -56,6 +56,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
+    /// Returns the memory that they take, about.
+    fn memory(&self) -> usize {
+        self.input.capacity() + self.parser.memory() + self.output.memory() + self.progress.memory()
+    }
+
     /// Resets the buffers for the pool; a large one keeps more memory.
     pub(crate) fn recycle(&mut self, is_large: bool) {
         let kept = if is_large {
@@ -382,6 +387,12 @@ impl Connection {
         let buffers = self.buffers.as_ref()?;
         let idle = self.running.is_none() && buffers.input.is_empty() && buffers.output.is_idle();
         if idle { self.buffers.take() } else { None }
+    }
+
+    /// Returns the memory of its buffers, of its command, and of its queue of MULTI.
+    pub(crate) fn memory(&self) -> usize {
+        let buffers = self.buffers.as_ref().map_or(0, |of| of.memory());
+        buffers + self.session.multi.as_ref().map_or(0, Multi::memory)
     }
 
     /// Publishes how much could not be sent, after all was tried.

@@ -412,6 +412,13 @@ impl Progress {
         self.kept_bytes
     }
 
+    /// Returns the memory that the running command takes, about: of what it has read and found, and
+    /// not yet replied.
+    pub(crate) fn memory(&self) -> usize {
+        let range = self.key_range.as_ref().map_or(0, |of| of.bytes);
+        self.kept_bytes + self.held_bytes + self.stream_bytes + range
+    }
+
     /// Takes out the table of the LCS at `index`; the strings may have changed since.
     pub(crate) fn take_table(&mut self, index: usize) -> Option<Table> {
         let place = self.tables.iter().position(|(of, _)| *of == index)?;

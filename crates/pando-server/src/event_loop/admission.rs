@@ -33,7 +33,11 @@ impl EventLoop {
             // Nothing of a connection runs while messages are taken, and it looks whether it is
             // killed before it begins or resumes a command.
             Message::Kill(token, arrival) => {
-                self.look_at(token);
+                // Also one that closes once its replies are sent, which its peer does not read.
+                if let Some(connection) = self.connections.get(token) {
+                    connection.broken = true;
+                }
+                self.touch(token);
                 self.kill_away(token, arrival);
             }
             Message::Returned => self.take_returned(),

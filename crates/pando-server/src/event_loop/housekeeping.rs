@@ -98,7 +98,7 @@ impl EventLoop {
         };
         connection.writable = true;
         let mut sent_bytes = 0;
-        let most = self.shared.settings.output_bytes_max();
+        let most = self.shared.output_bytes_max();
         let goes_on = connection.flush(&mut sent_bytes, most);
         let takes = !connection.broken && !connection.takes_nothing(now, Duration::ZERO);
         (self.shared.statistics).tick(Ticker::OutputBytes, sent_bytes);

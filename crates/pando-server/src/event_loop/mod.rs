@@ -3,6 +3,7 @@
 mod admission;
 mod away;
 mod durability;
+mod eviction;
 mod housekeeping;
 mod keepalive;
 mod leaving;

@@ -306,7 +306,7 @@ impl EventLoop {
     /// Sends replies, takes buffers back, and closes connections that are over.
     fn finish_round(&mut self) {
         let mut output_bytes = 0;
-        let output_bytes_max = self.shared.settings.output_bytes_max();
+        let output_bytes_max = self.shared.output_bytes_max();
         let stopping = self.stop_at.is_some();
         let mut touched = std::mem::take(&mut self.touched);
         for token in touched.drain(..) {
@@ -330,6 +330,8 @@ impl EventLoop {
                 buffers.recycle(is_large);
                 self.spare.push(buffers);
             }
+            let memory = &self.shared.clients.memory;
+            memory.count(&connection.record.held, connection.memory());
             if goes_on {
                 self.enqueue(token);
             }

@@ -10,6 +10,7 @@ use crate::connection::joining::Joined;
 use crate::connection::loop_data::{RoundCounts, Turn};
 use crate::connection::round_run::Together;
 use crate::connection::{Connection, SpareBuffers};
+use crate::event_loop::eviction::make_room;
 use crate::event_loop::slab::Slab;
 use crate::event_loop::timers::Timers;
 use crate::loop_handle::Token;
@@ -115,6 +116,14 @@ impl Turns<'_> {
             return;
         };
         connection.publish(turn.clock, turn.now_ms);
+        let memory = &turn.shared.clients.memory;
+        if memory.count(&connection.record.held, connection.memory()) {
+            let goes_on = make_room(turn.shared, connection);
+            if goes_on && !connection.queued {
+                connection.queued = true;
+                self.runnable.push_back(token);
+            }
+        }
         let deadline = connection.deadline();
         self.timers.set(token, &mut connection.timer, deadline);
         self.touched.push(token);

@@ -21,6 +21,7 @@ pub(crate) struct Events {
     passwords: Limit,
     slow: Limit,
     subscribers: Limit,
+    evicted: Limit,
     engine: Limit,
 }
 
@@ -84,6 +85,15 @@ impl Events {
     pub(crate) fn slow_subscriber(&self, client: &Address) {
         if let Some(left_out) = self.subscribers.admit(unix_ms()) {
             tracing::warn!(%client, left_out, "subscriber closed: too many messages wait for it");
+        }
+    }
+
+    /// Reports that a client is closed, for all clients hold too much memory and it holds most.
+    #[cold]
+    pub(crate) fn client_evicted(&self, client: &Address, bytes: u64) {
+        if let Some(left_out) = self.evicted.admit(unix_ms()) {
+            let message = "client closed: all clients hold more than maxmemory-clients";
+            tracing::warn!(%client, bytes, left_out, message);
         }
     }
 

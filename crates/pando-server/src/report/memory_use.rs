@@ -103,7 +103,7 @@ impl MemoryUse {
 fn connections(shared: &Shared) -> u64 {
     let buffers = shared
         .clients
-        .sum(|record| CONNECTION_BYTES + record.buffer_bytes());
+        .sum(|record| CONNECTION_BYTES + record.memory());
     buffers + shared.channels.bytes() + shared.tracking.bytes() + shared.waiters.bytes()
 }
 

@@ -10,6 +10,7 @@ mod blocking;
 mod built;
 #[cfg(test)]
 mod client;
+mod client_memory;
 #[cfg(test)]
 mod cold;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Parameters that mean something here.
 
-use super::form::{Form, Refusal, bytes, one_of, switch};
+use super::form::{Form, Refusal, bytes, bytes_or_percent, one_of, switch};
 use super::output_limits;
 use super::parameter::{Number, Value};
 use crate::data::engine::bytes as bytes_of;
@@ -145,11 +145,7 @@ pub(super) const EFFECTIVE: &[(&str, Value)] = &[
     ("maxmemory", Value::Settable(maxmemory, set_maxmemory)),
     (
         "maxmemory-clients",
-        Value::Only(
-            Form::Bytes(0, i64::MAX),
-            "0",
-            "clients are not closed for their memory",
-        ),
+        Value::Settable(maxmemory_clients, set_maxmemory_clients),
     ),
     (
         "maxmemory-policy",
@@ -352,6 +348,22 @@ fn set_maxmemory(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refus
     if apply {
         let set = engine.db.set_max_memory(wanted);
         set.map_err(|error| error.to_string())?;
+        shared.clients.memory.set_budget(wanted);
+    }
+    Ok(())
+}
+
+fn maxmemory_clients(shared: &Shared) -> String {
+    match shared.clients.memory.bound() {
+        percent @ ..0 => format!("{}%", percent.unsigned_abs()),
+        bytes => bytes.to_string(),
+    }
+}
+
+fn set_maxmemory_clients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
+    let bound = bytes_or_percent(value)?;
+    if apply {
+        shared.clients.memory.set_bound(bound);
     }
     Ok(())
 }

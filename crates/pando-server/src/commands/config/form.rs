@@ -102,6 +102,18 @@ pub(super) fn bytes(text: &[u8]) -> Option<u64> {
     number.checked_mul(factor)
 }
 
+/// Returns the bytes of a number with a unit, or a percentage from 1 to 100 as a negative number.
+pub(super) fn bytes_or_percent(text: &[u8]) -> Result<i64, Refusal> {
+    let number = match text.strip_suffix(b"%") {
+        Some(percent) => parse_integer(percent).filter(|of| *of >= 0).map(|of| -of),
+        None => bytes(text).and_then(|bytes| i64::try_from(bytes).ok()),
+    };
+    match number.ok_or("argument must be a memory or percent value")? {
+        ..-100 => Err("percentage argument must be less or equal to 100".into()),
+        number => Ok(number),
+    }
+}
+
 /// Reads pairs of seconds, from 1 on, and changes, from 0 on.
 fn save(value: &[u8]) -> Result<String, Refusal> {
     let words: Vec<i64> = value

@@ -18,7 +18,7 @@ impl Connection {
             cut: false,
             ..Done::NONE
         };
-        let most = turn.shared.settings.output_bytes_max();
+        let most = turn.shared.output_bytes_max();
         while done.count < pipeline_run.len() && !done.cut {
             let from = done.count;
             let count = (pipeline_run.len() - from).min(Reads::GROUP_MAX);

@@ -26,7 +26,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         pipeline_run: &mut PipelineRun,
     ) -> Done {
-        let most = turn.shared.settings.output_bytes_max();
+        let most = turn.shared.output_bytes_max();
         let mut done = Done {
             cut: false,
             ..Done::NONE

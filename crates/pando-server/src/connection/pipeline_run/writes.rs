@@ -80,7 +80,7 @@ impl Connection {
         pipeline_run: &mut PipelineRun,
         batch: &mut ValidatedBatch,
     ) -> Done {
-        let most = turn.shared.settings.output_bytes_max();
+        let most = turn.shared.output_bytes_max();
         let is_tracking = self.session.tracking.is_some();
         let takes_scripts = self.takes_scripts(turn);
         let mut of_scripts = Duration::ZERO;
