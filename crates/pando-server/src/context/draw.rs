@@ -24,6 +24,11 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
+    /// Returns the memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        (self.places.capacity() + self.order.capacity()) * size_of::<usize>()
+    }
+
     /// Returns the draw of these places.
     pub(crate) fn new(goal: DrawGoal, drawn: &[usize]) -> Arc<Self> {
         let mut places = drawn.to_vec();

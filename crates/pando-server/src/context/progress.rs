@@ -416,7 +416,15 @@ impl Progress {
     /// not yet replied.
     pub(crate) fn memory(&self) -> usize {
         let range = self.key_range.as_ref().map_or(0, |of| of.bytes);
-        self.kept_bytes + self.held_bytes + self.stream_bytes + range
+        let loads = self.loads.iter().map(Load::bytes).sum::<usize>();
+        let loaded = self.loaded.iter().map(|of| of.bytes()).sum::<usize>();
+        let strings = self.strings.as_ref().map_or(0, |of| of.memory());
+        let read = self.long_read.as_ref();
+        let draw = read
+            .and_then(|of| of.draw.as_ref())
+            .map_or(0, |of| of.memory());
+        let kept = self.kept_bytes + self.held_bytes + self.stream_bytes;
+        kept + range + loads + loaded + self.list_walks.bytes() + strings + draw
     }
 
     /// Takes out the table of the LCS at `index`; the strings may have changed since.

@@ -26,6 +26,8 @@ struct Turns<'a> {
     joined: &'a mut Vec<(Joined, Token)>,
     timers: &'a mut Timers,
     spare: &'a mut SpareBuffers,
+    /// Clients were to be closed for their memory: the round ends, so that they are.
+    is_short: bool,
     began: Instant,
     began_ms: u64,
 }
@@ -57,6 +59,7 @@ impl EventLoop {
             joined: &mut self.joined,
             timers: &mut self.timers,
             spare: &mut self.spare,
+            is_short: false,
             began,
             began_ms,
         };
@@ -69,6 +72,9 @@ impl EventLoop {
                 data.joining.open(joined, behind + joined > 0);
             }
             turns.give(&mut turn, token);
+            if turns.is_short {
+                break;
+            }
         }
         if !turns.joined.is_empty() {
             turns.run_joined(&mut turn);
@@ -118,6 +124,7 @@ impl Turns<'_> {
         connection.publish(turn.clock, turn.now_ms);
         let memory = &turn.shared.clients.memory;
         if memory.count(&connection.record.held, connection.memory()) {
+            self.is_short = true;
             let goes_on = make_room(turn.shared, connection);
             if goes_on && !connection.queued {
                 connection.queued = true;

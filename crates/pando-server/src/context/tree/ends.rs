@@ -13,7 +13,7 @@ use pandodb::nonblocking::{Polled, ScanPage};
 
 use super::kept_head::{Beside, Held};
 use super::list_end::{ListEnd, PageAhead};
-use super::load::ELEMENT_BYTES;
+use super::part::ELEMENT_BYTES;
 use super::source::{Bounds, Source};
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements;

@@ -104,6 +104,16 @@ pub(super) struct Partial {
 }
 
 impl PieceReads {
+    /// Returns the memory that they take, about.
+    pub(in crate::context) fn memory(&self) -> usize {
+        let done = self.done.iter().map(|(_, read)| read.memory());
+        let partial = self.partial.as_ref().map_or(0, |of| match &of.of_it {
+            Reading::Bytes(bytes) => bytes.capacity(),
+            Reading::Patches(patches) => patches.memory(),
+        });
+        done.sum::<usize>() + partial
+    }
+
     /// Keeps what was read, as long as there is not too much.
     pub(super) fn keep(&mut self, wanted: Wanted, read: &Read) {
         let kept: usize = self.done.iter().map(|(_, read)| read.memory()).sum();

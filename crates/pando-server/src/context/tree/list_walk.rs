@@ -106,7 +106,7 @@ pub(crate) struct ListWalks {
 
 impl ListWalks {
     /// Returns the memory that they take, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::context) fn bytes(&self) -> usize {
         let open = self.open.iter().map(ListWalk::bytes);
         let ended = self.ended.iter().map(|walk| walk.bytes());
         open.chain(ended).sum()

@@ -20,8 +20,6 @@ use crate::data::tree_head::TreeHead;
 const PLACES_PER_TURN: usize = 512;
 /// Number of names that are looked for behind one whose page is missing.
 const NAMES_AHEAD: usize = 128;
-/// Bytes that an element takes in memory besides its own, about.
-pub(super) const ELEMENT_BYTES: usize = 32;
 
 /// Bytes of named elements, about, for which room is made at once.
 const NAMED_BYTES: usize = 96;
@@ -44,13 +42,6 @@ impl<'n> Seen<'n> {
             _ => !self.0.insert(name),
         }
     }
-}
-
-/// Returns the bytes that what was loaded takes in memory, about.
-fn bytes_of(load: &Load) -> usize {
-    let bytes = load.strings.bytes() + load.strings.len() * ELEMENT_BYTES;
-    // Names of fields with deadlines are there twice.
-    bytes * (2 - usize::from(load.deadlines.is_empty()))
 }
 
 /// Returns the head in the value of a row, if it is that of a large collection or of a string in
@@ -547,13 +538,13 @@ impl Context<'_> {
     /// Returns the bytes of all that the command has loaded before.
     pub(super) fn loaded_bytes(&self) -> usize {
         let loaded = self.progress.loaded.iter();
-        loaded.map(|load| bytes_of(load)).sum::<usize>() + self.progress.list_walks.bytes()
+        loaded.map(|load| load.bytes()).sum::<usize>() + self.progress.list_walks.bytes()
     }
 
     /// Refuses the command if it has loaded more than a reply may have: `load`, and `before` that
     /// so many bytes.
     pub(super) fn check_load(&self, before: usize, load: &Load) -> Run {
-        match before + bytes_of(load) > self.engine().reply_bytes_max {
+        match before + load.bytes() > self.engine().reply_bytes_max {
             true => Err(replies::TOO_LONG_TO_LOAD.into()),
             false => Ok(()),
         }

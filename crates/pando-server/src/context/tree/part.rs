@@ -15,6 +15,9 @@ use crate::data::shape::{Around, Order};
 use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
 
+/// Bytes that an element takes in memory besides its own, about.
+pub(super) const ELEMENT_BYTES: usize = 32;
+
 /// What was loaded of a large collection.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -75,7 +78,7 @@ pub(crate) enum Part<'p> {
 }
 
 /// Bytes of an element, if it is not known to have more.
-const ELEMENT_BYTES: usize = 128;
+const LONG_BYTES: usize = 128;
 /// Bytes of a short element in a block.
 const SHORT_BYTES: usize = 8;
 /// Bytes of the elements of a leaf, about.
@@ -190,6 +193,13 @@ impl Load {
         }
     }
 
+    /// Returns the bytes that what was loaded takes in memory, about.
+    pub(in crate::context) fn bytes(&self) -> usize {
+        let bytes = self.strings.bytes() + self.strings.len() * ELEMENT_BYTES;
+        // Names of fields with deadlines are there twice.
+        bytes * (2 - usize::from(self.deadlines.is_empty()))
+    }
+
     /// Puts elements that were read backwards, if they were, into the order of the collection.
     pub(in crate::context) fn put_in_order(&mut self, is_backwards: bool) {
         if is_backwards {
@@ -292,7 +302,7 @@ impl Load {
             return;
         }
         let elements = rows.min(self.left);
-        let bytes = (elements * ELEMENT_BYTES).min(LEAF_BYTES);
+        let bytes = (elements * LONG_BYTES).min(LEAF_BYTES);
         self.strings
             .reserve(elements * self.goal.strings_of_one(), bytes);
         if self.goal.kind == Kind::Position {

@@ -9,7 +9,7 @@ use pandodb::nonblocking::Polled;
 use super::ends::turn_page;
 use super::kept_head::{Beside, Held};
 use super::list_end::{ListEnd, PageAhead};
-use super::load::ELEMENT_BYTES;
+use super::part::ELEMENT_BYTES;
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};

@@ -10,7 +10,7 @@ use std::ops::{Bound, Range};
 use pando_resp::Writer;
 use pandodb::nonblocking::{EntryFrom, Polled, Reads};
 
-use super::load::ELEMENT_BYTES;
+use super::part::ELEMENT_BYTES;
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
