@@ -31,17 +31,52 @@ impl Draw {
 
     /// Returns the draw of these places.
     pub(crate) fn new(goal: DrawGoal, drawn: &[usize]) -> Arc<Self> {
-        let mut places = drawn.to_vec();
-        places.sort_unstable();
-        places.dedup();
-        let number = |place| places.binary_search(place).expect("it is one of them");
-        let order = drawn.iter().map(number).collect();
+        let is_dense = goal.elements / 64 <= drawn.len();
+        let (places, order) = match is_dense {
+            true => of_dense(goal.elements, drawn),
+            false => of_sparse(drawn),
+        };
         Arc::new(Self {
             goal,
             places,
             order,
         })
     }
+}
+
+/// Returns the places that were drawn, and where each draw is among these.
+fn of_sparse(drawn: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut places = drawn.to_vec();
+    places.sort_unstable();
+    places.dedup();
+    let number = |place| places.binary_search(place).expect("it is one of them");
+    let order = drawn.iter().map(number).collect();
+    (places, order)
+}
+
+/// The same in time that grows with the draws alone, with a bit for each of the `elements`: there
+/// are not many more of these.
+fn of_dense(elements: usize, drawn: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut words = vec![0_u64; elements / 64 + 1];
+    for place in drawn {
+        words[place / 64] |= 1 << (place % 64);
+    }
+    let mut places = Vec::new();
+    let mut before = Vec::with_capacity(words.len());
+    for (index, word) in words.iter().enumerate() {
+        before.push(places.len());
+        let mut left = *word;
+        while left > 0 {
+            places.push(index * 64 + left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+    }
+    let number = |place: &usize| {
+        let below = words[place / 64] & ((1 << (place % 64)) - 1);
+        before[place / 64] + below.count_ones() as usize
+    };
+    let order = drawn.iter().map(number).collect();
+    (places, order)
 }
 
 #[cfg(test)]
@@ -61,5 +96,19 @@ mod tests {
         assert_eq!(draw.places, [0, 2, 7, 8]);
         let found = draw.order.iter().map(|number| draw.places[*number]);
         assert!(found.eq(drawn));
+    }
+
+    #[test]
+    fn both_ways_find_the_same_places() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for elements in [1, 2, 63, 64, 65, 1000] {
+            for draws in [0, 1, 5, 64, 3000] {
+                let drawn: Vec<_> = (0..draws).map(|_| random.usize(..elements)).collect();
+                let (places, order) = of_dense(elements, &drawn);
+                assert_eq!((places.clone(), order.clone()), of_sparse(&drawn));
+                let shown = order.iter().map(|at| places[*at]);
+                assert!(shown.eq(drawn), "{draws} of {elements}");
+            }
+        }
     }
 }
