@@ -10,7 +10,8 @@ use crate::locks::wait::LockWait;
 /// The wait of one owner.
 #[derive(Debug)]
 pub(super) struct Edge {
-    pub(super) age: OwnerId,
+    /// None for a commit, which never gives up: its passes are taken away.
+    pub(super) age: Option<OwnerId>,
     /// Stripe of what it waits for.
     pub(super) stripe: u32,
     pub(super) wait: Arc<LockWait>,
@@ -21,9 +22,9 @@ pub(super) struct Edge {
 pub(super) struct Graph(HashMap<OwnerId, Edge>);
 
 impl Graph {
-    /// Adds the wait of `owner`, which has this age.
-    pub(super) fn begin(&mut self, owner: OwnerId, age: OwnerId, stripe: u32, wait: Arc<LockWait>) {
-        let before = self.0.insert(owner, Edge { age, stripe, wait });
+    /// Adds the wait of `owner`.
+    pub(super) fn begin(&mut self, owner: OwnerId, edge: Edge) {
+        let before = self.0.insert(owner, edge);
         assert!(before.is_none(), "an owner waits once");
     }
 

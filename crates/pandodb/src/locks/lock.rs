@@ -138,6 +138,20 @@ impl Lock {
         self.hand_on(now, ended);
     }
 
+    /// Takes away passes. Returns whether there were any.
+    pub(super) fn take_passes(
+        &mut self,
+        is_taken: impl Fn(OwnerId) -> bool,
+        now: Instant,
+        ended: &mut Ended,
+    ) -> bool {
+        let before = self.passes.len();
+        self.passes.retain(|(one, _)| !is_taken(*one));
+        let were_any = self.passes.len() < before;
+        self.hand_on(now, ended);
+        were_any
+    }
+
     /// Takes away what may be taken away at `now`.
     pub(super) fn expire(&mut self, now: Instant, ended: &mut Ended) {
         if let Some((_, Some(until))) = self.holder

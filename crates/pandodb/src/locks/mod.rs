@@ -29,9 +29,10 @@
 //! pass that is not used soon is taken away: nobody waits for an event loop that has forgotten its
 //! commit, nor for a commit that waits for another lock.
 //!
-//! A transaction that holds something and begins to wait looks for a cycle of waits (`cycles`), and
-//! the youngest in it gets [`Error::Deadlock`](crate::Error::Deadlock). Waits begin one at a time
-//! in that respect, and no wait gets longer later on, so the last wait of a cycle finds it.
+//! Whoever holds something, if only a pass, and begins to wait looks for a cycle of waits
+//! (`cycles`). Passes in it are taken away; if there are none, the youngest gets
+//! [`Error::Deadlock`](crate::Error::Deadlock). Waits begin one at a time in that respect, and no
+//! wait gets longer later on, so the last wait of a cycle finds it.
 
 mod cycles;
 mod graph;

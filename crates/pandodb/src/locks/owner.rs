@@ -7,6 +7,7 @@ use pando_sync::time::{self, Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::locks::cycles::break_cycles;
+use crate::locks::graph::Edge;
 use crate::locks::lock::Mode;
 use crate::locks::name::{LockName, OwnerId};
 use crate::locks::table::LockTable;
@@ -49,7 +50,8 @@ pub(crate) struct LockOwner {
 pub(crate) enum OwnerKind {
     /// Keeps its locks until it ends: it may be in a cycle of waits.
     Transaction,
-    /// Has passes only. These end by themselves, so nobody waits for it for ever.
+    /// Has passes only. These end by themselves, and are taken away where they are in a cycle of
+    /// waits.
     Commit,
 }
 
@@ -180,12 +182,14 @@ impl LockOwner {
         let (wait, mut ended) = locks.grant_or_wait(place, wish, deadline, &mark);
         let mut gives_up = false;
         if let (Some(wait), Some(mut graph)) = (&wait, graph) {
-            graph.begin(self.id, self.age, stripe, wait.clone());
+            let wait = wait.clone();
+            let age = (self.kind == OwnerKind::Transaction).then_some(self.age);
+            graph.begin(self.id, Edge { age, stripe, wait });
             gives_up = break_cycles(&mut graph, self.id, &locks, &mut ended);
         }
         assert!(
             !gives_up || self.kind == OwnerKind::Transaction,
-            "a commit is in no cycle: nobody waits for it for ever"
+            "a commit does not give up: its passes are taken away"
         );
         // Without the lock of the graph: wakers may be of users.
         for wait in ended {
@@ -206,10 +210,9 @@ impl LockOwner {
         }
     }
 
-    /// Returns whether others may wait for it until it gives something back. Whoever holds nothing
-    /// is in no cycle.
+    /// Returns whether others may wait for it. Whoever holds nothing is in no cycle.
     fn may_block(&self) -> bool {
-        self.kind == OwnerKind::Transaction && !self.held.is_empty()
+        !self.held.is_empty()
     }
 
     /// Notes what it was given at once. A pass that was not waited for has no entry in the table.

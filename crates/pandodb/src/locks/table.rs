@@ -207,6 +207,17 @@ impl LockTable {
         self.change_quietly(place, change).1
     }
 
+    /// As [`Lock::take_passes`]. Returns also the waits that have ended, for the caller to notify.
+    pub(super) fn take_passes(
+        &self,
+        place: (u32, &LockName),
+        is_taken: impl Fn(OwnerId) -> bool,
+    ) -> (bool, Ended) {
+        self.change_quietly(place, |lock, ended| {
+            lock.take_passes(is_taken, time::now(), ended)
+        })
+    }
+
     /// As [`Lock::blockers`]: adds nobody if the wait has ended.
     pub(super) fn blockers(
         &self,
