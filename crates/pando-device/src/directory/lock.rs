@@ -4,10 +4,14 @@
 //! in every case, so a crash leaves no lock. The directory itself is locked in the same way: people
 //! remove files of this name, which other programs leave behind, and the next process would make
 //! another one. Some file systems over a network lock no directories; there the file has to do.
+//!
+//! A forked child has the same locks until it executes another program, or ends. So closing the
+//! files would not do: the locks are given back, by the process that took them.
 
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process;
 
 use super::root::Root;
 use crate::device::{Create, OpenOptions};
@@ -18,9 +22,37 @@ use crate::name;
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     /// None for a read-only directory that was never opened for writing.
-    _file: Option<fs::File>,
+    _file: Option<LockedFile>,
     /// None where directories cannot be locked.
-    _directory: Option<fs::File>,
+    _directory: Option<LockedFile>,
+}
+
+/// A file that is locked until this is dropped by the process that has locked it.
+#[derive(Debug)]
+struct LockedFile {
+    file: fs::File,
+    pid: u32,
+}
+
+impl LockedFile {
+    /// Locks a file, shared with other readers or exclusively.
+    fn lock(file: fs::File, read_only: bool) -> std::result::Result<Self, fs::TryLockError> {
+        match read_only {
+            true => file.try_lock_shared(),
+            false => file.try_lock(),
+        }?;
+        let pid = process::id();
+        Ok(Self { file, pid })
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if process::id() == self.pid {
+            // If it fails, closing the file does it, unless a child has it.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 impl DirectoryLock {
@@ -41,14 +73,17 @@ impl DirectoryLock {
         let in_use = || Error::InUse {
             directory: directory.to_string_lossy().into_owned(),
         };
-        match file.as_ref().map_or(Ok(()), |file| lock(file, read_only)) {
-            Ok(()) => {}
+        let file = match file
+            .map(|file| LockedFile::lock(file, read_only))
+            .transpose()
+        {
+            Ok(file) => file,
             Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
             Err(fs::TryLockError::Error(error)) => return Err(fail(error)),
-        }
+        };
         let opened = root.reopen().map_err(fail)?;
-        let locked = match lock(&opened, read_only) {
-            Ok(()) => Some(opened),
+        let locked = match LockedFile::lock(opened, read_only) {
+            Ok(locked) => Some(locked),
             Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
             Err(fs::TryLockError::Error(_)) => None,
         };
@@ -56,13 +91,5 @@ impl DirectoryLock {
             _file: file,
             _directory: locked,
         })
-    }
-}
-
-/// Locks a file, shared with other readers or exclusively.
-fn lock(file: &fs::File, read_only: bool) -> std::result::Result<(), fs::TryLockError> {
-    match read_only {
-        true => file.try_lock_shared(),
-        false => file.try_lock(),
     }
 }

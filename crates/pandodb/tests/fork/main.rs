@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "std does not fork")]
 
+use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -103,6 +104,38 @@ fn a_child_does_not_read_files_through_a_settled_snapshot() {
     });
     assert!(fine);
     assert!(snapshot.get(&table, b"key").unwrap().is_some());
+}
+
+/// A child has the files of its parent, and its locks, until it executes another program.
+#[test]
+fn a_store_opens_again_while_a_child_has_its_files() {
+    let place = tempfile::tempdir().unwrap();
+    let options = || Db::builder().max_memory(8 << 20);
+    let db = options().open(place.path()).unwrap();
+    let kept = Some(db.clone());
+    let (mut told, tell) = io::pipe().unwrap();
+    let (mut heard, mut say) = io::pipe().unwrap();
+    // SAFETY: the child reads from a file, and ends without returning.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        drop((kept, tell));
+        let _ = say.write(b"x");
+        let _ = told.read(&mut [0]);
+        // SAFETY: the call ends the child at once.
+        unsafe { libc::_exit(0) };
+    }
+    heard.read_exact(&mut [0]).unwrap();
+    let refused = options().open(place.path()).unwrap_err();
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    drop(kept);
+    db.close().unwrap();
+    let again = options().open(place.path());
+    drop(tell);
+    // SAFETY: the call waits for the child made above, and needs no status.
+    let waited = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    assert_eq!(waited, child);
+    again.unwrap().close().unwrap();
 }
 
 /// A process that may have no more threads is told so, and that is the end of it.
