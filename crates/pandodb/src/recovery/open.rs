@@ -95,17 +95,17 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
             what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
         });
     }
-    if options.must_exist {
-        return Err(Error::InvalidOption {
-            option: "dir",
-            what: "there is no store in it".into(),
-        });
-    }
     if !has(CREATING) && names.iter().any(|name| name != BENCH_FILE) {
         return Err(Error::corrupt(
             SUPERBLOCK,
             "the file is missing, though others are there",
         ));
+    }
+    if options.must_exist {
+        return Err(Error::InvalidOption {
+            option: "dir",
+            what: "there is no store in it".into(),
+        });
     }
     create(device, options, &names)
 }

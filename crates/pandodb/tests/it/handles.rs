@@ -202,3 +202,17 @@ fn a_store_that_must_exist_makes_no_directory() {
     options().open(&directory).unwrap().close().unwrap();
     options().open_existing(&directory).unwrap();
 }
+
+#[test]
+fn a_store_that_has_lost_its_superblock_is_not_taken_for_none() {
+    let place = tempfile::tempdir().unwrap();
+    options().open(place.path()).unwrap().close().unwrap();
+    std::fs::remove_file(place.path().join("superblock")).unwrap();
+    for opened in [
+        options().open_existing(place.path()),
+        options().open(place.path()),
+    ] {
+        let refused = opened.map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+    }
+}
