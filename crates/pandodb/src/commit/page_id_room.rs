@@ -81,8 +81,8 @@ impl Engine {
                 }
             }
             if !need.urgent {
-                // Background work makes room ahead of time; here it was too slow.
-                self.store.keep_mapping_room();
+                // Background work makes room ahead of time; here it was too slow, or too little.
+                self.store.keep_mapping_room_for(need);
             }
             let available = || self.store.ids_for(need);
             let space = &self.store.space;
@@ -293,6 +293,17 @@ mod tests {
         db.clear_tables(&others).expect("some ids are left");
         db.clear_tables(&[&table]).expect("some ids are left");
         (0..keys / 2).for_each(|key| put(&table, key, 2).expect("the ids came back"));
+    }
+
+    /// More chunks than the pages for which a mapping has room ahead of time.
+    #[test]
+    fn a_value_of_very_many_chunks_finds_room_for_its_mapping() {
+        let (db, table) = store();
+        for chunks in [12_000, 30_000, 60_000] {
+            let put = table.put_streamed(b"large", chunks * CHUNK_BYTES, std::io::repeat(7));
+            put.expect("the disk has room, and so has the page table");
+        }
+        db.checkpoint().expect("a sound store");
     }
 
     #[test]

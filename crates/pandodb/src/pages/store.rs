@@ -147,6 +147,20 @@ impl Store {
         let _less = self.mapping_reserve.extend(self.mapping_size());
     }
 
+    /// As [`Store::keep_mapping_room`], also for all ids of `need`: chunks have their blocks before
+    /// their ids, and may be more than the pages for which room is kept ahead of time.
+    pub(crate) fn keep_mapping_room_for(&self, need: &IdNeed) {
+        let mut size = self.mapping_size();
+        size.free_pages += need.ids + self.ids_kept();
+        let _less = self.mapping_reserve.extend(size);
+    }
+
+    /// Number of page ids that are given out to deletes only.
+    #[inline]
+    fn ids_kept(&self) -> u64 {
+        self.pool.epochs().freed_total() + IDS_FOR_DELETES
+    }
+
     /// Number of page ids that may be given out for `need`, some of which others have reserved.
     #[inline]
     pub(crate) fn ids_for(&self, need: &IdNeed) -> u64 {
@@ -160,8 +174,7 @@ impl Store {
     /// the last ones; but a delete may have both, which hardly ever takes one.
     #[inline]
     pub(crate) fn ids_at_most(&self, urgent: bool) -> u64 {
-        let freed = self.pool.epochs().freed_total();
-        let kept = (freed + IDS_FOR_DELETES) * u64::from(!urgent);
+        let kept = self.ids_kept() * u64::from(!urgent);
         self.pool.page_ids().available().saturating_sub(kept)
     }
 
