@@ -42,8 +42,8 @@
 //!
 //! # Limits
 //!
-//! Keys are at most a quarter of a page ([`Db::key_bytes_max`]); values are at most
-//! [`VALUE_BYTES_MAX`] or what the log buffer takes ([`Db::value_bytes_max`]).
+//! Keys are at most a quarter of a page ([`Db::key_bytes_max`]), and values [`VALUE_BYTES_MAX`].
+//! Values that are longer than the log buffer takes ([`Db::plain_bytes_max`]) are stored in chunks.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -150,7 +150,9 @@ impl Default for Builder {
 
 impl Builder {
     /// Bytes of memory for everything: frames, page table, log buffers, images and the rest. At
-    /// least [`MAX_MEMORY_MIN`]; default [`MAX_MEMORY_DEFAULT`].
+    /// least [`MAX_MEMORY_MIN`]; default [`MAX_MEMORY_DEFAULT`]. However small it is, there is room
+    /// for 64 pages, 16 images of pages and 32 pages of old versions: with pages of 64 KiB a store
+    /// takes 8 MiB and more.
     #[must_use]
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = bytes;

@@ -16,9 +16,9 @@ impl Table {
     /// Removes the keys in `range`, in ascending order and in commits of a bounded number of keys;
     /// returns how many it has removed. Others see the range shrink, and a crash leaves its last
     /// part; [`Transaction::delete_range`] removes all or nothing. Keys that are put meanwhile may
-    /// or may not be removed. Takes little memory, whatever the range holds, and reads the leaves,
-    /// but no values outside of them. To empty a table, [`Db::clear_tables`] is one small write.
-    /// Blocks.
+    /// or may not be removed, and keys that others remove meanwhile may be counted. Takes little
+    /// memory, whatever the range holds, and reads the leaves, but no values outside of them. To
+    /// empty a table, [`Db::clear_tables`] is one small write. Blocks.
     ///
     /// ```
     /// # let db = pandodb::Db::builder().open_in_memory()?;
