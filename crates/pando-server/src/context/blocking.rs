@@ -189,8 +189,8 @@ impl Context<'_> {
         )
     }
 
-    /// Returns those of the keys for whose elements somebody else was woken whose command has not
-    /// ended yet.
+    /// Returns those of the keys whose elements are for somebody else, who was woken or has waited
+    /// longer.
     fn awaited(&self, keys: Range<usize>) -> Vec<Vec<u8>> {
         if let Some(blocked) = &self.progress.blocked {
             return blocked.registration.look();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use pando_resp::Answer;
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
@@ -28,6 +29,29 @@ fn pipeline(client: &mut Client, commands: &[&str]) -> Vec<String> {
         .collect();
     client.send(&bytes);
     commands.iter().map(|_| show(&client.answer())).collect()
+}
+
+/// Clients that track keys are told of a push before the one who waits for it is woken, and have a
+/// turn then.
+#[test]
+fn who_is_told_of_a_change_does_not_overtake_those_who_have_waited_longer() {
+    let server = patient();
+    // Neighbours have different loops.
+    let mut clients = [server.client(), server.client()];
+    let [mut first, mut second] = [server.client(), server.client()];
+    assert!(matches!(second.run_raw("HELLO 3"), Answer::Map(_)));
+    assert_eq!(second.run("CLIENT TRACKING ON BCAST"), "+OK");
+    for round in 0..200 {
+        wait_for_waiters(&mut clients[0], 0);
+        first.begin("BLPOP p q 0");
+        wait_for_waiters(&mut clients[0], 1);
+        second.begin("BLPOP p q 0");
+        wait_for_waiters(&mut clients[0], 2);
+        clients[round % 2].check(&[("RPUSH q x", ":1"), ("RPUSH q y", ":1")]);
+        assert_eq!(show(&first.answer()), "[\"q\" \"x\"]", "{round}");
+        // What it is told comes in between.
+        while show(&second.answer()) != "[\"q\" \"y\"]" {}
+    }
 }
 
 #[test]

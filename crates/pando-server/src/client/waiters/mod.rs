@@ -19,7 +19,9 @@
 //! passes a wake-up on. Who has taken, acknowledged or removed entries wakes nobody.
 //!
 //! A client that comes while another one is awake for its key waits behind it: awake from its
-//! wake-up until its command has ended, or waits again (`queues.rs`).
+//! wake-up until its command has ended, or waits again (`queues.rs`). One that waits and looks
+//! without being woken, since its connection had a turn for another reason, leaves keys alone for
+//! which others have waited longer: these are woken as soon as there is anything.
 //!
 //! **Very many keys** are registered, looked at and removed some hundreds at a time, and others
 //! have the lock in between. That changes nothing for any one key: a client has a number of its own
@@ -298,7 +300,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// Notes that the client looks at its keys from now on: what is committed later wakes it again.
-    /// Returns those of its keys for which somebody who has waited longer is awake.
+    /// Returns those of its keys whose elements are for somebody who has waited longer.
     pub(crate) fn look(&self) -> Vec<Vec<u8>> {
         let mut awaited = Vec::new();
         in_turns(&self.entry.waiting, |waiting| {

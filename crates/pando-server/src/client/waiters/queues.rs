@@ -51,6 +51,16 @@ struct Waiter {
     state: State,
     /// It moves what it takes to another key.
     moves: bool,
+    /// It has looked since it registered: it takes nothing before it is woken.
+    has_slept: bool,
+}
+
+impl Waiter {
+    /// Returns true if it is the one to get what is there, or what comes: those who have waited
+    /// less long leave that alone.
+    fn has_precedence(&self) -> bool {
+        self.has_slept || self.state != State::Asleep
+    }
 }
 
 /// Those who wait for a key, by their numbers: who comes is the last.
@@ -187,6 +197,7 @@ impl Queues {
                 waker: waker.clone(),
                 state: State::Asleep,
                 moves: entry.target.is_some(),
+                has_slept: false,
             };
             let waiters = self.by_key.entry(place.clone());
             // Most keys have one who waits.
@@ -226,18 +237,18 @@ impl Queues {
         }
     }
 
-    /// Notes that one looks at these keys, but those that belong to somebody before it, who is
-    /// awake: adds these to `awaited`.
+    /// Notes that one looks at these keys, but those that belong to somebody before it: adds these
+    /// to `awaited`. It may look though nobody has woken it, as when it is told of a change: so it
+    /// looks between a commit and the wake-up of the one before it, who is asleep then.
     pub(super) fn look(&mut self, waiting: &[Waiting], awaited: &mut Vec<Vec<u8>>) {
         for Waiting { place, number } in waiting {
             let Some(queue) = self.by_key.get_mut(place) else {
                 continue;
             };
             let is_for_all = is_for_all(place.0);
-            let first = queue.front();
-            if !is_for_all
-                && first.is_some_and(|of| of.number < *number && of.state != State::Asleep)
-            {
+            // The first has slept, as a rule.
+            let mut before = queue.iter().take_while(|of| of.number < *number);
+            if !is_for_all && before.any(Waiter::has_precedence) {
                 awaited.push(place.1.to_vec());
                 continue;
             }
@@ -258,7 +269,11 @@ impl Queues {
                 let at = place_in(queue, *number)?;
                 queue.get_mut(at)
             });
-            if let Some(own) = own.filter(|own| own.state == State::Looking) {
+            let Some(own) = own else {
+                continue;
+            };
+            own.has_slept = true;
+            if own.state == State::Looking {
                 own.state = State::Asleep;
                 let moves = own.moves;
                 self.end(signs, (place, moves), wakers);

@@ -53,6 +53,14 @@ struct Client {
     phase: Phase,
     /// It has slept since it registered.
     has_slept: bool,
+    /// Those with smaller numbers have waited longer.
+    number: usize,
+}
+
+/// Returns true if somebody has waited for `key` longer than one with this number.
+fn waits_longer(clients: &[Option<Client>], number: usize, key: usize) -> bool {
+    let mut others = clients.iter().flatten();
+    others.any(|of| of.has_slept && of.number < number && of.keys.contains(&key))
 }
 
 struct Model {
@@ -63,6 +71,8 @@ struct Model {
     /// Keys whose elements were committed, and nobody was woken yet.
     unwoken: Vec<usize>,
     clients: [Option<Client>; CLIENTS],
+    /// Number of clients that have registered.
+    registered: usize,
     woken: [WakerArc<Woken>; CLIENTS],
     /// Those who are held, and were not woken yet.
     held: Vec<WakerArc<Woken>>,
@@ -76,6 +86,7 @@ impl Model {
             elements: [0; KEYS],
             unwoken: Vec::new(),
             clients: Default::default(),
+            registered: 0,
             woken: Default::default(),
             held: Vec::new(),
         }
@@ -107,18 +118,30 @@ impl Model {
             target,
             phase: Phase::Looks,
             has_slept: false,
+            number: self.registered,
         });
+        self.registered += 1;
     }
 
     /// Has a client go on; returns false if it waits or is not there.
     fn go_on(&mut self, at: usize) -> bool {
+        let clients = &self.clients;
+        let waits_longer = |key: usize| {
+            let number = clients[at].as_ref().map(|of| of.number);
+            number.is_some_and(|number| waits_longer(clients, number, key))
+        };
+        let overtakes: [bool; KEYS] = std::array::from_fn(waits_longer);
         let Some(client) = &mut self.clients[at] else {
             return false;
         };
         match &client.phase {
             Phase::Asleep if !self.woken[at].take() => return false,
             Phase::Asleep | Phase::Looks => {
-                client.phase = Phase::Reads(client.registration.look());
+                let others = client.registration.look();
+                for key in client.keys.iter().filter(|key| overtakes[**key]) {
+                    assert!(others.contains(&name(*key)), "others wait for {key} longer");
+                }
+                client.phase = Phase::Reads(others);
             }
             Phase::Reads(others) => {
                 let is_free = |key: &&usize| !others.contains(&name(**key));
@@ -187,6 +210,8 @@ impl Model {
             5 | 6 => {
                 self.wake_for_one();
             }
+            // It has a turn for another reason.
+            7 if self.rng.bool() => self.woken[at].wake_by_ref(),
             _ => {
                 self.go_on(at);
             }
