@@ -50,7 +50,8 @@ impl Context<'_> {
         if milliseconds > TIMEOUT_MS_MAX {
             return Err("ERR timeout is out of range".into());
         }
-        if seconds < 0.0 {
+        // Less than a millisecond below zero is zero, as in Redis.
+        if milliseconds < 0.0 {
             return Err("ERR timeout is negative".into());
         }
         if milliseconds == 0.0 {

@@ -82,11 +82,13 @@ fn what_is_there_is_taken_at_once() {
         ("BLPOP c 1e300", "-ERR timeout is out of range"),
         ("BLPOP c inf", "-ERR timeout is out of range"),
         ("BLPOP c -0x1", "-ERR timeout is negative"),
+        ("BLPOP c -0.001", "-ERR timeout is negative"),
         ("BLPOP c nan", "-ERR timeout is not a float or out of range"),
         // Numbers of C, as Redis takes them. The least ones are none that mean for ever.
         ("BLPOP none 0x1p-9", "nil"),
         ("BRPOPLPUSH none c 0x.01", "nil"),
         ("BLMPOP 0X1P-9 1 none LEFT", "nil"),
+        ("BRPOPLPUSH c c -0.0009", "\"4\""),
         ("BZPOPMIN none 1e-400", "nil"),
         ("BLMPOP 0 0 c LEFT", "-ERR numkeys should be greater than 0"),
         ("BLMOVE c d UP LEFT 0", "-ERR syntax error"),
