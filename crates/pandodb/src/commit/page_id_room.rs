@@ -127,7 +127,7 @@ impl Engine {
         let comes = || self.room_comes() || self.end_keeping_snapshot();
         match self.may_wait_for_freed_ids(need) || comes() {
             true => WaitReason::Checkpoint(self.checkpoint.ask()).into(),
-            false => self.page_ids_error().into(),
+            false => self.page_ids_error(need.ids).into(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Engine {
     fn refused_ids(&self, need: &IdNeed, wait: &mut IdWait) -> Unfinished {
         if self.store.life.is_short() {
             // Some of the others wait for room on the disk, perhaps for long.
-            return self.page_ids_error().into();
+            return self.page_ids_error(need.ids).into();
         }
         self.store.space.refused_ids(wait);
         WaitReason::PageIds(wait.need(need.ids, need.urgent)).into()
@@ -172,13 +172,18 @@ impl Engine {
         }
     }
 
-    /// The error for a store that has run out of page ids.
-    pub(crate) fn page_ids_error(&self) -> Error {
+    /// The error for a store that does not have `needed` page ids.
+    pub(crate) fn page_ids_error(&self, needed: u64) -> Error {
+        let limit = u64::from(self.store.pool.page_ids().limit());
+        let left = self.store.ids_at_most(false);
+        let wanted = limit.saturating_sub(left) + needed;
+        // The page table is a part of the budget.
+        let times = wanted.div_ceil(limit.max(1)).max(2);
+        let budget = self.options.max_memory;
         let what = format!(
-            "{} pages are as many as the page table of max_memory {} holds; raise max_memory to {}",
-            self.store.pool.page_ids().high_water(),
-            self.options.max_memory,
-            self.options.max_memory * 2
+            "{needed} pages are needed, and {left} are left of the {limit} that the page table of \
+             max_memory {budget} holds; raise max_memory to {}",
+            budget.saturating_mul(times)
         );
         Error::Full { what }
     }
@@ -273,6 +278,24 @@ mod tests {
             db.clear_tables(&[&table]).expect("it frees ids");
             fill(5000).expect("there are as many ids as before");
         }
+    }
+
+    /// The error says what is needed, what is left, and how much memory would do.
+    #[test]
+    fn a_value_with_more_chunks_than_there_are_ids_is_refused_by_numbers() {
+        let (db, table) = store();
+        let limit = u64::from(db.engine().store.pool.page_ids().limit());
+        leave_ids(&db, IDS_FOR_DELETES + 1000);
+        let put = table.put_streamed(b"large", 100_000 * CHUNK_BYTES, std::io::repeat(7));
+        let text = put.unwrap_err().to_string();
+        let words = [
+            format!(" left of the {limit} that the page table of max_memory 16777216 holds"),
+            format!("raise max_memory to {}", 2 << 24),
+        ];
+        assert!(words.iter().all(|of| text.contains(of)), "{text}");
+        table
+            .put_streamed(b"large", 500 * CHUNK_BYTES, std::io::repeat(7))
+            .expect("that is left");
     }
 
     /// Where puts find no more ids, many keys can be deleted at once, and many tables dropped.

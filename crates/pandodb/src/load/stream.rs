@@ -175,7 +175,7 @@ impl PageStream {
         assert!(self.ids.len() <= count, "more ids than were reserved");
         // So that the lowest is taken first.
         self.ids.reverse();
-        self.ids.pop().ok_or_else(|| engine.page_ids_error())
+        self.ids.pop().ok_or_else(|| engine.page_ids_error(1))
     }
 
     /// Allocates extents for the buffer's pages and starts its write.
