@@ -24,7 +24,7 @@ pub(crate) const IS_BROADCAST: u8 = 4;
 
 /// CLIENT NO-EVICT.
 pub(crate) const NO_EVICT: u8 = 1;
-/// CLIENT NO-TOUCH.
+/// CLIENT NO-TOUCH, which has no effect.
 pub(crate) const NO_TOUCH: u8 = 2;
 
 /// Names that a client has given itself.
@@ -39,7 +39,8 @@ pub(crate) struct Names {
 }
 
 /// One client, as other threads see it. Its atomics are written by the loop of its connection
-/// (relaxed: a report may be a moment old); `killed` and `unblocking` by any thread.
+/// (relaxed: a report may be a moment old); `killed`, `unblocking` and what of `held` is counted by
+/// any thread.
 #[derive(Debug)]
 pub(crate) struct ClientRecord {
     /// No other client of this run has had it.
@@ -96,7 +97,7 @@ pub(crate) struct ClientRecord {
     pub(crate) unblocking: Unblocking,
     /// [`TRACKS`] and its like: how it tracks keys.
     pub(crate) tracking: AtomicU8,
-    /// [`NO_EVICT`] and its like: what it has asked for and CLIENT LIST alone shows.
+    /// [`NO_EVICT`] and its like: what it has asked for.
     pub(crate) asked: AtomicU8,
     /// Id of the client that its messages about keys go to; 0: none; -1: it tracks no keys.
     pub(crate) redirection: AtomicI64,

@@ -272,7 +272,7 @@ fn no_touch(context: &mut Context<'_>) -> Run {
     note(context, NO_TOUCH)
 }
 
-/// Notes what CLIENT LIST shows and has no effect here.
+/// Notes what the client has asked for.
 fn note(context: &mut Context<'_>, bit: u8) -> Run {
     let asked = &context.record.asked;
     // Relaxed: a report.

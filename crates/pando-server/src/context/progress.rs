@@ -417,14 +417,19 @@ impl Progress {
     pub(crate) fn memory(&self) -> usize {
         let range = self.key_range.as_ref().map_or(0, |of| of.bytes);
         let loads = self.loads.iter().map(Load::bytes).sum::<usize>();
-        let loaded = self.loaded.iter().map(|of| of.bytes()).sum::<usize>();
         let strings = self.strings.as_ref().map_or(0, |of| of.memory());
         let read = self.long_read.as_ref();
         let draw = read
             .and_then(|of| of.draw.as_ref())
             .map_or(0, |of| of.memory());
         let kept = self.kept_bytes + self.held_bytes + self.stream_bytes;
-        kept + range + loads + loaded + self.list_walks.bytes() + strings + draw
+        kept + range + loads + self.loaded_bytes() + strings + draw
+    }
+
+    /// Returns the memory of the parts that were loaded, and of walks over lists.
+    pub(super) fn loaded_bytes(&self) -> usize {
+        let loaded = self.loaded.iter().map(|load| load.bytes());
+        loaded.sum::<usize>() + self.list_walks.bytes()
     }
 
     /// Takes out the table of the LCS at `index`; the strings may have changed since.

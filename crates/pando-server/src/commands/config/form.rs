@@ -102,7 +102,7 @@ pub(super) fn bytes(text: &[u8]) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// Returns the bytes of a number with a unit, or a percentage from 1 to 100 as a negative number.
+/// Returns the bytes of a number with a unit, or a percentage up to 100 as a negative number.
 pub(super) fn bytes_or_percent(text: &[u8]) -> Result<i64, Refusal> {
     let number = match text.strip_suffix(b"%") {
         Some(percent) => parse_integer(percent).filter(|of| *of >= 0).map(|of| -of),

@@ -537,8 +537,7 @@ impl Context<'_> {
 
     /// Returns the bytes of all that the command has loaded before.
     pub(super) fn loaded_bytes(&self) -> usize {
-        let loaded = self.progress.loaded.iter();
-        loaded.map(|load| load.bytes()).sum::<usize>() + self.progress.list_walks.bytes()
+        self.progress.loaded_bytes()
     }
 
     /// Refuses the command if it has loaded more than a reply may have: `load`, and `before` that
