@@ -11,6 +11,8 @@ use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pandodb::nonblocking::{Polled, ValidatedBatch, Watch, WatchPlace};
 
+use crate::times::has_ended;
+
 /// Memory that a place takes: in a table that has just grown, and in the batch of EXEC.
 const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watched)>() + size_of::<Watch>()) as u64;
 
@@ -110,7 +112,8 @@ impl Watches {
 
     /// Returns true if a watched value has expired.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now_ms)
+        self.deadline
+            .is_some_and(|deadline| has_ended(deadline, now_ms))
     }
 
     /// Adds what `later` watches; where both watch a place, the older watch stays.
@@ -212,7 +215,7 @@ mod tests {
         second.ends_at(7);
         first.append(second);
         assert_eq!((first.len(), bytes.used()), (3, most));
-        assert!(first.is_over(7) && !first.is_over(6));
+        assert!(first.is_over(8) && !first.is_over(7));
         drop(first);
         assert_eq!(bytes.used(), 0);
     }

@@ -12,6 +12,7 @@ use crate::data::elements::{self, Kind};
 use crate::data::engine::Database;
 use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// Records when the value of the row whose beginning is in the scratch expires, or a field of it.
 /// It lives at `now_ms`. Its watch was registered before it was read.
@@ -24,7 +25,9 @@ pub(super) fn note_times(
     let times = row.times();
     let field = match times.fields {
         // Fields that have expired already are not there for EXEC, either.
-        Some(fields) if fields.first <= now_ms => next_deadline(database, scratch, row, now_ms)?,
+        Some(fields) if has_ended(fields.first, now_ms) => {
+            next_deadline(database, scratch, row, now_ms)?
+        }
         fields => fields.map(|fields| fields.first),
     };
     let ends = times.deadline.into_iter().chain(field);
@@ -32,7 +35,7 @@ pub(super) fn note_times(
     Ok(())
 }
 
-/// Returns the first deadline of a field behind `now_ms`. What is read here may be of a later state
+/// Returns the first deadline of a field that has not passed at `now_ms`. What is read here may be of a later state
 /// than the row: then the watch has failed, and any answer will do.
 fn next_deadline(
     database: &Database,
@@ -73,7 +76,7 @@ fn next_of_large(
     let members = database.members.table().ok_or(RowError::Damaged)?;
     let prefix = elements::start(id, Kind::Time);
     let mut from = prefix.to_vec();
-    from.extend_from_slice(&now_ms.saturating_add(1).to_be_bytes());
+    from.extend_from_slice(&now_ms.to_be_bytes());
     loop {
         let page = &mut scratch.page;
         if let Polled::Pending(pending) = Reads::of(members).scan(Bound::Included(&from), page)? {

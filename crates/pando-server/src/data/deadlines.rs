@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::keyspace::{FieldTimes, RowError};
 use super::packed::{Encoding, Form, Strings};
+use crate::times::has_ended;
 
 /// Deadlines by field, of those that have one. It may name fields that are gone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -27,10 +28,10 @@ impl Deadlines {
         }
     }
 
-    /// Returns the first deadline behind `now_ms`.
+    /// Returns the first deadline that has not passed at `now_ms`.
     pub(crate) fn next(&self, now_ms: u64) -> Option<u64> {
-        let later = self.0.values().filter(|deadline| **deadline > now_ms);
-        later.min().copied()
+        let left = self.0.values().filter(|of| !has_ended(**of, now_ms));
+        left.min().copied()
     }
 
     /// Sets the deadline of `field`.
@@ -47,15 +48,16 @@ impl Deadlines {
 
     /// Removes the fields that have expired at `now_ms` from `strings`, field and value in turns.
     pub(crate) fn drop_expired(&mut self, strings: &mut Strings, now_ms: u64) -> bool {
-        if self.0.values().all(|deadline| *deadline > now_ms) {
+        if !self.0.values().any(|deadline| has_ended(*deadline, now_ms)) {
             return false;
         }
         let kept: Vec<bool> = (0..strings.len())
             .step_by(2)
-            .map(|place| self.of(strings.at(place)).is_none_or(|of| of > now_ms))
+            .map(|place| self.of(strings.at(place)))
+            .map(|deadline| deadline.is_none_or(|of| !has_ended(of, now_ms)))
             .collect();
         strings.retain(|place| kept[place / 2]);
-        self.0.retain(|_, deadline| *deadline > now_ms);
+        self.0.retain(|_, deadline| !has_ended(*deadline, now_ms));
         true
     }
 
@@ -145,10 +147,10 @@ mod tests {
             let (mut again, mut same) = decode(&payload).unwrap();
             prop_assert_eq!(&same, &deadlines);
             prop_assert!(again.iter().eq(strings.iter()));
-            let next = fields.values().flatten().filter(|of| **of > now_ms).min();
+            let next = fields.values().flatten().filter(|of| **of >= now_ms).min();
             prop_assert_eq!(same.next(now_ms), next.copied());
             same.drop_expired(&mut again, now_ms);
-            let lives = |of: &Option<u64>| of.is_none_or(|of| of > now_ms);
+            let lives = |of: &Option<u64>| of.is_none_or(|of| of >= now_ms);
             let left = fields.iter().filter(|(_, of)| lives(of)).map(|(field, _)| &field[..]);
             prop_assert!(again.iter().step_by(2).eq(left));
         }

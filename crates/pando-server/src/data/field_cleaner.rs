@@ -11,6 +11,7 @@ use super::engine::Database;
 use super::keyspace::{FieldTimes, Row};
 use super::packed::Encoding;
 use super::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// What is left of a hash.
 pub(crate) struct Rest {
@@ -106,7 +107,7 @@ fn scan_due(
                 return Ok(Polled::Ready(Some((due, None))));
             }
             let time = elements::time_of(key);
-            if time > now_ms || due.len() == most {
+            if !has_ended(time, now_ms) || due.len() == most {
                 return Ok(Polled::Ready(Some((due, Some(time)))));
             }
             let Some(row) = row else {

@@ -45,6 +45,8 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
+use crate::times::has_ended;
+
 /// Number of databases.
 pub(crate) const DATABASES: usize = 16;
 
@@ -281,18 +283,23 @@ impl Times {
 
     /// Returns true if the value has expired at `now_ms`, and not all of its fields one by one.
     pub(crate) fn is_over_itself(self, now_ms: u64) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now_ms)
+        self.deadline
+            .is_some_and(|deadline| has_ended(deadline, now_ms))
     }
 
     /// Returns true if nothing is left of the value at `now_ms`.
     #[inline]
     fn is_over(self, now_ms: u64) -> bool {
-        self.is_over_itself(now_ms) || self.fields.is_some_and(|fields| fields.last <= now_ms)
+        self.is_over_itself(now_ms)
+            || self
+                .fields
+                .is_some_and(|fields| has_ended(fields.last, now_ms))
     }
 
     /// Returns true if fields may have expired at `now_ms`.
     pub(crate) fn has_expired_fields(self, now_ms: u64) -> bool {
-        self.fields.is_some_and(|fields| fields.first <= now_ms)
+        self.fields
+            .is_some_and(|fields| has_ended(fields.first, now_ms))
     }
 }
 

@@ -12,6 +12,7 @@ use super::keyspace::{KeyFolder, Row, RowError, ValueType};
 use super::piece_head::{HEAD_BYTES, PieceHead};
 use super::shown_rows::{Broken, value_at};
 use super::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// Bytes of a string in chunks that are read at a time, at most.
 const PART_BYTES: u64 = 1 << 20;
@@ -109,7 +110,7 @@ impl NamedValues {
             return Ok(None);
         }
         let payload = &stream.head()[row.payload..];
-        let lives = |deadline: Option<u64>| deadline.is_none_or(|at| at > self.now_ms);
+        let lives = |deadline: Option<u64>| deadline.is_none_or(|at| !has_ended(at, self.now_ms));
         if !TreeHead::is_of(payload) {
             let (strings, deadlines) = deadlines::decode(payload)?;
             let place = strings

@@ -12,6 +12,7 @@ use super::elements::{self, Kind, START_BYTES};
 use super::keyspace::{Row, RowError, ValueType};
 use super::list_block::Elements;
 use super::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// What is shown of each element.
 #[derive(Debug, Clone, Copy)]
@@ -172,8 +173,7 @@ impl RowsRequest {
     /// Returns the number of fields that have expired.
     fn expired(&self, snapshot: &Snapshot, head: TreeHead) -> Result<usize, Error> {
         let from = elements::start(head.id, Kind::Time);
-        let now = self.now_ms.saturating_add(1).to_be_bytes();
-        let to = [&from[..], &now].concat();
+        let to = [&from[..], &self.now_ms.to_be_bytes()].concat();
         let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         let mut count = 0;
         let mut rows = snapshot.range(&self.members, bounds);
@@ -291,7 +291,7 @@ impl Shows for ShownRows {
             match self.shown {
                 Shown::Name | Shown::Value | Shown::NameAndValue => {
                     let row = elements::decode_name(key, value)?;
-                    if row.deadline.is_some_and(|deadline| deadline <= self.now_ms) {
+                    if row.deadline.is_some_and(|of| has_ended(of, self.now_ms)) {
                         continue;
                     }
                     if !matches!(self.shown, Shown::Value) {

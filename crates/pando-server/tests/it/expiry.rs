@@ -3,6 +3,7 @@
 use pando_sync::thread;
 use pando_sync::time::{Duration, now, unix_ms};
 
+use crate::client::Client;
 use crate::fixture::Fixture;
 
 #[test]
@@ -123,7 +124,7 @@ fn ended_keys_are_gone_when_read() {
     client.check(&[("MGET a b", "[\"2\" \"1\"]"), ("DBSIZE", ":2")]);
 }
 
-fn wait_for_size(client: &mut crate::client::Client, size: i64) {
+fn wait_for_size(client: &mut Client, size: i64) {
     let limit = now() + Duration::from_secs(10);
     while client.integer("DBSIZE") != size {
         assert!(
@@ -190,7 +191,7 @@ fn an_entry_follows_its_key() {
     let server = Fixture::new();
     let mut client = server.client();
     // Each key has one entry, which moves only to an earlier time. INFO counts entries.
-    let expires = |client: &mut crate::client::Client| {
+    let expires = |client: &mut Client| {
         let info = client.text("INFO keyspace");
         let at = info.find("expires=").unwrap() + 8;
         info[at..]
@@ -220,4 +221,58 @@ fn an_entry_follows_its_key() {
     client.run("SET a 1 EX 1000");
     client.run("DEL a");
     assert_eq!(expires(&mut client), 0);
+}
+
+/// Returns the server's time in milliseconds.
+fn time_ms(client: &mut Client) -> u64 {
+    let time = client.run("TIME");
+    let mut parts = time.split('"').filter_map(|part| part.parse::<u64>().ok());
+    let (seconds, micros) = (parts.next().unwrap(), parts.next().unwrap());
+    seconds * 1000 + micros / 1000
+}
+
+/// As in Redis, what has a deadline lives in its millisecond, and not in the next one.
+#[test]
+fn a_deadline_is_exact_to_the_millisecond() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let large: String = (0..1000).map(|of| format!(" f{of} v")).collect();
+    for _ in 0..20 {
+        client.run("DEL packed large");
+        client.check(&[
+            ("SET k v", "+OK"),
+            ("HSET packed f v g v", ":2"),
+            (&format!("HSET large{large}"), ":1000"),
+        ]);
+        let deadline = time_ms(&mut client) + 8;
+        for (give, answer) in [
+            (format!("PEXPIREAT k {deadline}"), ":1"),
+            (format!("HPEXPIREAT packed {deadline} FIELDS 1 f"), "[:1]"),
+            (format!("HPEXPIREAT large {deadline} FIELDS 1 f7"), "[:1]"),
+        ] {
+            assert_eq!(client.run(&give), answer, "{give}");
+        }
+        for (look, living, gone) in [
+            ("GET k", "\"v\"", "nil"),
+            ("HGET packed f", "\"v\"", "nil"),
+            ("HMGET large f7 f8", "[\"v\" \"v\"]", "[nil \"v\"]"),
+        ]
+        .into_iter()
+        .cycle()
+        {
+            let before = time_ms(&mut client);
+            let answer = client.run(look);
+            let after = time_ms(&mut client);
+            match answer == living {
+                true => assert!(before <= deadline, "{look} at {before}: {deadline}"),
+                false => {
+                    assert_eq!(answer, gone, "{look}");
+                    assert!(after > deadline, "{look} at {after}: {deadline}");
+                }
+            }
+            if before > deadline + 2 {
+                break;
+            }
+        }
+    }
 }

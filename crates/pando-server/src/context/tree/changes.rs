@@ -18,6 +18,7 @@ use crate::data::new_rows::MadeRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
+use crate::times::has_ended;
 
 impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.
@@ -100,7 +101,7 @@ impl Context<'_> {
         former: Former,
     ) -> Run {
         let fields = self.field_times(collection, head)?;
-        if fields.is_some_and(|times| times.last <= self.now_ms) {
+        if fields.is_some_and(|times| has_ended(times.last, self.now_ms)) {
             // No field is left that lives.
             if !collection.has_dropped {
                 self.event(Class::Hash, "hexpired", key);

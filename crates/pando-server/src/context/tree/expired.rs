@@ -22,8 +22,7 @@ impl Context<'_> {
             return self.scan_expired(members, goal);
         }
         let from = elements::start(head.id, Kind::Time);
-        let now = self.now_ms.saturating_add(1).to_be_bytes();
-        let to = [&from[..], &now].concat();
+        let to = [&from[..], &self.now_ms.to_be_bytes()].concat();
         let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         let count = match self.source().count(members, bounds)? {
             Polled::Pending(pending) => Err(Interrupted::Pending(pending)),

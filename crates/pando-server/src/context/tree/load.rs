@@ -15,6 +15,7 @@ use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::packed::{Encoding, Form, Strings, encode, strings_of_one};
 use crate::data::piece_head::PieceHead;
 use crate::data::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// Number of single elements that are read before others get a turn.
 const PLACES_PER_TURN: usize = 512;
@@ -300,7 +301,7 @@ impl Context<'_> {
         let mut strings = [&[][..]; 2];
         if is_there {
             let row = elements::decode_name(&scratch.element_key, &scratch.element_row)?;
-            is_there = row.deadline.is_none_or(|deadline| deadline > now_ms);
+            is_there = row.deadline.is_none_or(|of| !has_ended(of, now_ms));
             strings = [row.name, row.value];
         }
         let count = usize::from(is_there) * strings_of_one(value_type);

@@ -14,6 +14,7 @@ use crate::data::packed::{Strings, strings_of_one};
 use crate::data::shape::{Around, Order};
 use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
+use crate::times::has_ended;
 
 /// Bytes that an element takes in memory besides its own, about.
 pub(super) const ELEMENT_BYTES: usize = 32;
@@ -328,7 +329,7 @@ impl Load {
             // Only fields expire, which are found by name.
             && self.goal.kind == Kind::Name
             && let Some(deadline) = elements::decode_name(key, value)?.deadline
-            && deadline <= now_ms
+            && has_ended(deadline, now_ms)
         {
             self.left = self.left.saturating_sub(1);
             return Ok(());

@@ -15,6 +15,7 @@ use crate::data::elements::{self, Kind};
 use crate::data::keyspace::RowError;
 use crate::data::list_block;
 use crate::data::stream_rows::PendingRow;
+use crate::times::has_ended;
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
 /// with all of its commands before, so that its turns become longer.
@@ -416,7 +417,7 @@ fn pass_expired(
 ) -> Result<bool, Interrupted> {
     for index in 0..page.len() {
         let (key, _) = page.entry(index);
-        if !key.starts_with(&scanned.prefix) || elements::time_of(key) > scanned.now_ms {
+        if !key.starts_with(&scanned.prefix) || !has_ended(elements::time_of(key), scanned.now_ms) {
             return Ok(true);
         }
         load.left = load.left.checked_sub(1).ok_or(Interrupted::Torn)?;

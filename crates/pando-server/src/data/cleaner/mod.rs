@@ -41,6 +41,7 @@ use crate::figures::statistics::ServerStatistics;
 use crate::notifications::classes::Class;
 use crate::notifications::recorded::Recorded;
 use crate::notifications::release::Notifications;
+use crate::times::has_ended;
 
 /// Maximum number of entries in a batch.
 const BATCH: usize = 64;
@@ -611,7 +612,7 @@ impl Cleaner {
             let mut any = false;
             for index in 0..self.page.len() {
                 let (key, _) = self.page.entry(index);
-                let is_due = |(time, _): &(u64, &[u8])| *time <= now_ms;
+                let is_due = |(time, _): &(u64, &[u8])| has_ended(*time, now_ms);
                 let Some((time, stored)) = decode_entry(key).filter(is_due) else {
                     any = true;
                     break;
