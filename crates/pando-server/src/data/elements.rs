@@ -120,6 +120,16 @@ impl ElementKeys {
         hasher.finish()
     }
 
+    /// Returns a hash that tells lists of names apart.
+    pub(crate) fn hash_of_all(&self, names: &[&[u8]]) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.hash_key[0], self.hash_key[1]);
+        for name in names {
+            hasher.write_usize(name.len());
+            hasher.write(name);
+        }
+        hasher.finish()
+    }
+
     /// Replaces `out` by the key of the element `name`.
     pub(crate) fn name(&self, id: u64, name: &[u8], out: &mut Vec<u8>) {
         begin(id, Kind::Name, out);

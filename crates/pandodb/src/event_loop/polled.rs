@@ -46,14 +46,21 @@ impl Pending {
         )
     }
 
-    /// Has the page that `other` waits for read at the same time, if both wait for pages.
-    pub fn beside(&mut self, other: Self) {
-        if let (WaitReason::Restart(Restart::Fault(_)), WaitReason::Restart(Restart::Fault(page))) =
+    /// Has the page that `other` waits for read at the same time, if both wait for pages. Returns
+    /// false if nothing is to be read for it: the page is the one that was added last, or that
+    /// `self` waits for.
+    pub fn beside(&mut self, other: Self) -> bool {
+        let (WaitReason::Restart(Restart::Fault(own)), WaitReason::Restart(Restart::Fault(page))) =
             (&self.reason, &other.reason)
-        {
-            self.wanted.push(*page);
-            self.wanted.extend(other.wanted);
+        else {
+            return false;
+        };
+        if self.wanted.last().unwrap_or(own) == page {
+            return false;
         }
+        self.wanted.push(*page);
+        self.wanted.extend(other.wanted);
+        true
     }
 
     /// Returns what it waits for.

@@ -1,12 +1,12 @@
 //! Reading a part of a large collection.
 
-use std::collections::HashSet;
 use std::ops::Bound;
 
 use pando_sync::Arc;
-use pandodb::nonblocking::{Pending, Polled, Reads, ValidatedBatch};
+use pandodb::nonblocking::{Polled, Reads, ValidatedBatch};
 use pandodb::{Lsn, Table};
 
+use super::names::NAMED_BYTES;
 use super::part::{Goal, Load, Loaded, Part, kind_of};
 use super::source::Source;
 use crate::context::{Context, Interrupted, Run, replies};
@@ -19,31 +19,6 @@ use crate::times::has_ended;
 
 /// Number of single elements that are read before others get a turn.
 const PLACES_PER_TURN: usize = 512;
-/// Number of names that are looked for behind one whose page is missing.
-const NAMES_AHEAD: usize = 128;
-
-/// Bytes of named elements, about, for which room is made at once.
-const NAMED_BYTES: usize = 96;
-/// Number of names from which on a table tells those that come twice.
-const NAMES_OF_TABLE: usize = 8;
-
-/// Tells names that come twice.
-#[derive(Default)]
-struct Seen<'n>(HashSet<&'n [u8]>);
-
-impl<'n> Seen<'n> {
-    /// Returns true if `name` is among those before it; to be asked for each one.
-    fn has(&mut self, before: &[&'n [u8]], name: &'n [u8]) -> bool {
-        match before.len() {
-            0..NAMES_OF_TABLE => before.contains(&name),
-            NAMES_OF_TABLE => {
-                self.0.extend(before);
-                !self.0.insert(name)
-            }
-            _ => !self.0.insert(name),
-        }
-    }
-}
 
 /// Returns the head in the value of a row, if it is that of a large collection or of a string in
 /// pieces.
@@ -233,6 +208,7 @@ impl Context<'_> {
             pending: None,
             around: None,
             window: None,
+            names: None,
         }
     }
 
@@ -309,82 +285,6 @@ impl Context<'_> {
         let form = (Encoding::of_new(value_type), Form::Plain);
         encode(form, strings, &mut scratch.value);
         Ok(())
-    }
-
-    fn load_named(
-        &mut self,
-        members: &Table,
-        goal: Goal,
-        names: &[&[u8]],
-    ) -> Result<Arc<Load>, Interrupted> {
-        let goal = Goal {
-            kind: Kind::Name,
-            ..goal
-        };
-        let scratch = &mut self.data().scratch;
-        let mut key = std::mem::take(&mut scratch.element_key);
-        let mut row = std::mem::take(&mut scratch.element_row);
-        let load = self.load_with(members, goal, names, (&mut key, &mut row));
-        self.give_back_buffers((key, row));
-        Ok(Arc::new(load?))
-    }
-
-    fn load_with(
-        &mut self,
-        members: &Table,
-        goal: Goal,
-        names: &[&[u8]],
-        (key, row): (&mut Vec<u8>, &mut Vec<u8>),
-    ) -> Result<Load, Interrupted> {
-        let id = goal.head.id;
-        let mut load = Load::new(goal);
-        let (mut missing, mut ahead) = (None::<Pending>, 0);
-        let mut seen = Seen::default();
-        let keys = self.engine().element_keys;
-        let before = self.loaded_bytes();
-        for (place, name) in names.iter().enumerate() {
-            if seen.has(&names[..place], name) {
-                continue;
-            }
-            keys.name(id, name, key);
-            if let Some(pending) = &mut missing {
-                // The pages of further names are read at the same time.
-                if ahead == NAMES_AHEAD {
-                    break;
-                }
-                ahead += 1;
-                let looked = Reads::of(members).prefetch(key, usize::MAX, row)?;
-                if let Polled::Pending(other) = looked {
-                    pending.beside(other);
-                }
-                continue;
-            }
-            let mut source = self.source();
-            let found = source.get(members, key, row)?;
-            let shown_from = source.shown_from;
-            self.progress.show_from(shown_from);
-            match found {
-                Polled::Pending(pending) => {
-                    missing = Some(pending);
-                    continue;
-                }
-                Polled::Ready(false) => continue,
-                Polled::Ready(true) if load.strings.len() == 0 => {
-                    load.strings.reserve(names.len() * 2, NAMED_BYTES);
-                    load.add(key, row)?;
-                }
-                Polled::Ready(true) => load.add(key, row)?,
-            }
-            if elements::decode_name(key, row)?.name != *name {
-                return Err(RowError::OtherKey.into());
-            }
-            self.check_load(before, &load)?;
-        }
-        if let Some(pending) = missing {
-            return Err(Interrupted::Pending(pending));
-        }
-        load.strings.seal();
-        Ok(load)
     }
 
     /// Returns true if the table of elements can be asked for ranks of this collection: this

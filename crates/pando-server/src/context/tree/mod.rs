@@ -39,6 +39,7 @@ mod lists;
 mod load;
 pub(crate) mod merges;
 mod named;
+mod names;
 pub(crate) mod near;
 mod one_member;
 pub(crate) mod part;

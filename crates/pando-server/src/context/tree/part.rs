@@ -56,7 +56,8 @@ impl Loaded {
 /// The elements that a command needs. A packed collection is read whole all the same.
 pub(crate) enum Part<'p> {
     All,
-    /// Those with these names, in this order, each once.
+    /// Those with these names, each once. They come in this order or, if they are many, in that of
+    /// their rows.
     Named(&'p [&'p [u8]]),
     /// Those at the places that it returns for the number of all.
     Places(&'p dyn Fn(usize) -> Range<usize>),
@@ -116,6 +117,8 @@ pub(in crate::context) struct Goal {
     pub(in crate::context) around: Option<Around>,
     /// Rows of a list are wanted as they are, with their positions, up to so many bytes.
     pub(in crate::context) window: Option<usize>,
+    /// Of many elements that are wanted by their names: the hash of all these names.
+    pub(in crate::context) names: Option<u64>,
 }
 
 impl Goal {
@@ -150,6 +153,9 @@ pub(crate) struct Load {
     pub(in crate::context) skipped: usize,
     /// Number of elements that are missing.
     pub(in crate::context) left: usize,
+    /// Of many elements that are wanted by their names: the places of the names that differ, in the
+    /// order of the rows.
+    pub(in crate::context) names: Vec<u32>,
     pub(in crate::context) strings: Strings,
     /// Deadlines of fields, also of those that have expired and were not left out.
     pub(in crate::context) deadlines: Deadlines,
@@ -182,6 +188,7 @@ impl Load {
             from: goal.from.clone(),
             skipped: goal.skipped,
             left: goal.count,
+            names: Vec::new(),
             strings: Strings::default(),
             deadlines: Deadlines::default(),
             positions: Strings::default(),
@@ -198,7 +205,8 @@ impl Load {
     pub(in crate::context) fn bytes(&self) -> usize {
         let bytes = self.strings.bytes() + self.strings.len() * ELEMENT_BYTES;
         // Names of fields with deadlines are there twice.
-        bytes * (2 - usize::from(self.deadlines.is_empty()))
+        let bytes = bytes * (2 - usize::from(self.deadlines.is_empty()));
+        bytes + self.names.len() * size_of::<u32>()
     }
 
     /// Puts elements that were read backwards, if they were, into the order of the collection.
@@ -280,6 +288,7 @@ impl Load {
             pending: None,
             around: None,
             window: None,
+            names: None,
         })
     }
 

@@ -264,12 +264,16 @@ impl Context<'_> {
 
     /// Returns the number of leaves that are read before others get a turn.
     pub(super) fn leaves_of_turn(&self) -> usize {
+        LEAVES_PER_TURN << self.doublings()
+    }
+
+    /// Returns how often the length of a turn is doubled.
+    pub(super) fn doublings(&self) -> u32 {
         // Whoever has begun again since others wrote must get further in a turn than they do.
-        let doublings = match self.exec_index.is_some() || self.progress.restarts > 0 {
+        match self.exec_index.is_some() || self.progress.restarts > 0 {
             true => self.progress.turns.min(DOUBLINGS_MAX),
             false => 0,
-        };
-        LEAVES_PER_TURN << doublings
+        }
     }
 
     /// Scans leaf by leaf until `add_leaf` says that it has all.

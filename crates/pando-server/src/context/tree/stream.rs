@@ -272,6 +272,7 @@ impl Context<'_> {
             pending: wanted.pending,
             around: None,
             window: None,
+            names: None,
         };
         // A key without a stream may be in a database that has no table of elements.
         match wanted.count {
