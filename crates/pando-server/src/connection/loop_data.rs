@@ -210,6 +210,15 @@ impl Turn<'_> {
         }
     }
 
+    /// Reads the clock between two turns. Returns true if it is `until` or later.
+    pub(crate) fn is_over(&mut self, until: Instant) -> bool {
+        if !self.is_clock_new {
+            self.clock = now();
+            self.is_clock_new = true;
+        }
+        self.clock >= until
+    }
+
     /// Adds the counts of the round so far to the statistics.
     pub(crate) fn tick(&mut self) {
         let counts = std::mem::take(&mut self.counts);

@@ -126,8 +126,11 @@ pub(crate) struct Connection {
     pub(crate) readable: bool,
     /// The socket may accept bytes.
     pub(crate) writable: bool,
-    /// It is in the loop's run queue.
+    /// It is in one of the loop's run queues.
     pub(crate) queued: bool,
+    /// It is in the middle of a command or of a pipeline that has had a turn, or its last turn took
+    /// long: others come first.
+    pub(crate) is_slow: bool,
     /// Its next command writes a contended key whose turn another loop has, or that a command has
     /// reserved; it is woken when this loop gets the turn.
     pub(crate) awaits_turn: bool,
@@ -191,6 +194,7 @@ impl Connection {
             readable: true,
             writable: true,
             queued: false,
+            is_slow: false,
             awaits_turn: false,
             found: None,
             held: None,

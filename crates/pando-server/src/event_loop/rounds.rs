@@ -2,9 +2,9 @@
 //!
 //! A round has these steps, in this order: wait for events; take messages and wake-ups; let the
 //! engine deliver its completions; give every runnable connection one turn, and run what waits for
-//! the end of these turns; request one flush of the log for all replies of the round; send the
-//! replies that may be sent; send connections whose scripts take long to script threads; do some
-//! cleaning.
+//! the end of these turns; request one flush of the log for all their replies; send the replies that
+//! may be sent; do the same for connections whose commands take long, as far as there is time
+//! ([`super::turns`]); send connections whose scripts take long to script threads; do some cleaning.
 //! Nothing in a round blocks, except the wait for events at its beginning.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -50,6 +50,8 @@ pub(crate) struct EventLoop {
     pub(super) connections: Slab<Connection>,
     /// Connections that can continue.
     pub(super) runnable: VecDeque<Token>,
+    /// Those of them whose commands take long.
+    pub(super) slow: VecDeque<Token>,
     /// Connections that had a turn in this round, or are to be checked at its end.
     pub(super) touched: Vec<Token>,
     /// Connections whose replies wait for the log.
@@ -116,6 +118,7 @@ impl EventLoop {
             commands,
             connections: Slab::new(),
             runnable: VecDeque::new(),
+            slow: VecDeque::new(),
             touched: Vec::new(),
             gated: Vec::new(),
             timers: Timers::default(),
@@ -191,9 +194,7 @@ impl EventLoop {
             self.take_timers();
             self.end_left_commits();
             self.tell_left();
-            self.give_turns();
-            self.ask_for_durability();
-            self.finish_round();
+            self.give_turns(begun);
             self.send_away();
             let at = now();
             self.clean(at, begun);
@@ -215,7 +216,7 @@ impl EventLoop {
         let data = self.data.as_ref();
         let has_left = data.is_some_and(|data| !data.left_told.is_empty());
         let has_work = self.cleaning || self.completions || self.has_turn || has_left;
-        if !self.runnable.is_empty() || has_work {
+        if !self.runnable.is_empty() || !self.slow.is_empty() || has_work {
             return Some(Duration::ZERO);
         }
         let now = now();
@@ -226,13 +227,16 @@ impl EventLoop {
         Some(next.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// Puts the connection into the run queue, unless it is there already.
+    /// Puts the connection into its run queue, unless it is there already.
     pub(super) fn enqueue(&mut self, token: Token) {
         if let Some(connection) = self.connections.get(token)
             && !connection.queued
         {
             connection.queued = true;
-            self.runnable.push_back(token);
+            match connection.is_slow {
+                true => self.slow.push_back(token),
+                false => self.runnable.push_back(token),
+            }
         }
     }
 
@@ -304,7 +308,7 @@ impl EventLoop {
     }
 
     /// Sends replies, takes buffers back, and closes connections that are over.
-    fn finish_round(&mut self) {
+    pub(super) fn finish_turns(&mut self) {
         let mut output_bytes = 0;
         let output_bytes_max = self.shared.output_bytes_max();
         let stopping = self.stop_at.is_some();

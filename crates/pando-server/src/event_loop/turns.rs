@@ -1,8 +1,11 @@
 //! The turns of the connections in a round, and the commands that run together at their end.
+//!
+//! Connections with short commands come first, and have their replies before others go on with long
+//! ones: nobody waits for a turn of each long command.
 
 use std::collections::VecDeque;
 
-use pando_sync::time::{Instant, now, unix_ms};
+use pando_sync::time::{Duration, Instant, now, unix_ms};
 
 use super::EventLoop;
 use crate::connection::advance::AfterTurn;
@@ -16,10 +19,17 @@ use crate::event_loop::timers::Timers;
 use crate::loop_handle::Token;
 use crate::times::milliseconds;
 
+/// Time of a turn from which on the next one of the connection comes behind those of others.
+const LONG: Duration = Duration::from_micros(100);
+/// Time in a round for these, or, if that is more, as much as others have had: both get further,
+/// whatever else arrives.
+const LONG_TURNS_MIN: Duration = Duration::from_millis(1);
+
 /// What the loop lends to the turns of a round, beside what each of them has.
 struct Turns<'a> {
     connections: &'a mut Slab<Connection>,
     runnable: &'a mut VecDeque<Token>,
+    slow: &'a mut VecDeque<Token>,
     touched: &'a mut Vec<Token>,
     leaving: &'a mut Vec<Token>,
     /// Commands that run at the end of the round.
@@ -33,8 +43,22 @@ struct Turns<'a> {
 }
 
 impl EventLoop {
-    /// Gives each runnable connection one turn.
-    pub(super) fn give_turns(&mut self) {
+    /// Gives connections their turns in the round that has `begun`, and sends their replies.
+    pub(super) fn give_turns(&mut self, begun: Instant) {
+        self.take_turns(None);
+        self.ask_for_durability();
+        self.finish_turns();
+        if !self.slow.is_empty() {
+            let most = now().duration_since(begun).max(LONG_TURNS_MIN);
+            self.take_turns(Some(most));
+            self.ask_for_durability();
+            self.finish_turns();
+        }
+    }
+
+    /// Gives each runnable connection one turn, or, with a time, so many of the slow ones that they
+    /// take about that long: one at least.
+    fn take_turns(&mut self, most: Option<Duration>) {
         let (began, began_ms) = (now(), unix_ms());
         let mut turn = Turn {
             index: self.index,
@@ -54,6 +78,7 @@ impl EventLoop {
         let mut turns = Turns {
             connections: &mut self.connections,
             runnable: &mut self.runnable,
+            slow: &mut self.slow,
             touched: &mut self.touched,
             leaving: &mut self.leaving,
             joined: &mut self.joined,
@@ -63,8 +88,8 @@ impl EventLoop {
             began,
             began_ms,
         };
-        for behind in (0..turns.runnable.len()).rev() {
-            let Some(token) = turns.runnable.pop_front() else {
+        for behind in (0..turns.queue(most).len()).rev() {
+            let Some(token) = turns.queue(most).pop_front() else {
                 break;
             };
             if let Some(data) = &mut turn.data {
@@ -72,7 +97,7 @@ impl EventLoop {
                 data.joining.open(joined, behind + joined > 0);
             }
             turns.give(&mut turn, token);
-            if turns.is_short {
+            if turns.is_short || most.is_some_and(|most| turn.is_over(began + most)) {
                 break;
             }
         }
@@ -89,6 +114,14 @@ impl EventLoop {
 }
 
 impl Turns<'_> {
+    /// Returns those that have turns now.
+    fn queue(&mut self, most: Option<Duration>) -> &mut VecDeque<Token> {
+        match most {
+            None => self.runnable,
+            Some(_) => self.slow,
+        }
+    }
+
     fn give(&mut self, turn: &mut Turn<'_>, token: Token) {
         let Some(connection) = self.connections.get(token) else {
             return;
@@ -98,12 +131,15 @@ impl Turns<'_> {
         if !turn.is_clock_new {
             turn.clock = now();
         }
-        turn.now_ms = self.began_ms + milliseconds(turn.clock.duration_since(self.began));
+        let since = turn.clock;
+        turn.now_ms = self.began_ms + milliseconds(since.duration_since(self.began));
         let next = connection.advance(turn, self.spare);
+        connection.is_slow &= connection.running.is_some();
+        connection.is_slow |= next == AfterTurn::Again || turn.is_over(since + LONG);
         match next {
             AfterTurn::Again => {
                 connection.queued = true;
-                self.runnable.push_back(token);
+                self.slow.push_back(token);
             }
             AfterTurn::Leave => self.leaving.push(token),
             AfterTurn::Wait => {}

@@ -90,6 +90,8 @@ mod list_walks;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod many_names;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod model;
