@@ -396,6 +396,10 @@ impl Connection {
                 Err(error) => self.engine_error(turn, running.command, &error),
             },
             Interrupted::Yield => {
+                // What was read in order is kept for the run that needs it.
+                let key_order = self.progress().key_order.as_ref();
+                running.waited =
+                    key_order.is_some_and(|of| of.goes_on()) && running.batch.is_some();
                 if self.progress().restarts > 0 {
                     self.reserve_if_restarted(turn, running);
                 }
@@ -525,7 +529,10 @@ impl Connection {
         };
         let arguments = buffers.parser.arguments(rest);
         // A command of many keys may have more keys than one lookahead covers.
-        let own = (is_first || arguments.len() > 2).then_some((running.command, arguments));
+        let has_own = is_first || arguments.len() > 2;
+        // It has asked for them itself if it reads them in their order.
+        let has_own = has_own && buffers.progress.key_order.is_none();
+        let own = has_own.then_some((running.command, arguments));
         let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
         let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));
         let behind = rest.get(begin..).unwrap_or_default();

@@ -18,6 +18,7 @@ mod index;
 mod inputs;
 mod interrupted;
 pub(crate) mod job;
+pub(crate) mod key_order;
 mod large;
 mod locks;
 pub(crate) mod long_read;
@@ -225,10 +226,15 @@ impl<'a> Context<'a> {
             let keys = self.command.keys.of(self.arguments);
             keys.for_each(|key| reads.add(key));
         }
-        if self.is_shown() {
-            return self.run_shown();
+        if self.progress.key_order.is_some() && self.exec_index.is_none() {
+            self.read_in_order()?;
         }
-        self.run_command()
+        let run = match self.is_shown() {
+            true => self.run_shown(),
+            false => self.run_command(),
+        };
+        self.order_keys_if_waiting(&run);
+        run
     }
 
     #[inline]

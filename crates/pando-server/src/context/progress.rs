@@ -9,6 +9,7 @@ use pandodb::Lsn;
 
 use super::edits::Edits;
 use super::job::Job;
+use super::key_order::KeyOrder;
 use super::long_read::LongRead;
 use super::parts::Parts;
 use super::pushed::Pushed;
@@ -152,6 +153,8 @@ pub(crate) struct Progress {
     /// Number of reservations for that reason, and how many parts had begun again before the last
     /// one.
     pub(crate) reservations: (u32, u32),
+    /// Its keys, if they are read in their order first.
+    pub(crate) key_order: Option<Box<KeyOrder>>,
     /// Number of turns in which parts were loaded.
     pub(crate) turns: u32,
     /// Those that were loaded.
@@ -475,6 +478,7 @@ impl Progress {
         }
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
+        self.key_order = None;
         if self.long_read.is_some() {
             self.long_read = None;
         }

@@ -71,6 +71,8 @@ mod introspection;
 #[cfg(test)]
 mod kept_heads;
 #[cfg(test)]
+mod key_order;
+#[cfg(test)]
 mod key_range;
 #[cfg(test)]
 mod keys;

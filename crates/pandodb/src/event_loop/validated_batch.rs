@@ -196,6 +196,20 @@ impl ValidatedBatch {
         self.is_misled = false;
     }
 
+    /// Has this run and those that [`ValidatedBatch::rewind`] prepares ask for what was read in any
+    /// order, until the batch is reset or a conflict forgets its reads. Without it, a run that asks
+    /// for another key than the one before it, at the same place, reads all that follows again. For
+    /// runs that read many keys in the order of a table first, and then in their own. It takes a
+    /// table of all keys that were read.
+    pub fn answer_in_any_order(&mut self) {
+        self.log.answer_in_any_order();
+    }
+
+    /// Returns true after [`ValidatedBatch::answer_in_any_order`], while it holds.
+    pub fn answers_in_any_order(&self) -> bool {
+        self.log.answers_in_any_order()
+    }
+
     /// After a commit that met a conflict, until the batch is run again: returns the key of `table`
     /// that it has read and that has changed since. After a few conflicts that is certain; before,
     /// it may be another key that shares a stripe with it. None if what has changed is of another
@@ -394,7 +408,7 @@ impl ValidatedBatch {
             let (read, value) = (self.last_read(), found.map(|len| (&out[..], len)));
             match is_new {
                 true => self.log.note(read, index, key, value),
-                false => self.log.pass(),
+                false => self.log.pass(true),
             }
         }
         polled(step, &mut self.reader.wanted)
@@ -416,10 +430,7 @@ impl ValidatedBatch {
     pub(crate) fn pass_long(&mut self) {
         let noted = self.log.next_stamp();
         let is_same = self.within.is_some() || self.set.reads.get(noted) == self.set.reads.last();
-        self.log.pass();
-        if !is_same {
-            self.log.forget_rest();
-        }
+        self.log.pass(is_same);
     }
 
     /// Reads the first `bytes_max` bytes of `key` from the tree, and notes its stamp.

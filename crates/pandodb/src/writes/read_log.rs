@@ -5,11 +5,13 @@
 //! read before are played back, so each run gets further than the one before, even if the pages
 //! that it needs do not fit into the pool together. The stamps of the first read are the ones that
 //! the commit compares. If a run asks for another key than the log has, the rest of the log is
-//! dropped.
+//! dropped: unless the log has a table of its keys, for runs whose order differs.
 //!
 //! A read may ask for no more than the beginning of a value. Then that is what is kept, and what
 //! counts as read.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
 /// Asked for as the number of bytes of a value: all of them.
@@ -58,6 +60,8 @@ pub(crate) struct ReadLog {
     pub(crate) long_bytes_max: usize,
     /// Index of the next entry to be played back.
     next: usize,
+    /// If reads may come in any order: where the newest entry of each key is.
+    places: Option<Places>,
     /// Number of entries whose value was read again.
     repeated: u64,
 }
@@ -70,9 +74,19 @@ impl Default for ReadLog {
             long_bytes: 0,
             long_bytes_max: LONG_BYTES_MAX,
             next: 0,
+            places: None,
             repeated: 0,
         }
     }
+}
+
+/// Entries by their keys.
+#[derive(Debug, Default)]
+struct Places {
+    hasher: RandomState,
+    /// By the hash of table and key. An entry that has gone, or that another one has replaced, may
+    /// still be here.
+    entries: HashMap<u64, usize>,
 }
 
 /// A state of the log: the number of reads that the current run has made.
@@ -97,11 +111,40 @@ impl ReadLog {
         self.bytes.shrink_to(BYTES_KEPT);
         self.long_bytes = 0;
         self.next = 0;
+        self.places = None;
     }
 
-    /// Starts the next run: entries are played back from the first on.
+    /// Starts the next run: entries are played back from the first on, or in any order.
     pub(crate) fn rewind(&mut self) {
-        self.next = 0;
+        self.next = match self.places {
+            Some(_) => self.entries.len(),
+            None => 0,
+        };
+    }
+
+    /// Has all reads answered in any order from now on, until the log is cleared. All of its
+    /// entries count as read by this run.
+    pub(crate) fn answer_in_any_order(&mut self) {
+        if self.places.is_none() {
+            self.places = Some(Places::default());
+            (0..self.entries.len()).for_each(|at| self.place(at));
+        }
+        self.rewind();
+    }
+
+    /// Returns true if reads are answered in any order.
+    pub(crate) fn answers_in_any_order(&self) -> bool {
+        self.places.is_some()
+    }
+
+    /// Notes where the entry at `at` is.
+    fn place(&mut self, at: usize) {
+        if let Some(places) = &mut self.places {
+            let entry = &self.entries[at];
+            let key = &self.bytes[entry.key.clone()];
+            let hash = places.hasher.hash_one((entry.table, key));
+            places.entries.insert(hash, at);
+        }
     }
 
     /// Returns the state of the log, for [`ReadLog::go_back`].
@@ -112,7 +155,9 @@ impl ReadLog {
     /// Has the reads since `mark` played back from there on.
     pub(crate) fn play_from(&mut self, mark: LogMark) {
         assert!(mark.0 <= self.next, "a state of a later read");
-        self.next = mark.0;
+        if self.places.is_none() {
+            self.next = mark.0;
+        }
     }
 
     /// Forgets the reads since `mark`, and what further reads would have been answered with.
@@ -145,12 +190,44 @@ impl ReadLog {
 
     /// Bytes that it takes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.len() + size_of_val(&self.entries[..])
+        let places = self.places.as_ref();
+        let placed = places.map_or(0, |places| places.entries.len() * size_of::<[u64; 2]>());
+        self.bytes.len() + size_of_val(&self.entries[..]) + placed
     }
 
     /// Number of entries whose value was read again.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
+    }
+
+    /// Returns the entry of `key`, if reads come in any order.
+    fn placed(&self, places: &Places, table: usize, key: &[u8]) -> Option<usize> {
+        let at = *places.entries.get(&places.hasher.hash_one((table, key)))?;
+        let entry = self.entries.get(at)?;
+        (entry.table == table && self.bytes[entry.key.clone()] == *key).then_some(at)
+    }
+
+    /// As [`ReadLog::play`], of whichever entry it is.
+    fn play_placed(&mut self, at: Option<usize>, asked: usize, out: &mut Vec<u8>) -> Played {
+        self.rewind();
+        let Some(at) = at else {
+            return Played::Unknown { is_new: true };
+        };
+        match &self.entries[at].value {
+            ReadValue::TooLong => {
+                // It is the one to be skipped.
+                self.next = at;
+                Played::Unknown { is_new: false }
+            }
+            ReadValue::Absent => Played::Read(None),
+            ReadValue::Kept { bytes, len } if bytes.len() < asked.min(*len) => {
+                Played::Unknown { is_new: true }
+            }
+            ReadValue::Kept { bytes, len } => {
+                out.extend_from_slice(&self.bytes[bytes.clone()]);
+                Played::Read(Some(*len))
+            }
+        }
     }
 
     /// Plays the next entry back, if it is a read of at least the first `asked` bytes of `key`.
@@ -160,6 +237,10 @@ impl ReadLog {
         (key, asked): (&[u8], usize),
         out: &mut Vec<u8>,
     ) -> Played {
+        if let Some(places) = &self.places {
+            let at = self.placed(places, table, key);
+            return self.play_placed(at, asked, out);
+        }
         let Some(entry) = self.entries.get(self.next) else {
             return Played::Unknown { is_new: true };
         };
@@ -195,6 +276,7 @@ impl ReadLog {
             key,
             value,
         });
+        self.place(self.next);
         self.next += 1;
     }
 
@@ -204,10 +286,17 @@ impl ReadLog {
     }
 
     /// Skips the next entry, whose value was not kept, or not enough of it, and was read again.
-    pub(crate) fn pass(&mut self) {
+    /// Unless that `is_same`, forgets what was read behind it.
+    pub(crate) fn pass(&mut self, is_same: bool) {
         assert!(self.next < self.entries.len(), "there is no entry to skip");
         self.next += 1;
         self.repeated += 1;
+        if !is_same {
+            self.forget_rest();
+        }
+        if self.places.is_some() {
+            self.rewind();
+        }
     }
 
     /// Copies what was read of a value into the log, if there is room.
@@ -293,6 +382,7 @@ impl ReadLog {
             key,
             value,
         });
+        self.place(self.next);
         self.next += 1;
     }
 
@@ -389,7 +479,7 @@ mod tests {
                     }
                     Played::Unknown { is_new } => {
                         assert!(!is_new && key == b"long");
-                        log.pass();
+                        log.pass(true);
                     }
                 }
             }
@@ -402,6 +492,81 @@ mod tests {
         assert_eq!(log.play(0, (b"b", WHOLE), &mut Vec::new()), NEW);
         log.note(1, 0, b"b", None);
         assert_eq!(log.play(0, (b"long", WHOLE), &mut Vec::new()), NEW);
+    }
+
+    /// A log with a table of its keys answers in any order, and with what was read last of a key.
+    #[test]
+    fn runs_in_other_orders_get_what_they_got() {
+        let mut log = ReadLog {
+            long_bytes_max: VALUE_BYTES_MAX,
+            ..ReadLog::default()
+        };
+        let long = vec![1; VALUE_BYTES_MAX + 1];
+        let play = |log: &mut ReadLog, table, key: &[u8], asked| {
+            let mut out = Vec::new();
+            let played = log.play(table, (key, asked), &mut out);
+            (played, out)
+        };
+        log.note(0, 0, b"before", Some(whole(b"1")));
+        log.answer_in_any_order();
+        assert!(log.answers_in_any_order());
+        let head = |asked: &'static [u8]| Some((asked, 9));
+        log.note(1, 0, b"cut", head(b"be"));
+        log.note(2, 1, b"before", None);
+        log.note(3, 0, b"long", Some(whole(&long)));
+        log.note(4, 0, b"last", Some(whole(b"5")));
+        for _ in 0..2 {
+            log.rewind();
+            assert_eq!(
+                play(&mut log, 0, b"last", WHOLE),
+                (Played::Read(Some(1)), b"5".to_vec())
+            );
+            assert_eq!(
+                play(&mut log, 1, b"before", WHOLE),
+                (Played::Read(None), vec![])
+            );
+            assert_eq!(
+                play(&mut log, 0, b"before", 1),
+                (Played::Read(Some(1)), b"1".to_vec())
+            );
+            assert_eq!(
+                play(&mut log, 0, b"cut", 2),
+                (Played::Read(Some(9)), b"be".to_vec())
+            );
+            let again = Played::Unknown { is_new: false };
+            assert_eq!(play(&mut log, 0, b"long", WHOLE), (again, vec![]));
+            assert_eq!(log.next_stamp(), 3);
+            log.pass(true);
+            assert_eq!(log.len(), 5);
+        }
+        // More of it than there is: it is read again, and noted behind all others.
+        let mark = log.mark();
+        assert_eq!(play(&mut log, 0, b"cut", 3), (NEW, vec![]));
+        log.note(5, 0, b"cut", head(b"begin"));
+        assert_eq!(
+            play(&mut log, 0, b"cut", 3),
+            (Played::Read(Some(9)), b"begin".to_vec())
+        );
+        log.play_from(mark);
+        assert_eq!(log.len(), 6);
+        log.go_back(mark);
+        assert_eq!(play(&mut log, 0, b"cut", 3), (NEW, vec![]));
+        log.note(5, 0, b"other", None);
+        assert_eq!(play(&mut log, 0, b"cut", 3), (NEW, vec![]));
+        assert_eq!(play(&mut log, 0, b"none", WHOLE), (NEW, vec![]));
+        // What was read behind a value that is another one now is forgotten.
+        assert_eq!(
+            play(&mut log, 0, b"long", WHOLE).0,
+            Played::Unknown { is_new: false }
+        );
+        log.pass(false);
+        assert_eq!(play(&mut log, 0, b"last", WHOLE), (NEW, vec![]));
+        assert_eq!(
+            play(&mut log, 1, b"before", WHOLE),
+            (Played::Read(None), vec![])
+        );
+        log.clear();
+        assert!(!log.answers_in_any_order());
     }
 
     /// As many long values are kept as are allowed, and the beginning of any.
@@ -422,7 +587,7 @@ mod tests {
         assert_eq!(log.play(0, (b"a", 1), &mut Vec::new()), all);
         assert_eq!(log.play(0, (b"b", WHOLE), &mut Vec::new()), all);
         assert_eq!(log.play(0, (b"c", WHOLE), &mut Vec::new()), again);
-        log.pass();
+        log.pass(true);
         assert_eq!(log.play(0, (b"d", 25), &mut Vec::new()), again);
         let mut out = Vec::new();
         assert_eq!(log.play(0, (b"d", 24), &mut out), all);
