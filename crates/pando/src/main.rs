@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("pando: {}", failure.text);
+    output::failure(&failure.text);
     failure.code.into()
 }
 

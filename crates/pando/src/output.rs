@@ -1,4 +1,5 @@
-//! Standard output: the only place that writes to it.
+//! Standard output, and what is told of failures on standard error: the only place that writes
+//! them.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -21,8 +22,14 @@ pub(crate) fn line(text: impl fmt::Display) {
     if let Some(error) = failed
         && !FAILED.swap(true, Ordering::Relaxed)
     {
-        eprintln!("pando: standard output: {error}");
+        failure(format_args!("standard output: {error}"));
     }
+}
+
+/// Writes a line to standard error. If it cannot be written, there is nowhere to say so: the exit
+/// code tells it, and a server goes on. `eprintln` would panic.
+pub(crate) fn failure(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "pando: {text}");
 }
 
 /// Returns the failure of the program if some of its lines are missing.

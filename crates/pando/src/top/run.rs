@@ -12,6 +12,7 @@ use super::watch::Asker;
 use super::{plain, screen};
 use crate::command_line::TopFlags;
 use crate::failure::{Code, Failure};
+use crate::output;
 use crate::quantity::parse_duration;
 
 /// Shortest time between two samples.
@@ -67,7 +68,7 @@ fn print(target: &Target, interval: Duration, count: Option<u64>) -> Result<(), 
             Err(trouble @ Trouble::Refused(_)) => return Err(failure(target, &trouble)),
             Err(trouble) if before.is_none() => return Err(failure(target, &trouble)),
             Err(trouble) => {
-                eprintln!("pando: {target}: {trouble}; trying again");
+                output::failure(format_args!("{target}: {trouble}; trying again"));
                 if Some(done) == count {
                     return Err(failure(target, &trouble));
                 }

@@ -119,6 +119,21 @@ fn a_report_that_cannot_be_written_is_a_failure() {
     assert!(err.contains("standard output: No space left"), "{err}");
 }
 
+/// A log file on a full disk is both outputs: nothing can be told, but by the exit code.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_error_changes_no_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    for (arguments, code) in [(["stat", "store"], 4), (["stat", "nothing"], 1)] {
+        let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut stat = pando(here);
+        let status = stat.args(arguments).stdout(full()).stderr(full()).status();
+        assert_eq!(status.unwrap().code(), Some(code), "{arguments:?}");
+    }
+}
+
 #[test]
 fn a_store_of_a_newer_format_is_a_matter_of_usage() {
     let directory = tempfile::tempdir().unwrap();
