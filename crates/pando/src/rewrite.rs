@@ -90,7 +90,7 @@ fn rewritten(old: &str, parameters: &[Parameter]) -> Result<String, String> {
                 continue;
             }
             table.insert(key.clone(), Value::String(value.to_owned()));
-            let line = format!("{key} = {}", Value::String(value.to_owned()));
+            let line = format!("{key} = {}", in_one_line(value));
             text = with_line(&text, section, &key, &line);
         }
     }
@@ -210,6 +210,25 @@ fn is(value: &Value, text: &str) -> bool {
         Value::String(of) => of == text,
         Value::Boolean(on) => text == if *on { "yes" } else { "no" },
         other => other.to_string() == text,
+    }
+}
+
+/// Returns a text as it stands in the file, in one line: the next rewriting could not replace what
+/// has several.
+fn in_one_line(text: &str) -> String {
+    let shown = Value::String(text.to_owned()).to_string();
+    if !shown.contains('\n') {
+        return shown;
+    }
+    let escaped: String = text.chars().map(escaped).collect();
+    format!("\"{escaped}\"")
+}
+
+fn escaped(character: char) -> String {
+    match character {
+        '"' | '\\' => format!("\\{character}"),
+        _ if character.is_control() => format!("\\u{:04X}", u32::from(character)),
+        _ => character.to_string(),
     }
 }
 
@@ -358,6 +377,27 @@ mod tests {
         // What a file names is written also if it is what it was at first.
         let back = rewritten("[config]\nhz = 20", &[parameter("hz", "10", false)]);
         assert_eq!(back.as_deref(), Ok("[config]\nhz = \"10\"\n"));
+    }
+
+    /// A text of several lines would be one that the next rewriting refuses to replace.
+    #[test]
+    fn a_value_with_line_ends_is_written_in_one_line_and_replaced() {
+        let odd = "a\r\n'b'\"\"\"\n\\#\u{7f}\u{85} é";
+        let first = [
+            parameter("requirepass", odd, true),
+            parameter("proc-title-template", "\n", true),
+        ];
+        let text = rewritten("", &first).unwrap();
+        let read: Table = text.parse().unwrap();
+        assert_eq!(read["requirepass"].as_str(), Some(odd));
+        let title = &read[PARAMETERS]["proc-title-template"];
+        assert_eq!(title.as_str(), Some("\n"));
+        let second = [
+            parameter("requirepass", "b", true),
+            parameter("proc-title-template", "a\nb", true),
+        ];
+        let expected = "requirepass = \"b\"\n\n[config]\nproc-title-template = \"a\\u000Ab\"\n";
+        assert_eq!(rewritten(&text, &second).as_deref(), Ok(expected));
     }
 
     #[test]
