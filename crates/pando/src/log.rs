@@ -4,8 +4,9 @@
 //! dropped: a log that nobody reads must not end the service. Only rare events are logged, and
 //! `pando_server` limits those that peers can cause at will.
 
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use pando_server::{LogLevel, LogLevelSetter};
@@ -50,9 +51,30 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// Returns what each line asks for the file at `path`. One that was moved away meanwhile is made
+/// again: the rules of logrotate for Redis tell nobody of it. If that fails, as for want of open
+/// files, the line goes to the file that was there first.
+fn writer(path: &Path) -> io::Result<impl Fn() -> Arc<File> + use<>> {
+    let path = std::path::absolute(path)?;
+    let first = Arc::new(open(&path)?);
+    let is = |of: &fs::Metadata| (of.dev(), of.ino());
+    let held = is(&first.metadata()?);
+    Ok(move || {
+        if fs::metadata(&path).is_ok_and(|now| is(&now) == held) {
+            return Arc::clone(&first);
+        }
+        open(&path).map_or_else(|_| Arc::clone(&first), Arc::new)
+    })
+}
+
 /// Starts to write events from `level` on; returns what changes the level. Called once per process.
 ///
-/// Lines go to the end of `file`, if there is one, else to standard error.
+/// Lines go to the end of `file`, if there is one, also when another one has taken its place, else
+/// to standard error.
 pub(crate) fn start(
     level: LogLevel,
     format: LogFormat,
@@ -61,10 +83,9 @@ pub(crate) fn start(
     let writer = match file {
         None => BoxMakeWriter::new(io::stderr),
         Some(path) => {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            let file = opened
-                .map_err(|error| Failure::usage(format!("the log {}: {error}", path.display())))?;
-            BoxMakeWriter::new(Arc::new(file))
+            let writer = writer(path);
+            let failed = |error| Failure::usage(format!("the log {}: {error}", path.display()));
+            BoxMakeWriter::new(writer.map_err(failed)?)
         }
     };
     let (filter_of_now, handle) = reload::Layer::new(filter(level));

@@ -80,6 +80,24 @@ fn a_redis_conf_is_read_and_rewritten() {
     assert_eq!(value_of(&again, "appendfsync"), "no");
 }
 
+/// The rules of logrotate for Redis move the file, and tell nobody of it.
+#[test]
+fn a_log_that_is_moved_away_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let mut server = Running::start_as_redis(here, &["--logfile", "the.log"]);
+    fs::rename(here.join("the.log"), here.join("the.log.1")).unwrap();
+    server.signal("TERM");
+    assert!(server.wait().success());
+    for (name, part) in [
+        ("the.log.1", "the server starts"),
+        ("the.log", "the server has stopped"),
+    ] {
+        let log = fs::read_to_string(here.join(name)).unwrap();
+        assert_eq!(log.matches(part).count(), 1, "{part} in {log}");
+    }
+}
+
 #[test]
 fn a_toml_file_is_rewritten_too() {
     let directory = tempfile::tempdir().unwrap();
