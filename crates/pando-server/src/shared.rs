@@ -137,7 +137,7 @@ impl Shared {
             addresses,
             clients: Registry::default(),
             cursors: Mutex::new(Rank::Leaf, Cursors::new()),
-            pause: Pause::default(),
+            pause: Pause::new(now()),
             contended: ContendedKeys::new(loops.len()),
             #[cfg(feature = "scripts")]
             scripts: crate::script_cache::ScriptCache::default(),

@@ -1,6 +1,7 @@
 //! CLIENT PAUSE, CLIENT UNPAUSE and CLIENT REPLY.
 
 use pando_resp::parse_integer;
+use pando_sync::time::now;
 
 use crate::client::session::ReplyMode;
 use crate::context::{Context, Run, replies};
@@ -20,12 +21,12 @@ pub(super) fn pause(context: &mut Context<'_>) -> Run {
     let Ok(time) = u64::try_from(time) else {
         return context.fail("ERR timeout is negative");
     };
-    let now = context.now_ms;
-    let until = match now.checked_add(time) {
-        Some(until) if i64::try_from(until).is_ok() => until,
-        _ => return context.fail("ERR timeout is out of range"),
-    };
-    context.shared.pause.begin(until, all, now);
+    let until = context.now_ms.checked_add(time);
+    if until.is_none_or(|until| i64::try_from(until).is_err()) {
+        return context.fail("ERR timeout is out of range");
+    }
+    // The time of a transaction that a client steps through is that of its beginning.
+    context.shared.pause.begin(time, all, now());
     context.ok()
 }
 

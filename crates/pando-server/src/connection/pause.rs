@@ -1,7 +1,6 @@
 //! Commands that wait for the end of CLIENT PAUSE.
 
 use pando_resp::Arguments;
-use pando_sync::time::Duration;
 
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
@@ -42,7 +41,7 @@ impl Connection {
     /// Returns what the pause, if there is one, does with the command that begins.
     #[inline]
     pub(super) fn paused(&self, turn: &Turn<'_>, command: &Command) -> Paused {
-        match turn.shared.pause.get(turn.now_ms) {
+        match turn.shared.pause.get(turn.clock) {
             None => Paused::No,
             Some((_, true)) => Paused::Yes,
             Some((_, false)) => self.paused_as_write(turn, command),
@@ -81,7 +80,7 @@ impl Connection {
     /// has acted beside the store: that may have asked for the pause.
     #[inline]
     pub(super) fn hold_between_runs(&mut self, turn: &Turn<'_>) {
-        if turn.shared.pause.get(turn.now_ms).is_some() {
+        if turn.shared.pause.get(turn.clock).is_some() {
             self.hold_anew(turn);
         }
     }
@@ -109,13 +108,10 @@ impl Connection {
     #[cold]
     pub(super) fn stays_held(&mut self, turn: &Turn<'_>) -> bool {
         let command = self.running.as_ref().map(|running| running.command);
-        let pause = turn.shared.pause.get(turn.now_ms);
+        let pause = turn.shared.pause.get(turn.clock);
         let waits = |of| self.paused(turn, of) != Paused::No;
         let pause = pause.filter(|_| command.is_some_and(waits));
-        let until = pause.and_then(|(until_ms, _)| {
-            let left = Duration::from_millis(until_ms - turn.now_ms);
-            turn.clock.checked_add(left)
-        });
+        let until = pause.and_then(|(left, _)| turn.clock.checked_add(left));
         if let Some(buffers) = &mut self.buffers {
             buffers.progress.deadline = until;
         }

@@ -62,7 +62,7 @@ impl Together {
             count: 0,
             found: (0, 0),
             last: None,
-            is_closed: turn.shared.pause.get(turn.now_ms).is_some(),
+            is_closed: turn.shared.pause.get(turn.clock).is_some(),
         }
     }
 

@@ -61,7 +61,7 @@ impl EventLoop {
         }
         let cleans = self.cleaning && self.stop_at.is_none();
         // A pause of writes is one of this, too.
-        let cleans = cleans && self.shared.pause.get(unix_ms()).is_none();
+        let cleans = cleans && self.shared.pause.get(now).is_none();
         if cleans && self.shared.settings.active_expire() {
             let statistics = &self.shared.statistics;
             let shared = (statistics, &self.shared.notifications);

@@ -273,6 +273,21 @@ fn commands_wait_for_the_end_of_a_pause() {
     assert!(began.elapsed() >= Duration::from_millis(250));
 }
 
+/// The clock of a transaction that a client steps through stands still; its pause is of the time
+/// that was asked for all the same.
+#[test]
+fn a_pause_of_an_old_transaction_has_its_whole_time() {
+    let server = Fixture::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check(&[("PANDO BEGIN", "+OK")]);
+    thread::sleep(Duration::from_millis(400));
+    let began = pando_sync::time::now();
+    client.check(&[("CLIENT PAUSE 300", "+OK")]);
+    other.check(&[("ECHO x", "\"x\"")]);
+    assert!(began.elapsed() >= Duration::from_millis(250));
+    client.check(&[("PANDO ROLLBACK", "+OK")]);
+}
+
 /// An EXEC that takes several turns waits for the end of a pause that begins between two of them.
 #[test]
 fn a_pause_holds_an_exec_between_its_turns() {

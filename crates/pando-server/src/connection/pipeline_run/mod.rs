@@ -91,7 +91,7 @@ impl Connection {
         // CLIENT CACHING is about one command.
         let tracking = self.session.tracking.as_ref();
         let is_quiet = is_quiet || tracking.is_some_and(|of| of.options.caching);
-        free && !is_profiled && !is_quiet && turn.shared.pause.get(turn.now_ms).is_none()
+        free && !is_profiled && !is_quiet && turn.shared.pause.get(turn.clock).is_none()
     }
 
     fn run_together(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
