@@ -176,6 +176,8 @@ fn memory(shared: &Shared, text: &mut String) {
     both("used_memory_rss", resident);
     both("used_memory_peak", peak);
     both("maxmemory", memory.max);
+    let percent = used as f64 * 100.0 / peak.max(1) as f64;
+    field(text, "used_memory_peak_perc", format_args!("{percent:.2}%"));
     let (scripts, script_bytes) = script_usage(shared);
     for (name, value) in [
         ("used_memory_overhead", used - data),

@@ -181,7 +181,10 @@ fn the_memory_budget_is_shown_part_by_part() {
         .map(|part| bytes(&after, &format!("memory_{part}")))
         .sum();
     assert_eq!(used, bytes(&after, "used_memory"));
-    assert!(bytes(&after, "used_memory_peak") >= used);
+    let peak = bytes(&after, "used_memory_peak");
+    assert!(peak >= used);
+    let percent = format!("{:.2}%", used as f64 * 100.0 / peak as f64);
+    assert_eq!(after["used_memory_peak_perc"], percent);
     assert!(bytes(&after, "used_memory_rss") > 1 << 20);
     let more: Vec<_> = (0..10).map(|_| server.client()).collect();
     let until = now() + Duration::from_secs(20);
