@@ -20,6 +20,8 @@ const CLEAN_MAX: Duration = Duration::from_millis(1);
 const CLEAN_BESIDE_MAX: Duration = Duration::from_millis(10);
 /// Interval at which connections are checked for timeouts.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(500);
+/// How late that may be: a loop that runs is not as late.
+const LATE: Duration = Duration::from_millis(2500);
 /// Number of tracked keys that are looked at in one round.
 const TRACKED_KEYS_PER_TURN: usize = 4096;
 /// Time that a closing connection has to read its last replies.
@@ -108,11 +110,13 @@ impl EventLoop {
         takes
     }
 
-    /// Closes connections that exceed a timeout.
+    /// Closes connections that exceed a timeout; not when the loop itself was away, as in a process
+    /// that was stopped: what has come meanwhile is to be read first.
     pub(super) fn housekeeping(&mut self, now: Instant) {
         if now < self.next_housekeeping {
             return;
         }
+        let late = now.saturating_duration_since(self.next_housekeeping);
         self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
         if self.index == 0 {
             let tell = |of| self.shared.tell_turn(of);
@@ -121,6 +125,9 @@ impl EventLoop {
             self.shared.statistics.remember(now);
             let used = MemoryUse::new(&self.shared).used();
             self.shared.statistics.memory_peak(used);
+        }
+        if late > LATE {
+            return;
         }
         let idle_timeout = self.shared.settings.timeout();
         let stall_timeout = self.shared.settings.stall_timeout();

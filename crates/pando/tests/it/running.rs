@@ -1,11 +1,14 @@
 //! A running server for tests, and tests of how it starts and stops.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use pando_resp::{Answer, Client, ClientOptions};
+use pando_sync::thread;
+use pando_sync::time::Duration;
 
 /// Returns a command that runs the binary in `directory`, without `PANDO_` variables of the
 /// environment.
@@ -287,6 +290,33 @@ fn hangups_while_a_store_is_opened_and_closed_end_nothing() {
     assert_eq!(ended.code(), Some(0));
     let server = Running::start(directory.path(), &[]);
     server.expect("GET key", "$5\r\nvalue\r\n");
+}
+
+/// A process that was stopped reads what has come meanwhile before it closes who was silent.
+#[test]
+fn who_has_sent_while_the_server_was_stopped_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Running::start(
+        directory.path(),
+        &["--stall-timeout", "1", "--threads", "1"],
+    );
+    // It has opened its store.
+    drop(server.client());
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream
+        .write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\nab")
+        .unwrap();
+    thread::sleep(Duration::from_millis(200));
+    server.signal("STOP");
+    stream.write_all(b"cd\r\n").unwrap();
+    thread::sleep(Duration::from_secs(4));
+    server.signal("CONT");
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    // Who sends nothing more is closed as before.
+    stream.write_all(b"*1\r\n").unwrap();
+    assert_eq!(stream.read(&mut reply).unwrap(), 0);
 }
 
 #[test]
