@@ -124,18 +124,18 @@ impl<D: Device> Log<D> {
         Ok(())
     }
 
-    /// Sets a deadline in milliseconds since 1970, 0 for none. From then on a write that finds the
-    /// device full fails and poisons the log, so that closing the store does not wait for space for
-    /// ever.
-    pub fn set_disk_full_deadline(&self, unix_ms: u64) {
+    /// Sets a deadline in milliseconds of [`time::steady_ms`], 0 for none. From then on a write
+    /// that finds the device full fails and poisons the log, so that closing the store does not
+    /// wait for space for ever.
+    pub fn set_disk_full_deadline(&self, steady_ms: u64) {
         // Relaxed: a waiting write reads it again and again.
-        self.disk_full_deadline.store(unix_ms, Ordering::Relaxed);
+        self.disk_full_deadline.store(steady_ms, Ordering::Relaxed);
     }
 
     fn waits_for_space(&self) -> bool {
         let until = self.disk_full_deadline.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in stop.
-        !self.stopping.load(Ordering::Acquire) && (until == 0 || time::unix_ms() < until)
+        !self.stopping.load(Ordering::Acquire) && (until == 0 || time::steady_ms() < until)
     }
 
     /// Writes, and tries again while the device is full. Meanwhile the log accepts nothing new.

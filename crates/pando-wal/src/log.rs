@@ -43,7 +43,8 @@ pub struct Log<D: Device> {
     pub(crate) growth: Growth,
     /// A write is waiting for space on the device. Written by the leader.
     pub(crate) full: AtomicBool,
-    /// Time at which such a write stops waiting, in milliseconds since 1970; 0 for never.
+    /// Time at which such a write stops waiting, in milliseconds of the steady clock; 0 for
+    /// never.
     pub(crate) disk_full_deadline: AtomicU64,
     /// Why the log is poisoned. The first reason stays.
     failure: Mutex<Option<Error>>,

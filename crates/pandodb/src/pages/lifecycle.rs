@@ -46,7 +46,7 @@ pub(crate) struct Lifecycle {
     shortages: AtomicU64,
     /// True while a checkpoint waits for room for its own records, which name its pages.
     checkpoint_stalled: AtomicBool,
-    /// When writes stop waiting for room, in milliseconds since 1970; 0 for never.
+    /// When writes stop waiting for room, in milliseconds of the steady clock; 0 for never.
     disk_full_deadline: AtomicU64,
 }
 
@@ -81,10 +81,10 @@ impl Lifecycle {
     }
 
     /// Enters the closing phase: no commit begins from here on. Returns when waiting for room ends,
-    /// in milliseconds since 1970.
+    /// in milliseconds of the steady clock.
     pub(crate) fn close(&self) -> u64 {
         self.advance(Phase::Closing);
-        let until = time::unix_ms() + DISK_FULL_WAIT_MS;
+        let until = time::steady_ms() + DISK_FULL_WAIT_MS;
         self.disk_full_deadline.store(until, Ordering::Relaxed);
         until
     }
@@ -113,7 +113,7 @@ impl Lifecycle {
     /// True if a write that found the disk full may wait for room.
     pub(crate) fn waits_for_space(&self) -> bool {
         let until = self.disk_full_deadline.load(Ordering::Relaxed);
-        self.is_serving() && !self.is_ended() && (until == 0 || time::unix_ms() < until)
+        self.is_serving() && !self.is_ended() && (until == 0 || time::steady_ms() < until)
     }
 
     /// Poisons the store: nothing is written from here on. Keeps the first cause; returns true if
@@ -176,5 +176,25 @@ impl Lifecycle {
     pub(crate) fn is_checkpoint_stalled(&self) -> bool {
         // Relaxed: as in is_short.
         self.is_short() || self.checkpoint_stalled.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the wall clock it would go on for as long as somebody sets that back.
+    #[test]
+    fn waiting_for_room_ends_by_the_steady_clock() {
+        let life = Lifecycle::default();
+        life.serve();
+        assert!(life.waits_for_space());
+        let begun = time::steady_ms();
+        let until = life.close();
+        let soonest = begun + DISK_FULL_WAIT_MS;
+        assert!((soonest..=time::steady_ms() + DISK_FULL_WAIT_MS).contains(&until));
+        assert!(life.waits_for_space());
+        life.end();
+        assert!(!life.waits_for_space());
     }
 }
