@@ -1,4 +1,4 @@
-//! Durations and deadlines as integers.
+//! Durations as integers.
 
 use pando_sync::time::Duration;
 
@@ -12,11 +12,4 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 #[inline]
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     nanoseconds(time) / 1_000_000
-}
-
-/// Returns true if what has this deadline lives no more at `now_ms`; both in milliseconds since 1970.
-/// As in Redis, it lives in the millisecond of its deadline.
-#[inline]
-pub(crate) fn has_ended(deadline: u64, now_ms: u64) -> bool {
-    deadline < now_ms
 }

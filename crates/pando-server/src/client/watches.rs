@@ -7,11 +7,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::data::keyspace::has_ended;
 use pando_sync::Arc;
 use pando_sync::atomic::{AtomicU64, Ordering};
 use pandodb::nonblocking::{Polled, ValidatedBatch, Watch, WatchPlace};
-
-use crate::times::has_ended;
 
 /// Memory that a place takes: in a table that has just grown, and in the batch of EXEC.
 const PLACE_BYTES: u64 = (2 * size_of::<(WatchPlace, Watched)>() + size_of::<Watch>()) as u64;

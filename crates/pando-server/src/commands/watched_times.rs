@@ -10,9 +10,8 @@ use crate::context::{Interrupted, Run, Scratch};
 use crate::data::deadlines;
 use crate::data::elements::{self, Kind};
 use crate::data::engine::Database;
-use crate::data::keyspace::{Row, RowError, ValueType};
+use crate::data::keyspace::{Row, RowError, ValueType, has_ended};
 use crate::data::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// Records when the value of the row whose beginning is in the scratch expires, or a field of it.
 /// It lives at `now_ms`. Its watch was registered before it was read.
@@ -35,8 +34,8 @@ pub(super) fn note_times(
     Ok(())
 }
 
-/// Returns the first deadline of a field that has not passed at `now_ms`. What is read here may be of a later state
-/// than the row: then the watch has failed, and any answer will do.
+/// Returns the first deadline of a field that has not passed at `now_ms`. What is read here may be
+/// of a later state than the row: then the watch has failed, and any answer will do.
 fn next_deadline(
     database: &Database,
     scratch: &mut Scratch,

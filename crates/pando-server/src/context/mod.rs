@@ -25,6 +25,7 @@ pub(crate) mod long_read;
 mod monitored;
 mod named;
 mod once;
+mod ordered_reads;
 pub(crate) mod overlay;
 pub(crate) mod parts;
 pub(crate) mod patience;

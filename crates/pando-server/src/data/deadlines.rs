@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::keyspace::{FieldTimes, RowError};
+use super::keyspace::{FieldTimes, RowError, has_ended};
 use super::packed::{Encoding, Form, Strings};
-use crate::times::has_ended;
 
 /// Deadlines by field, of those that have one. It may name fields that are gone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

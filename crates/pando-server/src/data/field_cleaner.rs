@@ -8,10 +8,9 @@ use pandodb::nonblocking::{Polled, ScanPage, ValidatedBatch};
 use super::deadlines;
 use super::elements::{self, Kind};
 use super::engine::Database;
-use super::keyspace::{FieldTimes, Row};
+use super::keyspace::{FieldTimes, Row, has_ended};
 use super::packed::Encoding;
 use super::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// What is left of a hash.
 pub(crate) struct Rest {

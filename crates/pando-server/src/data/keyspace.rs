@@ -45,8 +45,6 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-use crate::times::has_ended;
-
 /// Number of databases.
 pub(crate) const DATABASES: usize = 16;
 
@@ -266,6 +264,13 @@ pub(crate) struct FieldTimes {
     pub(crate) first: u64,
     /// The last one; `u64::MAX` if a field has none.
     pub(crate) last: u64,
+}
+
+/// Returns true if what has this deadline lives no more at `now_ms`; both in milliseconds since
+/// 1970. As in Redis, it lives in the millisecond of its deadline.
+#[inline]
+pub(crate) fn has_ended(deadline: u64, now_ms: u64) -> bool {
+    deadline < now_ms
 }
 
 impl Times {

@@ -8,11 +8,10 @@ use pandodb::{Error, FetchedLeaves, Snapshot, Table, ValueStream};
 
 use super::deadlines;
 use super::elements::{self, ElementKeys};
-use super::keyspace::{KeyFolder, Row, RowError, ValueType};
+use super::keyspace::{KeyFolder, Row, RowError, ValueType, has_ended};
 use super::piece_head::{HEAD_BYTES, PieceHead};
 use super::shown_rows::{Broken, value_at};
 use super::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// Bytes of a string in chunks that are read at a time, at most.
 const PART_BYTES: u64 = 1 << 20;

@@ -9,10 +9,9 @@ use pando_resp::{Version, Writer};
 use pandodb::{Error, Iter, Lsn, Snapshot, Table, ValueStream};
 
 use super::elements::{self, Kind, START_BYTES};
-use super::keyspace::{Row, RowError, ValueType};
+use super::keyspace::{Row, RowError, ValueType, has_ended};
 use super::list_block::Elements;
 use super::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// What is shown of each element.
 #[derive(Debug, Clone, Copy)]

@@ -2,9 +2,10 @@
 //!
 //! A round has these steps, in this order: wait for events; take messages and wake-ups; let the
 //! engine deliver its completions; give every runnable connection one turn, and run what waits for
-//! the end of these turns; request one flush of the log for all their replies; send the replies that
-//! may be sent; do the same for connections whose commands take long, as far as there is time
-//! ([`super::turns`]); send connections whose scripts take long to script threads; do some cleaning.
+//! the end of these turns; request one flush of the log for all their replies; send the replies
+//! that may be sent; do the same for connections whose commands take long, as far as there is time
+//! ([`super::turns`]); send connections whose scripts take long to script threads; do some
+//! cleaning.
 //! Nothing in a round blocks, except the wait for events at its beginning.
 
 use std::collections::{BTreeMap, VecDeque};

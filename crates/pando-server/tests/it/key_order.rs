@@ -141,7 +141,7 @@ fn many_keys_are_of_one_moment_beside_writers() {
             let between = (0..3_000).map(|of| key(2 * (of * 13 + 2)));
             let keys = [first.clone()].into_iter().chain(between);
             let answer = many(&mut client, "MGET", keys.chain([last.clone()]));
-            let mut values = answer.trim_matches(&['[', ']']).split(' ');
+            let mut values = answer.trim_matches(['[', ']']).split(' ');
             assert_eq!(
                 values.next(),
                 values.next_back(),

@@ -21,7 +21,7 @@ fn many(client: &mut Client, start: &[&str], words: impl IntoIterator<Item = Str
     show(&client.call(&command))
 }
 
-/// Makes a set, a hash and a sorted set of [`COUNT`] even numbers, which are values and scores, too.
+/// Makes a set, a hash and a sorted set of [`COUNT`] even numbers: values and scores are the same.
 fn fill(client: &mut Client) {
     for start in (0..COUNT).step_by(2_000) {
         let numbers = (start..start + 2_000).map(|number| (2 * number).to_string());
@@ -134,8 +134,8 @@ fn many_names_are_of_one_moment_beside_writers() {
     assert_eq!(client.run("SCARD s"), format!(":{COUNT}"));
 }
 
-/// One loop has thirty clients with long commands, and a short one has its reply after a few of their
-/// turns, not after one of each.
+/// One loop has thirty clients with long commands, and a short one has its reply after a few of
+/// their turns, not after one of each.
 #[test]
 fn a_short_command_waits_for_few_turns_of_long_ones() {
     const CLIENTS: usize = 30;

@@ -12,13 +12,12 @@ use crate::context::collection::Collection;
 use crate::context::{Context, Flags, Former, Interrupted, Run};
 use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, ElementKeys};
-use crate::data::keyspace::{Times, ValueType};
+use crate::data::keyspace::{Times, ValueType, has_ended};
 use crate::data::list_block;
 use crate::data::new_rows::MadeRows;
 use crate::data::packed::{Encoding, Strings, strings_of_one};
 use crate::data::tree_head::TreeHead;
 use crate::notifications::classes::Class;
-use crate::times::has_ended;
 
 impl Context<'_> {
     /// Gives the elements of a packed collection rows of their own.

@@ -11,11 +11,10 @@ use super::part::{Goal, Load, Loaded, Part, kind_of};
 use super::source::Source;
 use crate::context::{Context, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
-use crate::data::keyspace::{Row, RowError, ValueType};
+use crate::data::keyspace::{Row, RowError, ValueType, has_ended};
 use crate::data::packed::{Encoding, Form, Strings, encode, strings_of_one};
 use crate::data::piece_head::PieceHead;
 use crate::data::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// Number of single elements that are read before others get a turn.
 const PLACES_PER_TURN: usize = 512;

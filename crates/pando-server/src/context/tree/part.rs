@@ -8,13 +8,12 @@ use pandodb::Lsn;
 use super::search::Spot;
 use crate::data::deadlines::Deadlines;
 use crate::data::elements::{self, Kind};
-use crate::data::keyspace::{RowError, ValueType};
+use crate::data::keyspace::{RowError, ValueType, has_ended};
 use crate::data::list_block::Elements;
 use crate::data::packed::{Strings, strings_of_one};
 use crate::data::shape::{Around, Order};
 use crate::data::stream_rows::PendingFilter;
 use crate::data::tree_head::TreeHead;
-use crate::times::has_ended;
 
 /// Bytes that an element takes in memory besides its own, about.
 pub(super) const ELEMENT_BYTES: usize = 32;

@@ -12,10 +12,9 @@ use super::search::Spot;
 use super::source::Source;
 use crate::context::{Context, Data, Interrupted, Run, replies};
 use crate::data::elements::{self, Kind};
-use crate::data::keyspace::RowError;
+use crate::data::keyspace::{RowError, has_ended};
 use crate::data::list_block;
 use crate::data::stream_rows::PendingRow;
-use crate::times::has_ended;
 
 /// Number of leaves that are read before others get a turn, at first: each turn of an EXEC begins
 /// with all of its commands before, so that its turns become longer.

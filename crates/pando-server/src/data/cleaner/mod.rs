@@ -34,14 +34,13 @@ use pandodb::{Lsn, ValueStream};
 use crate::data::elements::{decode_given_up, given_up_key, id_of};
 use crate::data::engine::{Database, Engine};
 use crate::data::field_cleaner::remove_expired;
-use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key};
+use crate::data::keyspace::{ENTRY_TAG, Expiry, Row, decode_entry, encode, entry_key, has_ended};
 use crate::data::obstacles::Obstacles;
 use crate::data::tree_head::tree_of;
 use crate::figures::statistics::ServerStatistics;
 use crate::notifications::classes::Class;
 use crate::notifications::recorded::Recorded;
 use crate::notifications::release::Notifications;
-use crate::times::has_ended;
 
 /// Maximum number of entries in a batch.
 const BATCH: usize = 64;
