@@ -154,6 +154,12 @@ impl Error {
         matches!(self, Self::Full { .. })
     }
 
+    /// Returns whether a file could not be made longer, or its holes be filled, for another reason
+    /// than a full disk. Nothing was changed. The operation may succeed later.
+    pub fn is_allocation(&self) -> bool {
+        matches!(self, Self::Io { operation, .. } if *operation == "allocate")
+    }
+
     /// Returns whether another process, or another device, has the directory open.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
@@ -302,6 +308,10 @@ mod tests {
         assert!(sort(libc::EFBIG).is_full());
         assert!(sort(libc::ENOENT).is_not_found());
         assert!(!sort(libc::EIO).is_full());
+        assert!(!sort(libc::EIO).is_allocation());
+        let allocate = |code| Error::from_io("allocate", "a", io::Error::from_raw_os_error(code));
+        assert!(allocate(libc::EIO).is_allocation());
+        assert!(!allocate(libc::ENOSPC).is_allocation());
         assert!(matches!(sort(libc::EOPNOTSUPP), Error::Unsupported { .. }));
     }
 

@@ -237,6 +237,16 @@ impl Error {
         matches!(self, Self::CorruptPage { .. } | Self::Corrupt { .. })
     }
 
+    /// True if a file did not get the room that was asked for, on a full disk or for another
+    /// reason. Nothing was changed, and the same may succeed later.
+    pub(crate) fn is_want_of_room(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Io { source, .. } => source.is_allocation(),
+            _ => false,
+        }
+    }
+
     /// True if another process has the directory open, or a handle in this one.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })

@@ -291,7 +291,7 @@ impl crate::pages::store::Store {
         // that has seen no image in flight sees the poison here.
         self.sync_data("syncing pages")?;
         let named = LastWords::of(&group);
-        self.when_not_full(waits_for_space, || {
+        self.when_there_is_room(waits_for_space, || {
             files.mapping.append(&group, &self.mapping_reserve)
         })?;
         sync_log(cut.lsn)?;
@@ -312,7 +312,7 @@ impl crate::pages::store::Store {
         };
         assert_grown(&files.superblock, &superblock);
         named.assert_within(data_blocks);
-        self.when_not_full(waits_for_space, || {
+        self.when_there_is_room(waits_for_space, || {
             write_superblock(&files.superblock_file, &superblock)
         })?;
         files.superblock = self.format.written(superblock);
@@ -342,19 +342,22 @@ impl crate::pages::store::Store {
         self.space.free_all(free.into_iter().chain(free_now));
     }
 
-    /// Repeats `write` until there is room if the disk is full, because the checkpoint cannot start
-    /// over. Meanwhile reads continue, and so do deletes that need no new block.
-    fn when_not_full(
+    /// Repeats `write` until there is room if the disk is full, or blocks cannot be allocated for
+    /// another reason, because the checkpoint cannot start over. Meanwhile reads continue, and so
+    /// do deletes that need no new block.
+    fn when_there_is_room(
         &self,
         waits_for_space: impl Fn() -> bool,
         mut write: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         loop {
             let written = write();
-            let is_full = matches!(written, Err(Error::Full { .. }));
-            let waits = is_full && waits_for_space() && self.check_poison().is_ok();
-            self.stall_checkpoint(waits);
-            if !waits {
+            let passes = |error: &&Error| {
+                error.is_want_of_room() && waits_for_space() && self.check_poison().is_ok()
+            };
+            let waits_for = written.as_ref().err().filter(passes);
+            self.stall_checkpoint(waits_for);
+            if waits_for.is_none() {
                 return written;
             }
             thread::park_timeout(FULL_PAUSE);

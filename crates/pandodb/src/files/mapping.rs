@@ -250,11 +250,11 @@ impl MappingFiles {
     /// failed one.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is room for neither.
+    /// One of which [`Error::is_want_of_room`] is true when there is room for neither.
     pub(crate) fn append(&mut self, group: &Group, reserve: &MappingReserve) -> Result<()> {
         if self.carried.is_none() {
             match self.append_to_journal(group) {
-                Err(Error::Full { .. }) => {}
+                Err(error) if error.is_want_of_room() => {}
                 appended => return appended,
             }
         }

@@ -388,11 +388,15 @@ mod tests {
                 // and waits.
                 let operation = [Operation::Write, Operation::Allocate][random.usize(..2)];
                 let nth = random.u64(1..4);
-                device.fail(FaultPlan::once(operation, "", nth, Fault::Full));
+                let fault = match operation {
+                    Operation::Allocate if random.bool() => Fault::Io,
+                    _ => Fault::Full,
+                };
+                device.fail(FaultPlan::once(operation, "", nth, fault));
                 let first = files.append(&now, &reserve);
                 device.clear_faults();
                 if let Err(error) = first {
-                    assert!(matches!(error, Error::Full { .. }), "{error}");
+                    assert!(error.is_want_of_room(), "{error}");
                     files.append(&now, &reserve).unwrap();
                 }
             } else {

@@ -290,13 +290,13 @@ impl Store {
         }
     }
 
-    /// Notes whether a checkpoint waits for room for its own records; logs a change and wakes
-    /// waiters.
-    pub(crate) fn stall_checkpoint(&self, stalled: bool) {
-        if self.life.stall_checkpoint(stalled) {
-            match stalled {
-                true => tracing::warn!("the disk or a quota is full: a checkpoint waits for room"),
-                false => tracing::info!("the checkpoint waits for room no more"),
+    /// Notes whether a checkpoint waits for room for its own records, and the error that says so;
+    /// logs a change and wakes waiters.
+    pub(crate) fn stall_checkpoint(&self, waits_for: Option<&Error>) {
+        if self.life.stall_checkpoint(waits_for.is_some()) {
+            match waits_for {
+                Some(error) => tracing::warn!(%error, "a checkpoint waits for room"),
+                None => tracing::info!("the checkpoint waits for room no more"),
             }
             self.tell_of_room();
         }

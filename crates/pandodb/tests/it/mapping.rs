@@ -1,11 +1,17 @@
 //! Merges of the mapping and removals of old files that fail: nothing needs them at once, so the
 //! store continues without.
 
+use pando_sync::atomic::{AtomicU32, Ordering};
+use pando_sync::thread;
+use pando_sync::time::{self, Duration};
 use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operation};
 use pandodb::device::{AnyDevice, Create, Device, OpenOptions};
 use pandodb::{Compression, Db, Durability, Error, VerifyReport, WriteOptions};
 
 use crate::fixture::{open_on, wait_for_garbage};
+
+/// Deletes, each with a checkpoint, that take more groups than there are in journals with room.
+const KEYS: u32 = 1000;
 
 fn open(device: &FaultyDevice) -> Db {
     let options = Db::builder().max_memory(4 << 20).log_bytes(1 << 20);
@@ -117,6 +123,45 @@ fn deletes_and_openings_go_on_when_the_journal_cannot_grow() {
     for number in 0..50 {
         grow(&db, number);
     }
+    close(db, &device);
+}
+
+/// No file gets blocks, although the disk is not full: a checkpoint merges into the files that are
+/// kept for that, and waits once there are none. Nothing poisons the store.
+#[test]
+fn checkpoints_wait_while_blocks_cannot_be_allocated() {
+    let device = FaultyDevice::new(1);
+    let db = open(&device);
+    let table = db.table("t").unwrap();
+    for number in 0..KEYS + 50 {
+        table.put(&number.to_be_bytes(), b"value").unwrap();
+    }
+    db.checkpoint().unwrap();
+    device.fail(FaultPlan::sticky(Operation::Allocate, "", 1, Fault::Io));
+    let deleted = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let deleting = scope.spawn(|| {
+            for number in 0..KEYS {
+                assert!(table.delete(&number.to_be_bytes()).unwrap());
+                db.checkpoint().unwrap();
+                deleted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // It waits if nothing happens for a second behind a merge.
+        let (mut seen, mut since) = (0, time::now());
+        while !deleting.is_finished() && since.elapsed() < Duration::from_secs(1) {
+            let now = deleted.load(Ordering::Relaxed);
+            if now != seen || has(&device, "map.1") {
+                (seen, since) = (now, time::now());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(db.report().poisoned, None);
+        assert!(seen < KEYS, "no checkpoint has waited");
+        device.clear_faults();
+        deleting.join().expect("each checkpoint has ended");
+    });
+    drop(table);
     close(db, &device);
 }
 
