@@ -4,6 +4,8 @@
 //! A reader reads its nodes through an [`Access`]. The one of these tests changes the tree just
 //! before or just after the look-up of a node. The reader may answer with the state before or after
 //! the change, or restart. It never reports damage and never panics.
+//!
+//! The last test is of writers that lose their leaf to each other.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -489,4 +491,36 @@ fn a_page_that_is_torn_under_a_reader_only_ever_makes_it_start_again() {
             Ok(Some(value(number)))
         );
     }
+}
+
+/// Changes two records of one leaf in turn; each writer has lost the leaf to the other before.
+/// Returns whether both are still in one leaf after as many changes.
+fn share_after(changes: usize, numbers: [u32; 2]) -> bool {
+    let rig = Rig::new();
+    let leaf = |number| rig.tree.try_locate(&rig.pool, &key(number)).unwrap().leaf;
+    let shared = leaf(numbers[0]);
+    assert_eq!(shared, leaf(numbers[1]), "they begin in one leaf");
+    for number in numbers.into_iter().cycle().take(changes) {
+        let mut scratch = Scratch::new();
+        scratch.work.lost = Some(shared);
+        let guard = enter(&rig.pool);
+        let token = &rig.pool.apply_token(&guard);
+        let (key, value) = (key(number), value(number));
+        let inserted = (rig.tree).try_insert(&rig.pool, token, MARKS, &key, &value, &mut scratch);
+        assert!(inserted.unwrap().replaced);
+        scratch.try_finish(&rig.pool, token).unwrap();
+    }
+    for number in 0..KEYS {
+        let found = rig.get(&mut OptimisticAccess, &key(number));
+        assert_eq!(found, Ok(Some(value(number))));
+    }
+    leaf(numbers[0]) == leaf(numbers[1])
+}
+
+#[test]
+fn writers_that_lose_a_leaf_to_each_other_part_it() {
+    assert!(share_after(31, [201, 202]), "parted early");
+    assert!(!share_after(32, [201, 202]));
+    // No split can separate writers of the same record.
+    assert!(share_after(100, [201, 201]));
 }
