@@ -1,13 +1,14 @@
-//! Checks the leaves of a batch that is too large to pin all of them: each leaf has been in memory
-//! once before the record is written, so that damage to one of them is found while the batch can
-//! still be refused (decision 061).
+//! Leaves of a batch that is too large to pin all of them: each leaf has been in memory once before
+//! the record is written, so that damage to one of them is found while the batch can still be
+//! refused (decision 061). Some have left it again when the batch is applied, and are read together
+//! then.
 //!
-//! The progress is kept from one attempt to the next: pages checked earlier may have left memory
-//! again by then.
+//! The progress of the check is kept from one attempt to the next: pages checked earlier may have
+//! left memory again by then.
 
 use pando_format::PageId;
-use pando_pool::Restart;
-use pando_tree::{Cover, Finger, GROUP_MAX, Ways};
+use pando_pool::{Attempt, Restart};
+use pando_tree::{Cover, Finger, GROUP_MAX, Place, Ways};
 
 use crate::engine::Engine;
 use crate::read::point::on_tree;
@@ -16,8 +17,41 @@ use crate::writes::set::WriteSet;
 
 /// Most further pages that are read at the same time.
 const WANTED_MAX: usize = 64;
+/// Number of writes that are looked at to find them, about.
+const AHEAD_MAX: usize = 256;
 
 impl Engine {
+    /// Looks for the places of the first writes of `order`, those of one group and of one table,
+    /// and tells `note` of each. Returns their number; 0 if their table has another tree by now.
+    fn look_at_group<'p>(
+        &'p self,
+        set: &WriteSet,
+        order: &[usize],
+        ways: &mut Ways<'p>,
+        mut note: impl FnMut(Attempt<Place>),
+    ) -> usize {
+        let (table, ..) = set.write_at(order[0]);
+        let tree = set.tables[table].tree().expect("checked in prepare");
+        let state = &set.tables[table].state;
+        if state.tree() != Some(tree) {
+            return 0;
+        }
+        let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
+        let of_table = order
+            .iter()
+            .map(|at| set.write_at(*at))
+            .take_while(|(other, ..)| *other == table);
+        let mut count = 0;
+        for (place, (_, key, _)) in keys.iter_mut().zip(of_table) {
+            *place = key;
+            count += 1;
+        }
+        for found in tree.locate_group(&self.store.pool, &keys[..count], ways) {
+            note(on_tree(state, tree, found).map(|(place, _)| place));
+        }
+        count
+    }
+
     /// Checks the leaves of the writes of `order` from `checked` on, and advances `checked` past
     /// those that are in memory. `wanted` gets further missing pages, besides the page of the
     /// fault.
@@ -30,48 +64,69 @@ impl Engine {
     ) -> Step<()> {
         let mut last = Finger::default();
         let mut ways = Ways::default();
-        while *checked < order.len() {
-            let (table, key, _) = set.write_at(order[*checked]);
+        let (mut at, mut stop) = (*checked, None);
+        while at < order.len() {
+            let (table, key, _) = set.write_at(order[at]);
             let tree = set.tables[table].tree().expect("checked in prepare");
-            let state = &set.tables[table].state;
-            if state.tree() != Some(tree) {
+            if stop.is_none() && last.cover(tree, &self.store.pool, key) != Cover::Unknown {
+                (at, *checked) = (at + 1, *checked + 1);
+                continue;
+            }
+            let count = self.look_at_group(set, &order[at..], &mut ways, |found| match found {
+                Ok(place) if stop.is_none() => {
+                    *checked += 1;
+                    last = place.finger();
+                }
+                Ok(_) => {}
+                Err(restart) if stop.is_none() => stop = Some(restart),
+                Err(Restart::Fault(page)) if wanted.len() < WANTED_MAX => {
+                    if wanted.last() != Some(&page) {
+                        wanted.push(page);
+                    }
+                }
+                Err(_) => {}
+            });
+            if count == 0 {
                 // The check inside the gate finds this again, and reports it.
                 return Ok(());
             }
-            if last.cover(tree, &self.store.pool, key) != Cover::Unknown {
-                *checked += 1;
+            at += count;
+            let is_enough = wanted.len() >= WANTED_MAX || at - *checked >= AHEAD_MAX;
+            if matches!(stop, Some(Restart::Fault(_)) if !is_enough) {
                 continue;
             }
-            let mut keys: [&[u8]; GROUP_MAX] = [&[]; GROUP_MAX];
-            let of_table = order[*checked..]
-                .iter()
-                .map(|at| set.write_at(*at))
-                .take_while(|(other, ..)| *other == table);
-            let mut count = 0;
-            for (place, (_, key, _)) in keys.iter_mut().zip(of_table) {
-                *place = key;
-                count += 1;
-            }
-            let found = tree.locate_group(&self.store.pool, &keys[..count], &mut ways);
-            let mut missing = None;
-            for place in found {
-                match on_tree(state, tree, place) {
-                    Ok((place, _)) if missing.is_none() => {
-                        *checked += 1;
-                        last = place.finger();
-                    }
-                    Ok(_) => {}
-                    Err(Restart::Fault(page)) if missing.is_none() => missing = Some(page),
-                    Err(Restart::Fault(page)) if wanted.len() < WANTED_MAX => wanted.push(page),
-                    Err(Restart::Fault(_)) => {}
-                    Err(restart) if missing.is_none() => return Err(restart.into()),
-                    Err(_) => {}
-                }
-            }
-            if let Some(page) = missing {
-                return Err(Restart::Fault(page).into());
+            if let Some(restart) = stop {
+                return Err(restart.into());
             }
         }
-        Ok(())
+        match stop {
+            Some(restart) => Err(restart.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the pages that the first writes of `order` need, and that are not in memory, read at the
+    /// same time. Returns of how many writes. Blocks until they are read; an error is met by who
+    /// needs the page.
+    #[cold]
+    pub(crate) fn read_ahead(&self, set: &WriteSet, order: &[usize]) -> usize {
+        let most = WANTED_MAX.min(self.fetch_depth());
+        let mut ways = Ways::default();
+        let (mut at, mut pages) = (0, Vec::new());
+        while at < order.len().min(AHEAD_MAX) && pages.len() < most {
+            let count = self.look_at_group(set, &order[at..], &mut ways, |found| {
+                if let Err(Restart::Fault(page)) = found
+                    && pages.last() != Some(&page)
+                {
+                    pages.push(page);
+                }
+            });
+            // A table that has another tree needs nothing of this one.
+            at += count.max(1);
+        }
+        if pages.len() > 1 {
+            self.fetch_some(&pages);
+        }
+        at
     }
 }

@@ -418,12 +418,17 @@ impl Engine {
         assert_eq!(order.len(), set.len(), "the order of another batch");
         assert!(places.len() <= order.len(), "places of another batch");
         let mut at = 0;
+        // Leaves behind those that were found may have left memory again.
+        let mut read = places.len();
         // What runs have put into the table of the last one, and is not counted yet.
         let (mut put, mut of) = (Run::default(), 0);
         let count = |table: usize, put: &mut Run| {
             self.count_run(&set.tables[table].state, &std::mem::take(put));
         };
         while at < order.len() {
+            if at >= read {
+                read = at + self.read_ahead(set, &order[at..]);
+            }
             let place = places.get(at).unwrap_or(&Place::NONE);
             let (table, key, value) = set.write_at(order[at]);
             if let Some(Value::Bytes(value)) = value {
