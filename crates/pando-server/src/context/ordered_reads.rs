@@ -115,6 +115,9 @@ impl Context<'_> {
         let Some(batch) = data.batch.as_deref_mut() else {
             return Ok(());
         };
+        if !of.goes_on() && batch.answers_in_any_order() {
+            return Ok(());
+        }
         let mut keys = Vec::new();
         let command = (self.command, self.arguments);
         collect(command, (self.session, self.commands), &mut keys);

@@ -45,10 +45,10 @@ struct Turns<'a> {
 impl EventLoop {
     /// Gives connections their turns in the round that has `begun`, and sends their replies.
     pub(super) fn give_turns(&mut self, begun: Instant) {
-        self.take_turns(None);
+        let is_short = self.take_turns(None);
         self.ask_for_durability();
         self.finish_turns();
-        if !self.slow.is_empty() {
+        if !self.slow.is_empty() && !is_short {
             let most = now().duration_since(begun).max(LONG_TURNS_MIN);
             self.take_turns(Some(most));
             self.ask_for_durability();
@@ -57,8 +57,9 @@ impl EventLoop {
     }
 
     /// Gives each runnable connection one turn, or, with a time, so many of the slow ones that they
-    /// take about that long: one at least.
-    fn take_turns(&mut self, most: Option<Duration>) {
+    /// take about that long: one at least. Returns true if the round is to end, so that clients are
+    /// closed.
+    fn take_turns(&mut self, most: Option<Duration>) -> bool {
         let (began, began_ms) = (now(), unix_ms());
         let mut turn = Turn {
             index: self.index,
@@ -105,11 +106,13 @@ impl EventLoop {
             turns.run_joined(&mut turn);
         }
         turn.tick();
+        let is_short = turns.is_short;
         let tell = |of| self.shared.tell_turn(of);
         self.has_turn = self.shared.contended.end_round(self.index, tell);
         if let Some(data) = &mut self.data {
             data.trim();
         }
+        is_short
     }
 }
 

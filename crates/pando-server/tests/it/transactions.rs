@@ -501,7 +501,8 @@ fn all_runs_of_a_transaction_have_one_clock() {
         client.check(&[("RPUSH a X", ":1")]);
         client.send(&encode(&["PEXPIRE", "a", &deadline]));
         if round % 2 == 1 {
-            thread::sleep(Duration::from_millis(round % 20));
+            // Now and then until it has ended.
+            thread::sleep(Duration::from_millis(round % 20 + round % 4));
         }
         client.send(
             &[
