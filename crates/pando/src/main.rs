@@ -83,12 +83,13 @@ fn fail(failure: &Failure) -> ExitCode {
     failure.code.into()
 }
 
-/// Returns the line of `--version`, in which tools look for the version of Redis.
+/// Returns the line of `--version`. Tools look for the version of Redis in it, and some take the
+/// first number for it.
 fn version() -> String {
     format!(
-        "PandoDB {}, as Redis server v={} bits=64",
-        env!("CARGO_PKG_VERSION"),
-        pando_server::REDIS_VERSION
+        "Redis server v={} bits=64, by PandoDB {}",
+        pando_server::REDIS_VERSION,
+        env!("CARGO_PKG_VERSION")
     )
 }
 

@@ -3,7 +3,7 @@
 use pando_resp::{Version, parse_integer};
 
 use super::client::valid_name;
-use crate::context::{Command, Context, Flags, Group, Run, replies};
+use crate::context::{Command, Context, Flags, Group, Run, Secrets, replies};
 
 /// The version of Redis whose commands and errors are implemented.
 pub const REDIS_VERSION: &str = "7.2.5";
@@ -19,7 +19,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         complexity: "O(N) where N is the number of passwords defined for the user",
         summary: "Authenticates the connection.",
-        shown: 1,
+        secrets: Secrets::Behind(1),
         ..Command::new("auth", -2, auth)
     },
     Command {
@@ -27,6 +27,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         since: "6.0.0",
         summary: "Handshakes with the Redis server.",
+        secrets: Secrets::OfHello,
         ..Command::new("hello", -1, hello)
     },
 ];

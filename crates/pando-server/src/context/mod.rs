@@ -66,7 +66,7 @@ pub(crate) use collection::Collection;
 pub(crate) use index::CommandIndex;
 pub(crate) use inputs::Input;
 pub(crate) use interrupted::{Interrupted, Run};
-pub(crate) use specification::{Command, Flags, Group, Keys, Kind, behind_streams};
+pub(crate) use specification::{Command, Flags, Group, Keys, Kind, Secrets, behind_streams};
 pub(crate) use strings::{Chunked, Former, Found, NewString};
 pub(crate) use tree::copies::TreeCopy;
 pub(crate) use tree::large_reply::is_too_long;

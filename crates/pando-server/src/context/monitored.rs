@@ -3,7 +3,7 @@
 use pando_resp::Arguments;
 
 use crate::client::staging::Staged;
-use crate::context::{Command, Context, Flags, Run};
+use crate::context::{Command, Context, Flags, Run, Secrets};
 use crate::monitoring::{Argument, Caller};
 
 impl Command {
@@ -15,13 +15,20 @@ impl Command {
 
     /// Returns what says of each argument, one after another, whether it may be a secret.
     pub(crate) fn hides(&self) -> impl FnMut(&[u8]) -> bool {
-        let (shown, mut index, mut hello) = (self.shown, 0, HelloSecrets::default());
-        let is_hello = self.name == "hello";
+        let (secrets, mut index) = (self.secrets, 0);
+        let (mut hello, mut is_named) = (HelloSecrets::default(), false);
         move |argument| {
             index += 1;
-            match is_hello {
-                true => hello.hides(argument),
-                false => index > shown,
+            match secrets {
+                Secrets::None => false,
+                Secrets::Behind(shown) => index > shown,
+                Secrets::OfHello => hello.hides(argument),
+                // Name and value in turns, behind two words.
+                Secrets::OfParameters if index > 2 && index % 2 == 1 => {
+                    is_named = is_of_secret(argument);
+                    false
+                }
+                Secrets::OfParameters => index > 2 && is_named,
             }
         }
     }
@@ -42,6 +49,14 @@ impl Command {
             }
         })
     }
+}
+
+/// Returns true if the value of the parameter with this name may be a secret. A name that is not
+/// known may be a misspelt one, so that all count which look like one.
+fn is_of_secret(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
+    has(b"pass") || has(b"auth") || has(b"user")
 }
 
 /// User and password of HELLO, and all that is behind a word that it does not know.
@@ -115,6 +130,28 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_parameters_only_values_that_may_be_secrets_are_hidden() {
+        let command = Command {
+            secrets: Secrets::OfParameters,
+            ..Command::new("set", -4, |_| Ok(()))
+        };
+        let hidden = |text: &str| {
+            let mut hides = command.hides();
+            let words = text.split(' ').map(|word| hides(word.as_bytes()));
+            words
+                .map(|hides| if hides { '*' } else { '.' })
+                .collect::<String>()
+        };
+        assert_eq!(hidden("CONFIG SET hz 12 timeout 0"), "......");
+        assert_eq!(
+            hidden("CONFIG SET hz 12 RequirePass s timeout 0"),
+            ".....*.."
+        );
+        assert_eq!(hidden("CONFIG SET masterauth s requirepas s"), "...*.*");
+        assert_eq!(hidden("CONFIG SET tls-key-file-pass s timeout"), "...*.");
+    }
 
     #[test]
     fn of_hello_only_user_and_password_are_hidden() {

@@ -288,6 +288,18 @@ pub(crate) enum Kind {
     Commit,
 }
 
+/// Which arguments of a command may be secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    None,
+    /// All behind so many, the name of the command included.
+    Behind(usize),
+    /// User and password of HELLO.
+    OfHello,
+    /// Values of parameters of CONFIG SET, if their names say so.
+    OfParameters,
+}
+
 /// A command or a subcommand.
 pub(crate) struct Command {
     /// In lower case.
@@ -311,8 +323,8 @@ pub(crate) struct Command {
     pub(crate) complexity: &'static str,
     /// One sentence for COMMAND DOCS.
     pub(crate) summary: &'static str,
-    /// Number of arguments that may be shown to others; the arguments after them may be secrets.
-    pub(crate) shown: usize,
+    /// Which of its arguments nobody else may see.
+    pub(crate) secrets: Secrets,
     /// Runs it from its beginning; called again after an interruption or a conflict.
     pub(crate) run: fn(&mut Context<'_>) -> Run,
     /// Subcommands of a container, whose own `run` is never called.
@@ -338,7 +350,7 @@ impl Command {
             since: "1.0.0",
             complexity: "O(1)",
             summary: "",
-            shown: usize::MAX,
+            secrets: Secrets::None,
             run,
             subcommands: &[],
         }

@@ -162,5 +162,7 @@ fn what_cannot_be_ends_the_start() {
     }
     assert!(!here.join("pando-data").exists(), "no store was made");
     let version = pando(here).arg("-v").output().unwrap();
-    assert!(String::from_utf8_lossy(&version.stdout).contains(" v=7.2."));
+    let version = String::from_utf8_lossy(&version.stdout);
+    assert!(version.starts_with("Redis server v=7.2."), "{version}");
+    assert!(version.contains("PandoDB"), "{version}");
 }

@@ -8,7 +8,7 @@ mod remembered;
 mod rewrite;
 mod table;
 
-use crate::context::{Command, Context, Flags, Run, replies};
+use crate::context::{Command, Context, Flags, Run, Secrets, replies};
 use crate::glob::Comparisons;
 use form::Refusal;
 use rewrite::rewrite;
@@ -44,7 +44,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
             "Returns the effective values of configuration parameters.",
         ),
         Command {
-            shown: 3,
+            secrets: Secrets::OfParameters,
             ..sub(
                 "set",
                 -4,
