@@ -56,7 +56,7 @@ impl Command {
 fn is_of_secret(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
-    has(b"pass") || has(b"auth") || has(b"user")
+    has(b"pas") || has(b"auth") || has(b"user")
 }
 
 /// User and password of HELLO, and all that is behind a word that it does not know.
