@@ -519,6 +519,9 @@ impl Db {
 impl Builder {
     /// Opens the store in `directory`, or creates it. Blocks until recovery is done.
     ///
+    /// A new store is made in an empty directory, or beside what services keep: files that end in
+    /// `.conf`, `.log`, `.pid` or `.toml`.
+    ///
     /// # Errors
     /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<Db> {

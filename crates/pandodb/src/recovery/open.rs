@@ -7,8 +7,10 @@
 //! writes to blocks that neither the old checkpoint nor a record after it names.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::hash::Hasher;
 use std::ops::Bound;
+use std::path::Path;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::cast::{u32_of, u32_of_len};
@@ -83,19 +85,15 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     if has(SUPERBLOCK) && !has(CREATING) {
         return recover(device, options);
     }
-    let ours = |name: &str| {
-        [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
-            || ["map.", "journal.", "log/"]
-                .iter()
-                .any(|start| name.starts_with(start))
-    };
-    if let Some(foreign) = names.iter().find(|name| !ours(name)) {
+    let (ours, foreign): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| is_ours(n));
+    if let Some(foreign) = foreign.iter().find(|name| !may_lie_beside(name)) {
         return Err(Error::InvalidOption {
             option: "dir",
             what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
         });
     }
-    if !has(CREATING) && names.iter().any(|name| name != BENCH_FILE) {
+    let has = |name: &str| ours.iter().any(|known| known == name);
+    if !has(CREATING) && ours.iter().any(|name| name != BENCH_FILE) {
         return Err(Error::corrupt(
             SUPERBLOCK,
             "the file is missing, though others are there",
@@ -107,7 +105,23 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
             what: "there is no store in it".into(),
         });
     }
-    create(device, options, &names)
+    create(device, options, &ours)
+}
+
+/// Returns true if a store makes files of this name.
+fn is_ours(name: &str) -> bool {
+    [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
+        || ["map.", "journal.", "log/"]
+            .iter()
+            .any(|start| name.starts_with(start))
+}
+
+/// Returns true of a file of somebody else beside which a store may be made: what services keep in
+/// their directory.
+fn may_lie_beside(name: &str) -> bool {
+    let end = Path::new(name).extension().and_then(OsStr::to_str);
+    let is_of_service = end.is_some_and(|end| ["conf", "log", "pid", "toml"].contains(&end));
+    is_of_service && !name.contains('/')
 }
 
 fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {

@@ -216,3 +216,30 @@ fn a_store_that_has_lost_its_superblock_is_not_taken_for_none() {
         assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
     }
 }
+
+#[test]
+fn a_new_store_lies_beside_what_services_keep_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let kept = ["redis.conf", "redis.log", "pando.toml", "pando.pid"];
+    for name in kept {
+        std::fs::write(path(name), name).unwrap();
+    }
+    std::fs::create_dir(path("old")).unwrap();
+    for foreign in ["dump.rdb", "conf", "log", "old/redis.log"] {
+        std::fs::write(path(foreign), foreign).unwrap();
+        let refused = options().open(place.path()).map(drop).unwrap_err();
+        let what = format!("holds '{foreign}'");
+        assert!(refused.to_string().contains(&what), "{refused}");
+        std::fs::remove_file(path(foreign)).unwrap();
+    }
+    // As if a creation had been cut off: what it has left goes, and nothing else.
+    for name in ["creating", "data", "map.1"] {
+        std::fs::write(path(name), "unfinished").unwrap();
+    }
+    options().open(place.path()).unwrap().close().unwrap();
+    options().open_existing(place.path()).unwrap();
+    for name in kept {
+        assert_eq!(std::fs::read_to_string(path(name)).unwrap(), name);
+    }
+}
