@@ -11,7 +11,6 @@ import redis
 
 import browser
 from server import ServerTest
-from test_redis_py import LOADING
 
 CHARTS = 16
 # Text of the value beside the name of a series.
@@ -33,7 +32,7 @@ class Dashboard(ServerTest):
 
     def setUp(self):
         super().setUp()
-        self.redis = redis.Redis(port=self.server.port, retry=LOADING)
+        self.redis = redis.Redis(port=self.server.port)
         self.redis.ping()
         self.browser = browser.Browser(browser.find())
         self.browser.size(1280, 900)

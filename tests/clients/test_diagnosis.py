@@ -7,7 +7,6 @@ import unittest
 import redis
 
 from server import ServerTest
-from test_redis_py import LOADING
 
 
 class Diagnosis(ServerTest):
@@ -15,7 +14,7 @@ class Diagnosis(ServerTest):
 
     def setUp(self):
         super().setUp()
-        self.redis = redis.Redis(port=self.server.port, protocol=self.protocol, retry=LOADING)
+        self.redis = redis.Redis(port=self.server.port, protocol=self.protocol)
         # Who is told that the store is still opening connects anew, which is commands, too.
         self.redis.ping()
 

@@ -13,7 +13,6 @@ import redis
 from prometheus_client.parser import text_string_to_metric_families
 
 from server import ServerTest
-from test_redis_py import LOADING
 
 PATH = "../../docs/grafana-dashboard.json"
 COLUMNS = 24
@@ -126,7 +125,7 @@ class Expressions(ServerTest):
 
     def setUp(self):
         super().setUp()
-        with redis.Redis(port=self.server.port, retry=LOADING) as r:
+        with redis.Redis(port=self.server.port) as r:
             r.set("a", "1")
             r.get("a")
             with self.assertRaises(redis.ResponseError):

@@ -123,13 +123,7 @@ class KilledCollections(ServerTest):
     has_large = False
 
     def client(self):
-        client = redis.Redis(port=self.server.port, socket_timeout=60)
-        while True:
-            try:
-                client.ping()
-                return client
-            except redis.BusyLoadingError:
-                time.sleep(0.01)
+        return redis.Redis(port=self.server.port, socket_timeout=60)
 
     def tearDown(self):
         self.assertEqual(self.server.stop(), 0)

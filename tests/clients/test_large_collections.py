@@ -6,14 +6,11 @@ import time
 import unittest
 
 import redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 from server import ServerTest
 
 ROUNDS = 4
 WRITERS = 4
-LOADING = Retry(ConstantBackoff(0.1), 100, supported_errors=(redis.BusyLoadingError,))
 
 
 class Writer(threading.Thread):
@@ -54,7 +51,7 @@ class Writer(threading.Thread):
 
 class KilledServer(ServerTest):
     def client(self):
-        client = redis.Redis(port=self.server.port, retry=LOADING)
+        client = redis.Redis(port=self.server.port)
         deadline = time.monotonic() + 60
         while True:
             try:

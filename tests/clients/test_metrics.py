@@ -9,7 +9,6 @@ import redis
 from prometheus_client.parser import text_string_to_metric_families
 
 from server import ServerTest
-from test_redis_py import LOADING
 
 
 class Metrics(ServerTest):
@@ -20,7 +19,7 @@ class Metrics(ServerTest):
             return reply.read().decode()
 
     def test_all_families_are_well_formed(self):
-        with redis.Redis(port=self.server.port, retry=LOADING) as r:
+        with redis.Redis(port=self.server.port) as r:
             r.set("a", "1")
             for _ in range(10):
                 r.get("a")
@@ -61,7 +60,7 @@ class Metrics(ServerTest):
 
     def test_probes(self):
         self.assertEqual(self.get("/healthz"), "ok\n")
-        with redis.Redis(port=self.server.port, retry=LOADING) as r:
+        with redis.Redis(port=self.server.port) as r:
             r.ping()
         self.assertEqual(self.get("/readyz"), "ready\n")
         with self.assertRaises(urllib.error.HTTPError) as failed:

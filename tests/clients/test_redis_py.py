@@ -5,19 +5,15 @@ import time
 import unittest
 
 import redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 from server import ServerTest
-
-LOADING = Retry(ConstantBackoff(0.1), 100, supported_errors=(redis.BusyLoadingError,))
 
 
 class RedisPy(ServerTest):
     protocol = 2
 
     def client(self, **options):
-        return redis.Redis(port=self.server.port, protocol=self.protocol, retry=LOADING, **options)
+        return redis.Redis(port=self.server.port, protocol=self.protocol, **options)
 
     def setUp(self):
         super().setUp()
@@ -167,7 +163,7 @@ class Password(ServerTest):
         with self.assertRaises(redis.AuthenticationError):
             redis.Redis(port=self.server.port).get("a")
         for protocol in (2, 3):
-            r = redis.Redis(port=self.server.port, password="secret", protocol=protocol, retry=LOADING)
+            r = redis.Redis(port=self.server.port, password="secret", protocol=protocol)
             self.assertIsNone(r.get("a"))
             r.close()
 

@@ -7,7 +7,6 @@ import unittest
 import redis
 
 from server import ServerTest
-from test_large_collections import LOADING
 
 ROUNDS = 4
 CONSUMERS = 3
@@ -53,7 +52,7 @@ class Consumer(threading.Thread):
 
 class KilledServer(ServerTest):
     def client(self):
-        client = redis.Redis(port=self.server.port, retry=LOADING)
+        client = redis.Redis(port=self.server.port)
         deadline = time.monotonic() + 60
         while True:
             try:

@@ -15,7 +15,6 @@ import pyte
 import redis
 
 from server import PANDO, ServerTest
-from test_redis_py import LOADING
 
 PATIENCE = 60
 
@@ -85,7 +84,7 @@ class Top(ServerTest):
         return Terminal([PANDO, "top", "--port", port, "--interval", "200ms"], **size)
 
     def load(self):
-        with redis.Redis(port=self.server.port, retry=LOADING) as r:
+        with redis.Redis(port=self.server.port) as r:
             for i in range(200):
                 r.set(f"key:{i}", "x" * 100)
                 r.get(f"key:{i}")
@@ -140,7 +139,7 @@ class Top(ServerTest):
 
     def test_text_goes_on_when_the_server_comes_back(self):
         port = str(self.server.port)
-        with redis.Redis(port=self.server.port, retry=LOADING) as r:
+        with redis.Redis(port=self.server.port) as r:
             r.ping()
         command = [PANDO, "top", "--port", port, "--interval", "100ms"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -155,6 +155,9 @@ pub struct ServerOptions {
     pub log_level: LogLevel,
     /// Called by `CONFIG SET loglevel`; without it, that command is refused.
     pub log_level_setter: Option<LogLevelSetter>,
+    /// Called by an event loop, once, when commands are executed: from then on no client is told
+    /// that the store is being opened.
+    pub on_ready: Option<fn()>,
 }
 
 impl Default for ServerOptions {
@@ -184,6 +187,7 @@ impl Default for ServerOptions {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             log_level: LogLevel::default(),
             log_level_setter: None,
+            on_ready: None,
         }
     }
 }

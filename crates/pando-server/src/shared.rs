@@ -199,7 +199,11 @@ impl Shared {
                 .stage
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
             if serves.is_ok() {
-                tracing::info!(loops = self.loops.len(), "commands are executed");
+                // Programs that start a server wait for these words of Redis.
+                tracing::info!(loops = self.loops.len(), "Ready to accept connections");
+                if let Some(on_ready) = self.options.on_ready {
+                    on_ready();
+                }
                 // Clients may be waiting for that.
                 let _ = self.acceptor.wake();
             }

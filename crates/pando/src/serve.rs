@@ -60,6 +60,7 @@ pub(crate) fn run(flags: &ServeFlags, as_redis: &redis::Given) -> Result<(), Fai
     }
     let server = Server::bind(ServerOptions {
         log_level_setter: Some(log_level_setter),
+        on_ready: Some(report_ready),
         ..server_options(&settings)
     })?;
     answer_signals(signals, server.handle())?;
@@ -230,6 +231,12 @@ fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]
             "Connect with: redis-cli -h {host} -p {port}{auth}"
         ));
     }
+}
+
+/// Ends the report. Programs that start a server, in a container or as a child, wait for these
+/// words of redis-server's standard output.
+fn report_ready() {
+    output::line("* Ready to accept connections");
 }
 
 fn io_line(engine: &Report) -> String {
