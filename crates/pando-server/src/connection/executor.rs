@@ -526,12 +526,14 @@ impl Connection {
             limits: &limits,
             keys_max,
             keys_done: running.batch.as_ref().map_or(0, |batch| batch.reads_done()),
+            queued: buffers.progress.waiting_index,
         };
         let arguments = buffers.parser.arguments(rest);
         // A command of many keys may have more keys than one lookahead covers.
-        let has_own = is_first || arguments.len() > 2;
-        // It has asked for them itself if it reads them in their order.
-        let has_own = has_own && buffers.progress.key_order.is_none();
+        let has_own = is_first || arguments.len() > 2 || running.command.kind == Kind::Exec;
+        // It asks for them itself while it reads them in their order.
+        let key_order = buffers.progress.key_order.as_ref();
+        let has_own = has_own && !key_order.is_some_and(|of| of.goes_on());
         let own = has_own.then_some((running.command, arguments));
         let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
         let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));

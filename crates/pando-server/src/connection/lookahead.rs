@@ -1,10 +1,11 @@
 //! The page faults of a pipeline, submitted together.
 //!
 //! When a command has to wait for a page, the lookahead tries the keys of the commands after it in
-//! the buffer, too, and requests at once the pages that they miss: a pipeline of cold GETs costs
-//! the device one deep queue instead of one read after the other. Nothing is executed here; the
-//! commands run later, in their order, and mostly find their pages in memory. A command whose
-//! database or meaning depends on the commands before it ends the lookahead.
+//! the buffer, too, and the elements that they name of large collections, and requests at once the
+//! pages that they miss: a pipeline of cold GETs or HSETs costs the device one deep queue instead
+//! of one read after the other. Nothing is executed here; the commands run later, in their order,
+//! and mostly find their pages in memory. A command whose database or meaning depends on the
+//! commands before it ends the lookahead. Of EXEC it goes on at the command that waits.
 //!
 //! The lookahead stops when the device accepts no further read. It continues from there as soon as
 //! a command waits while less than half of the reads are in flight: so the queue of the device
@@ -12,13 +13,17 @@
 //! is bounded.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
+use pandodb::Table;
 use pandodb::nonblocking::{Polled, Prefetched, Reactor, Reads};
 
+use super::element_names::ElementNames;
 use crate::client::session::Session;
 use crate::context::{Command, CommandIndex, Kind};
 use crate::data::engine::Engine;
+use crate::data::keyspace::{Row, ValueType};
+use crate::data::tree_head::TreeHead;
 
-/// Maximum number of keys that are looked up ahead of the command that waits.
+/// Maximum number of keys and elements that are looked up ahead of the command that waits.
 pub(crate) const KEYS_MAX: usize = 1024;
 /// Number of bytes of cached values after which a lookahead stops: it copies them as it passes.
 const VALUE_BYTES_MAX: usize = 1024 * 1024;
@@ -33,6 +38,9 @@ pub(crate) struct Prefetch {
     stored: Vec<u8>,
     value: Vec<u8>,
     keys: usize,
+    /// Number of elements of large collections.
+    elements: usize,
+    /// Most of both.
     keys_max: usize,
     /// Number of keys that are still to be skipped.
     keys_done: usize,
@@ -53,6 +61,8 @@ pub(crate) struct Outlook<'a> {
     pub(crate) keys_max: usize,
     /// Number of keys that the waiting command has read already.
     pub(crate) keys_done: usize,
+    /// Place of the command of EXEC that waits.
+    pub(crate) queued: usize,
 }
 
 /// How far a lookahead got.
@@ -82,9 +92,9 @@ impl Prefetch {
         command: Option<(&Command, Arguments<'_>)>,
         behind: &[u8],
     ) -> pandodb::Result<Looked> {
-        self.keys = 0;
+        (self.keys, self.elements) = (0, 0);
         self.keys_max = outlook.keys_max;
-        self.keys_done = outlook.keys_done;
+        self.keys_done = 0;
         self.value_bytes = 0;
         self.full = false;
         if let Some((command, arguments)) = command {
@@ -92,6 +102,7 @@ impl Prefetch {
                 self.fetch_queued(outlook, reactor)?;
                 return Ok(Looked::default());
             }
+            self.keys_done = outlook.keys_done;
             self.fetch(outlook, reactor, command, arguments)?;
         }
         let own = self.keys;
@@ -128,17 +139,21 @@ impl Prefetch {
         reactor: &mut Reactor,
     ) -> pandodb::Result<()> {
         if let Some(multi) = &outlook.session.multi {
-            for place in 0..multi.len() {
+            for place in outlook.queued..multi.len() {
                 let (index, arguments) = multi.at(place);
                 let queued = outlook.commands.at(index);
-                self.fetch(outlook, reactor, queued, arguments)?;
+                if !self.fetch(outlook, reactor, queued, arguments)? {
+                    break;
+                }
             }
         }
         Ok(())
     }
 
     fn goes_on(&self) -> bool {
-        self.keys < self.keys_max && self.value_bytes < VALUE_BYTES_MAX && !self.full
+        self.keys + self.elements < self.keys_max
+            && self.value_bytes < VALUE_BYTES_MAX
+            && !self.full
     }
 
     /// Requests the missing pages of `command`; returns false if it stopped early.
@@ -149,7 +164,7 @@ impl Prefetch {
         command: &Command,
         arguments: Arguments<'_>,
     ) -> pandodb::Result<bool> {
-        let table = &outlook.engine.databases[outlook.session.database].keys;
+        let database = &outlook.engine.databases[outlook.session.database];
         for key in command.keys.of(arguments) {
             if !self.goes_on() {
                 return Ok(false);
@@ -160,26 +175,64 @@ impl Prefetch {
             }
             self.keys += 1;
             outlook.engine.folder.store(key, &mut self.stored);
-            self.value.clear();
-            match Reads::of(table).prefetch(&self.stored, HEAD_BYTES_MAX, &mut self.value)? {
-                // No waker is registered: the command that waits has its own, and the others run
-                // later.
-                Polled::Pending(pending) => match reactor.prefetch(pending)? {
-                    Prefetched::Reading => {
-                        if matches!(command.kind, Kind::Read | Kind::ReadMany) {
-                            reactor.count_misses(1);
-                        }
-                    }
-                    Prefetched::Known => {}
-                    Prefetched::Full => {
-                        self.full = true;
-                        return Ok(false);
-                    }
-                },
-                Polled::Ready(()) => self.value_bytes += self.value.len(),
+            if !self.request(&database.keys, command, reactor)? {
+                continue;
+            }
+            let (Some(names), Some(id)) = (ElementNames::of(command), self.large_collection())
+            else {
+                continue;
+            };
+            let Some(members) = database.members.table() else {
+                continue;
+            };
+            for at in names.places(arguments.len()) {
+                if !self.goes_on() {
+                    return Ok(false);
+                }
+                self.elements += 1;
+                let keys = &outlook.engine.element_keys;
+                keys.name(id, arguments.at(at), &mut self.stored);
+                self.request(members, command, reactor)?;
             }
         }
-        Ok(true)
+        Ok(!self.full)
+    }
+
+    /// Reads what is stored at `self.stored` in `table`, or requests the page that is missing.
+    /// Returns false if that has to be read first.
+    fn request(
+        &mut self,
+        table: &Table,
+        command: &Command,
+        reactor: &mut Reactor,
+    ) -> pandodb::Result<bool> {
+        self.value.clear();
+        match Reads::of(table).prefetch(&self.stored, HEAD_BYTES_MAX, &mut self.value)? {
+            // No waker is registered: the command that waits has its own, and the others run later.
+            Polled::Pending(pending) => match reactor.prefetch(pending)? {
+                Prefetched::Reading => {
+                    if matches!(command.kind, Kind::Read | Kind::ReadMany) {
+                        reactor.count_misses(1);
+                    }
+                }
+                Prefetched::Known => {}
+                Prefetched::Full => self.full = true,
+            },
+            Polled::Ready(()) => {
+                self.value_bytes += self.value.len();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the id of the collection that was read, if its elements have rows of their own.
+    fn large_collection(&self) -> Option<u64> {
+        // Of a row that is damaged, the command tells.
+        let row = Row::decode(&self.stored, &self.value).ok()?;
+        let payload = self.value.get(row.payload..)?;
+        let head = TreeHead::decode(payload).ok()?;
+        (row.value_type != ValueType::List).then_some(head.id)
     }
 }
 

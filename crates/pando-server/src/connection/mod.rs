@@ -12,6 +12,7 @@
 mod accounting;
 pub(crate) mod advance;
 mod contended;
+mod element_names;
 mod events;
 pub(crate) mod executor;
 mod held;

@@ -22,6 +22,7 @@ pub(crate) mod key_order;
 mod large;
 mod locks;
 pub(crate) mod long_read;
+mod look_ahead;
 mod monitored;
 mod named;
 mod once;
@@ -234,7 +235,9 @@ impl<'a> Context<'a> {
             true => self.run_shown(),
             false => self.run_command(),
         };
-        self.order_keys_if_waiting(&run);
+        if let Err(Interrupted::Pending(pending)) = &run {
+            self.note_wait(pending);
+        }
         run
     }
 

@@ -9,10 +9,10 @@
 
 use pando_resp::Arguments;
 use pandodb::Error;
-use pandodb::nonblocking::{Polled, Reads};
+use pandodb::nonblocking::{Pending, Polled};
 
 use super::key_order::KeyOrder;
-use super::{Command, CommandIndex, Context, Interrupted, Kind, Run};
+use super::{Command, CommandIndex, Context, Interrupted, Kind, Run, look_ahead};
 use crate::client::session::Session;
 
 /// Number of keys from which on a command reads them so.
@@ -21,10 +21,6 @@ const KEYS_MIN: usize = 128;
 const ROW_BYTES: usize = 2048;
 /// Number of keys that are read before others get a turn.
 const KEYS_PER_TURN: usize = 4096;
-/// Number of pages that are read at the same time as one that is missing.
-const PAGES_AHEAD: usize = 128;
-/// Number of keys that are looked at to find them.
-const KEYS_AHEAD: usize = 2048;
 /// So many times the memory for a reply may rows take. Whoever needs more reads the rest as it
 /// comes.
 const MEMORY_SHARES: usize = 4;
@@ -72,13 +68,13 @@ impl Context<'_> {
     }
 
     /// Has the next run read the keys in their order, if the command has many and waits for a page.
-    #[inline]
-    pub(super) fn order_keys_if_waiting(&mut self, run: &Run) {
+    #[cold]
+    pub(super) fn note_wait(&mut self, pending: &Pending) {
+        if let Some(index) = self.exec_index {
+            self.progress.waiting_index = index;
+        }
         let may_have_many = self.arguments.len() > KEYS_MIN || self.command.kind == Kind::Exec;
-        if may_have_many
-            && let Err(Interrupted::Pending(pending)) = run
-            && pending.is_for_page()
-        {
+        if may_have_many && pending.is_for_page() {
             self.order_keys();
         }
     }
@@ -144,18 +140,12 @@ impl Context<'_> {
                 Ok(Polled::Pending(pending)) => pending,
                 Err(error) => return Err(error.into()),
             };
-            let mut pages = 0;
-            for number in of.order[of.done + 1..].iter().take(KEYS_AHEAD) {
-                folder.store(keys[*number as usize], stored);
-                row.clear();
-                let looked = Reads::of(table).prefetch(stored, ROW_BYTES, row)?;
-                if let Polled::Pending(other) = looked {
-                    pages += usize::from(pending.beside(other));
-                }
-                if pages == PAGES_AHEAD {
-                    break;
-                }
-            }
+            let behind = of.order[of.done + 1..].iter();
+            let put_key = |number: &u32, key: &mut Vec<u8>| {
+                folder.store(keys[*number as usize], key);
+            };
+            let buffers = (&mut *stored, &mut *row);
+            look_ahead::add_pages_of(behind, (table, ROW_BYTES), put_key, buffers, &mut pending)?;
             return Err(Interrupted::Pending(pending));
         }
         match of.goes_on() {

@@ -155,6 +155,8 @@ pub(crate) struct Progress {
     pub(crate) reservations: (u32, u32),
     /// Its keys, if they are read in their order first.
     pub(crate) key_order: Option<Box<KeyOrder>>,
+    /// Of EXEC, the place of the command that waited last.
+    pub(crate) waiting_index: usize,
     /// Number of turns in which parts were loaded.
     pub(crate) turns: u32,
     /// Those that were loaded.
@@ -479,6 +481,7 @@ impl Progress {
         self.seed = None;
         (self.restarts, self.turns) = (0, 0);
         self.key_order = None;
+        self.waiting_index = 0;
         if self.long_read.is_some() {
             self.long_read = None;
         }

@@ -8,17 +8,13 @@ use std::collections::HashSet;
 
 use pando_sync::Arc;
 use pandodb::Table;
-use pandodb::nonblocking::{Polled, Reads};
+use pandodb::nonblocking::Polled;
 
 use super::part::{Goal, Load};
-use crate::context::{Context, Interrupted, Run};
+use crate::context::{Context, Interrupted, Run, look_ahead};
 use crate::data::elements::{self, ElementKeys, Kind};
 use crate::data::keyspace::RowError;
 
-/// Number of pages that are read at the same time as one that is missing.
-const PAGES_AHEAD: usize = 128;
-/// Number of names that are looked for to find them.
-const NAMES_AHEAD: usize = 2048;
 /// Bytes of named elements, about, for which room is made at once.
 pub(super) const NAMED_BYTES: usize = 96;
 /// Number of names from which on a table tells those that come twice.
@@ -178,17 +174,9 @@ impl Context<'_> {
             self.progress.show_from(shown_from);
             match found {
                 Polled::Pending(mut pending) => {
-                    let mut pages = 0;
-                    for name in names.take(NAMES_AHEAD) {
-                        keys.name(id, name, key);
-                        let looked = Reads::of(members).prefetch(key, usize::MAX, row)?;
-                        if let Polled::Pending(other) = looked {
-                            pages += usize::from(pending.beside(other));
-                        }
-                        if pages == PAGES_AHEAD {
-                            break;
-                        }
-                    }
+                    let put_key = |name, key: &mut Vec<u8>| keys.name(id, name, key);
+                    let of = (members, usize::MAX);
+                    look_ahead::add_pages_of(names, of, put_key, (key, row), &mut pending)?;
                     return Err(Interrupted::Pending(pending));
                 }
                 Polled::Ready(false) => {
