@@ -29,7 +29,7 @@ class Server:
                 self.port = int(line.rsplit(":", 1)[1])
             if line.strip().startswith("metrics"):
                 self.metrics = line.split()[1].removesuffix("/metrics")
-            if line.startswith("* Ready to accept"):
+            if " * Ready to accept" in line:
                 return
         raise AssertionError(f"the server ended with {self.process.wait()}")
 

@@ -234,9 +234,10 @@ fn report(db: &Db, settings: &Settings, addresses: &[String], metrics: &[String]
 }
 
 /// Ends the report. Programs that start a server, in a container or as a child, wait for these
-/// words of redis-server's standard output.
+/// words of redis-server's standard output, some of them with the blank in front.
 fn report_ready() {
-    output::line("* Ready to accept connections");
+    let id = std::process::id();
+    output::line(format_args!("{id}:M * Ready to accept connections"));
 }
 
 fn io_line(engine: &Report) -> String {

@@ -115,13 +115,19 @@ impl Running {
         let out = BufReader::new(self.child.stdout.take().unwrap());
         for line in out.lines() {
             self.report.push(line.unwrap());
-            if self.report.last().unwrap().starts_with("* Ready to accept") {
+            if self.is_ready() {
                 break;
             }
         }
         let mut lines = self.report.iter();
         let address = lines.find_map(|line| line.trim().strip_prefix("address"));
         let address = address.expect("the server has started").trim();
+    /// Returns whether the report ends with the words of redis-server that others wait for.
+    fn is_ready(&self) -> bool {
+        let ready = format!("{}:M * Ready to accept connections", self.child.id());
+        self.report.last() == Some(&ready)
+    }
+
         self.address = address.to_owned();
     }
 
