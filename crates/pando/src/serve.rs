@@ -28,13 +28,15 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) fn run(flags: &ServeFlags, as_redis: &redis::Given) -> Result<(), Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let layers = if as_redis.file.is_some() || flags.config.is_none() {
+    let is_redis = as_redis.file.is_some() || as_redis.reads_input;
+    let layers = if is_redis || flags.config.is_none() {
         if flags.config.is_some() {
             return Err(Failure::usage(
                 "there is a redis.conf and --config: one is enough",
             ));
         }
-        let file = as_redis.file.as_deref();
+        // What came through standard input has no name, and CONFIG REWRITE no file.
+        let file = is_redis.then(|| as_redis.file.as_deref().unwrap_or_default());
         Layers::read_as_redis(file, redis::read(as_redis)?, environment, flags.given())?
     } else {
         let (_, of_flags) = redis::read(as_redis)?;

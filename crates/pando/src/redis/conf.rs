@@ -1,6 +1,7 @@
 //! A redis.conf: one directive a line.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::words;
@@ -26,13 +27,42 @@ pub(super) fn read(path: &Path) -> Result<Vec<Directive>, Failure> {
     Ok(directives)
 }
 
+/// Returns the directives that come through standard input, and those of included files.
+pub(super) fn read_input() -> Result<Vec<Directive>, Failure> {
+    let shown = "standard input";
+    let mut directives = Vec::new();
+    add_text(
+        &text(io::read_to_string(io::stdin()), shown)?,
+        shown,
+        INCLUDES_MAX,
+        &mut directives,
+    )?;
+    Ok(directives)
+}
+
 fn add(path: &Path, depth: usize, into: &mut Vec<Directive>) -> Result<(), Failure> {
-    let shown = path.display();
+    let shown = path.display().to_string();
     if depth == 0 {
         return Err(Failure::usage(format!("{shown}: files include each other")));
     }
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(Code::Usage, format!("{shown}: {error}")))?;
+    add_text(
+        &text(fs::read_to_string(path), &shown)?,
+        &shown,
+        depth,
+        into,
+    )
+}
+
+fn text(read: io::Result<String>, shown: &str) -> Result<String, Failure> {
+    read.map_err(|error| Failure::new(Code::Usage, format!("{shown}: {error}")))
+}
+
+fn add_text(
+    text: &str,
+    shown: &str,
+    depth: usize,
+    into: &mut Vec<Directive>,
+) -> Result<(), Failure> {
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {

@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub(crate) struct Given {
     /// The redis.conf.
     pub(crate) file: Option<String>,
+    /// A redis.conf comes through standard input, behind that of the file.
+    pub(crate) reads_input: bool,
     pub(crate) directives: Vec<Directive>,
     /// Only the version is asked for.
     pub(crate) version: bool,
@@ -31,7 +33,7 @@ fn own_flags() -> Vec<String> {
 }
 
 /// Separates the arguments of redis-server from those of our own parser, which are returned.
-pub(crate) fn separate(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Given), Failure> {
+pub(crate) fn separate(mut arguments: Vec<OsString>) -> Result<(Vec<OsString>, Given), Failure> {
     let command = CommandLine::command();
     let mut given = Given::default();
     let first = arguments.get(1).and_then(|of| of.to_str());
@@ -46,6 +48,13 @@ pub(crate) fn separate(arguments: Vec<OsString>) -> Result<(Vec<OsString>, Given
         _ => 1,
     };
     let own = own_flags();
+    // As in Redis, `-` is the first argument or the last one.
+    let is_input = |of: &mut OsString| of == "-";
+    given.reads_input = arguments.len() > from && arguments.pop_if(is_input).is_some();
+    if !given.reads_input && arguments.get(from).is_some_and(|of| of == "-") {
+        arguments.remove(from);
+        given.reads_input = true;
+    }
     let mut rest = arguments.into_iter();
     let mut left: Vec<OsString> = rest.by_ref().take(from).collect();
     let mut rest = rest.peekable();
@@ -121,6 +130,22 @@ mod tests {
         for line in ["pando stat --port 7", "pando bench x", "pando help"] {
             assert_eq!(separated(line).0, line);
         }
+        for (line, left, file) in [
+            ("pando -", "pando", None),
+            ("pando - --port 7 --threads 2", "pando --threads 2", None),
+            (
+                "pando x.conf --threads 2 -",
+                "pando --threads 2",
+                Some("x.conf"),
+            ),
+            ("pando serve -", "pando serve", None),
+        ] {
+            let (found, given) = separated(line);
+            assert_eq!(found, left, "{line}");
+            assert!(given.reads_input, "{line}");
+            assert_eq!(given.file.as_deref(), file, "{line}");
+        }
+        assert!(!separated("pando bench -").1.reads_input);
         assert!(separated("pando -v").1.version && separated("pando --version").1.version);
     }
 }

@@ -13,12 +13,15 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// Reads what `given` says: the file, and then the flags.
+/// Reads what `given` says: the file, what comes through standard input, and then the flags.
 pub(crate) fn read(given: &Given) -> Result<(Meaning, Meaning), Failure> {
-    let of_file = match &given.file {
+    let mut of_file = match &given.file {
         Some(path) => conf::read(Path::new(path))?,
         None => Vec::new(),
     };
+    if given.reads_input {
+        of_file.extend(conf::read_input()?);
+    }
     let file = Meaning::of(&of_file, None)?;
     let flags = Meaning::of(&given.directives, Some(&file))?;
     Ok((file, flags))

@@ -1,6 +1,6 @@
 //! Starts as redis-server is started: with a redis.conf, and with its flags.
 
-use std::fs;
+use std::fs::{self, File};
 
 use pando_resp::Answer;
 
@@ -78,6 +78,31 @@ fn a_redis_conf_is_read_and_rewritten() {
     assert!(here.join("the data").is_dir());
     let again = Running::start_as_redis(here, &["redis.conf"]);
     assert_eq!(value_of(&again, "appendfsync"), "no");
+}
+
+/// Programs that start a redis-server for their tests hand it its configuration in this way.
+#[test]
+fn a_redis_conf_comes_through_standard_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("input.conf"), "dir data\ntimeout 7\nhz 20\n").unwrap();
+    fs::write(here.join("redis.conf"), "timeout 5\nmaxclients 77\n").unwrap();
+    let start = |arguments: &[&str]| {
+        let input = File::open(here.join("input.conf")).unwrap();
+        Running::start_as_redis_with(here, arguments, input.into())
+    };
+    let server = start(&["-", "--hz", "30"]);
+    assert_eq!(value_of(&server, "timeout"), "7");
+    assert_eq!(value_of(&server, "hz"), "30");
+    server.expect(
+        "CONFIG REWRITE",
+        "-ERR The server is running without a config file",
+    );
+    drop(server);
+    assert!(here.join("data").is_dir());
+    let server = start(&["redis.conf", "-"]);
+    assert_eq!(value_of(&server, "timeout"), "7");
+    assert_eq!(value_of(&server, "maxclients"), "77");
 }
 
 /// The rules of logrotate for Redis move the file, and tell nobody of it.

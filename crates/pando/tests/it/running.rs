@@ -42,12 +42,24 @@ impl Running {
 
     /// Starts `pando` as redis-server is started, on a port that was free a moment before.
     pub(crate) fn start_as_redis(directory: &Path, arguments: &[&str]) -> Self {
+        Self::start_as_redis_with(directory, arguments, Stdio::null())
+    }
+
+    /// Starts `pando` as [`Running::start_as_redis`] does, with its standard input from `input`.
+    pub(crate) fn start_as_redis_with(directory: &Path, arguments: &[&str], input: Stdio) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port().to_string();
         drop(free);
+        // A `-` at the end has a meaning only there.
+        let (arguments, last) = match arguments {
+            [arguments @ .., "-"] if !arguments.is_empty() => (arguments, Some("-")),
+            _ => (arguments, None),
+        };
         let child = pando(directory)
             .args(arguments)
             .args(["--port", &port, "--maxmemory", "16mb"])
+            .args(last)
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -110,6 +122,12 @@ impl Running {
         }
     }
 
+    /// Returns whether the report ends with the words of redis-server that others wait for.
+    fn is_ready(&self) -> bool {
+        let ready = format!("{}:M * Ready to accept connections", self.child.id());
+        self.report.last() == Some(&ready)
+    }
+
     /// Reads the report up to its last line.
     fn read_report(&mut self) {
         let out = BufReader::new(self.child.stdout.take().unwrap());
@@ -122,12 +140,6 @@ impl Running {
         let mut lines = self.report.iter();
         let address = lines.find_map(|line| line.trim().strip_prefix("address"));
         let address = address.expect("the server has started").trim();
-    /// Returns whether the report ends with the words of redis-server that others wait for.
-    fn is_ready(&self) -> bool {
-        let ready = format!("{}:M * Ready to accept connections", self.child.id());
-        self.report.last() == Some(&ready)
-    }
-
         self.address = address.to_owned();
     }
 
