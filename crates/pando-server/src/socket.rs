@@ -133,15 +133,19 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Removes a socket that a process has left when it ended.
+/// Removes a socket that a process has left when it ended, or an empty file, as who starts a server
+/// makes it to have the name for himself.
 ///
 /// # Errors
-/// Somebody listens there, or it is no socket.
+/// Somebody listens there, or it is something else.
 fn remove_abandoned(path: &Path) -> io::Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         metadata => metadata?,
     };
+    if metadata.is_file() && metadata.len() == 0 {
+        return fs::remove_file(path);
+    }
     if !metadata.file_type().is_socket() {
         let text = "there is a file that is no socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
@@ -276,6 +280,22 @@ mod tests {
         let unix = Address::Unix("/a/b".into());
         assert!(unix.is_local());
         assert_eq!(unix.to_string(), "/a/b:0");
+    }
+
+    /// `mktemp` makes it, and Redis removes whatever there is. What has bytes stays.
+    #[test]
+    fn an_empty_file_makes_room_for_a_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        fs::write(&path, "mine").unwrap();
+        let error = UnixSocket::bind(&path, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        fs::write(&path, "").unwrap();
+        let socket = UnixSocket::bind(&path, None).unwrap();
+        assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+        drop(socket);
+        assert!(!path.exists());
     }
 
     /// As many as the standard library lets wait would have to come again after a second.
