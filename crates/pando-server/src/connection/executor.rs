@@ -509,15 +509,25 @@ impl Connection {
             .as_mut()
             .expect("only the engine makes commands wait");
         data.reactor.park(pending, &self.waker)?;
+        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        // It asks for its pages itself while it reads its keys in their order.
+        let key_order = buffers.progress.key_order.as_ref();
+        let is_ordered = key_order.is_some_and(|of| of.goes_on());
+        let is_exec = running.command.kind == Kind::Exec;
+        let looks_as_exec = is_exec && !is_ordered;
+        // Behind each wait it begins again: beside others that keep the device busy, too, it asks
+        // for many pages at once.
+        let begins_again = looks_as_exec && !running.committing;
         let is_first = self.position >= self.looked_until;
         if is_first {
             self.looked_keys = 0;
-        } else if !data.reactor.is_hungry() {
+        } else if !begins_again && !data.reactor.is_hungry() {
             return Ok(());
         }
         let most = KEYS_MAX.min(data.reactor.prefetch_max());
-        let keys_max = most.saturating_sub(self.looked_keys);
-        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
+        // Those behind EXEC were asked for while it read its keys in their order.
+        let looked_keys = if looks_as_exec { 0 } else { self.looked_keys };
+        let keys_max = most.saturating_sub(looked_keys);
         let rest = &buffers.input[buffers.offset..];
         let outlook = Outlook {
             commands: turn.commands,
@@ -530,11 +540,8 @@ impl Connection {
         };
         let arguments = buffers.parser.arguments(rest);
         // A command of many keys may have more keys than one lookahead covers.
-        let has_own = is_first || arguments.len() > 2 || running.command.kind == Kind::Exec;
-        // It asks for them itself while it reads them in their order.
-        let key_order = buffers.progress.key_order.as_ref();
-        let has_own = has_own && !key_order.is_some_and(|of| of.goes_on());
-        let own = has_own.then_some((running.command, arguments));
+        let has_own = is_first || arguments.len() > 2 || is_exec;
+        let own = (has_own && !is_ordered).then_some((running.command, arguments));
         let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
         let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));
         let behind = rest.get(begin..).unwrap_or_default();

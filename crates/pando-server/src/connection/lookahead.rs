@@ -10,7 +10,7 @@
 //! The lookahead stops when the device accepts no further read. It continues from there as soon as
 //! a command waits while less than half of the reads are in flight: so the queue of the device
 //! stays full, and the number of keys between the command that waits and the end of the lookahead
-//! is bounded.
+//! is bounded. EXEC, which begins again behind each wait, looks ahead at every one.
 
 use pando_resp::{Arguments, Limits, Parsed, Parser};
 use pandodb::Table;

@@ -2,12 +2,16 @@
 //! pages that are missing are read together.
 
 use fastrand::Rng;
+use pando_resp::Answer;
+use pando_server::ServerOptions;
 use pando_stats::Measure;
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::atomic::{AtomicBool, Ordering};
+use pando_sync::{Arc, Mutex, Rank, thread};
 use pandodb::Db;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
+use crate::statistics::fields;
 
 /// Number of elements of each collection.
 const COUNT: usize = 40_000;
@@ -37,11 +41,15 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// A server whose store has room for a few of its pages, and that store.
-fn small() -> (Fixture, Db) {
+/// A server with so many loops whose store has room for a few of its pages, and that store.
+fn small(threads: usize) -> (Fixture, Db) {
     let opened = Arc::new(Mutex::new(Rank::Leaf, None));
     let db = opened.clone();
-    let server = Fixture::opened_by(options(), move |directory| {
+    let options = ServerOptions {
+        threads,
+        ..options()
+    };
+    let server = Fixture::opened_by(options, move |directory| {
         let db = open_small(directory)?;
         *opened.lock() = Some(db.clone());
         Ok(db)
@@ -116,7 +124,7 @@ fn numbers(random: &mut Rng) -> Vec<usize> {
 
 #[test]
 fn elements_of_a_pipeline_are_read_together() {
-    let (server, db) = small();
+    let (server, db) = small(2);
     let mut client = server.client();
     let mut random = Rng::with_seed(7);
     let numbers = numbers(&mut random);
@@ -138,7 +146,7 @@ fn elements_of_a_pipeline_are_read_together() {
 
 #[test]
 fn elements_of_exec_are_read_together() {
-    let (server, db) = small();
+    let (server, db) = small(2);
     let mut client = server.client();
     let mut random = Rng::with_seed(8);
     let numbers = numbers(&mut random);
@@ -155,4 +163,80 @@ fn elements_of_exec_are_read_together() {
         let depth = depth(&db);
         assert!(depth > DEPTH, "{depth} for {name}");
     }
+}
+
+/// Sends MULTI and HGETs of some of the elements.
+fn queue_reads(client: &mut Client, numbers: &[usize]) {
+    assert_eq!(client.run("MULTI"), "+OK");
+    for of in numbers {
+        assert_eq!(client.run(&format!("HGET h {of}")), "+QUEUED");
+    }
+}
+
+/// Returns how often commands waited for the engine.
+fn waits(client: &mut Client) -> u64 {
+    let text = &fields(client, "stats")["suspended_commands"];
+    text.parse().expect("it is a number")
+}
+
+/// While EXEC reads its keys, the keys of the commands behind it are asked for. Those count for
+/// themselves: it asks for as many elements as if nothing were behind it.
+#[test]
+fn what_is_behind_exec_takes_no_room_of_its_elements() {
+    let (server, _) = small(1);
+    let mut client = server.client();
+    let numbers = numbers(&mut Rng::with_seed(9));
+    let mut waited = Vec::new();
+    for behind in [0, 500] {
+        queue_reads(&mut client, &numbers);
+        let gets = (0..behind).flat_map(|of| encode(&["STRLEN", &format!("none{of}")]));
+        let before = waits(&mut server.client());
+        client.send(
+            &encode(&["EXEC"])
+                .into_iter()
+                .chain(gets)
+                .collect::<Vec<u8>>(),
+        );
+        let Answer::Array(values) = client.answer() else {
+            panic!("EXEC replies an array");
+        };
+        assert_eq!(values.len(), COMMANDS);
+        (0..behind).for_each(|_| assert_eq!(show(&client.answer()), ":0"));
+        waited.push(waits(&mut server.client()) - before);
+    }
+    assert!(waited[1] < 2 * waited[0], "{waited:?}");
+}
+
+/// Where others keep the device busy, EXEC asks for many pages at each wait as well.
+#[test]
+fn exec_waits_for_many_pages_beside_others_that_read() {
+    const OTHERS: usize = 2;
+    let (server, _) = small(1);
+    let mut client = server.client();
+    assert_eq!(client.run("PANDO PROFILE ON"), "+OK");
+    let numbers = numbers(&mut Rng::with_seed(10));
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..OTHERS {
+            let (server, is_done) = (&server, &is_done);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let mut random = Rng::with_seed(seed as u64);
+                while !is_done.load(Ordering::Relaxed) {
+                    let names = (0..300).map(|_| random.usize(0..2 * COUNT).to_string());
+                    let pipeline = names.flat_map(|of| encode(&["SISMEMBER", "s", &of]));
+                    client.send(&pipeline.collect::<Vec<u8>>());
+                    (0..300).for_each(|_| drop(client.answer()));
+                }
+            });
+        }
+        queue_reads(&mut client, &numbers);
+        client.run("EXEC");
+        is_done.store(true, Ordering::Relaxed);
+    });
+    let profile = client.run("PANDO PROFILE GET");
+    let runs = profile.split("\"runs\" :").nth(1).unwrap();
+    let runs: usize = runs.split([' ', ']']).next().unwrap().parse().unwrap();
+    // It is about 300; it would be 1200 if it waited for its own page most of the time.
+    assert!(runs < 700, "{profile}");
 }
