@@ -21,7 +21,7 @@ use crate::client::session::Session;
 use crate::context::{Command, CommandIndex, Kind};
 use crate::data::engine::Engine;
 use crate::data::keyspace::{Row, ValueType};
-use crate::data::tree_head::TreeHead;
+use crate::data::tree_head::tree_of;
 
 /// Maximum number of keys and elements that are looked up ahead of the command that waits.
 pub(crate) const KEYS_MAX: usize = 1024;
@@ -230,9 +230,11 @@ impl Prefetch {
     fn large_collection(&self) -> Option<u64> {
         // Of a row that is damaged, the command tells.
         let row = Row::decode(&self.stored, &self.value).ok()?;
-        let payload = self.value.get(row.payload..)?;
-        let head = TreeHead::decode(payload).ok()?;
-        (row.value_type != ValueType::List).then_some(head.id)
+        let has_names = matches!(
+            row.value_type,
+            ValueType::Hash | ValueType::Set | ValueType::SortedSet
+        );
+        tree_of(&row, &self.value).ok()?.filter(|_| has_names)
     }
 }
 

@@ -116,6 +116,7 @@ mod pipeline_reads;
 mod pipeline_runs;
 #[cfg(test)]
 mod pipeline_writes;
+#[cfg(test)]
 mod pipelined_elements;
 #[cfg(test)]
 mod places;
