@@ -5,13 +5,13 @@ use fastrand::Rng;
 use pando_resp::Answer;
 use pando_server::ServerOptions;
 use pando_stats::Measure;
-use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::{Arc, Mutex, Rank, thread};
 use pandodb::Db;
 
 use crate::client::{Client, encode, show};
 use crate::fixture::{Fixture, open_small, options};
 use crate::statistics::fields;
+use crate::until_end::End;
 
 /// Number of elements of each collection.
 const COUNT: usize = 40_000;
@@ -64,31 +64,25 @@ fn depth(db: &Db) -> f64 {
     db.histogram(Measure::DeviceQueueDepth).mean()
 }
 
+/// Returns the reply that shows a number that is there at first.
+fn shown(of: usize) -> String {
+    match of % 2 {
+        0 => format!("\"{of}\""),
+        _ => "nil".to_owned(),
+    }
+}
+
 type Case = (&'static str, fn(usize) -> String, fn(usize) -> String);
 
 /// Commands of a number, and their replies, if each is sent once and in this order.
 const CASES: [Case; 9] = [
-    (
-        "HGET",
-        |of| format!("HGET h {of}"),
-        |of| match of % 2 {
-            0 => format!("\"{of}\""),
-            _ => "nil".to_owned(),
-        },
-    ),
+    ("HGET", |of| format!("HGET h {of}"), shown),
     (
         "SISMEMBER",
         |of| format!("SISMEMBER s {of}"),
         |of| format!(":{}", 1 - of % 2),
     ),
-    (
-        "ZSCORE",
-        |of| format!("ZSCORE z {of}"),
-        |of| match of % 2 {
-            0 => format!("\"{of}\""),
-            _ => "nil".to_owned(),
-        },
-    ),
+    ("ZSCORE", |of| format!("ZSCORE z {of}"), shown),
     (
         "SADD",
         |of| format!("SADD s {of}"),
@@ -215,14 +209,15 @@ fn exec_waits_for_many_pages_beside_others_that_read() {
     let mut client = server.client();
     assert_eq!(client.run("PANDO PROFILE ON"), "+OK");
     let numbers = numbers(&mut Rng::with_seed(10));
-    let is_done = AtomicBool::new(false);
+    let end = End::default();
     thread::scope(|scope| {
+        let _bring = end.brought();
         for seed in 0..OTHERS {
-            let (server, is_done) = (&server, &is_done);
+            let (server, end) = (&server, &end);
             scope.spawn(move || {
                 let mut client = server.client();
                 let mut random = Rng::with_seed(seed as u64);
-                while !is_done.load(Ordering::Relaxed) {
+                while !end.is_there() {
                     let names = (0..300).map(|_| random.usize(0..2 * COUNT).to_string());
                     let pipeline = names.flat_map(|of| encode(&["SISMEMBER", "s", &of]));
                     client.send(&pipeline.collect::<Vec<u8>>());
@@ -232,7 +227,6 @@ fn exec_waits_for_many_pages_beside_others_that_read() {
         }
         queue_reads(&mut client, &numbers);
         client.run("EXEC");
-        is_done.store(true, Ordering::Relaxed);
     });
     let profile = client.run("PANDO PROFILE GET");
     let runs = profile.split("\"runs\" :").nth(1).unwrap();
