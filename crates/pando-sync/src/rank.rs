@@ -21,6 +21,9 @@ pub enum Rank {
     Compacting,
     /// 1: the files of checkpoints, for a whole checkpoint.
     CheckpointFiles,
+    /// 1: locks that wakers of callers take. The thread that makes checkpoints calls wakers with
+    /// the one before in hand; no thread does with a later one.
+    Waker,
     /// 3: the closer of the gate.
     GateClosing,
     /// 3: the reads in flight of an event loop; tried inside the gate.
@@ -81,8 +84,9 @@ mod check {
     const RANKS: usize = Rank::Leaf as usize + 1;
 
     thread_local! {
-        /// Number of locks of each rank that the thread holds.
-        static HELD: [Cell<u32>; RANKS] = const { [const { Cell::new(0) }; RANKS] };
+        /// Number of locks of each rank that the thread holds, and the rank once it has held one.
+        static HELD: [Cell<(u32, Option<Rank>)>; RANKS] =
+            const { [const { Cell::new((0, None)) }; RANKS] };
     }
 
     /// The rank of a lock.
@@ -101,14 +105,13 @@ mod check {
         pub(crate) fn check(&self) {
             // A thread that ends no longer counts.
             let _ = HELD.try_with(|held| {
-                let same_or_later = &held[self.0 as usize..];
-                let last = same_or_later.iter().rposition(|count| count.get() > 0);
+                let same_or_later = held[self.0 as usize..].iter().map(Cell::get);
+                let last = same_or_later.rev().find(|(count, _)| *count > 0);
                 // A thread that unwinds has reported its problem already.
-                if let Some(place) = last.filter(|_| !std::thread::panicking()) {
-                    let later = place + self.0 as usize;
+                if let Some((_, Some(later))) = last.filter(|_| !std::thread::panicking()) {
                     panic!(
-                        "{:?} (rank {}) is waited for with a lock of rank {later} in hand",
-                        self.0, self.0 as usize
+                        "{:?} is waited for with {later:?} in hand, which is no earlier",
+                        self.0
                     );
                 }
             });
@@ -117,8 +120,8 @@ mod check {
         /// Counts the lock as taken by the thread.
         pub(crate) fn taken(&self) -> Holding {
             let _ = HELD.try_with(|held| {
-                let count = &held[self.0 as usize];
-                count.set(count.get() + 1);
+                let place = &held[self.0 as usize];
+                place.set((place.get().0 + 1, Some(self.0)));
             });
             Holding(self.0)
         }
@@ -139,8 +142,8 @@ mod check {
     impl Drop for Holding {
         fn drop(&mut self) {
             let _ = HELD.try_with(|held| {
-                let count = &held[self.0 as usize];
-                count.set(count.get() - 1);
+                let place = &held[self.0 as usize];
+                place.set((place.get().0 - 1, Some(self.0)));
             });
         }
     }
@@ -222,10 +225,8 @@ mod tests {
     /// latest lock in hand.
     fn is_refused(waited_for: Rank, in_hand: Rank, wait: impl FnOnce()) {
         let refusal = catch_unwind(AssertUnwindSafe(wait)).expect_err("the wait is out of order");
-        let expected = format!(
-            "{waited_for:?} (rank {}) is waited for with a lock of rank {} in hand",
-            waited_for as usize, in_hand as usize
-        );
+        let expected =
+            format!("{waited_for:?} is waited for with {in_hand:?} in hand, which is no earlier");
         assert_eq!(refusal.downcast_ref(), Some(&expected));
     }
 

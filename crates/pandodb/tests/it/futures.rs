@@ -51,7 +51,7 @@ impl Wake for TaskWake {
 /// Polls many futures on this thread until all have ended, in the order in which they were woken.
 pub(crate) fn run_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let woken = Arc::new(Woken {
-        queue: Mutex::new(Rank::Caller, (0..futures.len()).collect()),
+        queue: Mutex::new(Rank::Waker, (0..futures.len()).collect()),
         executor: thread_waker(),
     });
     let wakers: Vec<Waker> = (0..futures.len())
