@@ -106,6 +106,21 @@ impl LeafCopy {
         self.entries.is_empty()
     }
 
+    /// Returns a key that the leaf covers, if it has no records and is not the last one of its tree
+    /// in the direction of the scan, which started at `from`.
+    #[inline]
+    pub fn passed_over<'k>(&'k self, from: ScanBound<'k>) -> Option<&'k [u8]> {
+        if !self.is_empty() || self.node().count() > 0 {
+            return None;
+        }
+        let next = self.next_key()?;
+        Some(match (self.direction, from) {
+            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => key,
+            (Direction::Forward, Bound::Unbounded) => &[],
+            (Direction::Backward, _) => next,
+        })
+    }
+
     /// Returns record `index` in scan order. Its key is put together in a buffer that all records
     /// share; an inline value is shown where it lies.
     ///

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use pando_pool::Restart;
 use pando_stats::Ticker;
-use pando_tree::{Direction, LeafCopy, LeafFill, ScanValue, Tree};
+use pando_tree::{Direction, LeafCopy, ScanValue, Tree};
 use pando_versions::Registration;
 
 use crate::engine::Engine;
@@ -260,14 +260,10 @@ impl RangeEnd {
         };
         self.ahead.loaded(engine, position);
         if from.then.is_none()
-            && self.leaf.is_empty()
-            && let (Bound::Included(key) | Bound::Excluded(key), Some(tree)) =
-                (&self.bound, from.table.tree())
+            && let Some(tree) = from.table.tree()
         {
-            // The leaf may have become empty before a crash, and nobody could remove it then.
-            if engine.underfull_leaves.push(tree, key, LeafFill::Empty) {
-                engine.store.space.growth.notify_all();
-            }
+            let bound = self.bound.as_ref().map(|key| &key[..]);
+            engine.note_passed(tree, bound, &self.leaf);
         }
         engine.store.statistics.tick(Ticker::ScanLeaves, 1);
         self.is_loaded = true;

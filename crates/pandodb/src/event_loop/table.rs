@@ -349,6 +349,7 @@ impl ScanPage {
             let step = tree.try_scan_leaf(&engine.store.pool, from, direction, leaf);
             on_tree(&table.state, tree, step)?;
             self.shown_from = engine.check_marks(leaf.marks(), None)?.lsn();
+            engine.note_passed(tree, from, leaf);
             engine.store.statistics.tick(Ticker::ScanLeaves, 1);
             return Ok(());
         };

@@ -33,6 +33,8 @@ struct Queue {
     since: Option<Instant>,
     /// An empty leaf has woken the thread since then.
     is_told: bool,
+    /// A scan has met an empty leaf since then: they are looked at without waiting for more.
+    is_urgent: bool,
     /// The thread looks at notes that it has taken.
     is_worked_on: bool,
 }
@@ -54,7 +56,7 @@ impl UnderfullLeaves {
         self.change(|queue| {
             let newest = queue.notes.back();
             if newest.is_none() {
-                (queue.since, queue.is_told) = (Some(now()), false);
+                (queue.since, queue.is_told, queue.is_urgent) = (Some(now()), false, false);
             }
             let is_new = newest.is_none_or(|(noted, at)| *noted != tree || **at != *key);
             if is_new {
@@ -64,6 +66,17 @@ impl UnderfullLeaves {
             queue.is_told |= tells;
             tells || is_new && queue.notes.len() == GATHERED
         })
+    }
+
+    /// Queues a leaf without records that a scan has met, and has all of the queue looked at now:
+    /// whoever takes entries from one end of a tree passes over all of them each time. It may have
+    /// become empty before a crash, and nobody has noted it then. Returns true if the maintenance
+    /// thread should be woken.
+    #[must_use]
+    #[cold]
+    pub(crate) fn meet(&self, tree: Tree, key: &[u8]) -> bool {
+        let _of_many = self.push(tree, key, LeafFill::Empty);
+        self.change(|queue| !std::mem::replace(&mut queue.is_urgent, true))
     }
 
     /// Takes the oldest leaf; who has looked at what was taken says so ([`UnderfullLeaves::rest`]).
@@ -95,7 +108,8 @@ impl UnderfullLeaves {
     pub(crate) fn is_looked_at(&self) -> bool {
         let queue = self.queue.lock();
         let some = queue.notes.len();
-        queue.is_worked_on || some >= GATHERED || some > 0 && queue.is_told
+        let is_known = queue.is_told || queue.is_urgent;
+        queue.is_worked_on || some >= GATHERED || some > 0 && is_known
     }
 
     /// Returns how long the thread may wait for more leaves before it looks at those that are
@@ -105,6 +119,7 @@ impl UnderfullLeaves {
         match queue.notes.len() {
             0 => None,
             GATHERED.. => Some(Duration::ZERO),
+            _ if queue.is_urgent => Some(Duration::ZERO),
             _ => {
                 let age = queue.since.map(|since| now().duration_since(since));
                 Some(GATHERING.saturating_sub(age.unwrap_or(GATHERING)))
@@ -172,5 +187,27 @@ mod tests {
         let note = leaves.pop().unwrap();
         leaves.put_back(note);
         assert_eq!(leaves.due_in(), Some(Duration::ZERO));
+    }
+
+    /// One that a scan has met does not wait for others, nor do those before it; who comes later
+    /// does.
+    #[test]
+    fn a_leaf_that_was_met_does_not_wait() {
+        let leaves = UnderfullLeaves::default();
+        assert!(leaves.push(tree(), b"a", LeafFill::Empty));
+        assert_ne!(leaves.due_in(), Some(Duration::ZERO));
+        assert!(leaves.meet(tree(), b"a"));
+        assert_eq!(leaves.due_in(), Some(Duration::ZERO));
+        assert!(leaves.is_looked_at());
+        assert!(!leaves.meet(tree(), b"b"), "the thread knows");
+        while leaves.pop().is_some() {}
+        leaves.rest();
+        // One that nobody knew of.
+        assert!(leaves.meet(tree(), b"c"));
+        assert_eq!(leaves.due_in(), Some(Duration::ZERO));
+        assert!(leaves.pop().is_some());
+        leaves.rest();
+        assert!(leaves.push(tree(), b"d", LeafFill::Empty));
+        assert_ne!(leaves.due_in(), Some(Duration::ZERO));
     }
 }
