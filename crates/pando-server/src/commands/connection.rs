@@ -88,6 +88,10 @@ fn select(context: &mut Context<'_>) -> Run {
 }
 
 fn quit(context: &mut Context<'_>) -> Run {
+    // Once it has the reply, nobody finds it among the subscribers.
+    if let Some(subscriptions) = &mut context.session.subscriptions {
+        subscriptions.unsubscribe_all();
+    }
     context.session.closing = true;
     context.ok()
 }

@@ -134,6 +134,15 @@ impl Subscriptions {
         }
     }
 
+    /// Leaves all names.
+    pub(crate) fn unsubscribe_all(&mut self) {
+        for space in [Space::Channel, Space::Pattern, Space::Shard] {
+            for name in self.all(space) {
+                self.unsubscribe(space, &name);
+            }
+        }
+    }
+
     /// Returns all names in `space`, in their order.
     pub(crate) fn all(&self, space: Space) -> Vec<Name> {
         self.names(space).iter().cloned().collect()

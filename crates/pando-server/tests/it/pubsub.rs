@@ -53,6 +53,31 @@ fn subscribers_with_resp2_receive_and_may_call_little() {
     }
 }
 
+/// It has left its channels before it gets the reply to QUIT, behind all messages that were counted
+/// for it.
+#[test]
+fn who_has_quit_is_no_subscriber() {
+    let server = Fixture::new();
+    let mut other = server.client();
+    for _ in 0..100 {
+        let mut client = server.client();
+        client.check(&[
+            ("SUBSCRIBE a", "[\"subscribe\" \"a\" :1]"),
+            ("PSUBSCRIBE a*", "[\"psubscribe\" \"a*\" :2]"),
+            ("SSUBSCRIBE s", "[\"ssubscribe\" \"s\" :1]"),
+        ]);
+        other.check(&[("SPUBLISH s x", ":1")]);
+        client.check(&[("QUIT", "[\"smessage\" \"s\" \"x\"]")]);
+        assert_eq!(show(&client.answer()), "+OK");
+        other.check(&[
+            ("PUBSUB CHANNELS", "[]"),
+            ("PUBSUB NUMPAT", ":0"),
+            ("PUBSUB SHARDCHANNELS", "[]"),
+            ("PUBLISH a x", ":0"),
+        ]);
+    }
+}
+
 #[test]
 fn an_exec_publishes_at_its_commit() {
     let server = Fixture::new();
