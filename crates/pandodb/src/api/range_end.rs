@@ -259,12 +259,8 @@ impl RangeEnd {
             direction: self.direction,
         };
         self.ahead.loaded(engine, position);
-        if from.then.is_none()
-            && let Some(tree) = from.table.tree()
-        {
-            let bound = self.bound.as_ref().map(|key| &key[..]);
-            engine.note_passed(tree, bound, &self.leaf);
-        }
+        let bound = self.bound.as_ref().map(|key| &key[..]);
+        engine.note_passed(from.table, || from.tree().ok(), (bound, &self.leaf));
         engine.store.statistics.tick(Ticker::ScanLeaves, 1);
         self.is_loaded = true;
     }

@@ -349,7 +349,7 @@ impl ScanPage {
             let step = tree.try_scan_leaf(&engine.store.pool, from, direction, leaf);
             on_tree(&table.state, tree, step)?;
             self.shown_from = engine.check_marks(leaf.marks(), None)?.lsn();
-            engine.note_passed(tree, from, leaf);
+            engine.note_passed(&table.state, || Some(tree), (from, leaf));
             engine.store.statistics.tick(Ticker::ScanLeaves, 1);
             return Ok(());
         };
@@ -365,6 +365,7 @@ impl ScanPage {
             unless_ended(registration, step)?;
             self.is_merged = true;
         }
+        engine.note_passed(&table.state, || Some(tree), (from, leaf));
         let debt = engine.debt_until(lsn, engine.debt(leaf.lsn_max(), None));
         self.shown_from = debt.lsn();
         engine.store.statistics.tick(Ticker::ScanLeaves, 1);

@@ -68,14 +68,17 @@ impl UnderfullLeaves {
         })
     }
 
-    /// Queues a leaf without records that a scan has met, and has all of the queue looked at now:
-    /// whoever takes entries from one end of a tree passes over all of them each time. It may have
-    /// become empty before a crash, and nobody has noted it then. Returns true if the maintenance
-    /// thread should be woken.
+    /// Has the queue looked at now, since a scan has met a leaf without records: whoever takes
+    /// entries from one end of a tree passes over all of them each time. If none is queued, this
+    /// one is: it may have become empty before a crash, and nobody has noted it then. Returns true
+    /// if the maintenance thread should be woken.
     #[must_use]
     #[cold]
     pub(crate) fn meet(&self, tree: Tree, key: &[u8]) -> bool {
-        let _of_many = self.push(tree, key, LeafFill::Empty);
+        // Relaxed: the queue may change at once.
+        if self.len.load(Ordering::Relaxed) == 0 {
+            let _of_many = self.push(tree, key, LeafFill::Empty);
+        }
         self.change(|queue| !std::mem::replace(&mut queue.is_urgent, true))
     }
 
