@@ -6,9 +6,8 @@ use std::path::Path;
 
 use fastrand::Rng;
 use pando_server::check_rows;
-use pando_sync::Mutex;
-use pando_sync::Rank;
-use pando_sync::thread;
+use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::{Mutex, Rank, thread};
 
 use crate::client::{Client, encode, show, words};
 use crate::fixture::{Fixture, open_counted, open_on_disk, options};
@@ -260,6 +259,62 @@ fn stretches_of_several_clients_lose_nothing() {
     assert!(popped.len() - left > 1000, "{} popped", popped.len() - left);
     popped.sort();
     assert_eq!(popped, pushed.into_iter().collect::<Vec<_>>());
+    drop(client);
+    drop(server);
+    let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();
+    assert_eq!(report.descriptions, [""; 0]);
+}
+
+/// Stretches find members that are there, and keep a head that they only read, beside clients that
+/// take members away, or the whole set: each member that was added was taken away, or is in a set.
+#[test]
+fn a_head_that_was_only_read_is_that_of_the_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = on_disk(directory.path());
+    client_of(&server);
+    let (added, removed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let renamed = Mutex::new(Rank::Caller, vec!["s".to_owned()]);
+    thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let (server, renamed, added, removed) = (&server, &renamed, &added, &removed);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let mut random = Rng::with_seed(number);
+                for round in 0..300 {
+                    let name = match random.u32(..20) {
+                        0 => format!("RENAME s t{number}.{round}"),
+                        1..4 => "SREM s".to_owned(),
+                        _ => "SADD s".to_owned(),
+                    };
+                    let is_rename = name.starts_with("RENAME");
+                    let commands: Vec<_> = (0..if is_rename { 1 } else { 24 })
+                        .map(|_| match is_rename {
+                            true => name.clone(),
+                            false => format!("{name} m{}", random.u32(..60)),
+                        })
+                        .collect();
+                    let replies = run_all(&mut client, &commands);
+                    if is_rename && replies[0] == "+OK" {
+                        renamed.lock().push(format!("t{number}.{round}"));
+                    }
+                    let ones = replies.iter().filter(|reply| *reply == ":1").count();
+                    let to = if name == "SADD s" { added } else { removed };
+                    to.fetch_add(ones as u64, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let mut client = server.client();
+    let mut left = 0;
+    for set in &*renamed.lock() {
+        let found = client.run(&format!("SMEMBERS {set}"));
+        let found = found.trim_matches(['[', ']']).split_whitespace().count();
+        assert_eq!(client.run(&format!("SCARD {set}")), format!(":{found}"));
+        left += found as u64;
+    }
+    let (added, removed) = (added.into_inner(), removed.into_inner());
+    assert!(renamed.lock().len() > 10 && removed > 100, "{removed}");
+    assert_eq!(added, removed + left);
     drop(client);
     drop(server);
     let report = check_rows(&open_on_disk(directory.path()).unwrap()).unwrap();

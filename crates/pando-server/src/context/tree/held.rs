@@ -68,6 +68,9 @@ impl Context<'_> {
         let (what, held) = ((kept.value_type, kept.held.encoding), kept.held);
         let end_block = &kept.end_block;
         let put = self.in_database(kept.database, |this| {
+            if !kept.is_changed {
+                return Ok(());
+            }
             if let Some(last) = end_block {
                 this.write_end_block(held.head, last)?;
             }
@@ -96,22 +99,41 @@ impl Context<'_> {
                     kept.is_for(self.command.name, (database, Some(key))),
                     "another head would be lost"
                 );
-                (kept.held, kept.beside) = (held, beside);
+                (kept.held, kept.beside, kept.is_changed) = (held, beside, true);
             }
-            none => {
-                *none = Some(Box::new(KeptHead {
-                    command: self.command.name,
-                    database,
-                    key: key.to_vec(),
-                    value_type,
-                    held,
-                    is_written: false,
-                    beside,
-                    end_block: None,
-                }));
+            None => {
+                let kept = self.kept((key, value_type), held, (beside, true));
+                self.progress.kept_head = Some(Box::new(kept));
             }
         }
         Ok(())
+    }
+
+    /// Keeps a head that the command has read, and leaves as it is: the last thing that it does.
+    pub(super) fn keep_head(&mut self, of: (&[u8], ValueType), held: Held) {
+        if self.keeps_head() && self.progress.kept_head.is_none() {
+            let kept = self.kept(of, held, (Beside::Nothing, false));
+            self.progress.kept_head = Some(Box::new(kept));
+        }
+    }
+
+    fn kept(
+        &self,
+        (key, value_type): (&[u8], ValueType),
+        held: Held,
+        (beside, is_changed): (Beside, bool),
+    ) -> KeptHead {
+        KeptHead {
+            command: self.command.name,
+            database: self.session.database,
+            key: key.to_vec(),
+            value_type,
+            held,
+            is_changed,
+            is_written: false,
+            beside,
+            end_block: None,
+        }
     }
 
     /// Returns true if the command keeps what it would write of a head.

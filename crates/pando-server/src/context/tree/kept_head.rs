@@ -1,6 +1,6 @@
-//! The head of a large collection that the last command of a pipeline run has changed, and that is
-//! not written yet: the next command, if it is the same one with the same key, goes on with it
-//! (decision 108).
+//! The head of a large collection that the last command of a pipeline run has read, and that is not
+//! written yet if it has changed it: the next command, if it is the same one with the same key,
+//! goes on with it (decision 108).
 //!
 //! A pipeline that pushes element after element would else find, decode, encode and write the row
 //! of the key for each. So it is written once: before whatever else runs, and before the commit.
@@ -12,6 +12,8 @@
 //! - A command that writes it and fails is undone with that, so it stays kept until such a command
 //!   has ended.
 //! - A command with a batch of its own, inside EXEC or in a script keeps none.
+//! - One that was only read is forgotten where it would be written, and if a command is undone:
+//!   with that its read may be, which the commit validates.
 
 use super::list_end::{EndBlock, PageAhead};
 use crate::client::waiters::queue_of;
@@ -41,7 +43,7 @@ impl Held {
     }
 }
 
-/// A head that is not written yet.
+/// A head that was read, and is not written yet if it was changed.
 #[derive(Debug)]
 pub(crate) struct KeptHead {
     /// Name of the command.
@@ -50,7 +52,9 @@ pub(crate) struct KeptHead {
     pub(super) key: Vec<u8>,
     pub(super) value_type: ValueType,
     pub(super) held: Held,
-    /// The command that runs now has written it.
+    /// A command has changed it.
+    pub(super) is_changed: bool,
+    /// The command that runs now has written it, or it is to be forgotten.
     pub(super) is_written: bool,
     pub(super) beside: Beside,
     /// Of a list in blocks: the one at the end at which the command works. It is written with the
@@ -85,9 +89,9 @@ impl KeptHead {
         self.is_written
     }
 
-    /// The command was undone, and with it the head, if it has written that.
+    /// The command was undone, and with it the head, if it has written or read that.
     pub(crate) fn undo(&mut self) {
-        self.is_written = false;
+        self.is_written = !self.is_changed;
         if matches!(self.beside, Beside::Page(_)) {
             self.beside = Beside::Nothing;
         }

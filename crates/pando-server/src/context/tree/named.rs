@@ -30,6 +30,7 @@ impl Context<'_> {
         };
         let (is_new, is_same) = (old.is_none(), old == Some(value));
         if value_type == ValueType::Set && !is_new {
+            self.keep_head((key, value_type), held);
             return Ok(Some(false));
         }
         self.check_element(value_type, name.len() + value.len())?;
@@ -61,6 +62,7 @@ impl Context<'_> {
             Some(Some(bytes)) => Some(sound_score(bytes)?),
         };
         let Some(score) = decide(old)? else {
+            self.keep_head((key, ValueType::SortedSet), held);
             return Ok(true);
         };
         let bytes = score.to_le_bytes();
