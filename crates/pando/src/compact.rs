@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pandodb::{Builder, CompactPhase, CompactProgress, CompactReport, Compression, Db, Error};
+use pandodb::{Builder, CompactPhase, CompactProgress, CompactReport, Compression, Db};
 use serde_json::json;
 
 use crate::command_line::CompactFlags;
 use crate::failure::Failure;
-use crate::inspect::check_directory;
+use crate::inspect::{check_directory, of_store};
 use crate::memory;
 use crate::output;
 use crate::progress::Progress;
@@ -58,13 +58,8 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
 }
 
 fn open(options: Builder, dir: &Path) -> Result<Db, Failure> {
-    options.open_existing(dir).map_err(|error| match error {
-        Error::InvalidOption {
-            option: "dir",
-            what,
-        } => Failure::usage(format!("{}: {what}", dir.display())),
-        other => other.into(),
-    })
+    let opened = options.open_existing(dir);
+    opened.map_err(|error| of_store(dir, error))
 }
 
 /// Refuses a compression that would have every page written again and none become smaller. The

@@ -1,6 +1,8 @@
 //! `pando stat` and `pando verify`: read a store that no process has open, and change nothing; but
 //! `pando verify --rows` opens it.
 
+use std::path::Path;
+
 use pando_server::RowsReport;
 use pandodb::{
     Compression, Damage, Error, LevelStat, StoreStat, StoredStat, TableStat, VerifyReport,
@@ -24,7 +26,7 @@ pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
         progress.update("pages read", done as f64 / all.max(1) as f64);
     });
     progress.finish();
-    let stat = stat?;
+    let stat = stat.map_err(|error| of_store(&target.dir, error))?;
     if target.json {
         output::line(stat_json(&stat, *tree));
         return Ok(());
@@ -51,7 +53,7 @@ pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
             if target.json && error.is_corruption() {
                 output::line(json!({ "sound": false, "damages": [unloadable(&error)] }));
             }
-            return Err(error.into());
+            return Err(of_store(&target.dir, error));
         }
     };
     let is_sound = report.damages.is_empty();
@@ -113,7 +115,8 @@ fn print_verified(report: &VerifyReport) {
 /// Opens the store, and compares the heads of large collections with the rows of their elements.
 fn check_rows(target: &StoreArgs, max_memory: Option<&str>) -> Result<RowsReport, Failure> {
     let options = pandodb::Db::builder().max_memory(memory::tool_budget(max_memory, 2)?);
-    let db = options.open_existing(&target.dir)?;
+    let opened = options.open_existing(&target.dir);
+    let db = opened.map_err(|error| of_store(&target.dir, error))?;
     let report = pando_server::check_rows(&db)?;
     db.close()?;
     Ok(report)
@@ -153,6 +156,17 @@ pub(crate) fn check_directory(target: &StoreArgs) -> Result<(), Failure> {
     Err(Failure::usage(format!(
         "{dir} {what}; name the directory of a store"
     )))
+}
+
+/// Returns why the store in `dir` cannot be used; what is wrong with the directory names it.
+pub(crate) fn of_store(dir: &Path, error: Error) -> Failure {
+    match error {
+        Error::InvalidOption {
+            option: "dir",
+            what,
+        } => Failure::usage(format!("{}: {what}", dir.display())),
+        other => other.into(),
+    }
 }
 
 fn unloadable(error: &Error) -> Value {

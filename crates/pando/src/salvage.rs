@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command_line::SalvageFlags;
 use crate::failure::{Code, Failure};
-use crate::inspect::check_directory;
+use crate::inspect::{check_directory, of_store};
 use crate::memory;
 use crate::output;
 use crate::progress::Progress;
@@ -27,10 +27,10 @@ pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
     progress.finish();
     let report = salvaged.map_err(|error| match error {
         Error::InvalidOption {
-            option: "dir",
+            option: "into",
             what,
-        } => Failure::usage(what),
-        other => other.into(),
+        } => Failure::usage(format!("{}: {what}", flags.new.display())),
+        other => of_store(&flags.target.dir, other),
     })?;
     if flags.target.json {
         output::line(report_json(&report));

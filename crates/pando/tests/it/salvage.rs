@@ -69,7 +69,7 @@ fn a_new_store_needs_a_place_of_its_own() {
     fs::create_dir(here.join("full")).unwrap();
     fs::write(here.join("full/file"), b"something").unwrap();
     for (new, what) in [
-        ("full", "holds 'file'"),
+        ("full", "full: holds 'file'"),
         ("store", "lies in the damaged store"),
         ("store/new", "lies in the damaged store"),
         ("full/file", "is no directory"),
@@ -84,7 +84,11 @@ fn a_new_store_needs_a_place_of_its_own() {
     let (code, _, err) = run(here, &["salvage", "nothing", "new"]);
     assert!(code == 1 && err.contains("does not exist"), "{err}");
     let (code, _, err) = run(here, &["salvage", "full", "new"]);
-    assert!(code != 0 && !here.join("new").exists(), "{err}");
+    assert!(
+        code == 1 && err.contains("full: there is no store"),
+        "{err}"
+    );
+    assert!(!here.join("new").exists(), "nothing is made");
     let (code, _, err) = run(here, &["salvage", "store", "new", "--max-memory=1m"]);
     assert!(code == 1 && err.contains("at least"), "{err}");
     assert!(!here.join("new").exists(), "nothing is made");

@@ -239,6 +239,41 @@ fn one_damaged_page_is_named() {
 }
 
 #[test]
+fn a_missing_store_is_a_matter_of_usage_and_missing_files_are_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    fs::create_dir(here.join("empty")).unwrap();
+    let tools = |dir| {
+        [
+            vec!["stat", dir],
+            vec!["verify", dir],
+            vec!["verify", "--rows", dir],
+            vec!["compact", dir],
+            vec!["salvage", dir, "new"],
+        ]
+    };
+    for tool in tools("empty") {
+        let (code, out, err) = run(here, &tool);
+        assert_eq!((code, &out[..]), (1, ""), "{tool:?} {err}");
+        assert_eq!(err, "pando: empty: there is no store in it\n", "{tool:?}");
+    }
+    for name in ["data", "superblock"] {
+        fs::remove_file(here.join("store").join(name)).unwrap();
+        for tool in tools("store") {
+            let (code, out, err) = run(here, &tool);
+            assert_eq!(code, 3, "{tool:?} {out}{err}");
+            let what = format!("pando: {name} is damaged: the file is missing");
+            assert!(err.contains(&what), "{tool:?} {err}");
+        }
+        let (_, out, _) = run(here, &["verify", "store", "--json"]);
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["sound"], false, "{out}");
+    }
+    assert!(!here.join("new").exists());
+}
+
+#[test]
 fn the_store_of_a_server_can_be_looked_at_when_it_has_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let server = Running::start(directory.path(), &[]);

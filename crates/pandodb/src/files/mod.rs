@@ -6,3 +6,4 @@ mod merge;
 pub(crate) mod names;
 pub(crate) mod reserve;
 pub(crate) mod superblock;
+pub(crate) mod whose;

@@ -1,7 +1,7 @@
 //! The layout of pages in the data file: sizes of pages and blocks, the data file itself, and the
 //! pool and allocator for it. Sizes are chosen at creation, and read from the superblock later.
 
-use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_device::{AnyDevice, AnyFile, Create, Device, Error as DeviceError, File, OpenOptions};
 use pando_format::cast::{u32_of, usize_of};
 use pando_format::catalogue::GARBAGE_ROOT;
 use pando_format::superblock::Superblock;
@@ -111,15 +111,15 @@ pub(crate) fn create_data(device: &AnyDevice, options: &mut Builder) -> Result<(
 /// Opens the data file, with direct I/O if its blocks allow that: the file may have been copied
 /// from a device with smaller sectors.
 pub(crate) fn open_data(device: &AnyDevice, how: OpenOptions, block_bytes: u64) -> Result<AnyFile> {
-    let data = device
-        .open(DATA, how.direct())
-        .map_err(Error::io("opening the data file"))?;
+    let failed = |error: DeviceError| match error.is_not_found() {
+        true => Error::corrupt(DATA, "the file is missing"),
+        false => Error::io("opening the data file")(error),
+    };
+    let data = device.open(DATA, how.direct()).map_err(failed)?;
     if block_bytes.is_multiple_of(data.alignment() as u64) {
         return Ok(data);
     }
-    device
-        .open(DATA, how)
-        .map_err(Error::io("opening the data file"))
+    device.open(DATA, how).map_err(failed)
 }
 
 /// Returns the allocator of a data file of `blocks` blocks; all of them are free.

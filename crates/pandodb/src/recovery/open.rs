@@ -7,10 +7,8 @@
 //! writes to blocks that neither the old checkpoint nor a record after it names.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::hash::Hasher;
 use std::ops::Bound;
-use std::path::Path;
 
 use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
 use pando_format::cast::{u32_of, u32_of_len};
@@ -31,6 +29,9 @@ use crate::error::{Error, Result};
 use crate::files::mapping::{Mapping, MappingFiles, remove_stray};
 use crate::files::names::{CREATING, DATA, base_name, journal_name};
 use crate::files::superblock::{SUPERBLOCK, read_superblock, write_superblock};
+use crate::files::whose::{
+    BENCH_FILE, check_no_remains, is_ours, may_lie_beside, no_store, open_superblock,
+};
 use crate::options::{Budget, Builder};
 use crate::pages::codec_sample::{compression_of, known_compression};
 use crate::pages::layout::{Layout, create_data, open_data, pool_of, space_keeper};
@@ -50,8 +51,6 @@ const DATA_BYTES_FIRST: u64 = 2 << 20;
 /// fraction of its segments.
 const LOG_FILE_BYTES: u32 = 1 << 20;
 const LOG_FILE_SHARE: u32 = 4;
-/// A file in the directory that belongs to benchmarks of the device, not to the store.
-const BENCH_FILE: &str = "bench-device.dat";
 const FIRST_MAPPING: u64 = 1;
 
 impl From<pando_wal::Error> for Error {
@@ -92,36 +91,11 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
             what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
         });
     }
-    let has = |name: &str| ours.iter().any(|known| known == name);
-    if !has(CREATING) && ours.iter().any(|name| name != BENCH_FILE) {
-        return Err(Error::corrupt(
-            SUPERBLOCK,
-            "the file is missing, though others are there",
-        ));
-    }
+    check_no_remains(&ours)?;
     if options.must_exist {
-        return Err(Error::InvalidOption {
-            option: "dir",
-            what: "there is no store in it".into(),
-        });
+        return Err(no_store());
     }
     create(device, options, &ours)
-}
-
-/// Returns true if a store makes files of this name.
-fn is_ours(name: &str) -> bool {
-    [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
-        || ["map.", "journal.", "log/"]
-            .iter()
-            .any(|start| name.starts_with(start))
-}
-
-/// Returns true of a file of somebody else beside which a store may be made: what services keep in
-/// their directory.
-fn may_lie_beside(name: &str) -> bool {
-    let end = Path::new(name).extension().and_then(OsStr::to_str);
-    let is_of_service = end.is_some_and(|end| ["conf", "log", "pid", "toml"].contains(&end));
-    is_of_service && !name.contains('/')
 }
 
 fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {
@@ -378,8 +352,7 @@ pub(crate) fn load(
         Access::Write(_) => OpenOptions::write(),
         Access::Read => OpenOptions::read(),
     };
-    let opening = Error::io("opening the superblock");
-    let superblock_file = device.open(SUPERBLOCK, how).map_err(opening)?;
+    let superblock_file = open_superblock(device, how)?;
     let superblock = read_superblock(&superblock_file)?;
     check_superblock(&superblock)?;
     let layout = Layout::of_superblock(&superblock)?;

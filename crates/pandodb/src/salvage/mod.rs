@@ -131,7 +131,7 @@ fn check_empty(into: &AnyDevice) -> Result<()> {
     match names.first() {
         None => Ok(()),
         Some(name) => Err(Error::InvalidOption {
-            option: "dir",
+            option: "into",
             what: format!("holds '{name}'; a new store needs an empty directory"),
         }),
     }

@@ -7,6 +7,7 @@ use pando_format::{Compression, Epoch};
 use crate::error::{Error, Result};
 use crate::files::names::CREATING;
 use crate::files::superblock::{SUPERBLOCK, newest, read_slots};
+use crate::files::whose::open_superblock;
 use crate::options::{Budget, Builder};
 use crate::pages::codec_sample::compression_of_sample;
 use crate::pages::layout::{Layout, open_data, pool_of, space_keeper};
@@ -75,10 +76,7 @@ impl DamagedStore {
 /// Returns the newest slot that can be read. The other one does not matter: it is equal, or that of
 /// a checkpoint none of whose blocks were freed or overwritten.
 fn newest_slot(device: &AnyDevice, report: &mut SalvageReport) -> Result<Superblock> {
-    let opening = Error::io("opening the superblock");
-    let file = device
-        .open(SUPERBLOCK, OpenOptions::read())
-        .map_err(opening)?;
+    let file = open_superblock(device, OpenOptions::read())?;
     let slots = read_slots(&file);
     for (number, slot) in slots.iter().enumerate() {
         if let Err(bad) = slot {

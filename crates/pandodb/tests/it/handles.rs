@@ -215,6 +215,50 @@ fn a_store_that_has_lost_its_superblock_is_not_taken_for_none() {
         let refused = opened.map(drop).unwrap_err();
         assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
     }
+    let new = place.path().join("new");
+    for refused in looked_at(place.path(), &new) {
+        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+    }
+    assert!(!new.exists());
+}
+
+/// Returns the errors of all that reads the store in `directory` without opening it.
+fn looked_at(directory: &Path, new: &Path) -> [Error; 3] {
+    let none = |_, _| ();
+    let refused = "it has no store that can be read";
+    [
+        pandodb::verify(directory, none).expect_err(refused),
+        pandodb::stat(directory, none).expect_err(refused),
+        pandodb::salvage(directory, new, options(), none).expect_err(refused),
+    ]
+}
+
+#[test]
+fn a_store_that_has_lost_its_data_file_is_damaged() {
+    let place = tempfile::tempdir().unwrap();
+    options().open(place.path()).unwrap().close().unwrap();
+    std::fs::remove_file(place.path().join("data")).unwrap();
+    let opened = options().open(place.path()).map(drop).unwrap_err();
+    let looked = looked_at(place.path(), &place.path().join("new"));
+    for refused in looked.into_iter().chain([opened]) {
+        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+        let text = refused.to_string();
+        assert_eq!(text, "data is damaged: the file is missing");
+    }
+}
+
+#[test]
+fn a_directory_without_a_store_is_named_as_that() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("letter.txt"), "dear").unwrap();
+    let new = place.path().join("new");
+    for refused in looked_at(place.path(), &new) {
+        assert!(
+            matches!(refused, Error::InvalidOption { option: "dir", .. }),
+            "{refused}"
+        );
+    }
+    assert!(!new.exists());
 }
 
 #[test]

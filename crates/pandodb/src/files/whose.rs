@@ -1,0 +1,68 @@
+//! Which files of a directory are a store's, and whether there is a store.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use pando_device::{AnyDevice, AnyFile, Device, OpenOptions};
+
+use crate::error::{Error, Result};
+use crate::files::names::{CREATING, DATA};
+use crate::files::superblock::SUPERBLOCK;
+
+/// A file in the directory that belongs to benchmarks of the device, not to the store.
+pub(crate) const BENCH_FILE: &str = "bench-device.dat";
+
+/// Returns true if a store makes files of this name.
+pub(crate) fn is_ours(name: &str) -> bool {
+    [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
+        || ["map.", "journal.", "log/"]
+            .iter()
+            .any(|start| name.starts_with(start))
+}
+
+/// Returns true of a file of somebody else beside which a store may be made: what services keep in
+/// their directory.
+pub(crate) fn may_lie_beside(name: &str) -> bool {
+    let end = Path::new(name).extension().and_then(OsStr::to_str);
+    let is_of_service = end.is_some_and(|end| ["conf", "log", "pid", "toml"].contains(&end));
+    is_of_service && !name.contains('/')
+}
+
+/// Checks that files of a store, without a superblock, are not what is left of one.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub(crate) fn check_no_remains(ours: &[String]) -> Result<()> {
+    let is_creating = ours.iter().any(|name| name == CREATING);
+    if !is_creating && ours.iter().any(|name| name != BENCH_FILE) {
+        return Err(Error::corrupt(
+            SUPERBLOCK,
+            "the file is missing, though others are there",
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the error of a directory in which a store was to be.
+pub(crate) fn no_store() -> Error {
+    Error::InvalidOption {
+        option: "dir",
+        what: "there is no store in it".into(),
+    }
+}
+
+/// Opens the superblock of the store on `device`.
+///
+/// # Errors
+/// [`Error::Corrupt`] if it is missing, and other files of a store are there;
+/// [`Error::InvalidOption`] if there is no store.
+pub(crate) fn open_superblock(device: &AnyDevice, how: OpenOptions) -> Result<AnyFile> {
+    match device.open(SUPERBLOCK, how) {
+        Err(error) if error.is_not_found() => {}
+        opened => return opened.map_err(Error::io("opening the superblock")),
+    }
+    let names = device.list().map_err(Error::io("listing the directory"))?;
+    let ours: Vec<String> = names.into_iter().filter(|name| is_ours(name)).collect();
+    check_no_remains(&ours)?;
+    Err(no_store())
+}
