@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::layers::{Layers, Value};
 use crate::log::LogFormat;
 use crate::memory;
-use crate::quantity::{parse_size, show_size};
+use crate::quantity::{parse_duration, parse_size, show_size};
 
 /// Smallest memory budget of a server.
 const MAX_MEMORY_MIN: u64 = 16 << 20;
@@ -99,9 +99,15 @@ fn parse_count(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("'{text}' is no number from 1 on"))
 }
 
+/// Parses a duration of whole seconds.
 fn parse_seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.trim().parse().ok();
-    seconds.ok_or_else(|| format!("'{text}' is no number of seconds"))
+    if let Ok(seconds) = text.trim().parse() {
+        return Ok(seconds);
+    }
+    let whole = parse_duration(text).ok();
+    let whole = whole.filter(|duration| duration.subsec_nanos() == 0);
+    let seconds = whole.map(|duration| duration.as_secs());
+    seconds.ok_or_else(|| format!("'{text}': whole seconds, or a number and s, m or h"))
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {
@@ -316,6 +322,21 @@ mod tests {
     }
 
     #[test]
+    fn durations_are_whole_seconds_or_say_their_unit() {
+        for (text, seconds) in [
+            ("0", 0),
+            ("90", 90),
+            ("2m", 120),
+            ("1h", 3600),
+            ("2000ms", 2),
+        ] {
+            let settings = read(&[("tcp_keepalive", text), ("stall_timeout", text)]).unwrap();
+            let found = (settings.tcp_keepalive_s, settings.stall_timeout_s);
+            assert_eq!(found, (seconds, seconds), "{text}");
+        }
+    }
+
+    #[test]
     fn a_bare_port_is_one_of_this_machine() {
         let settings = read(&[("listen", "7000")]).unwrap();
         assert_eq!(settings.listen[0].to_string(), "127.0.0.1:7000");
@@ -335,6 +356,8 @@ mod tests {
             ("durability", "sometimes", "--durability: 'sometimes'"),
             ("threads", "0", "--threads: '0'"),
             ("tcp_keepalive", "-1", "--tcp-keepalive: '-1'"),
+            ("tcp_keepalive", "1500ms", "--tcp-keepalive: '1500ms'"),
+            ("stall_timeout", "0.5", "--stall-timeout: '0.5'"),
             ("compression", "zip", "--compression: 'zip': there are none"),
             ("io_backend", "disk", "--io-backend 'disk'"),
             (
