@@ -7,6 +7,10 @@ use pando_device::Error as DeviceError;
 use pando_format::{Extent, PageId};
 use pando_sync::Arc;
 
+/// Bytes of the longest batch, about, however much memory there is: a buffer of the log has 8 MiB
+/// at most.
+const BATCH_BYTES_MOST: usize = (8 << 20) - (64 << 10);
+
 /// Result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -84,8 +88,10 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The batch is larger than the log buffer, the limit of one batch. Or what a step of a
-    /// transaction that goes on on disk reads there takes more memory than it may.
+    /// The batch is larger than what one record of the log may be: a 14th of `max_memory` or so, 8
+    /// MiB at most, and a little less than half of a segment, whose size a store has from its
+    /// creation. Or what a step of a transaction that goes on on disk reads there takes more memory
+    /// than it may.
     BatchTooLarge {
         /// Its size in the log.
         bytes: usize,
@@ -319,11 +325,7 @@ impl fmt::Display for Error {
                 f.write_str("the value lies in chunks; read it piece by piece (get_reader)")
             }
             Self::InvalidValue { what } => write!(f, "value handed over piece by piece: {what}"),
-            Self::BatchTooLarge { bytes, limit } => write!(
-                f,
-                "batch of {bytes} bytes; the largest is {limit} (what the log buffer holds): \
-                 split it, or raise max_memory"
-            ),
+            Self::BatchTooLarge { bytes, limit } => write_too_large(f, *bytes, *limit),
             Self::InvalidTableName { name } => {
                 write!(
                     f,
@@ -358,6 +360,20 @@ impl fmt::Display for Error {
             Self::Closed => f.write_str("the store was closed"),
         }
     }
+}
+
+fn write_too_large(f: &mut fmt::Formatter<'_>, bytes: usize, limit: usize) -> fmt::Result {
+    write!(
+        f,
+        "batch of {bytes} bytes; the largest is {limit}: split it"
+    )?;
+    if limit < BATCH_BYTES_MOST {
+        f.write_str(
+            ", or raise max_memory (up to 8 MiB are possible; less in a store that was created \
+             with little memory)",
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes that a table is of another kind than this one.

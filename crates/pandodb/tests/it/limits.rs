@@ -56,6 +56,34 @@ fn a_batch_that_cannot_fit_is_refused_whole() {
     assert!(table.is_empty());
 }
 
+/// More memory is advised only where it makes longer batches possible.
+#[test]
+fn the_error_of_a_long_batch_advises_what_helps() {
+    let refused = |db: &Db| {
+        let table = db.table("t").expect("it has room");
+        let mut batch = Batch::new();
+        for number in 0..100_u32 {
+            batch.put(&table, &number.to_be_bytes(), &[1; 100_000]);
+        }
+        let written = db.write(&mut batch, WriteOptions::default());
+        written.expect_err("it is too long").to_string()
+    };
+    let opened = |memory, place: &std::path::Path| {
+        let options = Db::builder().max_memory(memory);
+        options.open(place).expect("a directory of its own")
+    };
+    let place = tempfile::tempdir().unwrap();
+    let little = opened(4 << 20, place.path());
+    let text = refused(&little);
+    assert!(text.contains("split it, or raise max_memory"), "{text}");
+    little.close().unwrap();
+    let text = refused(&opened(256 << 20, place.path()));
+    assert!(text.contains("created with little memory"), "{text}");
+    let place = tempfile::tempdir().unwrap();
+    let text = refused(&opened(256 << 20, place.path()));
+    assert!(text.ends_with(": split it"), "{text}");
+}
+
 #[test]
 fn wrong_options_are_named() {
     for (builder, option) in [
