@@ -35,7 +35,8 @@ impl Batch {
     /// commit: [`Db::transact`] does. Looks at the batch's own writes first, then at the table.
     ///
     /// # Errors
-    /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`].
+    /// As [`Table::get`]; [`Error::InChunks`] for a value of [`Batch::put_large`], and for one that
+    /// [`Db::write`] has stored in chunks already.
     pub fn get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(index) = self.set.index_of(&table.state) else {
             return table.get(key);

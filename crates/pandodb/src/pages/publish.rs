@@ -33,12 +33,16 @@ impl Store {
             .map_err(|error| as_error(&error))
     }
 
-    /// Ends a claim whose read failed on the device; returns the error for the caller.
+    /// Ends a claim whose read failed on the device; returns the error for the caller. In a forked
+    /// child, which the device refuses, nothing is wrong with the page.
     pub(crate) fn read_failed(&self, ticket: LoadTicket, error: impl std::fmt::Display) -> Error {
-        let failure = Error::CorruptPage {
-            page: ticket.page(),
-            extent: Some(ticket.stored().extent),
-            what: format!("reading it: {error}"),
+        let failure = match self.check_process() {
+            Err(forked) => forked,
+            Ok(()) => Error::CorruptPage {
+                page: ticket.page(),
+                extent: Some(ticket.stored().extent),
+                what: format!("reading it: {error}"),
+            },
         };
         self.give_up(ticket, failure)
     }

@@ -70,6 +70,9 @@ impl Store {
             // If the chunk was moved in the meantime, its old place may have been overwritten or
             // truncated: read it again.
             if self.pool.chunk(chunk.page) == Some(stored) {
+                if read.is_err() {
+                    self.check_process()?;
+                }
                 return read.map_err(|what| damaged(Some(stored.extent), what));
             }
         }

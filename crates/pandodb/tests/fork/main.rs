@@ -62,6 +62,8 @@ fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
         get.as_mut().poll(&mut context).is_pending()
     };
     let cold = (0..40_000_u32).rev().find(is_cold).unwrap();
+    table.put(b"large", &[7; 5 << 20]).unwrap();
+    let snapshot = db.snapshot().unwrap();
     let mut left = Some((db.clone(), table.clone()));
     let fine = in_child(|| {
         assert_eq!(table.get(&last).unwrap().unwrap(), value);
@@ -70,7 +72,15 @@ fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
         assert!(is_forked(db.table("more")));
         assert!(is_forked(db.flush()));
         assert!(is_forked(db.checkpoint()));
-        let mut get = pin!(table.get_async(&(cold / 2).to_be_bytes()));
+        let key = (cold / 2).to_be_bytes();
+        assert!(is_forked(table.get(&key)));
+        assert!(is_forked(table.get(b"large")));
+        assert!(is_forked(table.get_many(&[&key, b"large"])));
+        assert!(is_forked(
+            table.iter().try_for_each(|entry| entry.map(drop))
+        ));
+        assert!(is_forked(snapshot.get(&table, &key)));
+        let mut get = pin!(table.get_async(&key));
         let mut context = Context::from_waker(Waker::noop());
         match get.as_mut().poll(&mut context) {
             Poll::Ready(result) => assert!(is_forked(result)),
@@ -80,7 +90,8 @@ fn a_child_reads_what_is_in_memory_and_everything_else_fails_at_once() {
     });
     assert!(fine);
     table.put(b"key", b"value").unwrap();
-    drop((left, table));
+    assert!(table.get(b"large").unwrap().is_some());
+    drop((left, table, snapshot));
     db.close().unwrap();
     let db = options().open(place.path()).unwrap();
     let table = db.table("things").unwrap();
