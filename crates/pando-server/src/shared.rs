@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::task::Waker;
 
 use pando_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use pando_sync::time::{Instant, now, unix_ms};
@@ -9,7 +10,7 @@ use pando_sync::{Arc, Mutex, Rank};
 
 use crate::client::contended_keys::ContendedKeys;
 use crate::client::pause::Pause;
-use crate::client::record::{ClientRecord, Registry};
+use crate::client::record::{ClientRecord, NO_EVICT, Registry};
 use crate::client::waiters::Waiters;
 use crate::client::watches::WatchBytes;
 use crate::data::compaction::Compaction;
@@ -223,6 +224,34 @@ impl Shared {
         self.clients.remove(client.id);
         let arrival = Arrival(Arc::clone(underway));
         self.loops[client.loop_index].send(Message::Kill(client.token, arrival));
+    }
+
+    /// Closes clients, those first that hold most, until the others hold no more than they may. Any
+    /// thread may do so whose connection has grown.
+    #[cold]
+    pub(crate) fn evict(&self) {
+        let memory = &self.clients.memory;
+        let mut clients: Vec<_> = self
+            .clients
+            .all()
+            .into_iter()
+            // Relaxed: what it has asked for is not about anything else.
+            .filter(|client| client.asked.load(Ordering::Relaxed) & NO_EVICT == 0)
+            .map(|client| (client.held.counted(), client))
+            .filter(|(bytes, _)| *bytes > 0)
+            .collect();
+        clients.sort_by_key(|(bytes, _)| *bytes);
+        // Looked at before each: another thread may do the same.
+        while memory.excess() > 0
+            && let Some((bytes, client)) = clients.pop()
+        {
+            if client.is_killed() {
+                continue;
+            }
+            self.end_client(&client, &Underway::new(1, Waker::noop().clone()));
+            memory.count_evicted();
+            self.events.client_evicted(&client.address, bytes);
+        }
     }
 
     /// Returns the number of a loop.

@@ -3,9 +3,10 @@
 //! What one client can make the server hold is bounded (`connection/state.rs`): some megabytes of a
 //! reply, a queue of MULTI, a command that has arrived in part. A thousand of them that do not read
 //! are gigabytes. So each loop counts what its connections hold, at the end of each of their turns,
-//! and in steps, so that those that hold little, which is nearly all, write nothing that others
-//! read. Beyond half of the bound connections read less at once, and stop executing at fewer unsent
-//! replies. Beyond the bound those are closed that hold most (`event_loop/eviction.rs`).
+//! as a script thread does at the end of its command: in steps, so that those that hold little,
+//! which is nearly all, write nothing that others read. Beyond half of the bound connections read
+//! less at once, and stop executing at fewer unsent replies. Beyond the bound those are closed that
+//! hold most (`Shared::evict`).
 //!
 //! Not counted is what has a bound of its own: messages that wait, watches, tracked keys, and what
 //! transactions of PANDO BEGIN hold.
@@ -139,9 +140,11 @@ impl ClientMemory {
         self.used.load(Ordering::Relaxed) > bytes_max / 2
     }
 
-    /// Counts that the client holds `bytes` now; called by its loop only. Returns true if that is
-    /// more than before, and all clients hold more than they may.
+    /// Counts that the client holds `bytes` now; called only by its loop, or by the thread that has
+    /// its connection. Returns true if that is more than before, and all clients hold more than
+    /// they may: then the caller has clients closed.
     #[inline]
+    #[must_use = "clients are to be closed"]
     pub(crate) fn count(&self, client: &Held, bytes: usize) -> bool {
         let bytes = bytes as u64;
         client.bytes.store(bytes, Ordering::Relaxed);

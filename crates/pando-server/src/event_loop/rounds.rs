@@ -308,9 +308,10 @@ impl EventLoop {
         }
     }
 
-    /// Sends replies, takes buffers back, and closes connections that are over.
-    pub(super) fn finish_turns(&mut self) {
-        let mut output_bytes = 0;
+    /// Sends replies, takes buffers back, and closes connections that are over. Returns true if the
+    /// round is to end, so that clients are closed for their memory.
+    pub(super) fn finish_turns(&mut self) -> bool {
+        let (mut output_bytes, mut is_short) = (0, false);
         let output_bytes_max = self.shared.output_bytes_max();
         let stopping = self.stop_at.is_some();
         let mut touched = std::mem::take(&mut self.touched);
@@ -336,12 +337,16 @@ impl EventLoop {
                 self.spare.push(buffers);
             }
             let memory = &self.shared.clients.memory;
-            memory.count(&connection.record.held, connection.memory());
+            // One that was away may have grown there.
+            is_short |= memory.count(&connection.record.held, connection.memory());
             if goes_on {
                 self.enqueue(token);
             }
         }
         self.touched = touched;
+        if is_short {
+            self.shared.evict();
+        }
         // Relaxed: a figure for reports. Written only when it changes.
         if self.handle.timers.load(Ordering::Relaxed) != self.timers.len() {
             self.handle
@@ -353,5 +358,6 @@ impl EventLoop {
                 .statistics
                 .tick(Ticker::OutputBytes, output_bytes);
         }
+        is_short
     }
 }

@@ -45,9 +45,9 @@ struct Turns<'a> {
 impl EventLoop {
     /// Gives connections their turns in the round that has `begun`, and sends their replies.
     pub(super) fn give_turns(&mut self, begun: Instant) {
-        let is_short = self.take_turns(None);
+        let mut is_short = self.take_turns(None);
         self.ask_for_durability();
-        self.finish_turns();
+        is_short |= self.finish_turns();
         if !self.slow.is_empty() && !is_short {
             let most = now().duration_since(begun).max(LONG_TURNS_MIN);
             self.take_turns(Some(most));

@@ -58,6 +58,7 @@ impl ScriptThread {
             match self.all.next(self.number) {
                 Next::Carry(mut job) => {
                     self.carry_out(&mut data, &mut job);
+                    self.count_memory(&job.connection);
                     self.all.give_back(self.number, job);
                 }
                 Next::Wait => {
@@ -115,6 +116,16 @@ impl ScriptThread {
         job.connection.waker = own;
         while data.tell_left(shared) {}
         data.trim();
+    }
+
+    /// Counts what the connection holds now: its loop may have much to do before it takes it back,
+    /// and other scripts end meanwhile.
+    fn count_memory(&self, connection: &Connection) {
+        let shared = &self.all.shared;
+        let held = &connection.record.held;
+        if shared.clients.memory.count(held, connection.memory()) {
+            shared.evict();
+        }
     }
 }
 

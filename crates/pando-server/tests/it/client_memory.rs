@@ -113,6 +113,36 @@ fn replies_that_are_not_read_stay_within_the_bound() {
     assert!(reader.try_answer().is_some());
 }
 
+/// Replies that script threads have made count as those do that loops have made.
+#[test]
+fn replies_of_long_scripts_stay_within_the_bound() {
+    const CLIENTS: usize = 200;
+    let server = Fixture::new();
+    let mut other = server.client();
+    other.check(&[("CONFIG SET maxmemory-clients 48mb", "+OK")]);
+    // Some milliseconds, and then 8 MB: more than the system takes of it.
+    let script = "local s = string.rep('x', 100000) local t = {} \
+                  for i = 1, 200000 do t[1 + i % 80] = s end return t";
+    let deaf: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.client();
+            client.send(&encode(&["EVAL", script, "0"]));
+            client
+        })
+        .collect();
+    let until = now() + Duration::from_secs(60);
+    while calls(&mut other, "eval").0 < CLIENTS as u64 {
+        assert!(now() < until, "the scripts do not end");
+        let held = figure(&mut other, "mem_clients_normal");
+        assert!(held < 72 * MIB, "{held} bytes");
+    }
+    assert!(figure(&mut other, "scripts_moved") > 0);
+    assert!(figure(&mut other, "evicted_clients") > 0);
+    let held = figure(&mut other, "mem_clients_normal");
+    assert!(held < 64 * MIB, "{held} bytes");
+    drop(deaf);
+}
+
 /// Pipelines whose replies are not read are stopped earlier while much memory is taken, and nobody
 /// is closed for them.
 #[test]
