@@ -7,6 +7,7 @@ use std::iter;
 use std::path::Path;
 
 use pando_server::{ConfigRewriter, Parameter};
+use pando_sync::{Mutex, Rank};
 use toml::{Table, Value};
 
 use crate::atomic_file::replace;
@@ -32,20 +33,34 @@ pub(crate) fn rewriter(path: &str, is_redis: bool) -> Option<ConfigRewriter> {
     }
     // The server has one file as long as it lives. What is relative now stays the same file.
     let path = std::path::absolute(path).ok()?;
-    let rewrite = move |parameters: &[Parameter]| rewrite(&path, is_redis, parameters);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let last = Mutex::new(Rank::Leaf, text);
+    let rewrite = move |parameters: &[Parameter]| {
+        let mut last = last.lock();
+        rewrite(&path, is_redis, parameters, &mut last)
+    };
     Some(ConfigRewriter(Box::leak(Box::new(rewrite))))
 }
 
-fn rewrite(path: &Path, is_redis: bool, parameters: &[Parameter]) -> Result<(), String> {
+/// Writes the file. If it is gone, it comes back as it was `last`: the server runs with what it
+/// said, and a file without that, a password for instance, would be another one.
+fn rewrite(
+    path: &Path,
+    is_redis: bool,
+    parameters: &[Parameter],
+    last: &mut String,
+) -> Result<(), String> {
     let old = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => last.clone(),
         read => read.map_err(|error| error.to_string())?,
     };
     let new = match is_redis {
         true => rewritten_conf(&old, parameters),
         false => rewritten(&old, parameters)?,
     };
-    replace(path, new.as_bytes()).map_err(|error| error.to_string())
+    replace(path, new.as_bytes()).map_err(|error| error.to_string())?;
+    *last = new;
+    Ok(())
 }
 
 /// Returns the text of a file with the parameters: those that it names, and those that have

@@ -145,6 +145,35 @@ fn a_toml_file_is_rewritten_too() {
     assert_eq!(value_of(&again, "appendfsync"), "everysec");
 }
 
+/// A file that is gone comes back with all that it said, as of the last time it was written.
+#[test]
+fn a_file_that_is_gone_is_written_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let files = [
+        ("redis.conf", "# mine\ndir data\nrequirepass ''\nhz 20\n"),
+        (
+            "pando.toml",
+            "# mine\nperiodic_ms = 500\n\n[config]\nhz = \"20\"\n",
+        ),
+    ];
+    for (name, text) in files {
+        let file = here.join(name);
+        fs::write(&file, text).unwrap();
+        let server = match name {
+            "redis.conf" => Running::start_as_redis(here, &[name]),
+            _ => Running::start(here, &[]),
+        };
+        for hz in ["30", "40"] {
+            fs::remove_file(&file).unwrap();
+            run(&server, &format!("CONFIG SET hz {hz}"));
+            run(&server, "CONFIG REWRITE");
+            let expected = text.replace("20", hz);
+            assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_ends_the_start() {
     let directory = tempfile::tempdir().unwrap();
