@@ -12,8 +12,8 @@
 //! - A command that writes it and fails is undone with that, so it stays kept until such a command
 //!   has ended.
 //! - A command with a batch of its own, inside EXEC or in a script keeps none.
-//! - One that was only read is forgotten where it would be written, and if a command is undone:
-//!   with that its read may be, which the commit validates.
+//! - One that was only read is forgotten where it would be written. The commit validates its read
+//!   with all others.
 
 use super::list_end::{EndBlock, PageAhead};
 use crate::client::waiters::queue_of;
@@ -54,7 +54,7 @@ pub(crate) struct KeptHead {
     pub(super) held: Held,
     /// A command has changed it.
     pub(super) is_changed: bool,
-    /// The command that runs now has written it, or it is to be forgotten.
+    /// The command that runs now has written it, or has looked past it, if it was only read.
     pub(super) is_written: bool,
     pub(super) beside: Beside,
     /// Of a list in blocks: the one at the end at which the command works. It is written with the
@@ -89,9 +89,9 @@ impl KeptHead {
         self.is_written
     }
 
-    /// The command was undone, and with it the head, if it has written or read that.
+    /// The command was undone, and with it the head, if it has written that.
     pub(crate) fn undo(&mut self) {
-        self.is_written = !self.is_changed;
+        self.is_written = false;
         if matches!(self.beside, Beside::Page(_)) {
             self.beside = Beside::Nothing;
         }
