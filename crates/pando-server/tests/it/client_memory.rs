@@ -5,6 +5,7 @@ use std::io::Write as _;
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, atomic::AtomicBool, atomic::Ordering};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
 use crate::client::{Client, encode};
 use crate::failures::calls;
@@ -154,6 +155,7 @@ fn replies_of_long_scripts_stay_within_the_bound() {
 /// is closed for them.
 #[test]
 fn pipelines_are_stopped_before_anybody_is_closed() {
+    const SOCKET_BYTES: usize = 64 * 1024;
     let server = Fixture::new();
     let mut other = server.client();
     other.check(&[("CONFIG SET maxmemory-clients 48mb", "+OK")]);
@@ -163,6 +165,10 @@ fn pipelines_are_stopped_before_anybody_is_closed() {
     let threads: Vec<_> = (0..100)
         .map(|_| {
             let (mut client, is_over) = (server.client(), is_over.clone());
+            // Else sockets that are full both ways take all memory that the system has for TCP
+            // (`tcp_mem`): it drops segments then, and may send them again only minutes later.
+            set_socket_recv_buffer_size(&client.stream, SOCKET_BYTES).unwrap();
+            set_socket_send_buffer_size(&client.stream, SOCKET_BYTES).unwrap();
             let pipeline = pipeline.clone();
             thread::spawn(move || {
                 let mut writer = client.stream.try_clone().unwrap();
