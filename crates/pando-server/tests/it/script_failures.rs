@@ -53,7 +53,7 @@ fn own(number: usize) -> String {
 
 /// Returns a library whose code takes many pages, with one function of its name.
 fn long_library(name: &str) -> String {
-    let comment = "x".repeat(300_000);
+    let comment = "x".repeat(500_000);
     format!(
         "#!lua name={name}\nredis.register_function('{name}', function() return 5 end)\n--{comment}"
     )
@@ -112,7 +112,12 @@ fn check_refused(reply: &str, beginning: &str) {
 }
 
 /// All that writes, and is refused: scripts, functions, and changes of libraries.
-fn refused(client: &mut Client, payload: &[u8], beginning: &str) {
+fn refused(
+    client: &mut Client,
+    payload: &[u8],
+    beginning: &str,
+    before_load: impl Fn(&mut Client),
+) {
     let scripts = [WRITE, WRITE_CAUGHT, WRITE_LONG, DELETE_AND_WRITE];
     for script in scripts {
         check_refused(&eval(client, script, &[], &["new"]), beginning);
@@ -126,10 +131,12 @@ fn refused(client: &mut Client, payload: &[u8], beginning: &str) {
             _ => (again.clone(), words),
         };
         let command = [words, &[&code]].concat();
+        before_load(client);
         check_refused(&show(&client.call(&command)), beginning);
     }
     for policy in ["APPEND", "REPLACE", "FLUSH"] {
         let words = [b"FUNCTION", &b"RESTORE"[..], payload, policy.as_bytes()];
+        before_load(client);
         check_refused(&show(&client.call(&words)), beginning);
     }
     // In a transaction of the client.
@@ -159,7 +166,9 @@ fn scripts_are_refused_by_a_full_disk_as_a_whole() {
     fill_up(&mut client, &device);
     let libraries = client.run("FUNCTION LIST");
     client.check(&[("CONFIG RESETSTAT", "+OK")]);
-    refused(&mut client, &payload, FULL);
+    // A library takes less room than the scripts, and a checkpoint may have made some meanwhile.
+    let fill_again = |client: &mut Client| fill_up(client, &device);
+    refused(&mut client, &payload, FULL, fill_again);
     assert_eq!(calls(&mut client, "eval"), (4, 4));
     // One was a part of an EXEC, which was refused.
     assert_eq!(calls(&mut client, "fcall").1, 1);
@@ -239,7 +248,7 @@ fn a_store_that_failed_refuses_scripts_that_write() {
     prepare(&mut client);
     device.fail(FaultPlan::sticky(Operation::Sync, "log", 1, Fault::Io));
     assert!(client.run("WAITAOF 1 0 0").starts_with('-'));
-    refused(&mut client, &payload, POISONED);
+    refused(&mut client, &payload, POISONED, |_| {});
     for command in [
         "FUNCTION FLUSH",
         "FUNCTION DELETE lib",
