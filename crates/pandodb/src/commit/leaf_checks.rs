@@ -4,7 +4,7 @@
 //! then.
 //!
 //! The progress of the check is kept from one attempt to the next: pages checked earlier may have
-//! left memory again by then.
+//! left memory again by then. The leaves are counted, too: for these blocks are reserved (`pages`).
 
 use pando_format::PageId;
 use pando_pool::{Attempt, Restart};
@@ -19,6 +19,15 @@ use crate::writes::set::WriteSet;
 const WANTED_MAX: usize = 64;
 /// Number of writes that are looked at to find them, about.
 const AHEAD_MAX: usize = 256;
+
+/// How far the leaves of a batch have been checked.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct CheckedLeaves {
+    /// Number of writes, from the first on, whose leaves were seen in memory.
+    pub(crate) writes: usize,
+    /// Number of these leaves, if all were checked from the first on.
+    pub(crate) leaves: u64,
+}
 
 impl Engine {
     /// Looks for the places of the first writes of `order`, those of one group and of one table,
@@ -52,30 +61,32 @@ impl Engine {
         count
     }
 
-    /// Checks the leaves of the writes of `order` from `checked` on, and advances `checked` past
-    /// those that are in memory. `wanted` gets further missing pages, besides the page of the
-    /// fault.
+    /// Checks the leaves of the writes of `order` from the first one that is not `checked` on, and
+    /// advances `checked` past those that are in memory. `wanted` gets further missing pages,
+    /// besides the page of the fault.
     pub(crate) fn check_leaves(
         &self,
         set: &WriteSet,
         order: &[usize],
-        checked: &mut usize,
+        checked: &mut CheckedLeaves,
         wanted: &mut Vec<PageId>,
     ) -> Step<()> {
         let mut last = Finger::default();
         let mut ways = Ways::default();
-        let (mut at, mut stop) = (*checked, None);
+        let (mut at, mut stop) = (checked.writes, None);
         while at < order.len() {
             let (table, key, _) = set.write_at(order[at]);
             let tree = set.tables[table].tree().expect("checked in prepare");
             if stop.is_none() && last.cover(tree, &self.store.pool, key) != Cover::Unknown {
-                (at, *checked) = (at + 1, *checked + 1);
+                (at, checked.writes) = (at + 1, checked.writes + 1);
                 continue;
             }
             let count = self.look_at_group(set, &order[at..], &mut ways, |found| match found {
                 Ok(place) if stop.is_none() => {
-                    *checked += 1;
-                    last = place.finger();
+                    let finger = place.finger();
+                    checked.writes += 1;
+                    checked.leaves += u64::from(finger.page() != last.page());
+                    last = finger;
                 }
                 Ok(_) => {}
                 Err(restart) if stop.is_none() => stop = Some(restart),
@@ -91,7 +102,7 @@ impl Engine {
                 return Ok(());
             }
             at += count;
-            let is_enough = wanted.len() >= WANTED_MAX || at - *checked >= AHEAD_MAX;
+            let is_enough = wanted.len() >= WANTED_MAX || at - checked.writes >= AHEAD_MAX;
             if matches!(stop, Some(Restart::Fault(_)) if !is_enough) {
                 continue;
             }

@@ -24,7 +24,8 @@ pub(crate) fn chunks_of(set: &WriteSet) -> u64 {
 
 impl Engine {
     /// Reserves ids for the new chunks of a batch, whose blocks were taken when the chunks were
-    /// written. The blocks of `pages` pages are reserved. `wait` is that of the operation.
+    /// written. The blocks of `pages` pages are reserved; it may make `spare` more pages. `wait` is
+    /// that of the operation.
     ///
     /// # Errors
     /// As [`Engine::reserve_page_ids`].
@@ -32,10 +33,14 @@ impl Engine {
     pub(crate) fn reserve_ids(
         &self,
         set: &WriteSet,
-        (pages, urgency): (u64, Urgency),
+        ((pages, spare), urgency): ((u64, u64), Urgency),
         wait: &mut IdWait,
     ) -> Step<IdReservation<'_>> {
-        self.reserve_page_ids((pages, chunks_of(set)), urgency.takes_last_ids(), wait)
+        let chunks = chunks_of(set);
+        let urgent = urgency.takes_last_ids();
+        let mut ids = self.reserve_page_ids((pages, chunks + spare), urgent, wait)?;
+        ids.set_spare(spare);
+        Ok(ids)
     }
 
     /// Reserves ids for `chunks`, besides those for `pages`, whose blocks are reserved. An `urgent`
@@ -153,7 +158,7 @@ impl Engine {
     /// it would be refused again. What it reserves meanwhile would keep others from theirs, and
     /// giving that back would wake them for nothing.
     pub(crate) fn look_for_ids(&self, set: &WriteSet, scratch: &mut CommitScratch) -> Step<()> {
-        let pages = self.pages_of(set, self.garbage_pages(set));
+        let pages = self.pages_of(set, self.garbage_pages(set), None);
         let ids = pages + chunks_of(set);
         self.look_for_page_ids(ids, set.urgency(), &mut scratch.id_wait)
     }
@@ -224,6 +229,30 @@ mod tests {
         pool.reserve_ids(count as usize, &mut Vec::new());
         db.engine().store.keep_mapping_room();
         assert_eq!(pool.page_ids().available(), left);
+    }
+
+    /// How many pages a batch makes is known of its leaves, about; ids for as many as it could make
+    /// are reserved all the same, since a page without an id would poison the store.
+    #[test]
+    fn a_long_batch_has_ids_for_a_split_by_each_write() {
+        const WRITES: u32 = 3000;
+        let (db, table) = store();
+        let batch = || {
+            let mut batch = Batch::new();
+            for number in 0..WRITES {
+                let key = [b"neighbours".as_slice(), &number.to_be_bytes()].concat();
+                batch.put(&table, &key, b"");
+            }
+            batch
+        };
+        db.write(&mut batch(), WriteOptions::default()).unwrap();
+        leave_ids(&db, 3 * u64::from(WRITES));
+        let refused = db.write(&mut batch(), WriteOptions::default());
+        assert!(
+            matches!(&refused, Err(Error::Full { what }) if what.contains("page table")),
+            "{refused:?}"
+        );
+        assert_eq!(db.engine().store.space.reserved_blocks(), 0);
     }
 
     /// Replay frees the pages of values that are replaced, so no room is kept for them.

@@ -6,6 +6,7 @@ use pando_tree::{Place, Scratch};
 use pando_versions::VersionScratch;
 
 use crate::commit::delete_room::DeleteWait;
+use crate::commit::leaf_checks::CheckedLeaves;
 use crate::commit::order::WriteOrder;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -31,8 +32,8 @@ pub(crate) struct CommitScratch {
     pub(crate) needs_pins: bool,
     /// How often the pin budget refused a share.
     pub(crate) refusals: u32,
-    /// Number of writes, from the first on, whose leaves were seen in memory (`leaf_checks`).
-    pub(crate) checked: usize,
+    /// Whose leaves were seen in memory.
+    pub(crate) checked: CheckedLeaves,
     /// How often the commit gave way to a writer waiting for a stripe.
     pub(crate) stripe_refusals: u32,
     /// What a commit that only deletes waits for on a full disk.
@@ -78,7 +79,7 @@ impl CommitScratch {
     /// The write set has changed: what was derived from it has to be made again.
     pub(crate) fn reset(&mut self) {
         self.ready = false;
-        self.checked = 0;
+        self.checked = CheckedLeaves::default();
         self.replaced_bytes = None;
     }
 
@@ -92,7 +93,7 @@ impl CommitScratch {
         set.check_store(&engine.store.tables)?;
         set.check_tables()?;
         let tree_of = |table: usize| set.tables[table].tree().expect("checked above").id;
-        self.checked = 0;
+        self.checked = CheckedLeaves::default();
         self.order.arrange(set, tree_of);
         self.stripes.clear();
         self.payload.clear();

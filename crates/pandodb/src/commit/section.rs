@@ -214,7 +214,7 @@ mod tests {
             db.checkpoint().unwrap();
             let dirty = || engine.store.pool.epochs().dirty_total();
             let before = dirty();
-            let reserved = engine.pages_of(&batch.set, 0);
+            let reserved = engine.pages_of(&batch.set, 0, None);
             let writes = batch.len() as u64;
             db.write(&mut batch, WriteOptions::default()).unwrap();
             let spent = dirty() - before;

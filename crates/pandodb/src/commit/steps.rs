@@ -40,6 +40,7 @@ use crate::commit::entered::Entered;
 use crate::commit::key_locks::CommitLocks;
 use crate::commit::leaf_pins::LeafPins;
 use crate::commit::outcome::Outcome;
+use crate::commit::pages::COUNTED_FROM;
 use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::commit::state_check::StateCheck;
@@ -285,9 +286,12 @@ impl Engine {
         if scratch.id_wait.is_refused() {
             self.look_for_ids(set, scratch)?;
         }
+        let leaves = self.count_leaves(set, scratch)?;
         reserved.log = Some(self.reserve_log(bytes)?);
         let garbage = self.garbage_pages(set);
-        let pages = self.pages_of(set, garbage);
+        let most = self.pages_of(set, garbage, None);
+        let counted = leaves.map(|leaves| self.pages_of(set, garbage, Some(leaves)));
+        let pages = counted.map_or(most, |counted| counted.min(most));
         (reserved.garbage, reserved.pages) = (garbage, pages);
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgency = set.urgency();
@@ -309,7 +313,8 @@ impl Engine {
         if !self.store.dirty_room(pages) {
             return Err(WaitReason::Dirty.into());
         }
-        reserved.ids = Some(self.reserve_ids(set, (pages, urgency), &mut scratch.id_wait)?);
+        let ids = (pages, most - pages);
+        reserved.ids = Some(self.reserve_ids(set, (ids, urgency), &mut scratch.id_wait)?);
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }
@@ -330,6 +335,26 @@ impl Engine {
                 found
             }
         }
+    }
+
+    /// Counts the leaves of a large batch; None for others. Each leaf has been in memory then.
+    pub(super) fn count_leaves(
+        &self,
+        set: &WriteSet,
+        scratch: &mut CommitScratch,
+    ) -> Step<Option<u64>> {
+        if set.len() < COUNTED_FROM {
+            return Ok(None);
+        }
+        let CommitScratch {
+            order,
+            checked,
+            wanted,
+            ..
+        } = scratch;
+        wanted.clear();
+        self.check_leaves(set, order.positions(), checked, wanted)?;
+        Ok(Some(checked.leaves))
     }
 
     /// Returns whether the leaves of `writes` writes are pinned though nothing blocks before they
@@ -370,9 +395,9 @@ impl Engine {
         let pins = self.pin_leaves(set, pinned, (places, wanted))?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
         if order.len() > most {
-            *checked = (*checked).max(most);
+            checked.writes = checked.writes.max(most);
             self.check_leaves(set, order, checked, wanted)?;
-            assert!(*checked <= order.len(), "more leaves than writes");
+            assert!(checked.writes <= order.len(), "more than it has");
         }
         Ok(SharedPins {
             _pins: pins,

@@ -164,7 +164,7 @@ impl Engine {
         let garbage = self.garbage_pages(set);
         let needed = || self.pages_of_changes(set, changes as u64);
         let of_changes = needed()?;
-        let pages = of_changes + self.pages_of(set, garbage);
+        let pages = of_changes + self.pages_of(set, garbage, None);
         if self
             .store
             .is_too_short_for(pages, set.urgency().is_urgent())
@@ -227,7 +227,7 @@ impl Engine {
             let committed = || self.store.committed_blocks();
             match self.store.space.try_reserve(blocks, committed, urgency) {
                 Some(reserved) => {
-                    let ids = self.reserve_ids(set, (pages, urgency), &mut id_wait)?;
+                    let ids = self.reserve_ids(set, ((pages, 0), urgency), &mut id_wait)?;
                     Ok((log, reserved, ids))
                 }
                 None if self.is_disk_full() => {

@@ -38,6 +38,8 @@ pub(crate) struct IdReservation<'a> {
     reservations: &'a Reservations,
     /// Ids that have not been taken.
     ids: Cell<u64>,
+    /// Those among them that no chunk takes.
+    spare: u64,
 }
 
 impl IdReservation<'_> {
@@ -46,9 +48,15 @@ impl IdReservation<'_> {
         self.give_back(1);
     }
 
-    /// Number of ids that have not been taken.
+    /// Has `ids` of them be for pages that are made without a block of their own reserved.
+    pub(crate) fn set_spare(&mut self, ids: u64) {
+        assert!(ids <= self.ids.get(), "more than are reserved");
+        self.spare = ids;
+    }
+
+    /// Number of ids that chunks have not taken.
     pub(crate) fn left(&self) -> u64 {
-        self.ids.get()
+        self.ids.get() - self.spare
     }
 
     fn give_back(&self, ids: u64) {
@@ -113,6 +121,7 @@ impl Reservations {
         IdReservation {
             reservations: self,
             ids: Cell::new(ids),
+            spare: 0,
         }
     }
 }

@@ -543,6 +543,19 @@ impl WriteSet {
             .filter(move |bytes| *bytes > limit)
     }
 
+    /// Returns how many bytes the puts take in leaves, at most: each with `overhead`, and no more
+    /// than `limit` of its value.
+    pub(crate) fn bytes_in_leaves(&self, limit: usize, overhead: usize) -> usize {
+        let puts = self
+            .writes()
+            .filter_map(|(_, key, value)| Some((key, value?)));
+        let bytes = puts.map(|(key, value)| {
+            let stored = value.stored_bytes().min(limit);
+            key.len() + stored + overhead
+        });
+        bytes.sum()
+    }
+
     /// Returns all writes, in the order in which their keys were first written.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &[u8], Option<Value<'_>>)> {
         (0..self.len()).map(|position| self.write_at(position))

@@ -84,6 +84,37 @@ fn the_error_of_a_long_batch_advises_what_helps() {
     assert!(text.ends_with(": split it"), "{text}");
 }
 
+/// A batch of many small writes asks for about as much room as it takes, and not for what as many
+/// writes into as many leaves would take.
+#[test]
+fn a_long_batch_of_neighbours_fits_a_small_disk() {
+    let keys = |from: u32| (from..from + 60_000).map(|number| number.to_be_bytes());
+    let device = MemoryDevice::new(64 << 20);
+    let options = Db::builder().max_memory(64 << 20).log_bytes(16 << 20);
+    let db = Db::open_device(options, device.into()).unwrap();
+    let table = db.table("t").unwrap();
+    let none = WriteOptions::durability(Durability::None);
+    let mut batch = Batch::new();
+    for from in [0, 60_000] {
+        keys(from).for_each(|key| batch.put(&table, &key, b"a value"));
+        db.write(&mut batch, none).unwrap();
+        batch.clear();
+    }
+    // Now the disk is nearly full.
+    let filled = (0_u32..).find(|number| {
+        let key = [b"filler".as_slice(), &number.to_be_bytes()].concat();
+        let put = table.put_with(&key, &[1; 1900], none);
+        put.inspect_err(|error| assert!(matches!(error, Error::Full { .. }), "{error}"))
+            .is_err()
+    });
+    assert!(filled.unwrap() > 10_000);
+    keys(0).for_each(|key| batch.delete(&table, &key));
+    db.write(&mut batch, none).unwrap();
+    assert_eq!(table.len(), 60_000 + u64::from(filled.unwrap()));
+    assert_eq!(table.get(&0_u32.to_be_bytes()).unwrap(), None);
+    db.close().unwrap();
+}
+
 #[test]
 fn wrong_options_are_named() {
     for (builder, option) in [
