@@ -9,7 +9,7 @@ use pando_sync::Arc;
 
 /// Bytes of the longest batch, about, however much memory there is: a buffer of the log has 8 MiB
 /// at most.
-const BATCH_BYTES_MOST: usize = (8 << 20) - (64 << 10);
+const BATCH_BYTES_MOST: usize = (32 << 20) - (64 << 10);
 
 /// Result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -88,10 +88,10 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The batch is larger than what one record of the log may be: a 14th of `max_memory` or so, 8
-    /// MiB at most, and a little less than half of a segment, whose size a store has from its
-    /// creation. Or what a step of a transaction that goes on on disk reads there takes more memory
-    /// than it may.
+    /// The batch is larger than what one record of the log may be: a 14th of `max_memory` or so up
+    /// to 8 MiB, a 64th of it beyond that, 32 MiB at most (from 2 GiB on), and a little less than
+    /// half of a segment, whose size a store has from its creation. Or what a step of a transaction
+    /// that goes on on disk reads there takes more memory than it may.
     BatchTooLarge {
         /// Its size in the log.
         bytes: usize,
@@ -369,7 +369,7 @@ fn write_too_large(f: &mut fmt::Formatter<'_>, bytes: usize, limit: usize) -> fm
     )?;
     if limit < BATCH_BYTES_MOST {
         f.write_str(
-            ", or raise max_memory (up to 8 MiB are possible; less in a store that was created \
+            ", or raise max_memory (up to 32 MiB are possible; less in a store that was created \
              with little memory)",
         )?;
     }

@@ -468,10 +468,10 @@ impl Budget {
         let page = page_size.bytes() as u64;
         let memory = options.max_memory;
         // The log takes a fourteenth twice: one buffer fills while the other is written. From 64
-        // MiB on the longest value in pages fits.
-        let log_buffer = (memory / 14)
-            .clamp(256 << 10, 8 << 20)
-            .next_multiple_of(4096);
+        // MiB on the longest value in pages fits. A batch is as long as a buffer at most, so with
+        // much memory they go on growing.
+        let most = (memory / 64).clamp(8 << 20, 32 << 20);
+        let log_buffer = (memory / 14).clamp(256 << 10, most).next_multiple_of(4096);
         let log_buffer = match options.log_bytes {
             Some(bytes) => log_buffer
                 .min((bytes / 8).next_multiple_of(4096))
@@ -492,7 +492,7 @@ impl Budget {
         let log_bytes_default = memory.saturating_mul(2).clamp(16 << 20, 1 << 30);
         let log_bytes = options.log_bytes.unwrap_or(log_bytes_default);
         let segment_bytes = (log_bytes / 8)
-            .clamp(4 * log_buffer, 64 << 20)
+            .clamp((4 * log_buffer).min(64 << 20), 64 << 20)
             .max(64 << 10)
             .next_power_of_two();
         let segments = (log_bytes / segment_bytes).max(2);
@@ -537,6 +537,24 @@ mod tests {
             u64::from(small.segments) * small.segment_bytes,
             LOG_BYTES_MAX
         );
+    }
+
+    /// A batch is as long as a buffer of the log, and as half of a segment.
+    #[test]
+    fn more_memory_makes_longer_batches_possible() {
+        for (memory, batch) in [(16, 1), (64, 4), (112, 8), (512, 8), (1024, 16)] {
+            let of = budget(&Builder::default().max_memory(memory << 20));
+            let buffer = of.log_buffer_bytes >> 20;
+            assert_eq!(buffer, batch, "{memory} MiB");
+            assert!(of.segment_bytes >= 2 * of.log_buffer_bytes as u64);
+        }
+        for memory in [2, 64, 1 << 20] {
+            let of = budget(&Builder::default().max_memory(memory << 30));
+            let (buffer, segment) = (of.log_buffer_bytes, of.segment_bytes);
+            assert_eq!((buffer, segment), (32 << 20, 64 << 20), "{memory} GiB");
+        }
+        let small = Builder::default().max_memory(4 << 30).log_bytes(64 << 20);
+        assert_eq!(budget(&small).log_buffer_bytes, 8 << 20);
     }
 
     /// A number of segments whose low 32 bits are 0 is refused and not truncated.

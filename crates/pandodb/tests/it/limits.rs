@@ -1,7 +1,8 @@
 //! Limits have names, and calls that meet one report it.
 
 use pando_sync::{Arc, thread};
-use pandodb::device::MemoryDevice;
+use pandodb::device::faulty::CrashMode;
+use pandodb::device::{AnyDevice, FaultyDevice, MemoryDevice};
 use pandodb::{Batch, Compression, Db, Durability, Error, WriteOptions};
 
 use crate::progress::Progress;
@@ -62,7 +63,7 @@ fn the_error_of_a_long_batch_advises_what_helps() {
     let refused = |db: &Db| {
         let table = db.table("t").expect("it has room");
         let mut batch = Batch::new();
-        for number in 0..100_u32 {
+        for number in 0..400_u32 {
             batch.put(&table, &number.to_be_bytes(), &[1; 100_000]);
         }
         let written = db.write(&mut batch, WriteOptions::default());
@@ -80,7 +81,7 @@ fn the_error_of_a_long_batch_advises_what_helps() {
     let text = refused(&opened(256 << 20, place.path()));
     assert!(text.contains("created with little memory"), "{text}");
     let place = tempfile::tempdir().unwrap();
-    let text = refused(&opened(256 << 20, place.path()));
+    let text = refused(&opened(2 << 30, place.path()));
     assert!(text.ends_with(": split it"), "{text}");
 }
 
@@ -112,6 +113,35 @@ fn a_long_batch_of_neighbours_fits_a_small_disk() {
     db.write(&mut batch, none).unwrap();
     assert_eq!(table.len(), 60_000 + u64::from(filled.unwrap()));
     assert_eq!(table.get(&0_u32.to_be_bytes()).unwrap(), None);
+    db.close().unwrap();
+}
+
+/// With much memory a batch may be longer than 8 MiB; a store that has such a batch in its log
+/// opens with little memory, too.
+#[test]
+fn a_batch_of_twenty_mebibytes_survives() {
+    let device = FaultyDevice::new(1);
+    let opened = |device: AnyDevice, memory| {
+        let options = Db::builder().max_memory(memory).log_bytes(512 << 20);
+        Db::open_device(options, device).unwrap()
+    };
+    let db = opened(device.clone().into(), 2 << 30);
+    let table = db.table("t").unwrap();
+    let mut batch = Batch::new();
+    for number in 0..20_000_u32 {
+        batch.put(&table, &number.to_be_bytes(), &[number as u8; 1000]);
+    }
+    let durable = WriteOptions::durability(Durability::Durable);
+    db.write(&mut batch, durable).unwrap();
+    device.crash_now();
+    let crashed = device.after_crash(1, CrashMode::AllLost);
+    let db = opened(crashed.into(), 16 << 20);
+    let table = db.table("t").unwrap();
+    assert_eq!(table.len(), 20_000);
+    for number in [0, 7_777, 19_999_u32] {
+        let value = table.get(&number.to_be_bytes()).unwrap().unwrap();
+        assert_eq!(value, [number as u8; 1000]);
+    }
     db.close().unwrap();
 }
 
