@@ -23,10 +23,35 @@ const AHEAD_MAX: usize = 256;
 /// How far the leaves of a batch have been checked.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct CheckedLeaves {
-    /// Number of writes, from the first on, whose leaves were seen in memory.
+    /// The least number of writes, from the first on, whose leaves an attempt has pinned.
+    pinned: Option<usize>,
+    /// Number of writes, from the first on, whose leaves are pinned or were seen in memory.
     pub(crate) writes: usize,
-    /// Number of these leaves, if all were checked from the first on.
-    pub(crate) leaves: u64,
+    /// Number of the leaves that were checked.
+    leaves: u64,
+}
+
+impl CheckedLeaves {
+    /// Begins an attempt that has pinned the leaves of the first `pinned` writes. Those that an
+    /// earlier attempt had pinned besides have been in memory; each counts as one.
+    pub(crate) fn begin(&mut self, pinned: usize) {
+        let before = self.pinned.unwrap_or(pinned);
+        self.leaves += before.saturating_sub(pinned) as u64;
+        self.pinned = Some(before.min(pinned));
+        self.writes = self.writes.max(pinned);
+    }
+
+    /// Returns the number of leaves of a batch, of which `places` are the pinned ones; too many
+    /// rather than too few.
+    pub(crate) fn leaves(&self, places: &[Place]) -> u64 {
+        let mut last = PageId::NONE;
+        let known = places.iter().filter(|place| place.is_known());
+        let pinned = known.filter(|place| {
+            let page = place.finger().page();
+            std::mem::replace(&mut last, page) != page
+        });
+        pinned.count() as u64 + self.leaves
+    }
 }
 
 impl Engine {
@@ -139,5 +164,25 @@ impl Engine {
             self.fetch_some(&pages);
         }
         at
+    }
+}
+
+#[cfg(all(test, not(any(pando_loom, pando_shuttle, pando_audit))))]
+mod tests {
+    use super::*;
+
+    /// How many leaves may be pinned differs from one attempt to the next.
+    #[test]
+    fn no_leaf_is_left_out_when_fewer_are_pinned() {
+        let mut checked = CheckedLeaves::default();
+        checked.begin(100);
+        // Each write of 200 has a leaf of its own.
+        (checked.writes, checked.leaves) = (200, 100);
+        for (pinned, all) in [(100, 200), (60, 200), (150, 290), (60, 200), (200, 340)] {
+            checked.begin(pinned);
+            assert_eq!(checked.writes, 200, "they are not looked at again");
+            // None is known to share its leaf.
+            assert_eq!(checked.leaves(&[]) + pinned as u64, all, "{pinned}");
+        }
     }
 }

@@ -76,6 +76,11 @@ impl CommitScratch {
         self.wanted.clear();
     }
 
+    /// Returns the number of leaves of a batch whose leaves are pinned or checked.
+    pub(crate) fn leaves(&self) -> u64 {
+        self.checked.leaves(&self.places)
+    }
+
     /// The write set has changed: what was derived from it has to be made again.
     pub(crate) fn reset(&mut self) {
         self.ready = false;

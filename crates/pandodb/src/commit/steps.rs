@@ -92,7 +92,7 @@ struct Reserved<'a> {
 }
 
 /// Pins of leaves, and the share that allows them.
-struct SharedPins<'a> {
+pub(super) struct SharedPins<'a> {
     // Dropped before the share.
     _pins: LeafPins<'a>,
     _share: StepShare<'a>,
@@ -286,7 +286,13 @@ impl Engine {
         if scratch.id_wait.is_refused() {
             self.look_for_ids(set, scratch)?;
         }
-        let leaves = self.count_leaves(set, scratch)?;
+        let leaves = match set.len() < COUNTED_FROM {
+            true => None,
+            false => {
+                reserved.pins = Some(self.pin_shared(set, scratch, lent)?);
+                Some(scratch.leaves())
+            }
+        };
         reserved.log = Some(self.reserve_log(bytes)?);
         let garbage = self.garbage_pages(set);
         let most = self.pages_of(set, garbage, None);
@@ -318,6 +324,9 @@ impl Engine {
         if self.old_versions.snapshots.is_on() {
             reserved.versions = self.reserve_versions(set, scratch.replaced_bytes, own)?;
         }
+        if reserved.pins.is_some() {
+            return Ok(());
+        }
         // It may wait for those inside the gate, or for the disk, until the leaves are used.
         let blocks = closes || reserved.ends_others() || set.has_large();
         if blocks || scratch.needs_pins || self.are_pinned(set.len(), reserved) {
@@ -337,26 +346,6 @@ impl Engine {
         }
     }
 
-    /// Counts the leaves of a large batch; None for others. Each leaf has been in memory then.
-    pub(super) fn count_leaves(
-        &self,
-        set: &WriteSet,
-        scratch: &mut CommitScratch,
-    ) -> Step<Option<u64>> {
-        if set.len() < COUNTED_FROM {
-            return Ok(None);
-        }
-        let CommitScratch {
-            order,
-            checked,
-            wanted,
-            ..
-        } = scratch;
-        wanted.clear();
-        self.check_leaves(set, order.positions(), checked, wanted)?;
-        Ok(Some(checked.leaves))
-    }
-
     /// Returns whether the leaves of `writes` writes are pinned though nothing blocks before they
     /// are used. One leaf is used at once; others wait while those before them are changed, which
     /// takes longer if snapshots need what is there, or if there is no room to write pages back.
@@ -368,8 +357,8 @@ impl Engine {
     }
 
     /// Takes a share of the frames for the leaves of a batch, and finds and pins as many of them as
-    /// it allows.
-    fn pin_shared<'a>(
+    /// it allows. The others have been in memory once.
+    pub(super) fn pin_shared<'a>(
         &'a self,
         set: &WriteSet,
         scratch: &mut CommitScratch,
@@ -394,8 +383,8 @@ impl Engine {
         let pinned = &order[..most.min(order.len())];
         let pins = self.pin_leaves(set, pinned, (places, wanted))?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
+        checked.begin(pinned.len());
         if order.len() > most {
-            checked.writes = checked.writes.max(most);
             self.check_leaves(set, order, checked, wanted)?;
             assert!(checked.writes <= order.len(), "more than it has");
         }
