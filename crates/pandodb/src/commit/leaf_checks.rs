@@ -23,8 +23,9 @@ const AHEAD_MAX: usize = 256;
 /// How far the leaves of a batch have been checked.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct CheckedLeaves {
-    /// The least number of writes, from the first on, whose leaves an attempt has pinned.
-    pinned: Option<usize>,
+    /// The least number of writes, from the first on, whose leaves an attempt has pinned, and the
+    /// number of these leaves.
+    pinned: Option<(usize, u64)>,
     /// Number of writes, from the first on, whose leaves are pinned or were seen in memory.
     pub(crate) writes: usize,
     /// Number of the leaves that were checked.
@@ -32,26 +33,36 @@ pub(crate) struct CheckedLeaves {
 }
 
 impl CheckedLeaves {
-    /// Begins an attempt that has pinned the leaves of the first `pinned` writes. Those that an
-    /// earlier attempt had pinned besides have been in memory; each counts as one.
-    pub(crate) fn begin(&mut self, pinned: usize) {
-        let before = self.pinned.unwrap_or(pinned);
-        self.leaves += before.saturating_sub(pinned) as u64;
-        self.pinned = Some(before.min(pinned));
+    /// Begins an attempt that has pinned the leaves of the first `pinned` writes, which are
+    /// `leaves`. Those that an earlier attempt had pinned besides have been in memory, and are
+    /// counted, with those of this attempt once more.
+    pub(crate) fn begin(&mut self, pinned: usize, leaves: u64) {
+        match self.pinned {
+            Some((least, _)) if pinned >= least => {}
+            before => {
+                self.leaves += before.map_or(0, |(_, leaves)| leaves);
+                self.pinned = Some((pinned, leaves));
+            }
+        }
         self.writes = self.writes.max(pinned);
     }
 
     /// Returns the number of leaves of a batch, of which `places` are the pinned ones; too many
     /// rather than too few.
     pub(crate) fn leaves(&self, places: &[Place]) -> u64 {
-        let mut last = PageId::NONE;
-        let known = places.iter().filter(|place| place.is_known());
-        let pinned = known.filter(|place| {
-            let page = place.finger().page();
-            std::mem::replace(&mut last, page) != page
-        });
-        pinned.count() as u64 + self.leaves
+        leaves_of(places) + self.leaves
     }
+}
+
+/// Returns the number of leaves of places that are in order.
+pub(crate) fn leaves_of(places: &[Place]) -> u64 {
+    let mut last = PageId::NONE;
+    let known = places.iter().filter(|place| place.is_known());
+    let leaves = known.filter(|place| {
+        let page = place.finger().page();
+        std::mem::replace(&mut last, page) != page
+    });
+    leaves.count() as u64
 }
 
 impl Engine {
@@ -175,14 +186,21 @@ mod tests {
     #[test]
     fn no_leaf_is_left_out_when_fewer_are_pinned() {
         let mut checked = CheckedLeaves::default();
-        checked.begin(100);
-        // Each write of 200 has a leaf of its own.
-        (checked.writes, checked.leaves) = (200, 100);
-        for (pinned, all) in [(100, 200), (60, 200), (150, 290), (60, 200), (200, 340)] {
-            checked.begin(pinned);
+        // Ten writes belong to each leaf, and there are 200.
+        checked.begin(100, 10);
+        (checked.writes, checked.leaves) = (200, 10);
+        for (pinned, all) in [
+            (100, 20),
+            (60, 26),
+            (150, 35),
+            (60, 26),
+            (200, 40),
+            (50, 31),
+        ] {
+            let leaves = pinned / 10;
+            checked.begin(pinned as usize, leaves);
             assert_eq!(checked.writes, 200, "they are not looked at again");
-            // None is known to share its leaf.
-            assert_eq!(checked.leaves(&[]) + pinned as u64, all, "{pinned}");
+            assert_eq!(checked.leaves(&[]) + leaves, all, "{pinned}");
         }
     }
 }

@@ -112,16 +112,20 @@ mod tests {
     /// Number of keys that are loaded; leaves are full then.
     const LOADED: u32 = 60_000;
 
+    /// Memory in which some of the leaves of these batches are pinned, and in which all are.
+    const LITTLE: u64 = 64 << 20;
+    const MUCH: u64 = 512 << 20;
+
     /// A loaded key: a beginning that all share, so that leaves have a long prefix, and a number.
     fn key(number: u32) -> Vec<u8> {
         [&[b'k'; 100][..], &number.to_be_bytes()].concat()
     }
 
-    /// Commits a large batch that `fill` makes, over values of so many bytes. Returns how many
-    /// pages are reserved for each thousand writes: of those for as many leaves as writes, of those
-    /// for the leaves that were counted, and how many became dirty.
-    fn pages(value_bytes: usize, fill: impl Fn(&Table, &mut Batch)) -> [u64; 3] {
-        let options = Db::builder().max_memory(64 << 20).page_size(4096);
+    /// Commits a large batch that `fill` makes, in so much memory, over values of so many bytes.
+    /// Returns how many pages are reserved for each thousand writes: of those for as many leaves as
+    /// writes, of those for the leaves that were counted, and how many became dirty.
+    fn pages((memory, value_bytes): (u64, usize), fill: impl Fn(&Table, &mut Batch)) -> [u64; 3] {
+        let options = Db::builder().max_memory(memory).page_size(4096);
         let db = options.open_in_memory().expect("it opens");
         let table = db.table("t").expect("it is made");
         let entries = (0..LOADED).map(|number| (key(2 * number), vec![7; value_bytes]));
@@ -166,9 +170,9 @@ mod tests {
             (1000..11_000).for_each(|number| batch.put(table, &key(2 * number), &[8; 300]));
         };
         for (most, [of_writes, of_leaves, _]) in [
-            (400, pages(20, puts)),
-            (120, pages(20, deletes)),
-            (1200, pages(20, longer)),
+            (400, pages((LITTLE, 20), puts)),
+            (120, pages((LITTLE, 20), deletes)),
+            (1200, pages((LITTLE, 20), longer)),
         ] {
             assert!(of_writes >= 1000, "{of_writes}");
             assert!(of_leaves <= most, "{of_leaves} of {most}");
@@ -178,20 +182,22 @@ mod tests {
     /// Where each write has a leaf of its own, as many are reserved as if they were not counted.
     #[test]
     fn keys_that_lie_apart_take_a_leaf_each_and_split_it() {
-        let [of_writes, of_leaves, spent] = pages(440, |table, batch| {
-            for number in (0..LOADED).step_by(25) {
-                batch.put(table, &key(2 * number + 1), &[8; 440]);
-            }
-        });
-        assert!(of_writes >= 3000 && spent >= 2000, "{of_writes}, {spent}");
-        assert!(of_leaves * 10 >= of_writes * 9, "{of_leaves}");
+        for memory in [LITTLE, MUCH] {
+            let [of_writes, of_leaves, spent] = pages((memory, 440), |table, batch| {
+                for number in (0..LOADED).step_by(25) {
+                    batch.put(table, &key(2 * number + 1), &[8; 440]);
+                }
+            });
+            assert!(of_writes >= 3000 && spent >= 2000, "{of_writes}, {spent}");
+            assert!(of_leaves * 10 >= of_writes * 9, "{of_leaves}");
+        }
     }
 
     /// Records of all lengths, and keys each of which shares more with the one that follows them:
     /// splits leave little on one of their sides.
     #[test]
     fn splits_of_all_kinds_are_within_the_reservation() {
-        let [_, of_leaves, spent] = pages(20, |table, batch| {
+        let [_, of_leaves, spent] = pages((LITTLE, 20), |table, batch| {
             for number in 0..3000_u32 {
                 let random = number.wrapping_mul(2_654_435_761);
                 let place = key(2 * (random % 40) + 1);
@@ -202,7 +208,7 @@ mod tests {
             }
         });
         assert!(of_leaves < 3000 && spent > 100, "{of_leaves}, {spent}");
-        pages(20, |table, batch| {
+        pages((LITTLE, 20), |table, batch| {
             for number in 0..COUNTED_FROM as u32 {
                 // Below the first key, each above the separator of the last one.
                 let (of, shared) = (number / 90, number % 90);

@@ -38,6 +38,7 @@ use crate::commit::before_images::ReservedVersions;
 use crate::commit::check::Check;
 use crate::commit::entered::Entered;
 use crate::commit::key_locks::CommitLocks;
+use crate::commit::leaf_checks::leaves_of;
 use crate::commit::leaf_pins::LeafPins;
 use crate::commit::outcome::Outcome;
 use crate::commit::pages::COUNTED_FROM;
@@ -383,7 +384,7 @@ impl Engine {
         let pinned = &order[..most.min(order.len())];
         let pins = self.pin_leaves(set, pinned, (places, wanted))?;
         assert!(pins.len() <= most, "more is pinned than the share allows");
-        checked.begin(pinned.len());
+        checked.begin(pinned.len(), leaves_of(places));
         if order.len() > most {
             self.check_leaves(set, order, checked, wanted)?;
             assert!(checked.writes <= order.len(), "more than it has");

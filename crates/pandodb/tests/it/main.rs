@@ -40,6 +40,7 @@ mod lock_ends;
 mod lock_mix;
 mod locks;
 mod log_size;
+mod long_batches;
 mod many;
 mod mapping;
 mod merges;
