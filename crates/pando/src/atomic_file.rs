@@ -15,16 +15,25 @@ const MODE: u32 = 0o600;
 /// # Errors
 /// The file is as it was, unless it was the flush of its folder that failed.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`replace`]; `write` writes the bytes, and what it returns is returned.
+///
+/// # Errors
+/// As [`replace`]; that of `write`.
+pub(crate) fn replace_with<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     // A link goes on to lead to the file.
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path)?,
         found => found?,
     };
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is a folder",
-        ));
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is a folder");
+        return Err(error.into());
     };
     let temporary = folder.join(format!(
         ".{}.{}.{}.tmp",
@@ -32,14 +41,18 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         std::process::id(),
         next_number()
     ));
-    let written = write_whole(&temporary, &path, bytes);
-    let renamed = written.and_then(|()| fs::rename(&temporary, &path));
+    let written = write_whole(&temporary, &path, write);
+    let renamed = written.and_then(|value| {
+        fs::rename(&temporary, &path)?;
+        Ok(value)
+    });
     if renamed.is_err() {
         // The first error counts.
         let _ = fs::remove_file(&temporary);
         return renamed;
     }
-    File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()?;
+    renamed
 }
 
 fn next_number() -> u64 {
@@ -48,7 +61,11 @@ fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn write_whole(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_whole<T, E: From<io::Error>>(
+    temporary: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -58,10 +75,11 @@ fn write_whole(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(old) => file.set_permissions(old.permissions())?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
-    file.write_all(bytes)?;
-    file.sync_all()
+    let value = write(&mut file)?;
+    file.sync_all()?;
+    Ok(value)
 }
 
 #[cfg(test)]

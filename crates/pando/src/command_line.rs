@@ -50,6 +50,11 @@ pub(crate) enum Command {
     /// Copy everything that can be read of a damaged store into a new one, and list the key ranges
     /// that are lost; the damaged store is not changed.
     Salvage(SalvageFlags),
+    /// Write a store that no process has open as text, which 'pando load' makes a store of again:
+    /// to keep a copy, or for a later program, another machine or another size of block.
+    Dump(DumpFlags),
+    /// Make a store from the text that 'pando dump' has written.
+    Load(LoadFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -134,6 +139,37 @@ pub(crate) struct SalvageFlags {
     /// cgroup].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_memory: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpFlags {
+    /// Directory of the store. It is opened, so what is in its log goes into its pages.
+    pub(crate) dir: PathBuf,
+    /// File for the text; one that is there is replaced when all is written [default: standard
+    /// output].
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON on standard output: what was written.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Memory budget [default: 1g, or half of the memory of machine or cgroup].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_memory: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadFlags {
+    #[command(flatten)]
+    pub(crate) target: StoreArgs,
+    /// File with the text [default: standard input].
+    pub(crate) file: Option<PathBuf>,
+    /// Memory budget [default: 1g, or half of the memory of machine or cgroup].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_memory: Option<String>,
+    /// Compression of the new store's pages: none, lz4, zstd:N or snappy [default: that of the
+    /// store that was dumped].
+    #[arg(long, value_name = "NAME", value_parser = Compression::parse)]
+    pub(crate) compression: Option<Compression>,
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ const LOG_BYTES: u64 = 4 << 20;
 
 /// Opens the store, which nobody else may have open, compacts it, and closes it.
 pub(crate) fn run(flags: &CompactFlags) -> Result<(), Failure> {
-    check_directory(&flags.target)?;
+    check_directory(&flags.target.dir)?;
     let max_memory = memory::tool_budget(flags.max_memory.as_deref(), 2)?;
     let dir = &flags.target.dir;
     let before = disk_bytes(dir);

@@ -41,6 +41,16 @@ impl Failure {
         }
     }
 
+    /// Makes the failure of a command that found damage.
+    pub(crate) fn damage(text: impl Into<String>) -> Self {
+        Self::new(Code::Damage, text)
+    }
+
+    /// Makes the failure of a command that could not read or write.
+    pub(crate) fn io(text: impl Into<String>) -> Self {
+        Self::new(Code::Io, text)
+    }
+
     /// Makes the failure of a command that was called in the wrong way.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(Code::Usage, text)

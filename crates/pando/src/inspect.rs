@@ -20,7 +20,7 @@ use crate::tree_stat;
 /// Prints figures of a store that no process has open. Reads every page, changes nothing.
 pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
     let StatFlags { target, tree } = what;
-    check_directory(target)?;
+    check_directory(&target.dir)?;
     let mut progress = Progress::new();
     let stat = pandodb::stat(&target.dir, |done, all| {
         progress.update("pages read", done as f64 / all.max(1) as f64);
@@ -41,7 +41,7 @@ pub(crate) fn stat(what: &StatFlags) -> Result<(), Failure> {
 /// Checks a store that no process has open. Damage is printed, and is a failure as well.
 pub(crate) fn verify(what: &VerifyFlags) -> Result<(), Failure> {
     let target = &what.target;
-    check_directory(target)?;
+    check_directory(&target.dir)?;
     let mut progress = Progress::new();
     let checked = pandodb::verify(&target.dir, |done, all| {
         progress.update("pages checked", done as f64 / all.max(1) as f64);
@@ -144,17 +144,17 @@ fn rows_json(report: &RowsReport) -> Value {
 }
 
 /// Refuses a path that is no directory.
-pub(crate) fn check_directory(target: &StoreArgs) -> Result<(), Failure> {
-    let dir = target.dir.display();
-    if target.dir.is_dir() {
+pub(crate) fn check_directory(dir: &Path) -> Result<(), Failure> {
+    if dir.is_dir() {
         return Ok(());
     }
-    let what = match target.dir.exists() {
+    let what = match dir.exists() {
         true => "is no directory",
         false => "does not exist",
     };
     Err(Failure::usage(format!(
-        "{dir} {what}; name the directory of a store"
+        "{} {what}; name the directory of a store",
+        dir.display()
     )))
 }
 

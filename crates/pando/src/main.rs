@@ -14,6 +14,7 @@ mod command_line;
 mod compact;
 #[cfg(test)]
 mod completeness;
+mod dump;
 mod failure;
 mod inspect;
 mod layers;
@@ -102,6 +103,8 @@ fn run(line: CommandLine, as_redis: &redis::Given) -> Result<(), Failure> {
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Compact(flags)) => compact::run(&flags),
         Some(Command::Salvage(flags)) => salvage::run(&flags),
+        Some(Command::Dump(flags)) => dump::dump(&flags),
+        Some(Command::Load(flags)) => dump::load(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

@@ -26,6 +26,16 @@ pub(crate) fn line(text: impl fmt::Display) {
     }
 }
 
+/// Returns standard output, for bytes that are no lines for people.
+pub(crate) fn stream() -> impl Write {
+    io::stdout().lock()
+}
+
+/// Writes a line to standard error that tells of no failure, when standard output has other things.
+pub(crate) fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Writes a line to standard error. If it cannot be written, there is nowhere to say so: the exit
 /// code tells it, and a server goes on. `eprintln` would panic.
 pub(crate) fn failure(text: impl fmt::Display) {

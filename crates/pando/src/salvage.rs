@@ -16,7 +16,7 @@ use crate::quantity::show_size;
 
 /// Copies what can be read into a new store. Fails with [`Code::Damage`] if that is not everything.
 pub(crate) fn run(flags: &SalvageFlags) -> Result<(), Failure> {
-    check_directory(&flags.target)?;
+    check_directory(&flags.target.dir)?;
     check_new(&flags.target.dir, &flags.new)?;
     let max_memory = memory::tool_budget(flags.max_memory.as_deref(), 4)?;
     let mut progress = Progress::new();

@@ -88,6 +88,13 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// The text is no dump, or not a whole one.
+    InvalidDump {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The batch is larger than what one record of the log may be: a 14th of `max_memory` or so up
     /// to 8 MiB, a 64th of it beyond that, 32 MiB at most (from 2 GiB on), and a little less than
     /// half of a segment, whose size a store has from its creation. Or what a step of a transaction
@@ -325,6 +332,7 @@ impl fmt::Display for Error {
                 f.write_str("the value lies in chunks; read it piece by piece (get_reader)")
             }
             Self::InvalidValue { what } => write!(f, "value handed over piece by piece: {what}"),
+            Self::InvalidDump { line, what } => write!(f, "line {line} of the dump: {what}"),
             Self::BatchTooLarge { bytes, limit } => write_too_large(f, *bytes, *limit),
             Self::InvalidTableName { name } => {
                 write!(

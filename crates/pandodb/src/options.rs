@@ -112,6 +112,8 @@ pub struct Builder {
     pub(crate) plain_bytes_max: Option<usize>,
     /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,
+    /// If true, a load of a dump makes the store, and has marked the directory.
+    pub(crate) is_loading: bool,
     /// For a new store; None: a random one.
     pub(crate) hash_key: Option<[u64; 2]>,
     /// Recovery takes it; None if nobody wants to know of its progress.
@@ -142,6 +144,7 @@ impl Default for Builder {
             chunk_bytes: None,
             plain_bytes_max: None,
             must_exist: false,
+            is_loading: false,
             hash_key: None,
             on_recovery: None,
         }

@@ -5,6 +5,7 @@
 
 mod compact;
 mod crowd;
+mod dump;
 mod log;
 mod redis_conf;
 mod running;

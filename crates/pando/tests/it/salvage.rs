@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::running::pando;
-use crate::tools::store;
+use crate::tools::{damage_leaf, store};
 
 fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = pando(directory).args(arguments).output().unwrap();
@@ -31,12 +31,7 @@ fn what_is_lost_is_told_and_the_rest_is_there() {
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("table 'bench': 3000 rows"), "{out}");
     assert!(out.contains("Nothing is lost."), "{out}");
-    let path = here.join("store/data");
-    let mut data = fs::read(&path).unwrap();
-    let is_leaf = |page: &[u8]| page[8..13] == [16, 0, 0, 0, 1];
-    let leaf = data.chunks_exact_mut(4096).rfind(|page| is_leaf(page));
-    leaf.unwrap()[3000] ^= 4;
-    fs::write(&path, &data).unwrap();
+    let data = damage_leaf(&here.join("store"));
     let (code, out, err) = run(here, &["verify", "store"]);
     assert!(code == 3 && err.contains("pando salvage"), "{out}{err}");
     let salvage = ["salvage", "store", "new/one", "--json", "--max-memory=16m"];
@@ -55,7 +50,7 @@ fn what_is_lost_is_told_and_the_rest_is_there() {
     assert_eq!(code, 0, "{out}");
     assert_eq!(json(&out)["stat"]["tables"][0]["entries"], rows);
     assert_eq!(
-        fs::read(&path).unwrap(),
+        fs::read(here.join("store/data")).unwrap(),
         data,
         "salvage only reads the damaged store"
     );

@@ -28,6 +28,17 @@ pub(crate) fn store(directory: &Path) {
     );
 }
 
+/// Flips a bit of a leaf of the store's data; returns the data then.
+pub(crate) fn damage_leaf(store: &Path) -> Vec<u8> {
+    let path = store.join("data");
+    let mut data = fs::read(&path).unwrap();
+    let is_leaf = |page: &[u8]| page[8..13] == [16, 0, 0, 0, 1];
+    let leaf = data.chunks_exact_mut(4096).rfind(|page| is_leaf(page));
+    leaf.unwrap()[3000] ^= 4;
+    fs::write(path, &data).unwrap();
+    data
+}
+
 fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = pando(directory).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -48,6 +48,15 @@ pub(crate) enum NextEntry {
     None,
 }
 
+/// An entry, with its value if that lies in the leaf.
+#[derive(Debug)]
+pub(crate) enum LeafRow<'a> {
+    /// Key and value.
+    Short(&'a [u8], &'a [u8]),
+    /// The key of a value that has to be read.
+    Long(&'a [u8]),
+}
+
 /// What is read for the next entry at one end of a range.
 #[derive(Debug)]
 pub(crate) struct ReadFor<'a> {
@@ -260,6 +269,18 @@ impl<'t> Iter<'t> {
     }
 
     fn step_key(&mut self, direction: Direction) -> Option<Result<&[u8]>> {
+        let row = self.step_row(direction)?;
+        Some(row.map(|row| match row {
+            LeafRow::Short(key, _) | LeafRow::Long(key) => key,
+        }))
+    }
+
+    /// Returns the next entry; its value is not read if that lies outside of its leaf.
+    pub(crate) fn next_row(&mut self) -> Option<Result<LeafRow<'_>>> {
+        self.step_row(Direction::Forward)
+    }
+
+    fn step_row(&mut self, direction: Direction) -> Option<Result<LeafRow<'_>>> {
         let looked = loop {
             match self.look(direction) {
                 Ok(NextEntry::NotLoaded) => {
@@ -272,9 +293,13 @@ impl<'t> Iter<'t> {
         };
         match looked {
             Ok(NextEntry::None) => None,
-            Ok(_) => {
+            Ok(next) => {
                 let position = self.pass(direction);
-                Some(Ok(self.entry(direction, position).0))
+                let (key, value) = self.entry(direction, position);
+                Some(Ok(match next {
+                    NextEntry::Long => LeafRow::Long(key),
+                    _ => LeafRow::Short(key, value),
+                }))
             }
             Err(error) => {
                 self.finish();

@@ -285,6 +285,18 @@ impl Snapshot {
         }
     }
 
+    /// Returns the names of the tables that there are at this moment, sorted.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotEnded`].
+    pub fn tables(&self) -> Result<Vec<String>> {
+        let names = self.db().engine().store.tables.names_at(self.lsn());
+        match self.moment.is_ended() {
+            true => Err(Error::SnapshotEnded),
+            false => Ok(names),
+        }
+    }
+
     /// Returns the tree that `table` has at this moment.
     pub(crate) fn tree_of(&self, table: &Table) -> Result<Tree> {
         let tree = self

@@ -5,6 +5,9 @@ pub(crate) const DATA: &str = "data";
 /// Name of a file that exists only while a store is being created.
 pub(crate) const CREATING: &str = "creating";
 
+/// Name of a file that exists only while a dump is being loaded.
+pub(crate) const LOADING: &str = "loading";
+
 /// Name of the base file of the mapping with this number.
 pub(crate) fn base_name(number: u64) -> String {
     format!("map.{number}")

@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_device::{AnyDevice, AnyFile, Device, OpenOptions};
 
 use crate::error::{Error, Result};
-use crate::files::names::{CREATING, DATA};
+use crate::files::names::{CREATING, DATA, LOADING};
 use crate::files::superblock::SUPERBLOCK;
 
 /// A file in the directory that belongs to benchmarks of the device, not to the store.
@@ -14,7 +14,7 @@ pub(crate) const BENCH_FILE: &str = "bench-device.dat";
 
 /// Returns true if a store makes files of this name.
 pub(crate) fn is_ours(name: &str) -> bool {
-    [DATA, CREATING, SUPERBLOCK, BENCH_FILE].contains(&name)
+    [DATA, CREATING, LOADING, SUPERBLOCK, BENCH_FILE].contains(&name)
         || ["map.", "journal.", "log/"]
             .iter()
             .any(|start| name.starts_with(start))
@@ -34,13 +34,30 @@ pub(crate) fn may_lie_beside(name: &str) -> bool {
 /// [`Error::Corrupt`].
 pub(crate) fn check_no_remains(ours: &[String]) -> Result<()> {
     let is_creating = ours.iter().any(|name| name == CREATING);
-    if !is_creating && ours.iter().any(|name| name != BENCH_FILE) {
+    let by_itself = |name: &String| [BENCH_FILE, LOADING].contains(&name.as_str());
+    if !is_creating && !ours.iter().all(by_itself) {
         return Err(Error::corrupt(
             SUPERBLOCK,
             "the file is missing, though others are there",
         ));
     }
     Ok(())
+}
+
+/// Checks that `names`, those of a directory, are not of a store that is half loaded from a dump.
+///
+/// # Errors
+/// [`Error::InvalidOption`].
+pub(crate) fn check_not_loading(names: &[String]) -> Result<()> {
+    if !names.iter().any(|name| name == LOADING) {
+        return Ok(());
+    }
+    let what = "a dump that was being loaded into it is not there as a whole; load it again, or \
+                choose another directory";
+    Err(Error::InvalidOption {
+        option: "dir",
+        what: what.to_owned(),
+    })
 }
 
 /// Returns the error of a directory in which a store was to be.
@@ -55,13 +72,14 @@ pub(crate) fn no_store() -> Error {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if it is missing, and other files of a store are there;
-/// [`Error::InvalidOption`] if there is no store.
+/// [`Error::InvalidOption`] if there is no store, or half of one.
 pub(crate) fn open_superblock(device: &AnyDevice, how: OpenOptions) -> Result<AnyFile> {
+    let names = device.list().map_err(Error::io("listing the directory"))?;
+    check_not_loading(&names)?;
     match device.open(SUPERBLOCK, how) {
         Err(error) if error.is_not_found() => {}
         opened => return opened.map_err(Error::io("opening the superblock")),
     }
-    let names = device.list().map_err(Error::io("listing the directory"))?;
     let ours: Vec<String> = names.into_iter().filter(|name| is_ours(name)).collect();
     check_no_remains(&ours)?;
     Err(no_store())

@@ -27,10 +27,11 @@ use siphasher::sip::SipHasher24;
 use crate::engine::{Engine, Recovered, Settings};
 use crate::error::{Error, Result};
 use crate::files::mapping::{Mapping, MappingFiles, remove_stray};
-use crate::files::names::{CREATING, DATA, base_name, journal_name};
+use crate::files::names::{CREATING, DATA, LOADING, base_name, journal_name};
 use crate::files::superblock::{SUPERBLOCK, read_superblock, write_superblock};
 use crate::files::whose::{
-    BENCH_FILE, check_no_remains, is_ours, may_lie_beside, no_store, open_superblock,
+    BENCH_FILE, check_no_remains, check_not_loading, is_ours, may_lie_beside, no_store,
+    open_superblock,
 };
 use crate::options::{Budget, Builder};
 use crate::pages::codec_sample::{compression_of, known_compression};
@@ -81,6 +82,9 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     let device = device.timed(Arc::new(statistics));
     let names = device.list().map_err(Error::io("listing the directory"))?;
     let has = |name: &str| names.iter().any(|known| known == name);
+    if !options.is_loading {
+        check_not_loading(&names)?;
+    }
     if has(SUPERBLOCK) && !has(CREATING) {
         return recover(device, options);
     }
@@ -113,9 +117,10 @@ fn begin_creation(device: &AnyDevice, leftovers: &[String]) -> Result<()> {
     device
         .sync_directory()
         .map_err(Error::io("creating the store"))?;
+    let stays = [CREATING, LOADING, BENCH_FILE];
     for name in leftovers
         .iter()
-        .filter(|name| *name != CREATING && *name != BENCH_FILE)
+        .filter(|name| !stays.contains(&name.as_str()))
     {
         device
             .remove(name)

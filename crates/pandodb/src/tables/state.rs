@@ -460,6 +460,18 @@ impl Tables {
             .cloned()
     }
 
+    /// Returns the names of the tables that there are at `lsn`, sorted.
+    pub(crate) fn names_at(&self, lsn: Lsn) -> Vec<String> {
+        let known = self.known.read();
+        let now = known.by_name.iter().map(|named| &named.0);
+        let earlier = known.earlier.iter().map(|earlier| &earlier.table);
+        let then = now
+            .chain(earlier)
+            .filter(|table| known.tree_at(table, lsn).is_some());
+        let names: BTreeSet<&str> = then.map(|table| &*table.name).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
     /// Returns the table called `name`.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<TableState>> {
         let known = self.known.read();
