@@ -50,7 +50,8 @@ impl SpaceKeeper {
 
     /// Tells the thread that grows the file that `blocks` are wanted.
     pub(crate) fn want(&self, blocks: u64) {
-        self.wanted.fetch_max(blocks.max(1), Ordering::Relaxed);
+        // Release: whoever takes the number back wakes the waiter that has registered before.
+        self.wanted.fetch_max(blocks.max(1), Ordering::Release);
         self.growth.notify_all();
     }
 
@@ -136,7 +137,11 @@ impl SpaceKeeper {
         }
         let blocks = self.space().blocks();
         let bytes = blocks * self.block_bytes();
-        let needed = (wanted + low) * self.block_bytes();
+        let needed = match run {
+            0 => self.missing(wanted + low, committed),
+            _ => wanted + low,
+        };
+        let needed = needed * self.block_bytes();
         let mut step = growth_bytes(bytes).max(needed);
         loop {
             step = step
@@ -157,6 +162,9 @@ impl SpaceKeeper {
                     );
                     self.space().grow(blocks + step / self.block_bytes());
                     self.set_full(false);
+                    // Who asked meanwhile, mostly the same caller again, looks before it asks once
+                    // more. Acquire: see `want`.
+                    self.wanted.swap(0, Ordering::Acquire);
                     break;
                 }
                 Err(_) if step > GROWTH_MIN_BYTES => step /= 4,

@@ -163,8 +163,14 @@ impl SpaceKeeper {
 
     /// True if `blocks` more can be reserved when dirty pages need `committed` blocks.
     pub(super) fn has_available(&self, blocks: u64, committed: u64) -> bool {
+        self.missing(blocks, committed) == 0
+    }
+
+    /// Returns how many blocks are missing before `blocks` more can be reserved when dirty pages
+    /// need `committed` blocks.
+    pub(super) fn missing(&self, blocks: u64, committed: u64) -> u64 {
         let taken = self.taken(|| committed, Urgency::No) + blocks;
-        self.free_for_pages(taken) >= taken
+        taken.saturating_sub(self.free_for_pages(taken))
     }
 
     /// Returns the number of blocks that cannot be reserved; `committed` returns how many of them
@@ -192,16 +198,20 @@ impl SpaceKeeper {
         let reservation = self.reservations.reserve(blocks);
         let taken = self.taken(committed, urgency);
         let free = self.free_for_pages(taken);
-        if free < taken + self.low_water() {
-            self.want(blocks);
-        }
         let has_room = taken <= free;
+        let low = self.low_water();
+        let reservation = has_room.then_some(reservation);
+        if free < taken + low {
+            // After the refused reservation has ended: it would count besides what it asks for.
+            // And who has found room for a long batch does not need as much once more.
+            self.want(if has_room { blocks.min(low) } else { blocks });
+        }
         let takes_last = || self.is_full() || free - taken < self.reserve_blocks;
         if has_room && urgency.is_urgent() && takes_last() {
             // Relaxed: a counter that orders nothing.
             self.deletes_served.fetch_add(1, Ordering::Relaxed);
         }
-        has_room.then_some(reservation)
+        reservation
     }
 
     /// Number of deletes that found room when there was none for puts.
@@ -403,6 +413,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::space::growth::MadeRoom;
     use pando_device::{AnyDevice, Create, Device, MemoryDevice, OpenOptions};
     use pando_space::SpaceOptions;
 
@@ -421,6 +432,29 @@ mod tests {
         };
         let space = Space::new(blocks, options);
         SpaceKeeper::new(space, file.unwrap(), 512, Arc::default())
+    }
+
+    /// The file grows by what is missing for a long batch, and not by as much again once it has it.
+    #[test]
+    fn a_long_batch_has_its_blocks_once() {
+        const BLOCKS: u64 = 16_384;
+        const BATCH: u64 = 20_000;
+        let keeper = keeper_of(BLOCKS);
+        let reserve = || keeper.try_reserve(BATCH, || 0, Urgency::No);
+        let grow = || {
+            keeper.grow_if_wanted(0, |_| MadeRoom::None);
+            keeper.blocks()
+        };
+        assert!(reserve().is_none());
+        let kept_back = keeper.delete_reserve(Urgency::No);
+        let needed = BATCH + kept_back + keeper.low_water();
+        assert_eq!(grow(), needed);
+        let reserved = reserve();
+        assert!(reserved.is_some());
+        // What is kept ready of a longer file is a little more.
+        let most = needed + 4 * keeper.low_water();
+        let blocks = grow();
+        assert!(blocks <= most, "{blocks} of {most}");
     }
 
     /// A commit ends while another thread counts the needs of dirty pages: its blocks move from its
