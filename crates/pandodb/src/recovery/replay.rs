@@ -20,6 +20,10 @@ use crate::state::loads::Filled;
 use crate::tables::counts::entries_of;
 use crate::tables::state::{TableBatch, TableState};
 
+/// Operations for whose pages room is made at once. Each may dirty four pages; most of a long batch
+/// share theirs, and those that are dirty count themselves by then.
+const OPERATIONS_AT_ONCE: usize = 64;
+
 /// Result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
@@ -83,13 +87,16 @@ impl<'a> Replay<'a> {
         let batch = BatchReader::new(payload).map_err(|damage| damaged(damage.what))?;
         let multi_lsn = if batch.operations() > 1 { lsn } else { Lsn(0) };
         let marks = Marks { lsn, multi_lsn };
-        self.make_room(batch.operations(), payload.len());
+        let operations = batch.operations();
         let store = self.store;
         // Close the gate for each batch separately: the listener of the recovery is called in
         // between.
         let closed = store.pool.gate().close();
         let token = &store.pool.apply_token(&closed);
         for (index, operation) in batch.enumerate() {
+            if index % OPERATIONS_AT_ONCE == 0 {
+                self.make_room(operations.saturating_sub(u32_of_len(index)), payload.len());
+            }
             let operation = operation.map_err(|damage| damaged(damage.what))?;
             check_operation(store.pool.page_size(), &operation)
                 .map_err(|damage| damaged(damage.what))?;
@@ -147,9 +154,10 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Grows the data file for the pages that a batch may dirty.
+    /// Grows the data file for the pages that the next ones of `operations` may dirty.
     fn make_room(&self, operations: u32, bytes: usize) {
         let store = self.store;
+        let operations = operations.min(u32_of_len(OPERATIONS_AT_ONCE));
         let of_values = bytes / (store.pool.page_size().bytes() / 2);
         let garbage = store.garbage_pages(operations.into(), false);
         let pages = u64::from(operations) * 4 + of_values as u64 + 64 + garbage;

@@ -2,14 +2,15 @@
 
 use std::ops::ControlFlow;
 
+use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::atomic::{AtomicBool, Ordering};
 use pando_sync::thread;
 use pando_sync::time::{self, Duration};
 use pandodb::device::{AnyDevice, Device, File, MemoryDevice, OpenOptions};
 use pandodb::statistics::Ticker;
-use pandodb::{Builder, CompactPhase, Db, Table, VerifyReport};
+use pandodb::{Batch, Builder, CompactPhase, Db, Table, VerifyReport, WriteOptions};
 
-use crate::fixture::{NONE, fill, padded_key, wait_for_garbage};
+use crate::fixture::{NONE, fill, open_on, padded_key, scattered_key, wait_for_garbage};
 
 const MIB: u64 = 1 << 20;
 
@@ -109,6 +110,26 @@ fn a_new_store_has_a_small_file() {
 
 /// What is free at the end goes back when the store is closed, and the next life reads what is
 /// there, and can write.
+/// Replay does not know to how many leaves the keys of a long batch belong. It makes room for the
+/// pages of a few of them at a time, and most share theirs.
+#[test]
+fn replay_of_a_long_batch_makes_no_long_file() {
+    let device = FaultyDevice::new(7);
+    let db = open_on(&device, options());
+    let table = db.table("t").unwrap();
+    let mut batch = Batch::new();
+    for number in 0..10_000 {
+        batch.put(&table, &scattered_key(number), b"value");
+    }
+    db.write(&mut batch, WriteOptions::default()).unwrap();
+    let crashed = device.after_crash(7, CrashMode::AllLost);
+    let again = open_on(&crashed, options());
+    assert_eq!(again.table("t").unwrap().len(), 10_000);
+    let bytes = again.report().data_bytes;
+    // Four pages for each write would be 156 MiB.
+    assert!(bytes <= 16 * MIB, "{bytes}");
+}
+
 #[test]
 fn a_clean_close_cuts_the_free_end() {
     let device = AnyDevice::from(MemoryDevice::new(1 << 30));
