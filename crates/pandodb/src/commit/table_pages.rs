@@ -25,7 +25,10 @@ impl Engine {
         let removes = |(_, change): &(usize, TableChange)| {
             matches!(change, TableChange::Clear | TableChange::Drop)
         };
-        if set.swaps_tables() || !set.table_changes.iter().all(removes) {
+        if set.swaps_tables() {
+            return self.catalogue_leaves(set);
+        }
+        if !set.table_changes.iter().all(removes) {
             return Ok(PAGES_PER_CHANGE * changes);
         }
         let empties = |(_, change): &&(usize, TableChange)| matches!(change, TableChange::Clear);

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{thread, thread_waker};
+use pandodb::device::MemoryDevice;
 use pandodb::nonblocking::{Outcome, Polled, Reactor, Reads, ValidatedBatch, Watch};
 use pandodb::{
     Batch, Builder, ConflictKind, Db, Durability, Error, Isolation, SalvageReport, Table,
@@ -45,6 +46,28 @@ fn check_all(tables: &[Table], twins: &[Rows]) {
                 assert_eq!(table.rank(key).unwrap(), rank, "{name}");
             }
         }
+    }
+}
+
+/// A swap changes rows of the catalogue, which stay as long as they are: hundreds of them need no
+/// more of the disk than the leaves of these rows.
+#[test]
+fn many_tables_are_swapped_at_once_on_a_small_disk() {
+    let device = MemoryDevice::new(12 << 20);
+    let options = Db::builder().max_memory(32 << 20).log_bytes(2 << 20);
+    let db = Db::open_device(options, device.into()).unwrap();
+    let make = |number: u32| {
+        let table = db.table(&format!("table {number}")).unwrap();
+        table.put_with(b"k", &number.to_be_bytes(), NONE).unwrap();
+        table
+    };
+    let tables: Vec<Table> = (0..800).map(make).collect();
+    let (first, second) = tables.split_at(400);
+    let pairs: Vec<(&Table, &Table)> = first.iter().zip(second).collect();
+    db.swap_tables(&pairs).unwrap();
+    for (number, table) in (0_u32..).zip(&tables) {
+        let other = (number + 400) % 800;
+        assert_eq!(table.get(b"k").unwrap(), Some(other.to_be_bytes().to_vec()));
     }
 }
 
