@@ -33,6 +33,13 @@ const RECORD_OVERHEAD: usize = 24;
 /// Assumed number of levels of a tree whose root is not in memory.
 const LEVELS_UNKNOWN: u64 = 4;
 
+/// Returns the most leaves that the keys of a batch may have, after others have split some, if they
+/// had `leaves` when these were counted.
+pub(crate) fn leaves_at_most(writes: u64, leaves: u64) -> u64 {
+    let (least, share) = SPLIT_MEANWHILE;
+    writes.min(leaves + (leaves / share).max(least))
+}
+
 impl Engine {
     /// Returns the most pages that the batch dirties, `garbage` of them for garbage rows. `leaves`
     /// is the number of leaves that its keys belong to, if they have been counted.
@@ -52,8 +59,7 @@ impl Engine {
         let (leaves, splits) = match leaves {
             None => (writes, puts),
             Some(leaves) => {
-                let (least, share) = SPLIT_MEANWHILE;
-                let leaves = writes.min(leaves + (leaves / share).max(least));
+                let leaves = leaves_at_most(writes, leaves);
                 // Each leaf may be full. After a split both sides have room, so that the next one
                 // takes a part of a page of new records.
                 let bytes = set.bytes_in_leaves(page / 4, RECORD_OVERHEAD);

@@ -7,6 +7,7 @@
 
 use pando_format::PageId;
 
+use crate::commit::pages::{COUNTED_FROM, leaves_at_most};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::state::CATALOGUE;
@@ -18,10 +19,69 @@ const PAGES_PER_CHANGE: u64 = 16;
 /// leaf knows of it.
 const GARBAGE_ROW_BYTES: u64 = 64;
 
+/// What a batch that changes tables needs pages for.
+pub(crate) struct ChangeNeeds {
+    /// Pages for garbage rows of what its writes replace.
+    garbage: u64,
+    /// Pages for the changes of tables.
+    of_changes: u64,
+    /// Leaves that its writes belong to, if they are counted.
+    leaves: Option<u64>,
+    writes: u64,
+}
+
+impl ChangeNeeds {
+    /// True if blocks for these are enough for what it needs `now`.
+    pub(crate) fn are_enough_for(&self, now: &Self) -> bool {
+        let most = |leaves| leaves_at_most(self.writes, leaves);
+        self.garbage >= now.garbage
+            && self.of_changes >= now.of_changes
+            && self.leaves.map(most) >= now.leaves
+    }
+}
+
 impl Engine {
+    /// Returns what the batch needs pages for; `changes` is the number of tables that it changes.
+    /// Blocks.
+    pub(crate) fn needs_of_change(&self, set: &WriteSet, changes: u64) -> Result<ChangeNeeds> {
+        Ok(ChangeNeeds {
+            garbage: self.garbage_pages(set),
+            of_changes: self.pages_of_changes(set, changes)?,
+            leaves: self.leaves_of_writes(set)?,
+            writes: set.len() as u64,
+        })
+    }
+
+    /// Returns the most pages that such a batch dirties, and how many more page ids it may need.
+    pub(crate) fn pages_of_change(&self, set: &WriteSet, needs: &ChangeNeeds) -> (u64, u64) {
+        let most = self.pages_of(set, needs.garbage, None);
+        let pages = most.min(self.pages_of(set, needs.garbage, needs.leaves));
+        (needs.of_changes + pages, most - pages)
+    }
+
+    /// Returns the number of leaves that the keys of a long batch belong to. A table that is made
+    /// or emptied has one. Blocks.
+    fn leaves_of_writes(&self, set: &WriteSet) -> Result<Option<u64>> {
+        let mut changes = set.table_changes.iter();
+        let takes = changes.any(|(_, change)| matches!(change, TableChange::Take(_)));
+        if set.len() < COUNTED_FROM || takes {
+            return Ok(None);
+        }
+        let mut leaves: Vec<PageId> = Vec::with_capacity(set.len());
+        for (table, key, _) in set.writes() {
+            if let Some(tree) = set.tables[table].state.tree()
+                && !set.changes_table(table)
+            {
+                let locate = || tree.try_locate(&self.store.pool, key);
+                leaves.push(self.store.drive(locate)?.place.finger().page());
+            }
+        }
+        Ok(Some(number_of(leaves) + set.table_changes.len() as u64))
+    }
+
     /// Returns the most pages that the changes of tables in the batch dirty, besides those that its
     /// writes do; `changes` is their number. Blocks.
-    pub(crate) fn pages_of_changes(&self, set: &WriteSet, changes: u64) -> Result<u64> {
+    fn pages_of_changes(&self, set: &WriteSet, changes: u64) -> Result<u64> {
         let removes = |(_, change): &(usize, TableChange)| {
             matches!(change, TableChange::Clear | TableChange::Drop)
         };
@@ -51,8 +111,13 @@ impl Engine {
             })?;
             leaves.push(finger.page());
         }
-        leaves.sort_unstable();
-        leaves.dedup();
-        Ok(leaves.len() as u64)
+        Ok(number_of(leaves))
     }
+}
+
+/// Returns how many different pages these are.
+fn number_of(mut pages: Vec<PageId>) -> u64 {
+    pages.sort_unstable();
+    pages.dedup();
+    pages.len() as u64
 }

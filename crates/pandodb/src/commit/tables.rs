@@ -161,17 +161,16 @@ impl Engine {
                 limit,
             });
         }
-        let garbage = self.garbage_pages(set);
-        let needed = || self.pages_of_changes(set, changes as u64);
-        let of_changes = needed()?;
-        let pages = of_changes + self.pages_of(set, garbage, None);
+        let needs = self.needs_of_change(set, changes as u64)?;
+        let (pages, spare_ids) = self.pages_of_change(set, &needs);
         if self
             .store
             .is_too_short_for(pages, set.urgency().is_urgent())
         {
             return Err(self.store.shortage_error());
         }
-        let (log, blocks_reserved, ids) = self.reserve_for_change(set, payload.len(), pages)?;
+        let room = (pages, spare_ids);
+        let (log, blocks_reserved, ids) = self.reserve_for_change(set, payload.len(), room)?;
         let versions = self.block(|_| self.reserve_versions(set, *replaced_bytes, None))?;
         let closed = self.store.pool.gate().close();
         let token = self.store.pool.apply_token(&closed);
@@ -179,8 +178,8 @@ impl Engine {
         // cut off since, whose record is not applied.
         self.check_writable()?;
         let saves = self.may_save(set, versions.as_ref(), None, replaced_bytes);
-        let needs_more = garbage < self.garbage_pages(set) || of_changes < needed()?;
-        if saves.is_none() || needs_more {
+        let now = self.needs_of_change(set, changes as u64)?;
+        if saves.is_none() || !needs.are_enough_for(&now) {
             return Ok(Once::Again);
         }
         // Whoever holds a stripe is outside of the gate, and has changed nothing since its last
@@ -206,12 +205,13 @@ impl Engine {
         Ok(Once::Ended(JobEnd::Committed(lsn)))
     }
 
-    /// Reserves room in the log, blocks of `pages` pages, and page ids. Blocks.
+    /// Reserves room in the log, blocks of `pages` pages, and ids of these and of `spare` more.
+    /// Blocks.
     fn reserve_for_change(
         &self,
         set: &WriteSet,
         bytes: usize,
-        pages: u64,
+        (pages, spare): (u64, u64),
     ) -> Result<(LogReservation<'_>, BlockReservation<'_>, IdReservation<'_>)> {
         let blocks = pages * u64::from(self.store.page_blocks());
         let urgency = set.urgency();
@@ -222,12 +222,13 @@ impl Engine {
             if let Some(reason) = self.awaited_room(&delete_wait) {
                 return Err(reason.into());
             }
-            self.look_for_page_ids(pages + chunks_of(set), urgency, &mut id_wait)?;
+            let page_ids = pages + spare + chunks_of(set);
+            self.look_for_page_ids(page_ids, urgency, &mut id_wait)?;
             let log = self.reserve_log(bytes)?;
             let committed = || self.store.committed_blocks();
             match self.store.space.try_reserve(blocks, committed, urgency) {
                 Some(reserved) => {
-                    let ids = self.reserve_ids(set, ((pages, 0), urgency), &mut id_wait)?;
+                    let ids = self.reserve_ids(set, ((pages, spare), urgency), &mut id_wait)?;
                     Ok((log, reserved, ids))
                 }
                 None if self.is_disk_full() => {

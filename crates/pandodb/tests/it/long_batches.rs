@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use pandodb::device::{AnyDevice, MemoryDevice};
-use pandodb::{Batch, Db, Error, Table};
+use pandodb::nonblocking::{Outcome, Polled, Reactor, ValidatedBatch};
+use pandodb::{Batch, Db, Durability, Error, Table};
 
 use crate::fixture::NONE;
+use crate::nonblocking::run;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -126,4 +128,72 @@ fn long_batches_on_a_small_disk_equal_a_map() {
         }
     }
     assert!(accepted > 100 && refused > 10, "{accepted}, {refused}");
+}
+
+/// Commits writes to `table` in a batch that also empties `emptied`, and fills that with `filler`.
+fn commit_emptying(
+    (db, reactor): (&Db, &mut Reactor),
+    (table, writes): (&Table, &Writes),
+    (emptied, filler): (&Table, &Writes),
+) -> Result<(), Error> {
+    let mut batch = ValidatedBatch::new(db);
+    batch.clear_table(emptied);
+    for (table, writes) in [(table, writes), (emptied, filler)] {
+        for (key, value) in writes {
+            match value {
+                Some(value) => batch.put(table, key, value)?,
+                None => batch.delete(table, key),
+            }
+        }
+    }
+    let end = run(reactor, |reactor| match batch.try_commit(reactor) {
+        Ok(Polled::Pending(pending)) => Polled::Pending(pending),
+        Ok(Polled::Ready(outcome)) => Polled::Ready(Ok(outcome)),
+        Err(error) => Polled::Ready(Err(error)),
+    });
+    end.map(|outcome| assert!(matches!(outcome, Outcome::Committed(Some(_)))))
+}
+
+/// Such a batch is applied by another thread, alone; its pages are counted in the same way.
+#[test]
+fn long_batches_that_empty_a_table_on_a_small_disk_equal_a_map() {
+    let (mut accepted, mut refused) = (0, 0);
+    for seed in 0..4 {
+        let mut random = Rng::with_seed(seed);
+        let device = AnyDevice::from(MemoryDevice::new(26 << 20));
+        let options = Db::builder().max_memory(32 << 20).log_bytes(8 << 20);
+        let options = options.durability(Durability::None);
+        let db = Db::open_device(options, device).unwrap();
+        let mut reactor = Reactor::new(&db, pando_sync::thread_waker()).unwrap();
+        let [table, emptied] = ["t", "emptied"].map(|name| db.table(name).unwrap());
+        let (mut model, mut rest) = (Model::new(), Model::new());
+        for step in 0..30 {
+            let new = writes(&model, &mut random);
+            let filler = writes(&Model::new(), &mut random);
+            let of_store = (&db, &mut reactor);
+            match commit_emptying(of_store, (&table, &new), (&emptied, &filler)) {
+                Ok(()) => {
+                    accepted += 1;
+                    for (key, value) in new {
+                        match value {
+                            Some(value) => model.insert(key, value),
+                            None => model.remove(&key),
+                        };
+                    }
+                    let filler = filler.into_iter();
+                    rest = filler
+                        .filter_map(|(key, value)| Some((key, value?)))
+                        .collect();
+                }
+                Err(Error::Full { .. }) => refused += 1,
+                Err(Error::BatchTooLarge { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            if step % 10 == 9 {
+                compare(&table, &model);
+                compare(&emptied, &rest);
+            }
+        }
+    }
+    assert!(accepted > 40 && refused > 4, "{accepted}, {refused}");
 }
