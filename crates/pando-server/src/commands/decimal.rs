@@ -6,8 +6,9 @@
 
 /// Number of digits after the point.
 const PLACES: i32 = 17;
-/// Longest text that is accepted as a number.
-const TEXT_BYTES_MAX: usize = 255;
+/// Longest text that is accepted as a number, as in Redis. Clients write doubles without exponents,
+/// as the server itself does: 1e308 has 309 digits.
+const TEXT_BYTES_MAX: usize = 5119;
 
 /// A number parsed from text.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,6 +149,9 @@ mod tests {
         }
         let huge = Decimal::parse(b"1.7e308").unwrap();
         assert_eq!(huge.sum(huge), Err(DecimalError::NotFinite));
-        assert!(Decimal::parse(&[b'1'; 300]).is_err());
+        let mut long = vec![b'0'; 5119];
+        assert!(Decimal::parse(&long).is_ok());
+        long.push(b'0');
+        assert!(Decimal::parse(&long).is_err());
     }
 }

@@ -92,6 +92,43 @@ fn counters_count_and_overflow_is_an_error() {
 }
 
 #[test]
+fn floats_are_counted_that_have_hundreds_of_digits() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let zeros = |count| "0".repeat(count);
+    let past_1e300 = format!("INCRBYFLOAT large 1{}", zeros(300));
+    let sum = client.run(&past_1e300);
+    assert_eq!(sum.len(), "\"\"".len() + 301, "{sum}");
+    // The text that the server has written is a number to it.
+    assert_eq!(client.run("INCRBYFLOAT large 1"), sum);
+    assert_eq!(
+        client.run(&format!("HINCRBYFLOAT h large 1{}", zeros(300))),
+        sum
+    );
+    assert_eq!(client.run("HINCRBYFLOAT h large 1"), sum);
+
+    let longest = format!("INCRBYFLOAT f {}1", zeros(5118));
+    client.check(&[
+        (&longest, "\"1\""),
+        (&format!("HINCRBYFLOAT h f 1.{}", zeros(5117)), "\"1\""),
+        (&format!("SET t 0.5{}", zeros(300)), "+OK"),
+        ("INCRBYFLOAT t 1", "\"1.5\""),
+        (
+            &format!("INCRBYFLOAT f {}1", zeros(5119)),
+            "-ERR value is not a valid float",
+        ),
+        (
+            &format!("INCRBYFLOAT inf 1{}", zeros(308)),
+            &format!("\"{:.0}\"", 1e308),
+        ),
+        (
+            &format!("INCRBYFLOAT inf 1{}", zeros(308)),
+            "-ERR increment would produce NaN or Infinity",
+        ),
+    ]);
+}
+
+#[test]
 fn pieces_of_strings_are_read_and_written() {
     let server = Fixture::new();
     let mut client = server.client();
