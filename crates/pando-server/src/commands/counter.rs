@@ -74,13 +74,13 @@ fn add(context: &mut Context<'_>, by: i64) -> Run {
 }
 
 fn increment_by_float(context: &mut Context<'_>) -> Run {
-    let key = context.argument(1);
+    let (key, by) = (context.argument(1), context.argument(2));
     let found = context.find(key)?;
     let old = match found.row {
         Some(row) => Decimal::parse(context.payload(row)),
         None => Decimal::parse(b"0"),
     };
-    let sum = old.and_then(|old| old.sum(Decimal::parse(context.argument(2))?));
+    let sum = old.and_then(|old| old.sum(Decimal::parse(by)?));
     let text = match sum {
         Ok(text) => text,
         Err(DecimalError::NotANumber) => return context.fail(replies::NOT_A_FLOAT),

@@ -1,8 +1,10 @@
 //! Numbers of INCRBYFLOAT: decimal text in, decimal text out.
 //!
 //! Redis adds in 80-bit floating point and prints 17 digits after the point. Sums here are exact
-//! decimals with 17 such digits as long as they fit into 128 bits, so that 0.1 + 0.2 is 0.3; beyond
-//! that range they are computed in 64-bit floating point.
+//! decimals with 17 such digits, so that 0.1 + 0.2 is 0.3: in 128 bits if they fit, or digit by
+//! digit.
+
+use super::decimal_digits;
 
 /// Number of digits after the point.
 const PLACES: i32 = 17;
@@ -12,7 +14,8 @@ const TEXT_BYTES_MAX: usize = 5119;
 
 /// A number parsed from text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Decimal {
+pub(crate) struct Decimal<'a> {
+    text: &'a str,
     /// The number in units of 10^-17, if it fits and is exact.
     exact: Option<i128>,
     nearest: f64,
@@ -27,9 +30,9 @@ pub(crate) enum DecimalError {
     NotFinite,
 }
 
-impl Decimal {
+impl<'a> Decimal<'a> {
     /// Reads decimal text, with or without an exponent; infinities are numbers, NaN is none.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, DecimalError> {
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, DecimalError> {
         let text = std::str::from_utf8(text).map_err(|_| DecimalError::NotANumber)?;
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
             return Err(DecimalError::NotANumber);
@@ -39,6 +42,7 @@ impl Decimal {
             return Err(DecimalError::NotANumber);
         }
         Ok(Self {
+            text,
             exact: exact(text),
             nearest,
         })
@@ -50,7 +54,7 @@ impl Decimal {
     }
 
     /// Returns the sum as text, without trailing zeros.
-    pub(crate) fn sum(self, other: Self) -> Result<String, DecimalError> {
+    pub(crate) fn sum(self, other: Decimal<'_>) -> Result<String, DecimalError> {
         if let (Some(a), Some(b)) = (self.exact, other.exact)
             && let Some(sum) = a.checked_add(b)
         {
@@ -60,8 +64,7 @@ impl Decimal {
         if !sum.is_finite() {
             return Err(DecimalError::NotFinite);
         }
-        let text = format!("{sum:.17}");
-        Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
+        Ok(decimal_digits::sum(self.text, other.text))
     }
 }
 
@@ -134,7 +137,9 @@ mod tests {
         check("-0.5", "0.25", "-0.25");
         check("1", "-1", "0");
         check("17179869184", "1.5", "17179869185.5");
-        check("1e30", "1", "1000000000000000019884624838656");
+        check("1e30", "1", "1000000000000000000000000000001");
+        check("0.3", "1e-18", "0.3");
+        check("0", "-1e-20", "0");
         check("10.5", "-5e-1", "10");
     }
 

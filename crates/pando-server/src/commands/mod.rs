@@ -22,6 +22,7 @@ mod connection;
 mod counter;
 mod debug;
 mod decimal;
+mod decimal_digits;
 mod exists;
 mod expire;
 mod flush;
