@@ -73,8 +73,8 @@ fn run(with_reader: bool) -> Vec<Part> {
             page_writes: after.get(Ticker::PageWrites),
             ns_per_pair: elapsed.as_nanos() as f64 / pops,
         });
-        // Empty leaves at the head exist until the maintenance thread has removed them, and that may
-        // not be given a core for a while.
+        // Empty leaves at the head exist until the maintenance thread has removed them, and that
+        // may not be given a core for a while.
         let slow = parts.iter().filter(|part| part.leaves_per_pop >= 20.0);
         assert!(slow.count() as u64 <= PARTS / 5, "{parts:?}");
     }
