@@ -398,8 +398,8 @@ impl Db {
             .map_err(|error| engine.log_failed(error))
     }
 
-    /// Writes a checkpoint, from which recovery after a crash starts. Blocks until it is durable;
-    /// readers and writers continue meanwhile.
+    /// Writes a checkpoint, from which recovery after a crash starts. Blocks until it is durable,
+    /// on a full disk until there is room for it; readers and writers continue meanwhile.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`].
