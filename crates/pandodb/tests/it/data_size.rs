@@ -233,10 +233,11 @@ fn free_space_goes_back_beside_writers() {
 #[test]
 fn nothing_is_moved_beside_a_settled_snapshot() {
     let device = AnyDevice::from(MemoryDevice::new(1 << 30));
-    let db = with_holes(&device, options_with(400), 12);
+    // Long enough for the snapshot to begin first, on a busy machine, too.
+    let db = with_holes(&device, options_with(1200), 12);
     let snapshot = db.snapshot_settled().unwrap();
     let before = data_bytes(&device);
-    thread::sleep(Duration::from_millis(2000));
+    thread::sleep(Duration::from_millis(3000));
     assert_eq!(db.statistics().get(Ticker::CompactPages), 0);
     assert_eq!(data_bytes(&device), before);
     let kept = db.table("kept").unwrap();
