@@ -30,7 +30,8 @@ pub(crate) fn dump(flags: &DumpFlags) -> Result<(), Failure> {
         let what = "--json needs --output FILE: the dump itself goes to standard output";
         return Err(Failure::usage(what));
     }
-    let options = options(flags.max_memory.as_deref(), 2)?;
+    // Nobody writes meanwhile, so the snapshot keeps nothing, however long it takes.
+    let options = options(flags.max_memory.as_deref())?.settle_snapshots_after(Duration::MAX);
     let opened = options.open_existing(&flags.dir);
     let db = opened.map_err(|error| of_store(&flags.dir, error))?;
     let dumped = match file {
@@ -80,7 +81,6 @@ fn dump_to_file(db: &Db, path: &Path) -> Result<DumpReport, Failure> {
 
 fn dump_to(db: &Db, out: &mut impl Write) -> Result<DumpReport, Failure> {
     let mut progress = Progress::new();
-    // Nobody writes meanwhile, so a young one keeps nothing.
     let dumped = db.snapshot().and_then(|snapshot| {
         snapshot.dump(&mut *out, |done, all| {
             progress.update("rows written", done as f64 / all.max(1) as f64);
@@ -95,7 +95,7 @@ fn dump_to(db: &Db, out: &mut impl Write) -> Result<DumpReport, Failure> {
 
 /// Makes a store from the text of a dump, which comes from a file or from standard input.
 pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
-    let mut options = options(flags.max_memory.as_deref(), 2)?;
+    let mut options = options(flags.max_memory.as_deref())?;
     if let Some(compression) = flags.compression {
         options = options.compression(compression);
     }
@@ -130,9 +130,8 @@ fn load_from(input: impl Read, dir: &Path, options: Builder) -> Result<DumpRepor
     })
 }
 
-fn options(max_memory: Option<&str>, share: u64) -> Result<Builder, Failure> {
-    let options = Db::builder().max_memory(memory::tool_budget(max_memory, share)?);
-    Ok(options.settle_snapshots_after(Duration::MAX))
+fn options(max_memory: Option<&str>) -> Result<Builder, Failure> {
+    Ok(Db::builder().max_memory(memory::tool_budget(max_memory, 2)?))
 }
 
 fn print(report: &DumpReport) {
