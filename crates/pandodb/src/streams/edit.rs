@@ -2,6 +2,7 @@
 //! chunks that change are written.
 
 use std::io::Read;
+use std::ops::Range;
 
 use pando_format::cast::usize_of;
 use pando_tree::ValueReader;
@@ -297,6 +298,37 @@ fn edited(
     Ok(made)
 }
 
+/// Writes the bytes of `value` at `range`. Blocks.
+///
+/// # Errors
+/// [`Error::InvalidValue`] if it has not as many; else why they cannot be read or written.
+fn write_part(
+    engine: &Shared,
+    value: &LargeValue,
+    range: &Range<u64>,
+    writer: &mut ValueWriter,
+) -> Result<()> {
+    if range.start > range.end || range.end > value.len() {
+        return Err(Error::InvalidValue {
+            what: format!("the bytes {range:?} of a value that has {}", value.len()),
+        });
+    }
+    let mut start = 0;
+    let mut write = |bytes: &[u8]| {
+        let within = |at: u64| usize_of(at.saturating_sub(start).min(bytes.len() as u64));
+        let part = within(range.start)..within(range.end);
+        start += bytes.len() as u64;
+        writer.write(&bytes[part])
+    };
+    write(&value.head)?;
+    let mut buffer = engine.store.chunk_buffer(value.staged.shape);
+    for index in 0..value.staged.parts.len() {
+        engine.store.read_part(&value.staged, index, &mut buffer)?;
+        write(&buffer)?;
+    }
+    Ok(())
+}
+
 /// The new bytes of a change.
 #[derive(Debug)]
 pub enum NewBytes {
@@ -304,6 +336,8 @@ pub enum NewBytes {
     Bytes(Vec<u8>),
     /// A value that was handed over; its bytes are copied, and then it is dropped.
     Large(LargeValue),
+    /// The bytes at a range of such a value, its head counted.
+    Part(LargeValue, Range<u64>),
 }
 
 impl NewBytes {
@@ -312,6 +346,7 @@ impl NewBytes {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Large(value) => value.len(),
+            Self::Part(_, range) => range.end.saturating_sub(range.start),
         }
     }
 
@@ -329,15 +364,8 @@ impl NewBytes {
     ) -> Result<LargeValue> {
         edited(engine, old, offset, self.len(), |writer| match &self {
             Self::Bytes(bytes) => writer.write(bytes),
-            Self::Large(value) => {
-                writer.write(&value.head)?;
-                let mut buffer = engine.store.chunk_buffer(value.staged.shape);
-                for index in 0..value.staged.parts.len() {
-                    engine.store.read_part(&value.staged, index, &mut buffer)?;
-                    writer.write(&buffer)?;
-                }
-                Ok(())
-            }
+            Self::Large(value) => write_part(engine, value, &(0..value.len()), writer),
+            Self::Part(value, range) => write_part(engine, value, range, writer),
         })
     }
 }

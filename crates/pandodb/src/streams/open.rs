@@ -1,8 +1,11 @@
 //! Opens values of any length, and begins long ones.
 
+use pando_sync::Arc;
+
 use crate::api::db::Db;
 use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
+use crate::blobs::value::LargeValue;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::streams::look::{Found, FoundThen};
@@ -124,5 +127,26 @@ impl Db {
     /// bytes, [`crate::Error::Poisoned`], [`crate::Error::Closed`].
     pub fn value_writer(&self, bytes: u64) -> Result<ValueWriter> {
         ValueWriter::new(self.engine(), bytes)
+    }
+
+    /// Opens a value that was handed over and that no key has yet. Whoever puts it and replaces it
+    /// later leaves its chunks to the stream. No other thread may put it meanwhile.
+    ///
+    /// # Errors
+    /// [`crate::Error::OtherStore`] if it was handed over to another store;
+    /// [`crate::Error::InvalidValue`] if a key has it: that is to be read.
+    pub fn value_reader(&self, value: &LargeValue) -> Result<ValueStream> {
+        let engine = self.engine();
+        if !Arc::ptr_eq(value.staged.space(), &engine.store.space) {
+            return Err(Error::OtherStore);
+        }
+        // It registers its chunks by their place, which keeps them if no record names them yet.
+        let stream = ValueStream::of_handed(engine, value);
+        match value.staged.is_named() {
+            true => Err(Error::InvalidValue {
+                what: "to be opened: a key has had it".to_owned(),
+            }),
+            false => Ok(stream),
+        }
     }
 }
