@@ -228,7 +228,9 @@ class Generator(Streams, Collections):
 
 
 @unittest.skipUnless(REDIS, "no redis-server is installed")
-class BesideRedis(ServerTest):
+class ServersBesideEachOther(ServerTest):
+    """A redis-server beside the server, and connections to both."""
+
     def setUp(self):
         super().setUp()
         self.place = tempfile.TemporaryDirectory(prefix="pando-redis-")
@@ -275,6 +277,8 @@ class BesideRedis(ServerTest):
                 before = "\n".join(map(repr, commands[max(0, at - 10):at]))
                 self.fail(f"{words}: {our} instead of {their} behind\n{before}")
 
+
+class BesideRedis(ServersBesideEachOther):
     def compare(self, families, shown):
         generator, done = Generator(SEED), 0
         while done < COMMANDS:

@@ -25,7 +25,6 @@ mod commands;
 mod connection;
 mod context;
 mod data;
-#[cfg(feature = "scripts")]
 mod dump;
 mod error;
 mod event_loop;

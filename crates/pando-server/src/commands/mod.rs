@@ -23,6 +23,7 @@ mod counter;
 mod debug;
 mod decimal;
 mod decimal_digits;
+mod dump;
 mod exists;
 mod expire;
 mod flush;
@@ -126,6 +127,7 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     list::transfer::COMMANDS,
     list::waiting::COMMANDS,
     rename::COMMANDS,
+    dump::COMMANDS,
     object::COMMANDS,
     sort::COMMANDS,
     flush::COMMANDS,

@@ -3,7 +3,8 @@
 #[cfg(not(feature = "scripts"))]
 const SCRIPTS: &str = "this server was built without scripts";
 const REPLICATION: &str = "replication is not there yet";
-const COPYING: &str = "dumps of values are not there yet";
+const MIGRATION: &str = "it would have to wait for another server: read a key with DUMP here, \
+                         and send it to the other one with RESTORE";
 const USERS: &str = "there is no user but default";
 
 /// Ordered; subcommands behind the name of their container.
@@ -17,7 +18,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("acl|log", "a wrong password is in the log of the server"),
     ("acl|save", USERS),
     ("acl|setuser", USERS),
-    ("dump", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("eval", SCRIPTS),
     #[cfg(not(feature = "scripts"))]
@@ -32,7 +32,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("fcall_ro", SCRIPTS),
     #[cfg(not(feature = "scripts"))]
     ("function", SCRIPTS),
-    ("migrate", COPYING),
+    ("migrate", MIGRATION),
     (
         "monitor",
         "SLOWLOG with slowlog-log-slower-than 0 shows commands",
@@ -40,7 +40,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("object|freq", "how often keys are used is not tracked"),
     ("psync", REPLICATION),
     ("replconf", REPLICATION),
-    ("restore", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("script", SCRIPTS),
     ("sync", REPLICATION),

@@ -105,7 +105,7 @@ impl Edits {
         let new_bytes = source.new.len();
         let new_hash = match &source.new {
             NewBytes::Bytes(bytes) => Some(self.hashes.hash_one(bytes)),
-            NewBytes::Large(_) => None,
+            NewBytes::Large(_) | NewBytes::Part(..) => None,
         };
         let is_same = |edit: &Edit| {
             (edit.database, edit.key.as_slice()) == (database, key)

@@ -26,6 +26,26 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Opens an argument that was too long to be held in memory.
+    pub(crate) fn opened_argument(&self, value: &LargeValue) -> Result<Chunked, Interrupted> {
+        Ok(Chunked {
+            stream: self.engine().db.value_reader(value)?,
+            patches: None,
+        })
+    }
+
+    /// Returns the string that is the bytes at `range` of an argument that was too long to be held
+    /// in memory, for `key`.
+    pub(crate) fn part_of_staged(
+        &mut self,
+        key: &[u8],
+        value: &LargeValue,
+        range: Range<u64>,
+    ) -> Result<LargeValue, Interrupted> {
+        let new = NewBytes::Part(value.clone(), range);
+        self.made(key, EditOld::Value(Vec::new()), (0, new), None)
+    }
+
     /// Returns true if a string of `bytes` bytes is not too long.
     #[inline]
     pub(crate) fn fits(&self, bytes: u64) -> bool {
@@ -54,12 +74,24 @@ impl<'a> Context<'a> {
     /// Replies with the bytes at `range` of a string in chunks; `range` must be within it. They are
     /// read once everything before them has been sent.
     pub(crate) fn reply_part(&mut self, chunked: &Chunked, range: Range<u64>) -> Run {
+        self.reply_part_between(chunked, range, (b"", b""))
+    }
+
+    /// As [`Context::reply_part`], of a reply that has these bytes before and behind them.
+    pub(crate) fn reply_part_between(
+        &mut self,
+        chunked: &Chunked,
+        range: Range<u64>,
+        (before, behind): (&[u8], &[u8]),
+    ) -> Run {
         if self.progress.replies_in_memory {
-            return self.reply_gathered(chunked, range);
+            return self.reply_gathered(chunked, range, (before, behind));
         }
         let patches = self.patches_at(chunked, &range)?;
         let length = usize::try_from(range.end - range.start).expect("strings fit into memory");
-        self.reply().bulk_header(length);
+        let mut reply = self.reply();
+        reply.bulk_header(before.len() + length + behind.len());
+        reply.raw(before);
         if length > 0 {
             let stream = &chunked.stream;
             let memory = patches.as_ref().map_or(0, |patches| patches.memory());
@@ -71,14 +103,21 @@ impl<'a> Context<'a> {
                 .push((offset, ReplySource::String(source)));
             self.progress.stream_bytes += stream.idle_bytes() + memory;
         }
-        self.reply().raw(b"\r\n");
+        let mut reply = self.reply();
+        reply.raw(behind);
+        reply.raw(b"\r\n");
         self.check_reply()
     }
 
     /// Replies with these bytes once all of them are in memory, since a script wants to see them.
     /// The command fails if all that its script reads so is too much for the memory.
     #[cold]
-    fn reply_gathered(&mut self, chunked: &Chunked, range: Range<u64>) -> Run {
+    fn reply_gathered(
+        &mut self,
+        chunked: &Chunked,
+        range: Range<u64>,
+        (before, behind): (&[u8], &[u8]),
+    ) -> Run {
         let most = self.engine().reply_bytes_max as u64 / 2;
         if self.progress.parts.held() + (range.end - range.start) > most {
             return Err(Interrupted::TooManyLong);
@@ -92,7 +131,12 @@ impl<'a> Context<'a> {
         };
         let parts = &mut self.progress.parts;
         let gathered = parts.gather(of, (chunked, patches, range), self.waker, &mut add)?;
-        Writer::new(self.out, self.session.version).bulk(&gathered.bytes);
+        let mut reply = Writer::new(self.out, self.session.version);
+        reply.bulk_header(before.len() + gathered.bytes.len() + behind.len());
+        reply.raw(before);
+        reply.raw(&gathered.bytes);
+        reply.raw(behind);
+        reply.raw(b"\r\n");
         self.check_reply()
     }
 
@@ -265,7 +309,7 @@ impl Context<'_> {
     }
 
     /// As [`Context::gather`], of a string in chunks.
-    pub(super) fn gather_chunked(
+    pub(crate) fn gather_chunked(
         &mut self,
         key: &[u8],
         chunked: &Chunked,

@@ -241,6 +241,22 @@ pub(crate) struct Row {
     whole_key_bytes: usize,
 }
 
+impl Row {
+    /// Returns what is known of the row of a new value.
+    pub(crate) fn of_new(value_type: ValueType, deadline: Option<u64>) -> Self {
+        let expiry = deadline.map(|deadline| Expiry {
+            times: Times::of(Some(deadline)),
+            entry: deadline,
+        });
+        Self {
+            value_type,
+            expiry,
+            payload: 0,
+            whole_key_bytes: 0,
+        }
+    }
+}
+
 /// When a row expires, and the time of its expiry entry; both in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {

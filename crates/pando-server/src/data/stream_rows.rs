@@ -112,7 +112,7 @@ impl ElementKeys {
 }
 
 /// A consumer group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct GroupRow {
     pub(crate) number: u64,
     pub(crate) last: StreamId,
@@ -124,7 +124,7 @@ pub(crate) struct GroupRow {
 }
 
 /// A consumer of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ConsumerRow {
     /// Its number, which its key has.
     pub(crate) number: u64,
@@ -137,7 +137,7 @@ pub(crate) struct ConsumerRow {
 }
 
 /// An entry that was delivered and not acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PendingRow {
     /// The number of its consumer.
     pub(crate) consumer: u64,

@@ -19,9 +19,9 @@ const TABLE: [u64; 256] = {
     table
 };
 
-/// Returns the sum of `bytes`.
-pub(super) fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| {
+/// Returns the sum of what has the sum `before`, and of `bytes` behind it; that of nothing is 0.
+pub(crate) fn crc64_on(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |sum, byte| {
         TABLE[usize::from(sum.to_le_bytes()[0] ^ byte)] ^ (sum >> 8)
     })
 }
@@ -32,7 +32,11 @@ mod tests {
 
     #[test]
     fn the_sum_is_the_known_one() {
-        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
-        assert_eq!(crc64(b""), 0);
+        assert_eq!(crc64_on(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(
+            crc64_on(crc64_on(0, b"1234"), b"56789"),
+            0xe9c6_d914_c4b8_d9ca
+        );
+        assert_eq!(crc64_on(0, b""), 0);
     }
 }

@@ -32,6 +32,8 @@ mod copies;
 #[cfg(test)]
 mod diagnosis;
 #[cfg(test)]
+mod dumps;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod encodings;

@@ -10,7 +10,7 @@ use super::load::LOAD_TIME;
 use super::store::{NewLibrary, Old, Source, check_bytes, check_count, exists, store, taken};
 use crate::context::{Context, Interrupted, Run};
 use crate::data::functions::Libraries;
-use crate::dump::{self, put_string, take_string};
+use crate::dump::{self, Input, put_string};
 
 pub(super) fn dump(context: &mut Context<'_>) -> Run {
     let mut payload = Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn dump(context: &mut Context<'_>) -> Run {
         payload.push(dump::FUNCTION);
         put_string(&mut payload, &library.code);
     }
-    dump::seal(&mut payload);
+    dump::seal(&mut payload, dump::VERSION);
     context.reply().bulk(&payload);
     context.check_reply()
 }
@@ -46,26 +46,25 @@ fn policy(context: &Context<'_>) -> Result<Policy, &'static str> {
 }
 
 /// Takes the next library.
-fn next_source(context: &Context<'_>, content: &mut &[u8]) -> Result<Source, Interrupted> {
-    let Some((kind, rest)) = content.split_first() else {
-        return Err("ERR can not read data type".into());
-    };
-    *content = rest;
-    match *kind {
+fn next_source(context: &Context<'_>, content: &mut Input<'_>) -> Result<Source, Interrupted> {
+    match content.byte().map_err(|_| "ERR can not read data type")? {
         dump::FUNCTION => {}
         dump::FUNCTION_BEFORE_RELEASE => {
             return Err("ERR Pre-GA function format not supported".into());
         }
         _ => return Err("ERR given type is not a function".into()),
     }
-    let code = take_string(content, context.engine().function_bytes_max);
-    Source::of(context, code.ok_or("ERR Failed loading library payload")?)
+    let code = content
+        .string()
+        .map_err(|_| "ERR Failed loading library payload")?;
+    Source::of(context, code.into_owned())
 }
 
 /// Takes all libraries, up to the first error, which is the last element.
-fn sources(context: &Context<'_>, mut content: &[u8]) -> Vec<Result<Source, Interrupted>> {
+fn sources(context: &Context<'_>, content: &[u8]) -> Vec<Result<Source, Interrupted>> {
     let mut sources = Vec::new();
     // A small payload may be a hundred times larger when it is expanded.
+    let mut content = Input::new(content, context.engine().function_bytes_max);
     let (mut names, mut bytes) = (HashSet::new(), 0);
     while !content.is_empty() {
         let source = next_source(context, &mut content).and_then(|source| {

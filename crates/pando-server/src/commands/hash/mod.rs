@@ -45,7 +45,7 @@ const fn writing(
 }
 
 /// Sets the encoding that Redis would have after a change; it never goes back.
-fn grow_encoding(hash: &mut Collection) {
+pub(super) fn grow_encoding(hash: &mut Collection) {
     let most = hash.limits;
     let is_long = |string: &[u8]| string.len() > most.bytes;
     if hash.len() > most.elements || hash.strings.iter().any(is_long) {

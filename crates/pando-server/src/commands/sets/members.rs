@@ -4,7 +4,7 @@ use pando_resp::parse_integer;
 use std::collections::HashSet;
 
 use crate::context::Collection;
-use crate::data::packed::Encoding;
+use crate::data::packed::{Encoding, Strings};
 
 /// Number of members to be looked for from which on an index is worth its making.
 const MEMBERS_OF_INDEX: usize = 8;
@@ -119,4 +119,13 @@ impl Members {
         }
         place.is_some()
     }
+}
+
+/// Returns the set of these members, which differ; `empty` has none.
+pub(in crate::commands) fn of_all(empty: Collection, members: &Strings) -> Collection {
+    let mut all = Members::new(empty, 0);
+    members.iter().for_each(|member| {
+        all.add(member);
+    });
+    all.set
 }

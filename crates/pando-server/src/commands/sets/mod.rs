@@ -6,7 +6,7 @@ pub(super) mod read;
 pub(super) mod scan;
 pub(super) mod write;
 
-mod members;
+pub(super) mod members;
 
 use crate::context::{Command, Context, Flags, Group, Kind, Run};
 use crate::data::keyspace::ValueType;

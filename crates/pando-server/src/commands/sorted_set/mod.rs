@@ -7,7 +7,7 @@ pub(super) mod count;
 mod describe;
 pub(super) mod double;
 pub(super) mod geo;
-mod order;
+pub(super) mod order;
 pub(super) mod pop;
 pub(super) mod random;
 pub(super) mod range;

@@ -101,6 +101,11 @@ impl SortedSet {
         set
     }
 
+    /// Returns it as a collection.
+    pub(in crate::commands) fn into_collection(self) -> Collection {
+        self.collection
+    }
+
     /// Returns a collection without elements and without a row, of the same encoding.
     pub(super) fn empty_like(&self) -> Collection {
         let limits = self.collection.limits;
@@ -314,7 +319,7 @@ pub(in crate::commands) fn end_store(
     }
 }
 
-pub(super) fn score_of(bytes: &[u8]) -> Option<f64> {
+pub(in crate::commands) fn score_of(bytes: &[u8]) -> Option<f64> {
     bytes.try_into().ok().map(f64::from_le_bytes)
 }
 

@@ -60,6 +60,7 @@ mod sorts;
 mod source;
 pub(crate) mod stream;
 mod stream_reads;
+mod stream_value;
 mod trim;
 mod walks;
 

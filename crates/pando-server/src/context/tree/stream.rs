@@ -99,7 +99,7 @@ impl Rows {
 }
 
 /// Returns the head of a stream as that of a collection, for what reads rows.
-fn as_tree(head: &StreamHead) -> TreeHead {
+pub(super) fn as_tree(head: &StreamHead) -> TreeHead {
     TreeHead {
         edition: head.edition,
         count: head.length,
