@@ -7,10 +7,12 @@ usual random commands that make the values.
 import os
 import random
 import struct
+import subprocess
 import time
 import unittest
 
 import test_beside_redis
+from server import PANDO
 from streams_of_redis import without_times
 from test_beside_redis import Generator, comparable
 
@@ -149,6 +151,32 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
             self.assertEqual(self.theirs.call("RESTORE", key, 0, payload), b"+OK", name)
             self.assertEqual(self.ours.call("RESTORE", key, 0, payload), b"+OK", name)
             self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), name)
+
+    def test_a_file_of_redis_is_imported(self):
+        """What random commands have made, SAVE and pando import; files that old versions may have written, too."""
+        generator = Generator(SEED)
+        for families in Generator.strings, Generator.collections, Generator.streams:
+            for _ in range(COMMANDS // BATCH):
+                commands = [generator.command(families(generator)) for _ in range(BATCH)]
+                self.theirs.send([words for words in commands if words[0].upper() not in (b"SELECT", b"SWAPDB", b"MOVE")])
+        for number in range(30):
+            self.theirs.send([[b"SELECT", b"%d" % (number % 16)], [b"SETEX", b"timed%d" % number, b"%d" % (1000 + number), b"v" * number * 99]])
+        self.theirs.send([[b"RPUSH", b"long", *[b"%d" % (number ** 5) for number in range(9000)]]])
+        for packed in b"yes", b"no":
+            self.theirs.call("CONFIG", "SET", "rdbcompression", packed)
+            self.assertEqual(self.theirs.call("SAVE"), b"+OK")
+            file = os.path.join(self.place.name, "dump.rdb")
+            self.ours.call("FLUSHALL")
+            done = subprocess.run([PANDO, "import", file, "--port", str(self.server.port)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for number in range(16):
+                for connection in self.ours, self.theirs:
+                    self.assertEqual(connection.call("SELECT", number), b"+OK")
+                keys = [sorted(word[1] for word in of.call("KEYS", "*")[1]) for of in (self.ours, self.theirs)]
+                self.assertEqual(*keys)
+                for key in keys[0]:
+                    self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), key)
+                    self.assertEqual(self.ours.call("PEXPIRETIME", key), self.theirs.call("PEXPIRETIME", key), key)
 
     def test_small_print(self):
         self.both([[b"SET", b"a", b"b"], [b"RPUSH", b"l", b"1"]])

@@ -42,6 +42,7 @@ mod monitoring;
 mod notifications;
 mod options;
 mod pubsub;
+pub mod rdb;
 mod report;
 mod row_readers;
 #[cfg(feature = "scripts")]

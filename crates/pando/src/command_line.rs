@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Dump(DumpFlags),
     /// Make a store from the text that 'pando dump' has written.
     Load(LoadFlags),
+    /// Send all keys and functions of an RDB file of Redis to a running server.
+    Import(ImportFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -95,7 +97,7 @@ pub(crate) struct VerifyFlags {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TopFlags {
+pub(crate) struct TargetArgs {
     /// Host of the server.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) host: String,
@@ -105,6 +107,26 @@ pub(crate) struct TopFlags {
     /// The server's password [default: the variable REDISCLI_AUTH].
     #[arg(long)]
     pub(crate) password: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportFlags {
+    /// The file of Redis, as SAVE and 'redis-cli --rdb' write it; '-' for standard input.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Replace keys and libraries of functions that are there [default: they are refused].
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Print JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopFlags {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
     /// Time between two samples, at least 100ms.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub(crate) interval: String,

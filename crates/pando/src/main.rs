@@ -2,8 +2,8 @@
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become one
 //! set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
-//! `salvage`, `top`, `bench`. Libraries do the work; this binary starts it, and turns errors into a
-//! sentence and an exit code.
+//! `salvage`, `dump`, `import`, `top`, `bench`. Libraries do the work; this binary starts it, and
+//! turns errors into a sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod compact;
 mod completeness;
 mod dump;
 mod failure;
+mod import;
 mod inspect;
 mod layers;
 mod log;
@@ -29,6 +30,7 @@ mod rewrite;
 mod salvage;
 mod serve;
 mod settings;
+mod target;
 mod top;
 mod tree_stat;
 
@@ -105,6 +107,7 @@ fn run(line: CommandLine, as_redis: &redis::Given) -> Result<(), Failure> {
         Some(Command::Salvage(flags)) => salvage::run(&flags),
         Some(Command::Dump(flags)) => dump::dump(&flags),
         Some(Command::Load(flags)) => dump::load(&flags),
+        Some(Command::Import(flags)) => import::run(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

@@ -14,9 +14,7 @@ mod ziplist;
 mod zipmap;
 
 pub(crate) use crc64::crc64_on;
-#[cfg(feature = "scripts")]
-pub(crate) use input::Input;
-pub(crate) use input::Refused;
+pub(crate) use input::{Input, Refused};
 #[cfg(feature = "scripts")]
 pub(crate) use output::put_string;
 pub(crate) use stream::{GroupValue, StreamValue};
@@ -31,7 +29,7 @@ pub(crate) const VERSION: u16 = 10;
 /// The version of hashes whose fields have deadlines: that of Redis 7.4.
 pub(crate) const VERSION_OF_TIMED: u16 = 12;
 /// The newest version that is taken: that of Redis 8.0.
-const VERSION_MAX: u16 = 12;
+pub(crate) const VERSION_MAX: u16 = 12;
 /// Bytes behind the content.
 pub(crate) const FOOTER_BYTES: usize = 10;
 

@@ -8,30 +8,13 @@ use std::net::ToSocketAddrs;
 use pando_resp::{Answer, Client, ClientOptions};
 use pando_sync::time::Duration;
 
+use crate::target::Target;
+
 const OPTIONS: ClientOptions = ClientOptions {
     timeout: Duration::from_secs(3),
     // INFO with all histograms takes a hundredth of this.
     reply_bytes_max: 16 << 20,
 };
-
-/// The server's address, and the password.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    /// Name or address; an IPv6 address has no brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    /// `None` if no AUTH is to be sent.
-    pub(crate) password: Option<String>,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

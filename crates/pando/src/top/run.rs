@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
-use super::connection::{Target, Trouble};
+use super::connection::Trouble;
 use super::figures::Figures;
 use super::sample::Sample;
 use super::watch::Asker;
@@ -14,6 +14,7 @@ use crate::command_line::TopFlags;
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::quantity::parse_duration;
+use crate::target::Target;
 
 /// Shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -31,13 +32,7 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
         let text = format!("--interval: '{}' is not from 100ms to 24h", flags.interval);
         return Err(Failure::usage(text));
     }
-    let from_environment = || std::env::var("REDISCLI_AUTH").ok();
-    let password = flags.password.clone().or_else(from_environment);
-    let target = Target {
-        host: flags.host.clone(),
-        port: flags.port,
-        password: password.filter(|word| !word.is_empty()),
-    };
+    let target = Target::of(&flags.target);
     let count = match flags.once {
         true => Some(1),
         false => flags.count,

@@ -14,7 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::connection::{Target, Trouble};
+use super::connection::Trouble;
 use super::figures::Figures;
 use super::keys::{Key, Keys};
 use super::panels::{Panel, Row, panels, title};
@@ -24,6 +24,7 @@ use super::sample::Sample;
 use super::watch::watch;
 use crate::failure::{Code, Failure};
 use crate::quantity::whole;
+use crate::target::Target;
 
 /// Longest time until a key is noticed.
 const TICK: Duration = Duration::from_millis(50);

@@ -4,8 +4,9 @@ use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Mutex, Rank};
 
-use super::connection::{Connection, Target, Trouble};
+use super::connection::{Connection, Trouble};
 use super::sample::{SECTIONS, Sample};
+use crate::target::Target;
 
 /// A server that is asked repeatedly, and reconnected to after its connection was lost.
 pub(crate) struct Asker {

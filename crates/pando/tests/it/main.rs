@@ -6,6 +6,7 @@
 mod compact;
 mod crowd;
 mod dump;
+mod import;
 mod log;
 mod redis_conf;
 mod running;
