@@ -96,6 +96,12 @@ impl Parts {
         parts.map(|part| part.gathered.bytes.len() as u64).sum()
     }
 
+    /// Bytes of memory that all parts have gathered, those of earlier runs, too.
+    pub(crate) fn memory(&self) -> usize {
+        let gathered = self.list.iter().map(|part| part.gathered.bytes.capacity());
+        gathered.sum()
+    }
+
     /// Takes the number of parts that began again.
     pub(crate) fn take_restarts(&mut self) -> u32 {
         std::mem::take(&mut self.restarts)

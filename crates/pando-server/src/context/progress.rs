@@ -428,7 +428,7 @@ impl Progress {
             .and_then(|of| of.draw.as_ref())
             .map_or(0, |of| of.memory());
         let kept = self.kept_bytes + self.held_bytes + self.stream_bytes;
-        kept + range + loads + self.loaded_bytes() + strings + draw
+        kept + range + loads + self.loaded_bytes() + strings + draw + self.parts.memory()
     }
 
     /// Returns the memory of the parts that were loaded, and of walks over lists.
