@@ -540,6 +540,24 @@ mod tests {
     }
 
     #[test]
+    fn entries_have_ascending_ids() {
+        // How far 70000-0 is behind 5-1; 5-2 is 0 and 1.
+        let behind = b"\xf2k\x11\x01\x04\xdf\xff\x02";
+        let place = OF_REDIS.windows(8).position(|eight| eight == behind);
+        let with = |behind: [u8; 4]| {
+            let mut bytes = OF_REDIS.to_vec();
+            let place = place.unwrap();
+            bytes.splice(place..place + 8, behind);
+            // The listpack, whose length is there twice, is shorter now.
+            (bytes[19], bytes[20]) = (0x3d, 0x3d);
+            taken(&bytes, 2)
+        };
+        assert!(with(*b"\0\x01\x02\x01").is_ok(), "it is 5-3");
+        assert_eq!(with(*b"\0\x01\x01\x01"), Err(Refused::Damaged), "5-2 again");
+        assert_eq!(with(*b"\0\x01\0\x01"), Err(Refused::Damaged), "5-1");
+    }
+
+    #[test]
     fn a_pending_entry_has_one_consumer() {
         let owned = OF_REDIS.len() - 70;
         // The consumer names another entry.

@@ -83,6 +83,7 @@ fn fill_small(client: &mut Client) {
             "[[\"stream\" [[\"5-2\" [\"f\" \"w\"]]]]]",
         ),
         ("XGROUP CREATECONSUMER stream all c2", ":1"),
+        ("XGROUP CREATECONSUMER stream new c4", ":1"),
         ("XGROUP CREATE none g 0 MKSTREAM", "+OK"),
         ("DUMP nothing", "nil"),
     ]);
@@ -134,12 +135,18 @@ fn a_restored_value_is_the_dumped_one() {
             "XREADGROUP GROUP all c3 STREAMS stream >",
             "[[\"stream\" [[\"7-0\" [\"g\" \"x\" \"h\" \"y\"]]]]]",
         ),
+        ("XGROUP CREATECONSUMER stream new c5", ":1"),
         ("XACK stream all 5-2 7-0", ":2"),
         (
             "XADD stream 7-0 a b",
             "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
         ),
     ]);
+    let consumers = client.run("XINFO CONSUMERS stream new");
+    assert!(
+        consumers.contains("c4") && consumers.contains("c5"),
+        "{consumers}"
+    );
 }
 
 /// Makes a stream with many entries, of which many are pending.
