@@ -190,6 +190,10 @@ impl Device for AnyDevice {
         each!(AnyDevice, self, device => device.remove(name))
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        each!(AnyDevice, self, device => device.rename(name, to))
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         each!(AnyDevice, self, device => device.list())
     }

@@ -121,10 +121,15 @@ pub trait Device: Debug + Clone + Send + Sync + 'static {
     /// Removes a name. Open handles remain valid.
     fn remove(&self, name: &str) -> Result<()>;
 
+    /// Gives a file another name in the same directory, and takes it from the file that has had it,
+    /// if there is one: at any moment, and after a crash, the new name leads to the one or to the
+    /// other. Open handles remain valid.
+    fn rename(&self, name: &str, to: &str) -> Result<()>;
+
     /// Returns the sorted names of all files, those in directories as `directory/file`.
     fn list(&self) -> Result<Vec<String>>;
 
-    /// Makes all creations and removals so far durable.
+    /// Makes all creations, removals and new names so far durable.
     fn sync_directory(&self) -> Result<()>;
 
     /// Makes a channel for one event loop, or for the blocking calls of one thread at a time.

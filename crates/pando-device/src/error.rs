@@ -170,6 +170,11 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Returns whether there is a directory where a file was to be.
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::IsADirectory)
+    }
+
     /// Returns whether the simulated machine has crashed.
     pub fn is_crashed(&self) -> bool {
         matches!(self, Self::Crashed)
@@ -307,6 +312,8 @@ mod tests {
         assert!(sort(libc::EDQUOT).is_full());
         assert!(sort(libc::EFBIG).is_full());
         assert!(sort(libc::ENOENT).is_not_found());
+        assert!(sort(libc::EISDIR).is_directory());
+        assert!(!sort(libc::ENOENT).is_directory());
         assert!(!sort(libc::EIO).is_full());
         assert!(!sort(libc::EIO).is_allocation());
         let allocate = |code| Error::from_io("allocate", "a", io::Error::from_raw_os_error(code));

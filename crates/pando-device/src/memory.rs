@@ -227,6 +227,19 @@ impl Device for MemoryDevice {
         }
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        name::check_rename(name, to)?;
+        let mut files = self.shared.files.lock();
+        let Some(content) = files.remove(name) else {
+            return Err(Error::from_kind("rename", name, io::ErrorKind::NotFound));
+        };
+        let replaced = files.insert(to.to_owned(), content);
+        // Its bytes are given back without the lock.
+        drop(files);
+        drop(replaced);
+        Ok(())
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.shared.files.lock().keys().cloned().collect())
     }

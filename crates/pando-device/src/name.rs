@@ -39,6 +39,17 @@ pub(crate) fn check(operation: &'static str, name: &str) -> Result<()> {
     }
 }
 
+/// Like [`check`], for both names of a file that stays in its directory.
+pub(crate) fn check_rename(name: &str, to: &str) -> Result<()> {
+    check("rename", name)?;
+    check("rename", to)?;
+    let directory = |name: &str| name.split_once('/').map(|(first, _)| first.to_owned());
+    match directory(name) == directory(to) {
+        true => Ok(()),
+        false => Err(Error::from_kind("rename", to, io::ErrorKind::InvalidInput)),
+    }
+}
+
 /// Like [`check`], for opening. Also refuses to make a file that is not opened for writing, or in a
 /// directory that is not looked for later.
 pub(crate) fn check_open(name: &str, options: OpenOptions) -> Result<()> {

@@ -67,6 +67,16 @@ impl Device for NullDevice {
         }
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        name::check_rename(name, to)?;
+        let mut files = self.files.lock();
+        match files.remove(name) {
+            Some(file) => drop(files.insert(to.to_owned(), file)),
+            None => return Err(Error::from_kind("rename", name, io::ErrorKind::NotFound)),
+        }
+        Ok(())
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.files.lock().keys().cloned().collect())
     }

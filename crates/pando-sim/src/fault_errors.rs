@@ -29,6 +29,7 @@ impl Struck {
         match self.operation {
             Operation::Open => "cannot open",
             Operation::Remove => "cannot remove",
+            Operation::Rename => "cannot rename",
             Operation::Read => "cannot read",
             Operation::Write => "cannot write",
             Operation::Sync => "cannot sync",

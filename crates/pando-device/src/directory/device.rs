@@ -248,6 +248,15 @@ impl Device for DirectoryDevice {
         removed.map_err(|error| Error::from_io("remove", name, error))
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        name::check_rename(name, to)?;
+        self.inner.fork.check()?;
+        self.check_writable("rename", name)?;
+        let renamed = self.inner.root.rename(name, to);
+        // What is in the way of it has the new name.
+        renamed.map_err(|error| Error::from_io("rename", to, error))
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let mut names = self.inner.root.files().map_err(self.fail("list"))?;
         // Foreign files (and the lock) have no name here.

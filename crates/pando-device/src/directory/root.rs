@@ -114,6 +114,11 @@ impl Root {
         system::unlink_at(&self.directory, &c_string(name)?)
     }
 
+    /// Gives the file `name` the name `to`, which may be that of another one.
+    pub(super) fn rename(&self, name: &str, to: &str) -> io::Result<()> {
+        system::rename_at(&self.directory, &c_string(name)?, &c_string(to)?)
+    }
+
     /// Returns the names of all files, also of those that lie one directory deeper. A directory
     /// that is not the device's, and cannot be read, is passed over.
     pub(super) fn files(&self) -> io::Result<Vec<String>> {

@@ -160,6 +160,13 @@ pub(super) fn unlink_at(directory: &fs::File, name: &CStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) })
 }
 
+/// `renameat`: gives the file `name` of `directory` the name `to`.
+pub(super) fn rename_at(directory: &fs::File, name: &CStr, to: &CStr) -> io::Result<()> {
+    let descriptor = directory.as_raw_fd();
+    // SAFETY: the names are C strings, and the descriptor is open.
+    check(unsafe { libc::renameat(descriptor, name.as_ptr(), descriptor, to.as_ptr()) })
+}
+
 /// `readdir`: returns the names of all that is in `directory`, a descriptor that nobody has read
 /// from.
 pub(super) fn names(directory: fs::File) -> io::Result<Vec<CString>> {

@@ -202,6 +202,15 @@ impl Device for FaultyDevice {
             })
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        name::check_rename(name, to)?;
+        self.directory
+            .operate(Operation::Rename, name, |state, fault| match fault {
+                Some(Fault::Lost) => Ok(()),
+                _ => state.rename(name, to),
+            })
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let state = self.directory.lock();
         state.check_alive()?;

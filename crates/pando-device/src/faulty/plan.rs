@@ -10,6 +10,8 @@ pub enum Operation {
     Open,
     /// Removing a file.
     Remove,
+    /// Giving a file another name; matches its old one.
+    Rename,
     /// Reading, blocking or through a channel.
     Read,
     /// Writing, vectored or not.
@@ -34,6 +36,7 @@ impl Operation {
         match self {
             Self::Open => "open",
             Self::Remove => "remove",
+            Self::Rename => "rename",
             Self::Read => "read",
             Self::Write => "write",
             Self::Sync => "sync",

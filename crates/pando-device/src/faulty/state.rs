@@ -186,6 +186,19 @@ impl DirectoryState {
         }
     }
 
+    pub(super) fn rename(&mut self, name: &str, to: &str) -> Result<()> {
+        let Some(id) = self.seen.remove(name) else {
+            return Err(Error::from_kind("rename", name, io::ErrorKind::NotFound));
+        };
+        if let Some(replaced) = self.seen.insert(to.to_owned(), id)
+            && replaced != id
+        {
+            self.used -= self.entry(replaced).image.len();
+            self.forget_unreachable();
+        }
+        Ok(())
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         self.seen.keys().cloned().collect()
     }

@@ -85,6 +85,13 @@ impl<D: Device> Device for InjectorDevice<D> {
         }
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        match self.injector.pass(Operation::Rename, name)? {
+            true => self.inner.rename(name, to),
+            false => Ok(()),
+        }
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }

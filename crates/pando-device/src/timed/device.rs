@@ -49,6 +49,10 @@ impl<D: Device> Device for TimedDevice<D> {
         self.inner.remove(name)
     }
 
+    fn rename(&self, name: &str, to: &str) -> Result<()> {
+        self.inner.rename(name, to)
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }

@@ -61,6 +61,7 @@ fn calls_in_a_child_fail(backend: Backend, device: DirectoryDevice) {
         assert!(is_forked(file.set_len(0)));
         assert!(is_forked(device.open("data", how)));
         assert!(is_forked(device.remove("data")));
+        assert!(is_forked(device.rename("data", "other")));
         assert!(is_forked(device.channel(ChannelOptions::new(1))));
         channel.submit_read(&file, 0, buffer, 6).unwrap();
         channel.flush();

@@ -77,6 +77,7 @@ macro_rules! conformance {
 conformance!(
     what_is_written_is_read,
     names_are_listed_made_and_removed,
+    a_name_moves_to_another_file,
     opening_respects_create,
     names_stay_in_the_directory,
     a_removed_file_works_through_its_handles,
@@ -151,6 +152,36 @@ fn names_are_listed_made_and_removed<D: Device>(device: D) {
         ["data", "log/0000000002", "log/c_d.e"]
     );
     assert!(device.remove("log/0000000001").unwrap_err().is_not_found());
+}
+
+fn a_name_moves_to_another_file<D: Device>(device: D) {
+    let new = device.open("new", NEW).unwrap();
+    new.write_at(b"new", 0).unwrap();
+    device.rename("new", "log-1").unwrap();
+    assert_eq!(device.list().unwrap(), ["log-1"]);
+    let other = device.open("new", NEW).unwrap();
+    other.write_at(b"newer", 0).unwrap();
+    device.rename("new", "log-1").unwrap();
+    device.sync_directory().unwrap();
+    assert_eq!(device.list().unwrap(), ["log-1"]);
+    let named = device.open("log-1", OpenOptions::read()).unwrap();
+    assert_eq!(read(&named, 0, 5), b"newer");
+    // Handles are those of files, not of names.
+    assert_eq!(read(&new, 0, 3), b"new");
+    other.write_at(b"!", 5).unwrap();
+    assert_eq!(read(&named, 0, 6), b"newer!");
+    assert!(device.rename("new", "log-1").unwrap_err().is_not_found());
+    for (name, to) in [
+        ("log-1", "../x"),
+        ("LOCK", "x"),
+        ("log-1", "LOCK"),
+        ("log-1", "log/1"),
+    ] {
+        assert!(device.rename(name, to).is_err(), "{name} {to}");
+    }
+    assert_eq!(device.list().unwrap(), ["log-1"]);
+    device.rename("log-1", "log-1").unwrap();
+    assert_eq!(device.list().unwrap(), ["log-1"]);
 }
 
 fn opening_respects_create<D: Device>(device: D) {

@@ -286,6 +286,34 @@ fn a_crash_after_writes_keeps_the_last_in_doubt() {
     assert_eq!(survivor(&device, 0, CrashMode::AllLost).len(), 0);
 }
 
+/// The new name leads to the one file or to the other, whatever else a crash leaves.
+#[test]
+fn a_new_name_is_durable_with_its_directory() {
+    let device = FaultyDevice::new(1);
+    for (name, byte) in [("old", 1), ("new", 2)] {
+        let file = device.open(name, NEW).unwrap();
+        file.write_at(&[byte; 10], 0).unwrap();
+        file.sync().unwrap();
+    }
+    device.sync_directory().unwrap();
+    device.rename("new", "old").unwrap();
+    let found = |device: &FaultyDevice, seed, mode| {
+        let after = device.after_crash(seed, mode);
+        (after.list().unwrap().len(), after.snapshot_file("old")[0])
+    };
+    assert_eq!(found(&device, 0, CrashMode::AllLost), (2, 1));
+    assert_eq!(found(&device, 0, CrashMode::AllSurvive), (1, 2));
+    let mut seen = [0; 3];
+    for seed in 0..100 {
+        let (_, byte) = found(&device, seed, CrashMode::RandomSubset);
+        seen[usize::from(byte)] += 1;
+    }
+    assert!(seen[1] > 0 && seen[2] > 0 && seen[0] == 0, "{seen:?}");
+    device.sync_directory().unwrap();
+    assert_eq!(found(&device, 0, CrashMode::AllLost), (1, 2));
+    assert_eq!(device.free_bytes().unwrap(), (1 << 30) - 10);
+}
+
 #[test]
 fn nothing_works_after_a_crash() {
     let device = FaultyDevice::new(1);
@@ -296,6 +324,7 @@ fn nothing_works_after_a_crash() {
     let crashed = [
         device.open("data", NEW).map(drop),
         device.remove("data"),
+        device.rename("data", "other"),
         device.list().map(drop),
         device.sync_directory(),
         device.free_bytes().map(drop),

@@ -44,6 +44,7 @@ fn every_operation_can_fail() {
     for operation in [
         Operation::Open,
         Operation::Remove,
+        Operation::Rename,
         Operation::Read,
         Operation::Write,
         Operation::Sync,
@@ -56,6 +57,7 @@ fn every_operation_can_fail() {
         device.fail(FaultPlan::sticky(operation, "", 1, Fault::Full));
         let results = [
             device.open("data", OpenOptions::read()).map(drop),
+            device.rename("data", "data"),
             device.remove("data"),
             file.read_at(&mut [], 0),
             file.write_vectored_at(&[b"x"], 0),
@@ -65,7 +67,7 @@ fn every_operation_can_fail() {
             file.set_len(10),
             file.punch(0, 10),
         ];
-        let failed: Vec<usize> = (0..9).filter(|index| results[*index].is_err()).collect();
+        let failed: Vec<usize> = (0..10).filter(|index| results[*index].is_err()).collect();
         assert_eq!(failed.len(), 1, "{operation:?}");
         assert!(results[failed[0]].as_ref().unwrap_err().is_full());
         assert_eq!(device.faults_struck(), 1);

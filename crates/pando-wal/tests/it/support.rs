@@ -146,6 +146,9 @@ impl Device for TestDevice {
     fn remove(&self, name: &str) -> DeviceResult<()> {
         self.memory.remove(name)
     }
+    fn rename(&self, name: &str, to: &str) -> DeviceResult<()> {
+        self.memory.rename(name, to)
+    }
     fn list(&self) -> DeviceResult<Vec<String>> {
         self.memory.list()
     }
