@@ -6,7 +6,7 @@ use pando_device::AnyDevice;
 use pando_format::Lsn;
 use pando_pool::PinBudget;
 use pando_stats::Ticker;
-use pando_sync::atomic::{AtomicU64, Ordering};
+use pando_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::time::Duration;
 use pando_sync::{Arc, Mutex, Rank, audit};
 use pando_wal::Log;
@@ -96,6 +96,8 @@ pub(crate) struct Engine {
     pub(crate) transaction_memory: Arc<TransactionMemory>,
     /// Held by the caller that compacts the data file; one at a time.
     pub(crate) compacting: Mutex<()>,
+    /// True while a dump is written to a file of the store's directory; one at a time.
+    pub(crate) dumping: AtomicBool,
     /// The thread that compacts the data file by itself (decision 082).
     pub(crate) giving_back: GivingBack,
     /// The store's random key for hashes of keys.
@@ -157,6 +159,7 @@ impl Engine {
             underfull_leaves: UnderfullLeaves::default(),
             read_bounds: ReadBounds::new(durability, durable_reads, log.applied()),
             compacting: Mutex::new(Rank::Compacting, ()),
+            dumping: AtomicBool::new(false),
             giving_back: GivingBack::default(),
             fetchers: Fetchers::default(),
             reads: Reads::new(),

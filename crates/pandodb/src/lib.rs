@@ -104,7 +104,7 @@ pub use api::table_options::TableOptions;
 pub use blobs::value::LargeValue;
 pub use commit::outcome::Outcome;
 pub use compact::{CompactPhase, CompactProgress, CompactReport};
-pub use dump::{DumpReport, DumpedTable, load_dump};
+pub use dump::{DumpFile, DumpProgress, DumpReport, DumpedTable, load_dump};
 pub use error::{ConflictKind, Error, Result};
 pub use figures::memory::MemoryReport;
 pub use figures::occupancy::Occupancy;

@@ -1,5 +1,5 @@
 //! Events that the engine reports to `tracing`: that it was opened, poisoned and closed; and from
-//! its threads, the beginning and the end of a full disk and of compactions.
+//! its threads, the beginning and the end of a full disk, of dumps and of compactions.
 //!
 //! The engine's threads have no subscriber but that of the process, so this is a program of its
 //! own.
@@ -175,6 +175,32 @@ fn a_checkpoint_that_cannot_be_named(rig: &mut Rig) {
     assert_eq!(rig.told.of("WARN", "a checkpoint waits for room").len(), 1);
 }
 
+fn dumps(rig: &mut Rig) {
+    let written = rig.db.dump_to_file(|_| ControlFlow::Continue(())).unwrap();
+    let written = written.expect("it was not stopped");
+    let line = rig.told.expect("INFO", "a dump begins");
+    assert!(line.contains("store.dump"), "{line}");
+    let line = rig.told.expect("INFO", "a dump is written");
+    for part in [
+        format!("rows={}", written.report.rows()),
+        format!("bytes={}", written.bytes),
+        "ms=".to_owned(),
+    ] {
+        assert!(line.contains(&part), "{part}: {line}");
+    }
+    let stopped = rig.db.dump_to_file(|_| ControlFlow::Break(()));
+    assert_eq!(stopped.unwrap(), None);
+    rig.told.expect("INFO", "a dump was told to end");
+    rig.fail(Operation::Sync, "store.dump", Fault::Io);
+    let error = rig
+        .db
+        .dump_to_file(|_| ControlFlow::Continue(()))
+        .unwrap_err();
+    let line = rig.told.expect("WARN", "no dump is written");
+    assert!(line.contains(&error.to_string()), "{error}: {line}");
+    rig.device.clear_faults();
+}
+
 fn compactions(rig: &mut Rig) {
     for key in 2..=rig.keys {
         rig.table.delete(&key.to_be_bytes()).unwrap();
@@ -241,5 +267,6 @@ fn what_a_store_meets_is_told_when_it_begins_and_when_it_ends() {
     a_data_file_that_cannot_grow(&mut rig);
     pages_that_cannot_be_written(&mut rig);
     a_checkpoint_that_cannot_be_named(&mut rig);
+    dumps(&mut rig);
     compactions(&mut rig);
 }

@@ -520,7 +520,9 @@ impl Builder {
     /// Opens the store in `directory`, or creates it. Blocks until recovery is done.
     ///
     /// A new store is made in an empty directory, or beside what services keep: files that end in
-    /// `.conf`, `.log`, `.pid` or `.toml`.
+    /// `.conf`, `.log`, `.pid` or `.toml`, and the dump of a store ([`DumpFile::NAME`]).
+    ///
+    /// [`DumpFile::NAME`]: crate::DumpFile::NAME
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::Corrupt`], [`Error::InvalidOption`], [`Error::Io`].

@@ -2,6 +2,8 @@
 
 use pando_format::Lsn;
 
+use crate::files::names::DUMP;
+
 /// A table of a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DumpedTable {
@@ -33,4 +35,28 @@ impl DumpReport {
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(|table| table.bytes).sum()
     }
+}
+
+/// Progress of a dump that an open store writes of itself: see
+/// [`Db::dump_to_file`](crate::Db::dump_to_file).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DumpProgress {
+    /// The fraction that is done, from 0 to 1: an estimate.
+    pub share: f64,
+    /// Bytes of the file so far.
+    pub bytes: u64,
+}
+
+/// A file that has a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpFile {
+    /// What it contains.
+    pub report: DumpReport,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+impl DumpFile {
+    /// Name of the file in the directory of the store.
+    pub const NAME: &str = DUMP;
 }

@@ -50,7 +50,21 @@ impl Snapshot {
     ///
     /// [`load_dump`]: crate::load_dump()
     /// [`Db::snapshot_settled`]: crate::Db::snapshot_settled
-    pub fn dump(&self, out: impl Write, mut progress: impl FnMut(u64, u64)) -> Result<DumpReport> {
+    pub fn dump(&self, mut out: impl Write, progress: impl FnMut(u64, u64)) -> Result<DumpReport> {
+        let out = |text: &[u8]| {
+            out.write_all(text).map_err(|error| {
+                Error::io("writing a dump")(DeviceError::from_io("write", "dump", error))
+            })
+        };
+        self.dump_to(out, progress)
+    }
+
+    /// As [`Snapshot::dump`], with a function that takes the text piece by piece.
+    pub(super) fn dump_to(
+        &self,
+        out: impl FnMut(&[u8]) -> Result<()>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<DumpReport> {
         let header = Header::of(self.db(), self.lsn());
         let mut text = Text::new(out);
         text.add(header.text().as_bytes())?;
@@ -77,7 +91,7 @@ impl Snapshot {
 fn dump_table(
     snapshot: &Snapshot,
     table: &Table,
-    text: &mut Text<impl Write>,
+    text: &mut Text<impl FnMut(&[u8]) -> Result<()>>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<DumpedTable> {
     let kind = match (table.is_weighted(), table.is_counted()) {
@@ -123,7 +137,10 @@ fn dump_table(
 
 /// Writes a value that does not lie in its leaf, piece by piece. One in chunks has three fields:
 /// what lies with its key, the number of bytes in chunks, and these.
-fn long_value(value: &mut ValueStream, text: &mut Text<impl Write>) -> Result<()> {
+fn long_value(
+    value: &mut ValueStream,
+    text: &mut Text<impl FnMut(&[u8]) -> Result<()>>,
+) -> Result<()> {
     let mut at = 0;
     if value.is_chunked() {
         at = value.head().len() as u64;
@@ -143,14 +160,14 @@ fn long_value(value: &mut ValueStream, text: &mut Text<impl Write>) -> Result<()
 }
 
 /// Text on its way out, with a checksum of what was added since [`Text::begin_checksum`].
-struct Text<W> {
-    out: W,
+struct Text<O> {
+    out: O,
     bytes: Vec<u8>,
     sum: u32,
 }
 
-impl<W: Write> Text<W> {
-    fn new(out: W) -> Self {
+impl<O: FnMut(&[u8]) -> Result<()>> Text<O> {
+    fn new(out: O) -> Self {
         Self {
             out,
             bytes: Vec::with_capacity(TEXT_BYTES + 4 * PIECE_BYTES),
@@ -192,11 +209,9 @@ impl<W: Write> Text<W> {
     /// Hands on all text so far.
     fn hand_on(&mut self) -> Result<()> {
         self.sum = crc32c_append(self.sum, &self.bytes);
-        let written = self.out.write_all(&self.bytes);
+        let written = (self.out)(&self.bytes);
         self.bytes.clear();
-        written.map_err(|error| {
-            Error::io("writing a dump")(DeviceError::from_io("write", "dump", error))
-        })
+        written
     }
 
     /// Begins a checksum with the text that follows.

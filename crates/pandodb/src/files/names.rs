@@ -8,6 +8,11 @@ pub(crate) const CREATING: &str = "creating";
 /// Name of a file that exists only while a dump is being loaded.
 pub(crate) const LOADING: &str = "loading";
 
+/// Name of the dump that an open store writes of itself.
+pub(crate) const DUMP: &str = "store.dump";
+/// Its name until all of it is written.
+pub(crate) const HALF_DUMP: &str = "store.dump.half";
+
 /// Name of the base file of the mapping with this number.
 pub(crate) fn base_name(number: u64) -> String {
     format!("map.{number}")

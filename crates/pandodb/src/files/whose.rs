@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_device::{AnyDevice, AnyFile, Device, OpenOptions};
 
 use crate::error::{Error, Result};
-use crate::files::names::{CREATING, DATA, LOADING};
+use crate::files::names::{CREATING, DATA, DUMP, HALF_DUMP, LOADING};
 use crate::files::superblock::SUPERBLOCK;
 
 /// A file in the directory that belongs to benchmarks of the device, not to the store.
@@ -20,9 +20,12 @@ pub(crate) fn is_ours(name: &str) -> bool {
             .any(|start| name.starts_with(start))
 }
 
-/// Returns true of a file of somebody else beside which a store may be made: what services keep in
-/// their directory.
+/// Returns true of a file beside which a store may be made: what services keep in their directory,
+/// and the dump of a store that was there before.
 pub(crate) fn may_lie_beside(name: &str) -> bool {
+    if [DUMP, HALF_DUMP].contains(&name) {
+        return true;
+    }
     let end = Path::new(name).extension().and_then(OsStr::to_str);
     let is_of_service = end.is_some_and(|end| ["conf", "log", "pid", "toml"].contains(&end));
     is_of_service && !name.contains('/')

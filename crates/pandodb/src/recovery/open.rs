@@ -27,7 +27,7 @@ use siphasher::sip::SipHasher24;
 use crate::engine::{Engine, Recovered, Settings};
 use crate::error::{Error, Result};
 use crate::files::mapping::{Mapping, MappingFiles, remove_stray};
-use crate::files::names::{CREATING, DATA, LOADING, base_name, journal_name};
+use crate::files::names::{CREATING, DATA, HALF_DUMP, LOADING, base_name, journal_name};
 use crate::files::superblock::{SUPERBLOCK, read_superblock, write_superblock};
 use crate::files::whose::{
     BENCH_FILE, check_no_remains, check_not_loading, is_ours, may_lie_beside, no_store,
@@ -85,6 +85,9 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     if !options.is_loading {
         check_not_loading(&names)?;
     }
+    if has(HALF_DUMP) {
+        remove_half_dump(&device);
+    }
     if has(SUPERBLOCK) && !has(CREATING) {
         return recover(device, options);
     }
@@ -100,6 +103,15 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
         return Err(no_store());
     }
     create(device, options, &ours)
+}
+
+/// Removes the dump that a process has not finished; before anything else, since what it takes may
+/// be the room that recovery needs.
+fn remove_half_dump(device: &AnyDevice) {
+    match device.remove(HALF_DUMP) {
+        Ok(()) => tracing::info!(file = HALF_DUMP, "a dump that was not finished is removed"),
+        Err(error) => tracing::warn!(%error, "a dump that was not finished stays"),
+    }
 }
 
 fn create_file(device: &AnyDevice, name: &str) -> Result<AnyFile> {

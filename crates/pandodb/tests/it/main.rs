@@ -21,6 +21,7 @@ mod data_size;
 mod delete_range;
 mod devices;
 mod dropped;
+mod dump_files;
 mod dumps;
 mod durable_reads;
 mod ends;
