@@ -211,6 +211,7 @@ impl Server {
             result = result.and(Err(Error::Engine(error)));
         }
         self.shared.compaction.end();
+        self.shared.store_dump.work.end();
         if let Some(engine) = self.shared.take_engine() {
             let db = engine.db.clone();
             drop(engine);

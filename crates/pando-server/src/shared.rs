@@ -17,6 +17,7 @@ use crate::data::compaction::Compaction;
 use crate::data::cursor::Cursors;
 use crate::data::engine::{Engine, bytes};
 use crate::data::scratch::Scratch;
+use crate::data::store_dump::StoreDump;
 use crate::figures::latency_monitor::LatencyMonitor;
 use crate::figures::slow_log::SlowLog;
 use crate::figures::statistics::ServerStatistics;
@@ -106,6 +107,8 @@ pub(crate) struct Shared {
     pub(crate) save_failed: Arc<AtomicBool>,
     /// The compaction that a command has started, if there is one.
     pub(crate) compaction: Arc<Compaction>,
+    /// The dump that a command has started, if there is one.
+    pub(crate) store_dump: Arc<StoreDump>,
     /// Counters that all loops add to.
     pub(crate) statistics: ServerStatistics,
     pub(crate) slow_log: SlowLog,
@@ -165,6 +168,7 @@ impl Shared {
             saving: Arc::new(AtomicBool::new(false)),
             save_failed: Arc::new(AtomicBool::new(false)),
             compaction: Arc::default(),
+            store_dump: Arc::default(),
             statistics,
             slow_log: SlowLog::default(),
             latency_monitor: LatencyMonitor::default(),

@@ -51,9 +51,10 @@ pub(crate) enum Command {
     /// that are lost; the damaged store is not changed.
     Salvage(SalvageFlags),
     /// Write a store that no process has open as text, which 'pando load' makes a store of again:
-    /// to keep a copy, or for a later program, another machine or another size of block.
+    /// to keep a copy, or for a later program, another machine or another size of block. A running
+    /// server writes one when a client sends it PANDO DUMP.
     Dump(DumpFlags),
-    /// Make a store from the text that 'pando dump' has written.
+    /// Make a store from the text that 'pando dump' or PANDO DUMP has written.
     Load(LoadFlags),
     /// Send all keys and functions of an RDB file of Redis to a running server.
     Import(ImportFlags),

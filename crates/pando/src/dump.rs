@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::atomic_file;
 use crate::command_line::{DumpFlags, LoadFlags};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::inspect::{check_directory, of_store};
 use crate::memory;
 use crate::output;
@@ -33,7 +33,13 @@ pub(crate) fn dump(flags: &DumpFlags) -> Result<(), Failure> {
     // Nobody writes meanwhile, so the snapshot keeps nothing, however long it takes.
     let options = options(flags.max_memory.as_deref())?.settle_snapshots_after(Duration::MAX);
     let opened = options.open_existing(&flags.dir);
-    let db = opened.map_err(|error| of_store(&flags.dir, error))?;
+    let db = opened.map_err(|error| match error.is_in_use() {
+        true => Failure::new(
+            Code::InUse,
+            format!("{error}, or send PANDO DUMP to the server"),
+        ),
+        false => of_store(&flags.dir, error),
+    })?;
     let dumped = match file {
         None => dump_to(&db, &mut output::stream()),
         Some(path) => dump_to_file(&db, path),

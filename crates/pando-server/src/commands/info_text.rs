@@ -6,9 +6,11 @@ use pando_stats::{Histogram, Layer, Measure, Ticker};
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{now, unix_ms};
+use pandodb::CompactReport;
 
 use super::auth::REDIS_VERSION;
-use crate::data::compaction::{CompactionProgress, Ended};
+use crate::data::background::{Ended, Last};
+use crate::data::compaction::CompactionProgress;
 use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
 use crate::pubsub::message::Space;
@@ -240,7 +242,7 @@ fn persistence(shared: &Shared, text: &mut String) {
     field(text, "rdb_current_bgsave_time_sec", -1);
     field(text, "aof_enabled", 1);
     let running = shared.compaction.running();
-    let ended = shared.compaction.ended();
+    let ended = shared.compaction.last().ended;
     let rewritten = match &ended {
         Ended::Never | Ended::Done(_) => "ok",
         Ended::Failed(_) => "err",
@@ -252,10 +254,50 @@ fn persistence(shared: &Shared, text: &mut String) {
     field(text, "aof_current_size", log_bytes);
     field(text, "aof_base_size", 0);
     compaction(running, &ended, text);
+    store_dump(shared, text);
+}
+
+/// Writes the progress of the running dump, how the last one ended, and what the file has.
+fn store_dump(shared: &Shared, text: &mut String) {
+    let dump = &shared.store_dump;
+    let running = dump.work.running();
+    field(text, "dump_in_progress", u8::from(running.is_some()));
+    if let Some(percent) = running {
+        field(text, "dump_percent", percent);
+    }
+    let Last {
+        ended,
+        unix_ms,
+        took,
+    } = dump.work.last();
+    let status = match &ended {
+        Ended::Never => "none",
+        Ended::Done(true) => "ok",
+        Ended::Done(false) => "aborted",
+        Ended::Failed(_) => "err",
+    };
+    field(text, "dump_last_status", status);
+    if let Ended::Failed(error) = &ended {
+        field(text, "dump_last_error", error.replace(['\r', '\n'], " "));
+    }
+    if !matches!(ended, Ended::Never) {
+        let seconds = format_args!("{:.1}", took.as_secs_f64());
+        field(text, "dump_last_end_time", unix_ms / 1000);
+        field(text, "dump_last_time_sec", seconds);
+    }
+    if let Some(whole) = dump.whole() {
+        field(text, "dump_file_time", whole.unix_ms / 1000);
+        field(text, "dump_file_bytes", whole.bytes);
+        field(text, "dump_file_rows", whole.rows);
+    }
 }
 
 /// Writes the progress of the running compaction, and the result of the last one.
-fn compaction(running: Option<CompactionProgress>, ended: &Ended, text: &mut String) {
+fn compaction(
+    running: Option<CompactionProgress>,
+    ended: &Ended<CompactReport>,
+    text: &mut String,
+) {
     field(text, "compact_in_progress", u8::from(running.is_some()));
     if let Some(CompactionProgress { phase, percent }) = running {
         field(text, "compact_phase", phase.name());

@@ -6,6 +6,7 @@
 mod acl;
 mod append;
 mod auth;
+mod background;
 mod bit;
 mod bit_count;
 mod bit_field;
@@ -16,7 +17,6 @@ mod client_pause;
 mod client_tracking;
 mod command;
 mod command_keys;
-mod compact;
 mod config;
 mod connection;
 mod counter;
@@ -88,6 +88,7 @@ pub(crate) use transaction::{queue, runs_at_once};
 pub(crate) const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     auth::COMMANDS,
+    background::COMMANDS,
     client::COMMANDS,
     get::COMMANDS,
     set::COMMANDS,
@@ -147,7 +148,6 @@ pub(crate) const FAMILIES: &[&[Command]] = &[
     debug::COMMANDS,
     role::COMMANDS,
     monitor::COMMANDS,
-    compact::COMMANDS,
     pando::COMMANDS,
     waitaof::COMMANDS,
     #[cfg(feature = "scripts")]

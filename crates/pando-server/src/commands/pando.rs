@@ -1,6 +1,6 @@
 //! PANDO: a container for commands that Redis does not have.
 
-use super::compact::COMPACT;
+use super::background::{COMPACT, DUMP};
 use super::interactive::{BEGIN, COMMIT, LOCK, ROLLBACK, SAVEPOINT};
 use super::key_range::{COUNT, RANGE};
 use super::profile::PROFILE;
@@ -16,6 +16,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         ROLLBACK,
         COMMIT,
         COMPACT,
+        DUMP,
         PROFILE,
         RANGE,
         COUNT,
@@ -55,6 +56,11 @@ fn help(context: &mut Context<'_>) -> Run {
         "    underfull pages are packed, the data file is cut, the log gives back what it",
         "    does not use. INFO persistence tells how far it is. ABORT ends it early;",
         "    what was done stays done.",
+        "DUMP [ABORT]",
+        "    Write the whole store, as of one moment, to the file store.dump in its directory, in",
+        "    the background: 'pando load' makes a store of it. The file of before stays until",
+        "    all is written. It fails rather than fill the disk. INFO persistence tells how far",
+        "    it is, and how the last one ended. ABORT ends it.",
         "PROFILE ON|OFF|GET",
         "    Turn profiles of the commands of this connection on or off, or get that of",
         "    the command before: runs, time, waits and steps of its commit, each with",

@@ -1,5 +1,7 @@
-//! The open store: its tables, how rows are stored in them, and what cleans and compacts them.
+//! The open store: its tables, how rows are stored in them, and what cleans, compacts
+//! and dumps them.
 
+pub(crate) mod background;
 pub(crate) mod check;
 pub(crate) mod cleaner;
 pub(crate) mod combination;
@@ -40,6 +42,7 @@ pub(crate) mod shown_rows;
 pub(crate) mod shown_sort;
 pub(crate) mod slots;
 pub(crate) mod sorter;
+pub(crate) mod store_dump;
 pub(crate) mod stored_sort;
 pub(crate) mod stream_head;
 pub(crate) mod stream_id;

@@ -166,6 +166,8 @@ mod stalls;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
+mod store_dump;
+#[cfg(test)]
 mod stored_ranges;
 #[cfg(test)]
 mod stream_pipelines;

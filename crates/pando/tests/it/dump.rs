@@ -264,5 +264,6 @@ fn what_cannot_be_read_or_written_is_told() {
     let server = serve(here, "store");
     let (code, _, err) = run(here, &["dump", "store"], b"");
     assert!(code == 2 && err.contains("in use"), "{err}");
+    assert!(err.contains("PANDO DUMP"), "{err}");
     drop(server);
 }

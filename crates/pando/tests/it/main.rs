@@ -11,6 +11,7 @@ mod log;
 mod redis_conf;
 mod running;
 mod salvage;
+mod store_dump;
 mod terminal;
 mod tools;
 mod top;
