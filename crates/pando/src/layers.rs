@@ -2,6 +2,7 @@
 //! that an error can name the place to change.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
@@ -88,7 +89,7 @@ impl Layers {
     pub(crate) fn read_as_redis(
         redis_file: Option<&str>,
         (of_file, of_flags): (Meaning, Meaning),
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = (String, impl Into<OsString>)>,
         flags: Vec<(&'static str, Vec<String>)>,
     ) -> Result<Self, Failure> {
         let mut layers = Self::default();
@@ -134,7 +135,7 @@ impl Layers {
     /// Reads all layers.
     pub(crate) fn read(
         file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = (String, impl Into<OsString>)>,
         flags: Vec<(&'static str, Vec<String>)>,
     ) -> Result<Self, Failure> {
         let mut layers = Self::default();
@@ -217,7 +218,7 @@ impl Layers {
     /// others (tests, for example), unless they look like a mistyped key.
     fn add_environment(
         &mut self,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = (String, impl Into<OsString>)>,
     ) -> Result<(), Failure> {
         for (name, text) in environment {
             let Some(wanted) = name.strip_prefix(PREFIX) else {
@@ -233,6 +234,10 @@ impl Layers {
                 }
                 continue;
             };
+            // Without it the server would be another one: one without a password, for instance.
+            let text = text.into().into_string().map_err(|_| {
+                Failure::usage(format!("{name}: the value is not UTF-8; write it as UTF-8"))
+            })?;
             let texts = match key {
                 "listen" => text.split(',').map(|one| one.trim().to_owned()).collect(),
                 _ => vec![text],

@@ -26,8 +26,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serves until a signal or SHUTDOWN stops the server.
 pub(crate) fn run(flags: &ServeFlags, as_redis: &redis::Given) -> Result<(), Failure> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     let is_redis = as_redis.file.is_some() || as_redis.reads_input;
     let layers = if is_redis || flags.config.is_none() {
         if flags.config.is_some() {

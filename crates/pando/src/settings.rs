@@ -272,7 +272,7 @@ mod tests {
             .map(|(key, text)| (*key, vec![(*text).to_owned()]));
         let layers = Layers::read(
             Some(Path::new("/dev/null")),
-            [].into_iter(),
+            std::iter::empty::<(String, String)>(),
             flags.collect(),
         );
         Settings::new(&layers.unwrap())

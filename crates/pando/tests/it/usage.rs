@@ -1,6 +1,8 @@
 //! Errors in a command line, a file or the environment are reported with exit code 1.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -135,6 +137,17 @@ fn wrong_files_and_variables_are_refused() {
         1,
         "PANDO_MAX_MEMORY",
     );
+    // A password in Latin-1. Whoever leaves it out finds the wrong number next.
+    let password = OsStr::from_bytes(b"p\xe4ss");
+    let mut latin = pando(here);
+    latin
+        .env("PANDO_REQUIREPASS", password)
+        .env("PANDO_THREADS", "none");
+    check(&mut latin, 1, "PANDO_REQUIREPASS: the value is not UTF-8");
+    latin
+        .env_remove("PANDO_REQUIREPASS")
+        .env("PANDO_SEEDS", password);
+    check(&mut latin, 1, "PANDO_THREADS");
     fs::write(here.join("pando.toml"), "max_memroy = '1g'\n").unwrap();
     check(&mut pando(here), 1, "nearest is 'max_memory'");
     fs::write(here.join("other.toml"), "threads = 'x'\n").unwrap();
