@@ -1,8 +1,9 @@
 //! The log of the server: events as lines on standard error, as text or JSON (decision 047).
 //!
-//! A line is written by the thread that reports the event. A line that cannot be written is
-//! dropped: a log that nobody reads must not end the service. Only rare events are logged, and
-//! `pando_server` limits those that peers can cause at will.
+//! A line is written by the thread that reports the event. A line that cannot be written, or for
+//! which there is no room, is dropped: a log that nobody reads must not end the service
+//! (`log_sink.rs`). Only rare events are logged, and `pando_server` limits those that peers can
+//! cause at will.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,27 +20,8 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::{Code, Failure};
-
-/// Format of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum LogFormat {
-    /// Time, level, target, message, and the fields as `name=value`.
-    #[default]
-    Text,
-    /// One object per line.
-    Json,
-}
-
-impl LogFormat {
-    /// Reads a name, in any case. The error says which names there are.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(format!("'{text}': there are text and json")),
-        }
-    }
-}
+use crate::log_format::LogFormat;
+use crate::log_sink::{LineWriter, LogSink, Place};
 
 fn filter(level: LogLevel) -> LevelFilter {
     match level {
@@ -80,12 +62,18 @@ pub(crate) fn start(
     format: LogFormat,
     file: Option<&Path>,
 ) -> Result<LogLevelSetter, Failure> {
+    let sink = Arc::new(LogSink::new(format));
+    let to = move |place| LineWriter {
+        sink: sink.clone(),
+        place,
+    };
     let writer = match file {
-        None => BoxMakeWriter::new(io::stderr),
+        None => BoxMakeWriter::new(move || to(Place::Error(io::stderr()))),
         Some(path) => {
             let writer = writer(path);
             let failed = |error| Failure::usage(format!("the log {}: {error}", path.display()));
-            BoxMakeWriter::new(writer.map_err(failed)?)
+            let writer = writer.map_err(failed)?;
+            BoxMakeWriter::new(move || to(Place::File(writer())))
         }
     };
     let (filter_of_now, handle) = reload::Layer::new(filter(level));

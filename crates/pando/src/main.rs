@@ -20,6 +20,8 @@ mod import;
 mod inspect;
 mod layers;
 mod log;
+mod log_format;
+mod log_sink;
 mod memory;
 mod nearest;
 mod output;

@@ -9,7 +9,7 @@ use pandodb::{Compression, IoBackend};
 use crate::backend;
 use crate::failure::Failure;
 use crate::layers::{Layers, Value};
-use crate::log::LogFormat;
+use crate::log_format::LogFormat;
 use crate::memory;
 use crate::quantity::{parse_duration, parse_size, show_size};
 

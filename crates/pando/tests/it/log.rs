@@ -1,7 +1,10 @@
 //! The log of a running server: its messages, its levels, and the bound on its rate.
 
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, PipeWriter, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -224,6 +227,61 @@ fn a_log_that_nobody_reads_ends_nothing() {
     server.expect("PING", "+PONG\r\n");
     server.signal("TERM");
     assert!(server.wait().success());
+}
+
+/// Fills a pipe of which `writer` is an end, whose other users go on to wait for room.
+fn fill(writer: &PipeWriter) {
+    const NONBLOCK: i32 = 0o4000;
+    // Opened again: the flag of a descriptor that is only copied would be that of all copies.
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut options = OpenOptions::new();
+    let mut end = options
+        .write(true)
+        .custom_flags(NONBLOCK)
+        .open(path)
+        .unwrap();
+    loop {
+        match end.write(b"\n") {
+            Ok(count) => assert_eq!(count, 1),
+            Err(error) => return assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+}
+
+/// A pipe whose reader hangs, and then reads on: nobody waits for it, and it is told what it
+/// missed.
+#[test]
+fn a_log_whose_reader_hangs_holds_nobody() {
+    const MISSING: &str = "lines of the log are missing: what they were written to had no room";
+    let directory = tempfile::tempdir().unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let stderr = Stdio::from(writer.try_clone().unwrap());
+    let mut server = Running::start_with(directory.path(), &JSON, stderr);
+    fill(&writer);
+    // More than there are loops, each of which would be held by its first line.
+    for at in 0..9 {
+        let reply = break_with(&server, b"*1\r\n$-5\r\n");
+        assert!(reply.contains("Protocol error"), "connection {at}: {reply}");
+    }
+    let mut bytes = vec![0; 1 << 20];
+    let count = reader.read(&mut bytes).unwrap();
+    bytes.truncate(count);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    drop(writer);
+    reader.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+    let events: Vec<Value> = lines.map(parse).collect();
+    let told = with_message(&events, MISSING);
+    assert_eq!(told.len(), 1, "{events:#?}");
+    assert_eq!(
+        (&told[0]["level"], &told[0]["left_out"]),
+        (&"WARN".into(), &9.into())
+    );
+    assert!(with_message(&events, "protocol error").is_empty());
+    assert_eq!(with_message(&events, "told to stop").len(), 1);
 }
 
 #[test]
