@@ -100,7 +100,7 @@ impl Server {
         let waker = mio::Waker::new(acceptor.registry(), WAKER).map_err(io("making a waker"))?;
         let statistics =
             ServerStatistics::new(commands.names()).map_err(io("mapping memory for statistics"))?;
-        let settings = Settings::new(&options, allowed_clients(options.maxclients));
+        let settings = Settings::new(&options, allowed_clients(options.maxclients, threads));
         let shared = Shared::new(options, settings, addresses, loops, statistics, waker);
         start_parameters(&shared).map_err(|(name, reason)| Error::Parameter { name, reason })?;
         Ok(Self {

@@ -14,8 +14,11 @@ use crate::times::milliseconds;
 /// What of a row lies in its leaf with pages of 4 KiB, and some room for its key.
 const PACKED_BYTES_MAX: u64 = 1800;
 
-/// Number of file descriptors reserved for everything but client connections.
+/// Number of file descriptors reserved for everything but connections of clients and event loops.
 const OTHER_FILES: u64 = 128;
+/// Number of those of an event loop: it waits with one, is woken by one, and has two for its reads.
+/// A script thread has as many, and there may be one for each loop.
+const FILES_OF_LOOP: u64 = 8;
 
 /// Settings that `CONFIG SET` changes and the loops read. All atomic accesses are Relaxed: no
 /// setting depends on another one.
@@ -317,13 +320,14 @@ impl Settings {
     }
 }
 
-/// Raises the limit of open files as far as `wanted` clients need; returns the number of clients
-/// that the limit allows, and says so if they are fewer.
-pub(crate) fn allowed_clients(wanted: usize) -> usize {
-    let needed = wanted as u64 + OTHER_FILES;
+/// Raises the limit of open files as far as `wanted` clients of a server with so many event loops
+/// need; returns the number of clients that the limit allows, and says so if they are fewer.
+pub(crate) fn allowed_clients(wanted: usize, loops: usize) -> usize {
+    let others = OTHER_FILES + FILES_OF_LOOP * loops as u64;
+    let needed = wanted as u64 + others;
     match rlimit::increase_nofile_limit(needed) {
         Ok(files) if files < needed => {
-            let allowed = files.saturating_sub(OTHER_FILES).max(1);
+            let allowed = files.saturating_sub(others).max(1);
             let message = "fewer clients than asked for: raise the limit of open files (ulimit -n)";
             tracing::warn!(maxclients = allowed, wanted, files, needed, message);
             usize::try_from(allowed).unwrap_or(wanted)

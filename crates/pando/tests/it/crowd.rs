@@ -1,4 +1,7 @@
-//! Memory of a server behind a crowd of connections.
+//! Memory of a server behind a crowd of connections, and its files beside one.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use pando_resp::{Answer, Client};
 use pando_sync::thread;
@@ -70,6 +73,46 @@ fn memory_is_purged_at_once() {
     };
     let small = (0..3).map(is_small).filter(|is_small| *is_small).count();
     assert_eq!(small, 3);
+}
+
+/// Sends a PING; returns its client, or the error in its place.
+fn ping(server: &Running) -> Result<TcpStream, String> {
+    const PONG: &[u8] = b"+PONG\r\n";
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    let mut reply = [0; PONG.len()];
+    stream.read_exact(&mut reply).expect("it is accepted");
+    if reply == PONG {
+        return Ok(stream);
+    }
+    let mut text = String::from_utf8_lossy(&reply).into_owned();
+    // The end may be a reset: the server has not read the PING.
+    let _ = stream.read_to_string(&mut text);
+    Err(text)
+}
+
+/// Each loop has files of its own, and so has a script thread, of which there may be as many.
+#[test]
+fn as_many_clients_are_let_in_as_files_are_left_by_the_loops() {
+    const FILES: usize = 700;
+    const LOOPS: usize = 64;
+    let directory = tempfile::tempdir().unwrap();
+    let limit = format!("-n {FILES}");
+    let loops = LOOPS.to_string();
+    let server = Running::start_limited(directory.path(), &limit, &["--threads", &loops]);
+    let mut clients = Vec::new();
+    let refusal = loop {
+        match ping(&server) {
+            Ok(client) => clients.push(client),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(refusal.contains("max number of clients"), "{refusal}");
+    assert!(clients.len() > 20, "{}", clients.len());
+    let (open, of_scripts) = (server.open_files(), 4 * LOOPS);
+    assert!(open + of_scripts + 32 < FILES, "{open} of {FILES} are open");
 }
 
 fn clients_are_gone(client: &mut Client) -> bool {

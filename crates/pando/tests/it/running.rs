@@ -69,13 +69,14 @@ impl Running {
         running
     }
 
-    /// Starts the server as [`Running::start`] does; its files may not have more than so many
-    /// blocks, which are of 512 or 1,024 bytes, as the shell counts.
-    fn start_limited(directory: &Path, blocks: u64) -> Self {
-        let limited = format!("ulimit -f {blocks} && exec \"$0\" \"$@\"");
+    /// Starts the server as [`Running::start`] does; `limit` are the arguments of `ulimit` that it
+    /// has to live with.
+    pub(crate) fn start_limited(directory: &Path, limit: &str, arguments: &[&str]) -> Self {
+        let limited = format!("ulimit {limit} && exec \"$0\" \"$@\"");
         let child = alone(Command::new("sh"), directory)
             .args(["-c", &limited, env!("CARGO_BIN_EXE_pando")])
             .args(["--listen", "127.0.0.1:0", "--max-memory", "16m"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -176,6 +177,12 @@ impl Running {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Returns how many files the process has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        files.unwrap().count()
+    }
+
     /// Returns how much memory of the process is resident.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = format!("/proc/{}/status", self.child.id());
@@ -214,7 +221,8 @@ impl Drop for Running {
 #[test]
 fn a_limit_of_the_length_of_files_is_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Running::start_limited(directory.path(), 40_000);
+    // Blocks of 512 or 1,024 bytes, as the shell counts.
+    let mut server = Running::start_limited(directory.path(), "-f 40000", &[]);
     let mut client = server.client();
     let value = "v".repeat(10_000);
     let mut written = 0;

@@ -383,7 +383,7 @@ fn maxclients(shared: &Shared) -> String {
 fn set_maxclients(shared: &Shared, value: &[u8], apply: bool) -> Result<(), Refusal> {
     let count = super::form::integer(value, 1, u32::MAX.into())?;
     let wanted = usize::try_from(count).unwrap_or(usize::MAX);
-    let most = allowed_clients(wanted);
+    let most = allowed_clients(wanted, shared.loops.len());
     if wanted > most {
         return Err(format!(
             "The operating system is not able to handle the specified number of clients, try \
