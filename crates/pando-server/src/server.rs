@@ -270,6 +270,7 @@ mod tests {
     use pando_sync::time::{Duration, now};
 
     use super::*;
+    use crate::context::patience::Leaves;
 
     /// A server whose insides a test reaches.
     struct Served {
@@ -360,6 +361,27 @@ mod tests {
             let reply = received(&mut client);
             assert!(!reply.starts_with(b"-"), "{shown}");
         }
+        server.end();
+    }
+
+    /// One refusal of the system, which lacked something for a moment, is not for ever.
+    #[test]
+    fn scripts_leave_their_loops_again_behind_a_refused_thread() {
+        let server = Served::new(1);
+        let commands = Arc::new(CommandIndex::new(FAMILIES));
+        let threads = ScriptThreads::new(server.shared.clone(), commands);
+        assert_eq!(threads.leaves(), Leaves::Early);
+        let refused = now();
+        threads.cannot_start(&"planted");
+        assert_eq!(threads.leaves(), Leaves::Never, "none is asked for at once");
+        while threads.leaves() == Leaves::Never {
+            assert!(
+                refused.elapsed() < Duration::from_secs(30),
+                "it is for ever"
+            );
+            thread::yield_now();
+        }
+        assert!(refused.elapsed() > Duration::from_millis(500));
         server.end();
     }
 

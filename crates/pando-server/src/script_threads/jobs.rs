@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use pando_sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use pando_sync::thread::JoinHandle;
-use pando_sync::time::{Instant, now};
+use pando_sync::time::{Duration, Instant, now};
 use pando_sync::{Arc, Mutex, Rank};
 
 use crate::connection::Connection;
@@ -18,6 +18,10 @@ use crate::context::CommandIndex;
 use crate::context::patience::Leaves;
 use crate::loop_handle::{LoopHandle, Message, Token};
 use crate::shared::Shared;
+
+/// Time after which a thread is started again, once the system has refused one: what it lacks,
+/// files or threads, may be there by then.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A command that is to be carried out.
 pub(super) struct Job {
@@ -63,6 +67,8 @@ struct State {
     count: u64,
     /// Most threads that there may be.
     most: usize,
+    /// The system has refused a thread: until then none is started.
+    refused: Option<Instant>,
     is_stopping: bool,
 }
 
@@ -85,10 +91,24 @@ pub(crate) struct ScriptThreads {
 }
 
 impl State {
+    /// Returns how many threads there may be now.
+    fn most(&self) -> usize {
+        match self.refused {
+            Some(_) => self.threads.len(),
+            None => self.most,
+        }
+    }
+
+    /// Lets threads be started again, if it is time.
+    fn look_again(&mut self) {
+        self.refused = self.refused.filter(|until| now() < *until);
+    }
+
     fn leaves(&self) -> Leaves {
         let idle = self.threads.iter().filter(|of| of.is_idle).count();
-        let free = idle + self.most.saturating_sub(self.threads.len());
-        match (self.most, free) {
+        let most = self.most();
+        let free = idle + most.saturating_sub(self.threads.len());
+        match (most, free) {
             _ if self.is_stopping => Leaves::Never,
             (0, _) => Leaves::Never,
             (_, free) if free > self.queue.len() => Leaves::Early,
@@ -120,7 +140,11 @@ impl ScriptThreads {
         match self.leaves.load(Ordering::Relaxed) {
             of if of == Leaves::Early as u8 => Leaves::Early,
             of if of == Leaves::Late as u8 => Leaves::Late,
-            _ => Leaves::Never,
+            // That may be over.
+            _ => self.with(|state| {
+                state.look_again();
+                state.leaves()
+            }),
         }
     }
 
@@ -141,6 +165,7 @@ impl ScriptThreads {
         connection: Box<Connection>,
     ) -> Result<(u64, bool), Box<Connection>> {
         let (id, to_tell, starts) = self.with(|state| {
+            state.look_again();
             if state.leaves() == Leaves::Never {
                 return Err(connection);
             }
@@ -159,7 +184,7 @@ impl ScriptThreads {
                 of.is_idle = false;
                 of.handle.clone()
             });
-            let starts = to_tell.is_none() && state.threads.len() < state.most;
+            let starts = to_tell.is_none() && state.threads.len() < state.most();
             Ok((id, to_tell, starts))
         })?;
         if let Some(handle) = to_tell {
@@ -171,7 +196,7 @@ impl ScriptThreads {
     /// Notes a thread that is about to be started. Returns its number, unless there are enough.
     pub(super) fn begin(&self, handle: Arc<LoopHandle>) -> Option<u64> {
         self.with(|state| {
-            if state.is_stopping || state.threads.len() >= state.most {
+            if state.is_stopping || state.threads.len() >= state.most() {
                 return None;
             }
             state.count += 1;
@@ -190,14 +215,14 @@ impl ScriptThreads {
         self.with(|state| state.to_join.push(thread));
     }
 
-    /// A thread cannot be started: there will be no more than those that there are. Without any,
-    /// scripts go on on their loops.
+    /// A thread cannot be started: for a while there will be no more than those that there are.
+    /// Without any, scripts go on on their loops.
     #[cold]
-    pub(super) fn cannot_start(&self, error: &dyn std::fmt::Display) {
+    pub(crate) fn cannot_start(&self, error: &dyn std::fmt::Display) {
         tracing::error!(%error, "a thread for scripts cannot be started");
         let loops = self.with(|state| {
-            state.most = state.threads.len();
-            match state.most {
+            state.refused = Some(now() + REFUSED_PAUSE);
+            match state.threads.len() {
                 0 => send_back(state),
                 _ => Vec::new(),
             }
