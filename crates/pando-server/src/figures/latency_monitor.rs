@@ -7,6 +7,10 @@ use pando_sync::Mutex;
 /// Number of seconds that are kept of an event.
 const SAMPLES_MAX: usize = 160;
 
+/// Greatest number of seconds by which another loop that has read its clock earlier, before
+/// something that took long, is behind. Who is further behind reads a clock that was set back.
+const LATE_S_MAX: u64 = 60;
+
 /// The longest time of an event within one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spike {
@@ -19,7 +23,7 @@ pub(crate) struct Spike {
 /// The spikes of an event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    /// The oldest first; at most one per second.
+    /// The oldest first, also when the clock was set back; at most one per second.
     pub(crate) spikes: VecDeque<Spike>,
     /// The longest since the last reset, in milliseconds.
     pub(crate) ms_max: u64,
@@ -38,8 +42,9 @@ impl LatencyMonitor {
         let mut events = self.events.lock();
         let history = events.entry(event).or_default();
         history.ms_max = history.ms_max.max(ms);
+        let late = unix_s..=unix_s.saturating_add(LATE_S_MAX);
         match history.spikes.back_mut() {
-            Some(last) if last.unix_s >= unix_s => last.ms = last.ms.max(ms),
+            Some(last) if late.contains(&last.unix_s) => last.ms = last.ms.max(ms),
             _ => {
                 if history.spikes.len() == SAMPLES_MAX {
                     history.spikes.pop_front();
@@ -66,6 +71,20 @@ impl LatencyMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What comes later would else count for a second in the future until the clock is there again.
+    #[test]
+    fn a_clock_that_was_set_back_begins_another_second() {
+        let monitor = LatencyMonitor::default();
+        let spike = |unix_s, ms| {
+            monitor.add("command", unix_s, ms);
+            Spike { unix_s, ms }
+        };
+        let noon = spike(43_200, 20);
+        spike(43_199, 10);
+        let eleven = spike(39_600, 30);
+        assert_eq!(monitor.all()["command"].spikes, [noon, eleven]);
+    }
 
     #[test]
     fn a_second_keeps_its_longest_and_the_history_is_bounded() {
