@@ -454,7 +454,7 @@ impl RowReaders {
             }
         };
         for reply in left {
-            let failure = Failure::Text(error.to_string());
+            let failure = Failure::Text(format!("cannot start a thread: {error}"));
             let _end = WorkEnd {
                 reply: &reply,
                 work: Some(Work::Failed(failure)),

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::context::{Command, Context, Flags, Kind, Run, replies};
+use crate::context::{Command, Context, Flags, Kind, Run, job, replies};
 use crate::data::compaction;
 use crate::data::store_dump::StoreDump;
 
@@ -84,7 +84,7 @@ fn tell_start(
             Ok(())
         }
         Ok(false) => context.fail(&format!("ERR Background {what} already in progress")),
-        Err(error) => context.fail(&format!("ERR {error}")),
+        Err(error) => context.fail(&format!("ERR {}", job::not_started(&error))),
     }
 }
 

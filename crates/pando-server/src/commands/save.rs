@@ -5,9 +5,8 @@
 
 use pando_sync::Arc;
 use pando_sync::atomic::Ordering;
-use pando_sync::thread;
 
-use crate::context::job::{Job, JobTurn};
+use crate::context::job::{self, Job, JobTurn};
 use crate::context::{Command, Context, Flags, Interrupted, Keys, Kind, Run, replies};
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
@@ -71,11 +70,8 @@ fn save(context: &mut Context<'_>) -> Run {
         failed.store(result.is_err(), Ordering::Relaxed);
         end.finish(result);
     };
-    let spawned = thread::Builder::new()
-        .name("pando-save".to_owned())
-        .spawn(worker);
-    if let Err(error) = spawned {
-        return context.fail(&format!("ERR {error}"));
+    if let Err(text) = job::start("pando-save", worker) {
+        return context.fail(&format!("ERR {text}"));
     }
     context.progress.job = Some(job);
     Err(Interrupted::Wait)

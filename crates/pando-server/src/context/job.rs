@@ -1,9 +1,10 @@
 //! Work that a thread of its own does for a command.
 
+use std::io;
 use std::task::Waker;
 
 use pando_sync::atomic::{AtomicBool, Ordering};
-use pando_sync::{Arc, Mutex, Rank};
+use pando_sync::{Arc, Mutex, Rank, thread};
 
 /// Work that a separate thread does for a connection.
 #[derive(Debug)]
@@ -102,11 +103,39 @@ impl Job {
     }
 }
 
+/// Starts a thread that does the work of a command.
+///
+/// # Errors
+/// The system refuses; for the client, without its first word.
+pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map(drop).map_err(|error| not_started(&error))
+}
+
+/// Says that a thread cannot be started, and what to do.
+pub(crate) fn not_started(error: &io::Error) -> String {
+    format!(
+        "cannot start a thread: {error}; try again, or raise the limit of threads of the server \
+         (ulimit -u, pids.max)"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use pando_sync::thread;
-
     use super::*;
+
+    /// The error of the system alone says of nothing what it was about.
+    #[test]
+    fn a_thread_that_is_refused_is_named() {
+        let text = not_started(&io::Error::from_raw_os_error(11));
+        assert!(text.starts_with("cannot start a thread: ") && text.contains("(os error 11)"));
+        let taken = Arc::new(AtomicBool::new(false));
+        let did = taken.clone();
+        start("pando-test", move || did.store(true, Ordering::Release)).unwrap();
+        while !taken.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn a_thread_that_panics_ends_its_job() {

@@ -1,9 +1,8 @@
 //! Tables that are made when the first command needs them.
 
-use pando_sync::thread;
 use pandodb::Db;
 
-use super::job::Job;
+use super::job::{self, Job};
 use super::{Context, Interrupted};
 
 impl Context<'_> {
@@ -29,15 +28,13 @@ impl Context<'_> {
         let engine = self.shared.engine();
         let engine = engine.expect("commands with data run when the engine is open");
         let (job, end) = Job::new(self.waker.clone());
-        let spawned = thread::Builder::new()
-            .name("pando-make-table".to_owned())
-            .spawn(move || {
-                let result = make(&engine.db).map_err(|error| error.to_string());
-                drop(engine);
-                end.finish(result);
-            });
-        if let Err(error) = spawned {
-            return format!("ERR {error}").into();
+        let started = job::start("pando-make-table", move || {
+            let result = make(&engine.db).map_err(|error| error.to_string());
+            drop(engine);
+            end.finish(result);
+        });
+        if let Err(text) = started {
+            return format!("ERR {text}").into();
         }
         self.progress.job = Some(job);
         Interrupted::Wait

@@ -1,9 +1,7 @@
 //! CONFIG REWRITE: has the owner of the configuration file write it, on a thread of its own.
 
-use pando_sync::thread;
-
 use super::table::to_be_written;
-use crate::context::job::{Job, JobTurn};
+use crate::context::job::{self, Job, JobTurn};
 use crate::context::{Context, Interrupted, Run};
 
 pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
@@ -32,11 +30,8 @@ pub(super) fn rewrite(context: &mut Context<'_>) -> Run {
         }
         end.finish(result);
     };
-    let spawned = thread::Builder::new()
-        .name("pando-rewrite".to_owned())
-        .spawn(worker);
-    if let Err(error) = spawned {
-        return context.fail(&format!("ERR Rewriting config file: {error}"));
+    if let Err(text) = job::start("pando-rewrite", worker) {
+        return context.fail(&format!("ERR Rewriting config file: {text}"));
     }
     context.progress.job = Some(job);
     Err(Interrupted::Wait)

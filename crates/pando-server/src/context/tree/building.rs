@@ -5,14 +5,14 @@
 //! are kept while what they are made of stays the same, also across conflicts.
 
 use pando_sync::atomic::AtomicBool;
-use pando_sync::{Arc, OnceLock, thread};
+use pando_sync::{Arc, OnceLock};
 use pandodb::Table;
 use pandodb::nonblocking::Polled;
 
 use super::builds::Build;
 use super::changes::nothing_of;
 use crate::context::collection::Collection;
-use crate::context::job::Job;
+use crate::context::job::{self, Job};
 use crate::context::{Context, Interrupted, Run};
 use crate::data::combination::Merged;
 use crate::data::elements::given_up_key;
@@ -144,21 +144,19 @@ impl Context<'_> {
         };
         let (members, merged) = (members.clone(), build.merged.clone());
         let scratch = self.shared.scratch_of_rows.clone();
-        let spawned = thread::Builder::new()
-            .name("pando-write-rows".to_owned())
-            .spawn(move || {
-                let of = (&members, lease.id());
-                let written = new_rows::write(&mut *rows, (&engine.db, scratch), of, &is_wanted);
-                if let Some(known) = rows.merged() {
-                    let _first = merged.set(known);
-                }
-                drop((rows, members, lease, ticket));
-                drop(engine);
-                end.finish(written);
-            });
-        match spawned {
-            Ok(_) => Ok(build),
-            Err(error) => Err(format!("ERR {error}").into()),
+        let started = job::start("pando-write-rows", move || {
+            let of = (&members, lease.id());
+            let written = new_rows::write(&mut *rows, (&engine.db, scratch), of, &is_wanted);
+            if let Some(known) = rows.merged() {
+                let _first = merged.set(known);
+            }
+            drop((rows, members, lease, ticket));
+            drop(engine);
+            end.finish(written);
+        });
+        match started {
+            Ok(()) => Ok(build),
+            Err(text) => Err(format!("ERR {text}").into()),
         }
     }
 }
