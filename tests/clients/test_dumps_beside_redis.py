@@ -108,7 +108,7 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
                     [b"HSET", name + b"-hash", *pairs],
                     [b"ZADD", name + b"-zset", *pairs[::-1]],
                 ])
-        self.both([[b"ZADD", b"scores", b"inf", b"a", b"-inf", b"b", b"1e-300", b"c", b"0.1", b"d", b"-0", b"e"]])
+        self.both([[b"ZADD", b"scores", b"inf", b"a", b"-inf", b"b", b"1e-300", b"c", b"0.5", b"d", b"-0", b"e"]])
         # Entries with the fields of the first one of their listpack, and with others.
         for number in range(1000):
             fields = [b"f", b"x" * (number % 300)] if number % 3 else [b"g", b"%d" % number, b"h", b"-7"]

@@ -201,6 +201,7 @@ pub(super) const KEY_TABLE: &[(&str, &[KeySpecification])] = &[
         "renamenx",
         &[one("RW access delete", 1), one("OW insert", 2)],
     ),
+    ("restore", &[one("OW update", 1)]),
     ("rpop", &[one("RW access delete", 1)]),
     (
         "rpoplpush",

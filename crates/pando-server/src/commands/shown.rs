@@ -78,7 +78,7 @@ pub(super) fn categories(container: Option<&str>, command: &Command) -> Vec<&'st
         "info" | "keys" => &["dangerous"],
         "lastsave" | "role" => &["admin", "dangerous"],
         "dbsize" => &["keyspace"],
-        "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],
+        "flushall" | "flushdb" | "swapdb" | "restore" => &["keyspace", "dangerous"],
         "sort" | "sort_ro" => &["set", "sortedset", "list", "dangerous"],
         _ => &[],
     };
