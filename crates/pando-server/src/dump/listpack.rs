@@ -151,6 +151,11 @@ impl Listpack {
         self.end(start);
     }
 
+    /// Appends a number of something in memory.
+    pub(super) fn push_count(&mut self, count: usize) {
+        self.push_number(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// Appends a number.
     pub(super) fn push_number(&mut self, number: i64) {
         let (start, bytes) = (self.bytes.len(), number.to_le_bytes());

@@ -49,6 +49,16 @@ pub(crate) struct GroupValue {
     pub(crate) pending: Vec<(StreamId, PendingRow)>,
 }
 
+/// An entry of a listpack.
+struct Entry<'s> {
+    is_deleted: bool,
+    /// How far its ID is behind the first one, both numbers.
+    ms: u64,
+    sequence: u64,
+    /// Its fields and values in turns.
+    pairs: Vec<&'s [u8]>,
+}
+
 /// The strings of a listpack of entries, one after the other.
 struct Node<'s> {
     strings: &'s Strings,
@@ -80,19 +90,11 @@ impl<'s> Node<'s> {
         (0..count).map(|_| self.text()).collect()
     }
 
-    /// Takes the next entry: how far its ID is behind the first one, and its fields and values in
-    /// turns. `None` if it is deleted.
-    #[expect(clippy::type_complexity, reason = "an ID and strings")]
-    fn entry(
-        &mut self,
-        fields: &[&'s [u8]],
-    ) -> Result<Option<((u64, u64), Vec<&'s [u8]>)>, Refused> {
+    /// Takes the next entry, of a listpack whose first one has these fields.
+    fn entry(&mut self, fields: &[&'s [u8]]) -> Result<Entry<'s>, Refused> {
         let start = self.place;
         let flags = self.number()?;
-        let behind = (
-            self.number()?.cast_unsigned(),
-            self.number()?.cast_unsigned(),
-        );
+        let (ms, sequence) = (self.number()?, self.number()?);
         let pairs = match flags & HAS_FIELDS_OF_FIRST != 0 {
             true => {
                 let values = self.texts(fields.len())?;
@@ -112,7 +114,12 @@ impl<'s> Node<'s> {
         if self.count()? != taken || pairs.is_empty() {
             return Err(Refused::Damaged);
         }
-        Ok((flags & IS_DELETED == 0).then_some((behind, pairs)))
+        Ok(Entry {
+            is_deleted: flags & IS_DELETED != 0,
+            ms: ms.cast_unsigned(),
+            sequence: sequence.cast_unsigned(),
+            pairs,
+        })
     }
 }
 
@@ -179,21 +186,26 @@ impl StreamValue {
         }
         let (mut found, mut gone) = (0, 0);
         while node.place < strings.len() {
-            let Some(((ms, sequence), pairs)) = node.entry(&fields)? else {
+            let entry = node.entry(&fields)?;
+            if entry.is_deleted {
                 gone += 1;
                 continue;
-            };
+            }
             found += 1;
             let id = StreamId::new(
-                first.ms.wrapping_add(ms),
-                first.sequence.wrapping_add(sequence),
+                first.ms.wrapping_add(entry.ms),
+                first.sequence.wrapping_add(entry.sequence),
             );
             let before = self.entries.last().map_or(StreamId::ZERO, |(id, _)| *id);
             if id <= before {
                 return Err(Refused::Damaged);
             }
             let mut row = Vec::new();
-            packed::encode((Encoding::Stream, Form::Plain), pairs.into_iter(), &mut row);
+            packed::encode(
+                (Encoding::Stream, Form::Plain),
+                entry.pairs.into_iter(),
+                &mut row,
+            );
             input.make_room(row.len() + ROW_BYTES)?;
             self.entries.push((id, row));
         }
@@ -250,7 +262,7 @@ fn node_of(entries: &[(StreamId, Vec<u8>)]) -> (Vec<u8>, usize) {
     let count_at = node.len();
     node.push_number(0);
     node.push_number(0);
-    node.push_number(fields.len().cast_signed() as i64);
+    node.push_count(fields.len());
     fields.iter().for_each(|field| node.push(field));
     node.push_number(0);
     let mut count = 0;
@@ -283,11 +295,11 @@ fn put_entry(
             .for_each(|value| node.push(value));
         3 + fields.len()
     } else {
-        node.push_number((pairs.len() / 2).cast_signed() as i64);
+        node.push_count(pairs.len() / 2);
         pairs.iter().for_each(|string| node.push(string));
         4 + pairs.len()
     };
-    node.push_number(taken.cast_signed() as i64);
+    node.push_count(taken);
 }
 
 fn take_id(input: &mut Input<'_>) -> Result<StreamId, Refused> {

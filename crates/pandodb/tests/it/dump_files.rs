@@ -124,18 +124,15 @@ fn a_crash_leaves_the_dump_from_before_or_the_new_one() {
         table.put(b"mark", b"new").unwrap();
         (db, device.changes())
     };
-    let device = FaultyDevice::new(1);
-    let (db, begin) = old_and_new(&device);
-    db.dump_to_file(go_on).unwrap().unwrap();
-    let changes = device.changes() - begin;
-    drop(db);
-    assert!(changes > 15, "{changes}");
-    let mut seen = [0; 2];
-    for at in 1..changes + 4 {
+    // Threads of the engine change something, too: how often is another number each time.
+    let (mut at, mut ends, mut seen) = (0, 0, [0; 2]);
+    while ends < 4 {
+        at += 1;
         let device = FaultyDevice::new(at);
         let (db, begin) = old_and_new(&device);
         device.crash_at_change(begin + at);
         let has_ended = matches!(db.dump_to_file(go_on), Ok(Some(_)));
+        ends += u64::from(has_ended);
         device.crash_now();
         drop(db);
         let device = device.after_crash(at, MODES[at as usize % MODES.len()]);
@@ -155,7 +152,10 @@ fn a_crash_leaves_the_dump_from_before_or_the_new_one() {
         db.dump_to_file(go_on).unwrap().unwrap();
         assert_eq!(mark_of(&device), b"new");
     }
-    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    assert!(
+        at > 15 && seen.iter().all(|count| *count > 0),
+        "{at}: {seen:?}"
+    );
 }
 
 /// A process that was killed leaves a half dump, which takes the room that an opening needs.
@@ -270,14 +270,14 @@ fn a_disk_that_writers_fill_ends_a_dump_and_they_go_on() {
     );
     assert!(refused.to_string().contains("make room"), "{refused}");
     check_no_half(&device);
-    // Nothing was done but that it has ended; the first one may ask the disk again.
+    // Nothing was done but that it has ended; the disk may have to be asked again, and what commits
+    // have replaced meanwhile comes with a checkpoint.
     let began = now();
-    while let Err(error) = put() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{error}");
-        thread::sleep(Duration::from_millis(1));
-    }
     for _ in 0..100 {
-        put().unwrap();
+        while let Err(error) = put() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{error}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
