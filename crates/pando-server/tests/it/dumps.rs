@@ -127,6 +127,7 @@ fn a_restored_value_is_the_dumped_one() {
         "+OK"
     );
     client.check(&[
+        ("XGROUP CREATECONSUMER stream new c5", ":1"),
         (
             "XREADGROUP GROUP all c1 STREAMS stream 0",
             "[[\"stream\" [[\"5-2\" [\"f\" \"w\"]]]]]",
@@ -135,7 +136,6 @@ fn a_restored_value_is_the_dumped_one() {
             "XREADGROUP GROUP all c3 STREAMS stream >",
             "[[\"stream\" [[\"7-0\" [\"g\" \"x\" \"h\" \"y\"]]]]]",
         ),
-        ("XGROUP CREATECONSUMER stream new c5", ":1"),
         ("XACK stream all 5-2 7-0", ":2"),
         (
             "XADD stream 7-0 a b",
