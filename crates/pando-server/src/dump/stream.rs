@@ -551,6 +551,32 @@ mod tests {
         }
     }
 
+    /// Redis 7.2 has another time behind the one at which a consumer was seen.
+    #[test]
+    fn the_time_of_a_consumer_that_later_versions_have_is_read() {
+        let mut bytes = OF_REDIS.to_vec();
+        for (name, active) in [(b"\x02c1", 77_i64), (b"\x02c2", -1)] {
+            let place = bytes.windows(3).position(|three| three == name);
+            let behind = place.unwrap() + 3 + 8;
+            bytes.splice(behind..behind, active.to_le_bytes());
+        }
+        let with = taken(&bytes, 3).unwrap();
+        let active: Vec<i64> = with.groups[0]
+            .consumers
+            .iter()
+            .map(|of| of.active)
+            .collect();
+        assert_eq!(active, [77, -1]);
+        assert_eq!(taken(&bytes, 2), Err(Refused::Damaged));
+        let without = taken(OF_REDIS, 2).unwrap();
+        let seen = |stream: &StreamValue| stream.groups[0].consumers[0].seen;
+        assert_eq!(seen(&with), seen(&without));
+        assert_eq!(
+            without.groups[0].consumers[0].active,
+            seen(&without).cast_signed()
+        );
+    }
+
     #[test]
     fn entries_have_ascending_ids() {
         // How far 70000-0 is behind 5-1; 5-2 is 0 and 1.

@@ -383,7 +383,7 @@ mod tests {
         // What DUMP of redis-server 7.0 has before the version.
         let long = vec![b'x'; 70];
         type Case = (&'static [u8], ValueType, Vec<Vec<u8>>);
-        let cases: [Case; 7] = [
+        let cases: [Case; 8] = [
             (
                 b"\x12\x01\x02\xc3\x17@W\x0fW\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x80\x01\xe0Fx\
                   \xe0<\x00\x01H\xff",
@@ -417,6 +417,12 @@ mod tests {
                 vec![b"a".to_vec(), score(1.5)],
             ),
             (b"\x02\x01\x01a", ValueType::Set, vec![b"a".to_vec()]),
+            // As 7.2 has it, made by hand.
+            (
+                b"\x14\r\r\x00\x00\x00\x02\x00\x81f\x02\x81v\x02\xff",
+                ValueType::Set,
+                vec![b"f".to_vec(), b"v".to_vec()],
+            ),
             (
                 b"\x04\x01\x01f\xc0\xf9",
                 ValueType::Hash,

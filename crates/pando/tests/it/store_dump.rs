@@ -2,7 +2,7 @@
 //! it by a process that was killed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pando_resp::{Answer, Client};
 use pando_sync::thread;
@@ -74,14 +74,17 @@ fn mark(here: &Path, name: &str) -> Answer {
     mark
 }
 
+/// Returns where the dump of `here/store` is, and where a half one.
+fn files(here: &Path) -> (PathBuf, PathBuf) {
+    let store = here.join("store");
+    (store.join("store.dump"), store.join("store.dump.half"))
+}
+
 #[test]
 fn a_server_that_is_killed_leaves_the_dump_from_before() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let (whole, half) = (
-        here.join("store/store.dump"),
-        here.join("store/store.dump.half"),
-    );
+    let (whole, half) = files(here);
     let server = serve(here, "store");
     let mut client = server.client();
     fill(&mut client);
@@ -133,10 +136,7 @@ fn a_server_that_is_killed_leaves_the_dump_from_before() {
 fn tools_work_beside_dumps() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let (whole, half) = (
-        here.join("store/store.dump"),
-        here.join("store/store.dump.half"),
-    );
+    let (whole, half) = files(here);
     let server = serve(here, "store");
     let mut client = server.client();
     fill(&mut client);

@@ -17,9 +17,9 @@ use pandodb::{Batch, Db, Durability, Error, LargeValue, Table, VerifyReport};
 
 use crate::fixture::{NONE, verified, wait_for_garbage};
 
-const CHUNK: usize = 4096;
+pub(crate) const CHUNK: usize = 4096;
 
-fn builder() -> pandodb::Builder {
+pub(crate) fn builder() -> pandodb::Builder {
     Db::builder()
         .max_memory(8 << 20)
         .durability(Durability::None)
@@ -28,7 +28,7 @@ fn builder() -> pandodb::Builder {
 }
 
 /// Returns `bytes` bytes that depend on their position and on `seed`.
-fn value(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn value(seed: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![0; bytes];
     Rng::with_seed(seed).fill(&mut value);
     value
@@ -42,7 +42,7 @@ fn read_all(table: &Table, key: &[u8]) -> Option<Vec<u8>> {
     Some(all)
 }
 
-fn check(table: &Table, key: &[u8], expected: Option<&[u8]>) {
+pub(crate) fn check(table: &Table, key: &[u8], expected: Option<&[u8]>) {
     assert_eq!(table.get(key).unwrap().as_deref(), expected);
     assert_eq!(read_all(table, key).as_deref(), expected);
     let found = table.iter().find(|entry| entry.as_ref().unwrap().0 == key);
@@ -493,7 +493,7 @@ impl Loop {
     }
 }
 
-fn pour(db: &Db, bytes: &[u8]) -> LargeValue {
+pub(crate) fn pour(db: &Db, bytes: &[u8]) -> LargeValue {
     let waker = pando_sync::thread_waker();
     let mut sink = ValueSink::new(db, bytes.len() as u64).unwrap();
     let mut done = 0;
@@ -638,7 +638,11 @@ fn edited(db: &Db, old: EditOld, offset: u64, new: &[u8]) -> LargeValue {
     made(db, (old, offset), NewBytes::Bytes(new.to_vec())).unwrap()
 }
 
-fn made(db: &Db, (old, offset): (EditOld, u64), new: NewBytes) -> pandodb::Result<LargeValue> {
+pub(crate) fn made(
+    db: &Db,
+    (old, offset): (EditOld, u64),
+    new: NewBytes,
+) -> pandodb::Result<LargeValue> {
     let edit = PendingEdit::new(db, old, offset, new);
     let waker = pando_sync::thread_waker();
     loop {
@@ -647,62 +651,6 @@ fn made(db: &Db, (old, offset): (EditOld, u64), new: NewBytes) -> pandodb::Resul
             std::task::Poll::Pending => pando_sync::park(),
         }
     }
-}
-
-#[test]
-fn a_value_is_made_of_a_part_of_one_that_was_handed_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let db = builder().open(directory.path()).unwrap();
-    let table = db.table("t").unwrap();
-    let bytes = value(3, 7 * CHUNK + 9);
-    let whole = [b"head", &bytes[..]].concat();
-    let handed = pour(&db, &bytes).with_head(b"head".to_vec()).unwrap();
-    let mut read = Vec::new();
-    let mut reader = db.value_reader(&handed).unwrap();
-    reader.read_to_end(&mut read).unwrap();
-    assert!(read == whole);
-    let of = |start: usize, end: usize| NewBytes::Part(handed.clone(), start as u64..end as u64);
-    let put = |value: LargeValue| {
-        let mut batch = Batch::new();
-        batch.put_large(&table, b"k", value);
-        db.write(&mut batch, NONE).unwrap();
-    };
-    let nothing = || (EditOld::Value(Vec::new()), 0);
-    for (start, end) in [
-        (0, whole.len()),
-        (2, 3 * CHUNK),
-        (4, 4 + 2 * CHUNK),
-        (CHUNK + 5, whole.len() - 10),
-        (3 * CHUNK, 3 * CHUNK + 1),
-    ] {
-        let part = made(&db, nothing(), of(start, end)).unwrap();
-        put(part);
-        check(&table, b"k", Some(&whole[start..end]));
-    }
-    // Into the middle of another one.
-    let old = EditOld::Value(vec![7; CHUNK]);
-    let part = made(&db, (old, 100), of(1000, 1000 + 2 * CHUNK)).unwrap();
-    put(part);
-    let expected = [&[7; 100][..], &whole[1000..1000 + 2 * CHUNK]].concat();
-    check(&table, b"k", Some(&expected));
-    let behind = made(&db, nothing(), of(5, whole.len() + 1));
-    let what = format!(
-        "the bytes 5..{} of a value that has {}",
-        whole.len() + 1,
-        whole.len()
-    );
-    assert!(matches!(behind, Err(Error::InvalidValue { what: found }) if found == what));
-
-    put(handed.clone());
-    let had = db.value_reader(&handed);
-    assert!(matches!(had, Err(Error::InvalidValue { .. })), "{had:?}");
-    let other = builder().open_in_memory().unwrap();
-    let refused = other.value_reader(&pour(&db, &bytes));
-    assert!(matches!(refused, Err(Error::OtherStore)), "{refused:?}");
-    drop((handed, reader, table));
-    wait_for_garbage(&db);
-    db.close().unwrap();
-    assert_eq!(verified(directory.path()).stat.chunks, 8);
 }
 
 #[test]

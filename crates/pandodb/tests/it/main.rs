@@ -76,3 +76,4 @@ mod transaction_memory;
 mod transactions;
 mod twin;
 mod unread;
+mod value_parts;

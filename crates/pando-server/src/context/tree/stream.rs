@@ -99,7 +99,7 @@ impl Rows {
 }
 
 /// Returns the head of a stream as that of a collection, for what reads rows.
-pub(super) fn as_tree(head: &StreamHead) -> TreeHead {
+fn as_tree(head: &StreamHead) -> TreeHead {
     TreeHead {
         edition: head.edition,
         count: head.length,
@@ -391,14 +391,19 @@ impl Context<'_> {
         let head = StreamHead::decode(self.payload(row))?;
         let mut rows = Vec::new();
         for kind in KINDS {
-            let (from, to) = (
-                elements::start(head.id, kind),
-                elements::behind(head.id, kind),
-            );
-            let wanted = Wanted::all(kind, from.to_vec(), to.to_vec());
-            rows.push((kind, self.rows_of(as_tree(&head), wanted)?));
+            rows.push((kind, self.all_rows(&head, kind)?));
         }
         Ok(StreamCopy { head, rows })
+    }
+
+    /// Reads all rows of one kind.
+    pub(super) fn all_rows(&mut self, head: &StreamHead, kind: Kind) -> Result<Rows, Interrupted> {
+        let (from, to) = (
+            elements::start(head.id, kind),
+            elements::behind(head.id, kind),
+        );
+        let wanted = Wanted::all(kind, from.to_vec(), to.to_vec());
+        self.rows_of(as_tree(head), wanted)
     }
 
     /// Writes it at `key` of the selected database, which has had `former`.

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher as _};
 
-use super::stream::{Wanted, as_tree};
 use crate::context::{Context, Former, Interrupted, Run};
-use crate::data::elements::{self, ElementKeys, Kind};
+use crate::data::elements::{ElementKeys, Kind};
 use crate::data::keyspace::{Row, RowError, ValueType};
 use crate::data::new_rows::{MadeRows, NewRows};
 use crate::data::stream_head::StreamHead;
@@ -74,19 +73,6 @@ impl Context<'_> {
                 .push(entry);
         }
         Ok(value)
-    }
-
-    fn all_rows(
-        &mut self,
-        head: &StreamHead,
-        kind: Kind,
-    ) -> Result<super::stream::Rows, Interrupted> {
-        let (from, to) = (
-            elements::start(head.id, kind),
-            elements::behind(head.id, kind),
-        );
-        let wanted = Wanted::all(kind, from.to_vec(), to.to_vec());
-        self.rows_of(as_tree(head), wanted)
     }
 
     /// Refuses a stream that has something too long for a row.
