@@ -152,6 +152,26 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
             self.assertEqual(self.ours.call("RESTORE", key, 0, payload), b"+OK", name)
             self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), name)
 
+    def fill_with_long_values(self, connection):
+        """Values that an import sends element by element."""
+        words = [b"%030d" % (number * 7919 % 10007) + b"x" * (number % 60) for number in range(15000)]
+        for start in range(0, len(words), 500):
+            some = words[start:start + 500]
+            pairs = [word for number, text in enumerate(some) for word in (b"%d" % (start + number), text)]
+            scored = [word for number, text in enumerate(some) for word in (b"%.3f" % ((start + number) / 8), text)]
+            connection.send([
+                [b"RPUSH", b"longer", *some], [b"SADD", b"wide", *some], [b"HSET", b"deep", *pairs], [b"ZADD", b"high", *scored],
+                *[[b"XADD", b"flow", b"%d-%d" % (1 + start, number), b"f", text, b"g", b"1"] for number, text in enumerate(some)],
+            ])
+        connection.send([
+            [b"PEXPIREAT", b"deep", b"9999999999999"], [b"ZADD", b"high", b"inf", b"i", b"-inf", b"j", b"-0", b"k"],
+            [b"XDEL", b"flow", b"1-3", b"501-0"], [b"XGROUP", b"CREATE", b"flow", b"g", b"0"], [b"XGROUP", b"CREATE", b"flow", b"h", b"$"],
+            [b"XREADGROUP", b"GROUP", b"g", b"a", b"COUNT", b"300", b"STREAMS", b"flow", b">"],
+            [b"XREADGROUP", b"GROUP", b"g", b"b", b"COUNT", b"300", b"STREAMS", b"flow", b">"],
+            [b"XACK", b"flow", b"g", b"1-5"], [b"XGROUP", b"CREATECONSUMER", b"flow", b"h", b"idle"],
+            [b"SET", b"packed", b"abcd" * 500000],
+        ])
+
     def test_a_file_of_redis_is_imported(self):
         """What random commands have made, SAVE and pando import; files that old versions may have written, too."""
         generator = Generator(SEED)
@@ -162,6 +182,7 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
         for number in range(30):
             self.theirs.send([[b"SELECT", b"%d" % (number % 16)], [b"SETEX", b"timed%d" % number, b"%d" % (1000 + number), b"v" * number * 99]])
         self.theirs.send([[b"RPUSH", b"long", *[b"%d" % (number ** 5) for number in range(9000)]]])
+        self.fill_with_long_values(self.theirs)
         for packed in b"yes", b"no":
             self.theirs.call("CONFIG", "SET", "rdbcompression", packed)
             self.assertEqual(self.theirs.call("SAVE"), b"+OK")

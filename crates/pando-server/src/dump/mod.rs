@@ -17,9 +17,9 @@ pub(crate) use crc64::crc64_on;
 pub(crate) use input::{Input, Refused};
 #[cfg(feature = "scripts")]
 pub(crate) use output::put_string;
-pub(crate) use stream::{GroupValue, StreamValue};
+pub(crate) use stream::{GroupValue, StreamValue, strings_of};
 pub(crate) use value::{Elements, Value, begin_string, decode, put_collection, put_stream_value};
-pub(crate) use value::{plain_string_of, put_string_value};
+pub(crate) use value::{plain_string_of, put_string_value, stream_version};
 
 /// Takes a string that was read; it may refuse it.
 type Put<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Refused>;

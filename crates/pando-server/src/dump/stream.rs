@@ -130,36 +130,60 @@ impl StreamValue {
         for _ in 0..input.length()? {
             stream.take_node(input)?;
         }
+        let length = stream.take_rest(input, version)?;
+        let last = stream.entries.last().map(|(id, _)| *id);
+        let is_whole =
+            length == stream.entries.len() as u64 && last.is_none_or(|last| last <= stream.last);
+        match is_whole {
+            true => Ok(stream),
+            false => Err(Refused::Damaged),
+        }
+    }
+
+    /// Reads some of the listpacks of a stream, and nothing else of it.
+    pub(crate) fn of_entries(bytes: &[u8], room: usize) -> Result<Self, Refused> {
+        let mut input = Input::new(bytes, room);
+        let mut stream = Self::default();
+        while !input.is_empty() {
+            stream.take_node(&mut input)?;
+        }
+        Ok(stream)
+    }
+
+    /// Reads what is behind the listpacks of a stream of this version.
+    pub(crate) fn of_rest(bytes: &[u8], version: u32, room: usize) -> Result<Self, Refused> {
+        let mut input = Input::new(bytes, room);
+        let mut stream = Self::default();
+        stream.take_rest(&mut input, version)?;
+        match input.is_empty() {
+            true => Ok(stream),
+            false => Err(Refused::Damaged),
+        }
+    }
+
+    /// Takes what is behind the listpacks. Returns how many entries there should be.
+    fn take_rest(&mut self, input: &mut Input<'_>, version: u32) -> Result<u64, Refused> {
         let length = input.number()?;
-        stream.last = take_id(input)?;
-        stream.added = length;
+        self.last = take_id(input)?;
+        self.added = length;
         if version >= 2 {
             let _first = take_id(input)?;
-            stream.max_deleted = take_id(input)?;
-            stream.added = input.number()?;
+            self.max_deleted = take_id(input)?;
+            self.added = input.number()?;
         }
-        let last = stream.entries.last().map(|(id, _)| *id);
-        let is_whole = length == stream.entries.len() as u64
-            && last.is_none_or(|last| last <= stream.last)
-            && stream.max_deleted <= stream.last
-            && i64::try_from(stream.added).is_ok();
-        if !is_whole {
+        if self.max_deleted > self.last || i64::try_from(self.added).is_err() {
             return Err(Refused::Damaged);
         }
         let mut number = 1;
         for _ in 0..input.length()? {
             let group = GroupValue::take(input, version, &mut number)?;
-            stream.groups.push(group);
+            self.groups.push(group);
         }
-        let mut names: Vec<&[u8]> = stream
-            .groups
-            .iter()
-            .map(|group| &group.row.name[..])
-            .collect();
+        let mut names: Vec<&[u8]> = self.groups.iter().map(|of| &of.row.name[..]).collect();
         names.sort_unstable();
         match names.windows(2).any(|two| two[0] == two[1]) {
             true => Err(Refused::Damaged),
-            false => Ok(stream),
+            false => Ok(length),
         }
     }
 
@@ -242,8 +266,8 @@ impl StreamValue {
     }
 }
 
-/// Returns the strings of the row of an entry.
-fn strings_of(row: &[u8]) -> Vec<&[u8]> {
+/// Returns the strings of the row of an entry: fields and values in turns.
+pub(crate) fn strings_of(row: &[u8]) -> Vec<&[u8]> {
     let mut strings = Vec::new();
     let mut reader = Reader::new(row).expect("it was read as the row of an entry");
     while let Ok(Some(string)) = reader.next() {

@@ -235,16 +235,11 @@ pub(crate) fn decode(payload: &[u8], room: usize) -> Result<Value<'_>, Refused> 
 
 fn take<'p>(input: &mut Input<'p>) -> Result<Value<'p>, Refused> {
     let kind = input.byte()?;
+    if let Some(version) = stream_version(kind) {
+        return Ok(Value::Stream(Box::new(StreamValue::take(input, version)?)));
+    }
     let value_type = match kind {
         kind::STRING => return Ok(Value::String(input.string()?)),
-        kind::STREAM_1 | kind::STREAM_2 | kind::STREAM_3 => {
-            let version = match kind {
-                kind::STREAM_1 => 1,
-                kind::STREAM_2 => 2,
-                _ => 3,
-            };
-            return Ok(Value::Stream(Box::new(StreamValue::take(input, version)?)));
-        }
         kind::LIST | kind::LIST_ZIPLIST | kind::LIST_ZIPLISTS | kind::LIST_LISTPACKS => {
             ValueType::List
         }
@@ -291,6 +286,16 @@ fn take<'p>(input: &mut Input<'p>) -> Result<Value<'p>, Refused> {
             deadlines,
         })),
         false => Err(Refused::Damaged),
+    }
+}
+
+/// Returns the version of the form of a stream of this kind; `None` if it is no stream.
+pub(crate) fn stream_version(kind: u8) -> Option<u32> {
+    match kind {
+        kind::STREAM_1 => Some(1),
+        kind::STREAM_2 => Some(2),
+        kind::STREAM_3 => Some(3),
+        _ => None,
     }
 }
 

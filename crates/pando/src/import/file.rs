@@ -3,11 +3,13 @@
 use std::io::Read;
 
 use super::reader::{Fault, Reader};
-use super::values;
+use super::values::{self, Piece, Value};
+use crate::failure::Failure;
 use pando_server::rdb;
 
-/// Bytes of a value that are kept at most: no server takes a longer argument.
-const VALUE_BYTES_MAX: u64 = 512 << 20;
+/// Bytes of a value, or of an element of a long one, that are kept at most: no server takes an
+/// argument of more than 512 MiB, and what is around a value in a payload takes a few bytes.
+pub(super) const KEPT_BYTES_MAX: u64 = (512 << 20) - 64;
 
 /// What precedes anything but a key.
 mod mark {
@@ -24,9 +26,6 @@ mod mark {
     pub(super) const END: u8 = 255;
 }
 
-/// The kind of a value that belongs to a module.
-pub(super) const OF_MODULE: u8 = 7;
-
 /// What a file has.
 #[derive(Debug)]
 pub(super) enum Record {
@@ -41,24 +40,48 @@ pub(super) struct Key {
     pub(super) name: Vec<u8>,
     /// In milliseconds since 1970.
     pub(super) deadline: Option<u64>,
-    /// The byte of its kind, and its value; `None` if that is longer than any argument.
-    pub(super) value: Option<Vec<u8>>,
-    /// Bytes of these.
-    pub(super) bytes: u64,
-    pub(super) kind: u8,
+    /// Its value, of which nothing was read.
+    pub(super) value: Value,
 }
 
 /// A file that is being read.
 pub(super) struct RdbFile<R> {
+    /// As errors name it.
+    name: String,
+    /// Number of its bytes, if it is known.
+    length: Option<u64>,
     reader: Reader<R>,
     pub(super) version: u16,
     database: u64,
 }
 
 impl<R: Read> RdbFile<R> {
-    /// Reads the head.
-    pub(super) fn open(input: R) -> Result<Self, Fault> {
-        let mut reader = Reader::new(input, VALUE_BYTES_MAX);
+    /// Reads the head of a file of so many bytes, which errors call `name`.
+    pub(super) fn open(input: R, name: String, length: Option<u64>) -> Result<Self, Failure> {
+        let mut file = Self {
+            name,
+            length,
+            reader: Reader::new(input, KEPT_BYTES_MAX),
+            version: 0,
+            database: 0,
+        };
+        match file.read_head() {
+            Ok(version) => file.version = version,
+            Err(fault) => return Err(file.failure(fault)),
+        }
+        Ok(file)
+    }
+
+    fn failure(&self, fault: Fault) -> Failure {
+        match fault {
+            Fault::Io(error) => Failure::io(format!("{}: {error}", self.name)),
+            Fault::Content(text) => Failure::damage(format!("{}: {text}", self.name)),
+        }
+    }
+
+    /// Returns the version.
+    fn read_head(&mut self) -> Result<u16, Fault> {
+        let reader = &mut self.reader;
         let head: [u8; 9] = match reader.array() {
             Err(Fault::Content(_)) => [0; 9],
             head => head?,
@@ -77,20 +100,38 @@ impl<R: Read> RdbFile<R> {
                 rdb::VERSION_MAX
             )));
         }
-        Ok(Self {
-            reader,
-            version,
-            database: 0,
-        })
+        Ok(version)
     }
 
-    /// Number of bytes that were read.
-    pub(super) fn place(&self) -> u64 {
-        self.reader.place
+    /// Returns how much of it was read, from 0 to 1; 0 if nobody knows.
+    pub(super) fn share(&self) -> f64 {
+        let length = self.length.unwrap_or(u64::MAX).max(1);
+        self.reader.place as f64 / length as f64
     }
 
-    /// Returns the next key or library; `None` at the end, if the sum is right.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, Fault> {
+    /// Returns the next key or library; `None` at the end, if the sum is right. All of the value of
+    /// the key before it was read.
+    pub(super) fn next(&mut self) -> Result<Option<Record>, Failure> {
+        let record = self.read_next();
+        record.map_err(|fault| self.failure(fault))
+    }
+
+    /// Reads the next piece of the value of the last key.
+    pub(super) fn piece(&mut self, value: &mut Value) -> Result<Piece, Failure> {
+        let piece = value.next(&mut self.reader);
+        piece.map_err(|fault| self.failure(fault))
+    }
+
+    /// Reads what is left of the value of the last key; returns the number of its bytes.
+    pub(super) fn pass(&mut self, value: &mut Value) -> Result<u64, Failure> {
+        let mut bytes = 0;
+        while !value.is_over() {
+            bytes += self.piece(value)?.length;
+        }
+        Ok(bytes)
+    }
+
+    fn read_next(&mut self) -> Result<Option<Record>, Fault> {
         let reader = &mut self.reader;
         let mut deadline = None;
         loop {
@@ -139,22 +180,11 @@ impl<R: Read> RdbFile<R> {
     }
 
     fn key(&mut self, kind: u8, deadline: Option<u64>) -> Result<Key, Fault> {
-        let reader = &mut self.reader;
-        let name = reader.string()?;
-        reader.keep();
-        values::pass(reader, kind)?;
-        let (value, bytes) = reader.kept();
-        let value = value.map(|mut value| {
-            value.insert(0, kind);
-            value
-        });
         Ok(Key {
             database: self.database,
-            name,
+            name: self.reader.string()?,
             deadline,
-            value,
-            bytes: bytes + 1,
-            kind,
+            value: Value::new(kind),
         })
     }
 

@@ -40,8 +40,9 @@ pub(super) struct Reader<R> {
     /// What was read since it was last taken, but for what is longer than `kept_max`.
     kept: Vec<u8>,
     kept_max: u64,
-    /// Number of bytes since then.
+    /// Number of bytes since then, and how many more these are when they are expanded.
     since: u64,
+    expanded: u64,
 }
 
 impl<R: Read> Reader<R> {
@@ -54,6 +55,7 @@ impl<R: Read> Reader<R> {
             kept: Vec::new(),
             kept_max,
             since: 0,
+            expanded: 0,
         }
     }
 
@@ -61,12 +63,23 @@ impl<R: Read> Reader<R> {
     pub(super) fn keep(&mut self) {
         self.kept.clear();
         self.since = 0;
+        self.expanded = 0;
     }
 
     /// Takes what was read since [`Reader::keep`], and its length; `None` if that is too much.
     pub(super) fn kept(&mut self) -> (Option<Vec<u8>>, u64) {
         let kept = std::mem::take(&mut self.kept);
         ((self.since <= self.kept_max).then_some(kept), self.since)
+    }
+
+    /// Number of bytes since [`Reader::keep`].
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Number of these bytes when they are expanded.
+    pub(super) fn weight(&self) -> u64 {
+        self.since.saturating_add(self.expanded)
     }
 
     fn note(&mut self, bytes: &[u8]) {
@@ -136,8 +149,9 @@ impl<R: Read> Reader<R> {
             Head::Form(1) => 2,
             Head::Form(2) => 4,
             Head::Form(3) => {
-                let packed = self.length()?;
-                let _whole = self.length()?;
+                let (packed, whole) = (self.length()?, self.length()?);
+                let more = whole.saturating_sub(packed);
+                self.expanded = self.expanded.saturating_add(more);
                 packed
             }
             Head::Form(_) => return Err(self.damaged("a string of no known form")),

@@ -7,6 +7,7 @@ mod compact;
 mod crowd;
 mod dump;
 mod import;
+mod import_long;
 mod log;
 mod redis_conf;
 mod running;

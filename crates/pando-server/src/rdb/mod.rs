@@ -1,7 +1,10 @@
 //! What files of Redis (`dump.rdb`) and the payloads of DUMP have in common, for whoever reads such
 //! a file and hands its values to RESTORE.
 
+mod commands;
+
 use crate::dump::{self, FOOTER_BYTES, Input};
+pub use commands::{Part, commands};
 
 /// The newest version of the format that RESTORE takes: that of Redis 8.0.
 pub const VERSION_MAX: u16 = dump::VERSION_MAX;
