@@ -153,6 +153,22 @@ impl Tree {
         Leaf { here, node }.read_short(spot, out)
     }
 
+    /// Replaces `out` by the value of `key`, which is at `place`, without a descent. Returns None
+    /// if the leaf has changed since that was found, or if the value does not lie there; what `out`
+    /// holds then has no meaning.
+    #[inline]
+    pub fn get_short_at(
+        &self,
+        pool: &Pool,
+        place: &Place,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Lookup> {
+        out.clear();
+        let (leaf, spot) = place.reach(*self, pool, key)?;
+        leaf.read_short(spot, out).ok().flatten()
+    }
+
     /// Replaces `out` by what the leaf has for `key`: the value, or what describes it.
     ///
     /// # Errors

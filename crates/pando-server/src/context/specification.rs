@@ -405,6 +405,12 @@ impl Command {
         self.writes_values() || has_keys && self.is_script()
     }
 
+    /// Returns true if it begins with the row of its first argument, to change it.
+    #[inline]
+    pub(crate) fn changes_its_row(&self) -> bool {
+        self.kind == Kind::Transaction && self.keys == Keys::ONE && self.value_type.is_some()
+    }
+
     /// Returns true if it may show all of a collection.
     #[inline]
     pub(crate) fn shows_all(&self) -> bool {

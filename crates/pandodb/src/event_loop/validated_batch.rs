@@ -5,7 +5,7 @@ use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_sync::atomic::AtomicBool;
 use pando_sync::time::Duration;
-use pando_tree::ValueReader;
+use pando_tree::{GROUP_MAX, ValueReader};
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -16,6 +16,7 @@ use crate::commit::scratch::CommitScratch;
 use crate::commit::second_look::{SecondLook, Seen};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
+use crate::event_loop::foreseen::Foreseen;
 use crate::event_loop::polled::{Pending, Polled, polled};
 use crate::event_loop::reactor::Reactor;
 use crate::event_loop::transaction::Transaction;
@@ -43,6 +44,7 @@ pub struct ValidatedBatch {
     pub(crate) reader: ValueReader,
     /// What its runs have read, played back to the next run.
     pub(crate) log: ReadLog,
+    pub(crate) foreseen: Foreseen,
     /// The transaction that it is a step of.
     pub(crate) within: Option<Box<Transaction>>,
     /// Its commit is also that of the transaction.
@@ -90,6 +92,7 @@ impl ValidatedBatch {
             locks: CommitLocks::default(),
             reader: ValueReader::new(),
             log: ReadLog::default(),
+            foreseen: Foreseen::default(),
             within: None,
             ends: false,
             job: None,
@@ -154,6 +157,7 @@ impl ValidatedBatch {
         self.job = None;
         self.set.clear();
         self.log.clear();
+        self.foreseen.clear();
         self.scratch.begin_anew();
         self.locks.end();
         self.conflicts = 0;
@@ -445,7 +449,15 @@ impl ValidatedBatch {
         let (found, debt) = match bytes_max {
             // A head without bound, in fewer instructions: most reads are of this kind.
             WHOLE => {
-                let (found, debt, place) = engine.try_get_placed(state, key, reader, out)?;
+                let foreseen = self.foreseen.take(index, key);
+                let read = match &foreseen {
+                    Some(place) => engine.get_at(state, (key, place), out)?,
+                    None => None,
+                };
+                let (found, debt, place) = match (read, foreseen) {
+                    (Some((found, debt)), Some(place)) => (found, debt, place),
+                    _ => engine.try_get_placed(state, key, reader, out)?,
+                };
                 let stripe = Some((tree.id, stamp.stripe));
                 self.set
                     .note_read(index, key, (Told { place, stripe }, unwritten));
@@ -456,6 +468,26 @@ impl ValidatedBatch {
         self.set.reads.push(stamp);
         self.set.debt.add(debt);
         Ok(found)
+    }
+
+    /// Maximum number of keys of [`ValidatedBatch::foresee`].
+    pub const FORESEEN_MAX: usize = GROUP_MAX;
+
+    /// Looks for `keys`, which it is about to read from `table`, in this order: their reads need
+    /// not look for them one after the other. Those that were foreseen before are forgotten. What
+    /// is not in memory is left to the reads. Never waits. Does nothing in a step of a transaction.
+    ///
+    /// # Panics
+    /// When there are more than [`ValidatedBatch::FORESEEN_MAX`] keys.
+    pub fn foresee(&mut self, table: &Table, keys: &[&[u8]]) {
+        self.foreseen.clear();
+        // A table of another store is found out when it is read.
+        if let (Ok(index), None) = (self.index_of(table), &self.within)
+            && let Some(tree) = table.state.tree()
+        {
+            let pool = &self.engine.store.pool;
+            self.foreseen.look(pool, (index, tree), keys);
+        }
     }
 
     /// Sets `key` to `value`.

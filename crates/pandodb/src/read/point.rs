@@ -116,6 +116,27 @@ impl Engine {
         Ok((lookup.found, debt, place))
     }
 
+    /// As [`Engine::try_get_placed`] for a key whose place is `place`. Returns None, and has read
+    /// nothing, if its leaf has changed since that was found, or if the value does not lie there.
+    #[inline]
+    pub(crate) fn get_at(
+        &self,
+        table: &TableState,
+        (key, place): (&[u8], &Place),
+        out: &mut Vec<u8>,
+    ) -> Step<Option<(bool, Debt)>> {
+        let Some(tree) = table.tree() else {
+            return Err(no_such_table(table));
+        };
+        let Some(lookup) = tree.get_short_at(&self.store.pool, place, key, out) else {
+            return Ok(None);
+        };
+        on_tree(table, tree, Ok(()))?;
+        let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
+        self.store.statistics.tick(Ticker::Gets, 1);
+        Ok(Some((lookup.found, debt)))
+    }
+
     /// Returns the debt of a copy of the value of `key`, once its mark is applied.
     #[inline]
     pub(crate) fn check_copied(&self, copied: Copied, key: &[u8]) -> Step<Debt> {

@@ -1,7 +1,8 @@
-//! A commit puts a key where a read of the same batch has found it: batches read and write at
-//! random, go back and are used again, in two tables, and somebody else changes leaves meanwhile.
+//! A commit puts a key where a read of the same batch has found it, and a read finds it where it
+//! was foreseen: batches read and write at random, go back and are used again, in two tables, and
+//! somebody else changes leaves meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
 use pandodb::nonblocking::{BatchSavepoint, Outcome, Reactor, ValidatedBatch};
@@ -19,14 +20,16 @@ struct Rig {
     batch: ValidatedBatch,
     random: Rng,
     out: Vec<u8>,
+    /// The table and keys that the batch has foreseen and that were not read since.
+    foreseen: (usize, VecDeque<Vec<u8>>),
 }
 
 impl Rig {
     /// Makes the batch do one thing. `own` is what the tables hold for it.
     fn step(&mut self, own: &mut Model, points: &mut Vec<(BatchSavepoint, Model)>) {
-        let at = self.random.usize(..2);
-        let key = scattered_key(self.random.u32(..2000)).to_vec();
-        match self.random.u32(..12) {
+        let (at, key) = self.next_key();
+        match self.random.u32(..13) {
+            12 => self.foresee(),
             0 => points.push((self.batch.savepoint(), own.clone())),
             1 if !points.is_empty() => {
                 points.truncate(self.random.usize(..points.len()) + 1);
@@ -59,6 +62,28 @@ impl Rig {
         }
     }
 
+    /// Returns one of the next keys that were foreseen, or any other one, and its table.
+    fn next_key(&mut self) -> (usize, Vec<u8>) {
+        if self.random.u32(..4) > 0 {
+            // Some are left out.
+            self.random.bool().then(|| self.foreseen.1.pop_front());
+            if let Some(key) = self.foreseen.1.pop_front() {
+                return (self.foreseen.0, key);
+            }
+        }
+        let key = scattered_key(self.random.u32(..2000)).to_vec();
+        (self.random.usize(..2), key)
+    }
+
+    fn foresee(&mut self) {
+        let at = self.random.usize(..2);
+        let count = self.random.usize(..=ValidatedBatch::FORESEEN_MAX);
+        let keys = (0..count).map(|_| scattered_key(self.random.u32(..2000)).to_vec());
+        self.foreseen = (at, keys.collect());
+        let keys: Vec<&[u8]> = self.foreseen.1.iter().map(|key| &key[..]).collect();
+        self.batch.foresee(&self.tables[at], &keys);
+    }
+
     fn put(&mut self, at: usize, key: Vec<u8>, own: &mut Model) {
         let value = vec![self.random.u8(..); self.random.usize(..300)];
         let parts = value.split_at(self.random.usize(..=value.len()));
@@ -89,6 +114,7 @@ fn what_was_read_is_written_where_it_was_found() {
         batch: ValidatedBatch::new(&db),
         random: Rng::with_seed(11),
         out: Vec::new(),
+        foreseen: Default::default(),
     };
     let mut model = Model::default();
     let mut conflicts = 0;
@@ -97,9 +123,10 @@ fn what_was_read_is_written_where_it_was_found() {
         let mut points = Vec::new();
         for _ in 0..rig.random.usize(1..40) {
             rig.step(&mut own, &mut points);
-        }
-        if round % 3 == 0 {
-            rig.interfere([&mut model, &mut own]);
+            if round % 3 == 0 && rig.random.u32(..10) == 0 {
+                rig.interfere([&mut model, &mut own]);
+                points.clear();
+            }
         }
         let batch = &mut rig.batch;
         match run(&mut rig.reactor, |reactor| {

@@ -16,9 +16,11 @@
 //! ([`quota`]). So does a command with a key for which somebody waits: what it brings is his before
 //! the next command runs (decision 111).
 
+mod foresight;
 mod gets;
 mod quota;
 mod reads;
+mod rows;
 mod run;
 pub(super) mod writes;
 

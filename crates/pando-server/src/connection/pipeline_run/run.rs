@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
 
+use super::rows::Rows;
 use crate::context::{Command, CommandIndex};
 use crate::data::keyspace::KeyFolder;
 
@@ -74,6 +75,8 @@ pub(crate) struct PipelineRun {
     /// Values of a group; `values` has their ranges.
     pub(super) bytes: Vec<u8>,
     pub(super) values: Vec<Option<Range<usize>>>,
+    /// Memory for [`super::foresight`].
+    pub(super) rows: Rows,
 }
 
 impl PipelineRun {

@@ -14,6 +14,7 @@ use pandodb::Lsn;
 use pandodb::nonblocking::{Outcome, Polled, ValidatedBatch};
 
 use super::Done;
+use super::foresight::Foresight;
 use super::run::PipelineRun;
 use crate::connection::loop_data::{LoopData, Turn};
 use crate::connection::{Buffers, Connection};
@@ -84,6 +85,7 @@ impl Connection {
         let is_tracking = self.session.tracking.is_some();
         let takes_scripts = self.takes_scripts(turn);
         let mut of_scripts = Duration::ZERO;
+        let mut foresight = Foresight::default();
         let mut done = Done {
             cut: false,
             ..Done::NONE
@@ -108,6 +110,7 @@ impl Connection {
             {
                 return Done::NONE;
             }
+            self.foresee(turn, (pipeline_run, done.count), &mut foresight, batch);
             let savepoint = batch.savepoint();
             let mark = self.progress().mark();
             let pushed = self.progress().pushed.len();

@@ -73,6 +73,11 @@ pub(super) enum Beside {
 }
 
 impl KeptHead {
+    /// Returns the id of the collection.
+    pub(crate) fn id(&self) -> u64 {
+        self.held.head.id
+    }
+
     /// Returns true if a command with this key can go on with it.
     pub(crate) fn is_for(&self, command: &str, (database, key): (usize, Option<&[u8]>)) -> bool {
         self.command == command && self.database == database && key == Some(&self.key)
