@@ -37,7 +37,7 @@ pub(crate) fn separate(mut arguments: Vec<OsString>) -> Result<(Vec<OsString>, G
     let command = CommandLine::command();
     let mut given = Given::default();
     let first = arguments.get(1).and_then(|of| of.to_str());
-    if arguments.len() == 2 && matches!(first, Some("-v" | "--version")) {
+    if matches!(first, Some("-v" | "--version")) {
         given.version = true;
         return Ok((arguments, given));
     }
@@ -146,6 +146,18 @@ mod tests {
             assert_eq!(given.file.as_deref(), file, "{line}");
         }
         assert!(!separated("pando bench -").1.reads_input);
-        assert!(separated("pando -v").1.version && separated("pando --version").1.version);
+    }
+
+    #[test]
+    fn the_version_is_asked_for_whatever_follows() {
+        for line in [
+            "pando -v",
+            "pando --version",
+            "pando --version --dir d",
+            "pando -v 7",
+        ] {
+            assert!(separated(line).1.version, "{line}");
+        }
+        assert!(!separated("pando stat --version").1.version);
     }
 }
