@@ -121,7 +121,6 @@ impl RestartCase {
     /// # Errors
     /// What is wrong, with the command that repeats the case.
     pub fn run(&self) -> Result<RestartCounts> {
-        let _watchdog = Watchdog::new(limit(), self.command());
         let mut machine = Machine {
             case: *self,
             random: Random::new(self.seed).part(0x2e57),
@@ -154,6 +153,12 @@ struct Machine {
 }
 
 impl Machine {
+    /// Returns what watches one process, or one recovery: on a busy machine, all of a case may take
+    /// longer than anything that does not hang.
+    fn watchdog(&self) -> Watchdog {
+        Watchdog::new(limit(), self.case.command())
+    }
+
     fn plan(&self) -> Plan {
         let threads = 2 + (self.case.seed % 2) as usize;
         Plan {
@@ -193,6 +198,7 @@ impl Machine {
 
     /// Runs one process on `device`; returns what the next one finds.
     fn process(&mut self, device: &FaultyDevice, known: &mut KnownStore) -> Result<FaultyDevice> {
+        let _watchdog = self.watchdog();
         let end = match self.random.below(8) {
             0..4 => End::Opening,
             4..7 => End::Working,
@@ -295,6 +301,7 @@ impl Machine {
 
     /// Opens and checks what a power cut has left; returns what exists.
     fn recover(&mut self, device: &FaultyDevice, known: &KnownStore) -> Result<Vec<State>> {
+        let _watchdog = self.watchdog();
         if known.existed {
             store::verify(device).map_err(|failure| failure.within("before recovery"))?;
         }
