@@ -67,6 +67,13 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Returns the number of entries that a transaction sees. (`Iterator::count` counts errors, too: a
+/// transaction whose snapshot was ended would have read nothing, and its commit not depend on it.)
+fn count_of(transaction: &mut Transaction, table: &Table) -> pandodb::Result<u64> {
+    let mut entries = transaction.iter(table);
+    entries.try_fold(0, |count, entry| entry.map(|_| count + 1))
+}
+
 /// Waits until as many operations wait for locks as `waiting` says.
 fn wait_for_waits(db: &Db, waiting: u64) {
     while db.statistics().get(Ticker::RestartsLock) < waiting {
@@ -426,7 +433,7 @@ fn a_transaction_that_always_loses_gets_its_turn() {
             let mut runs = 0;
             db.transact(|transaction| {
                 runs += 1;
-                let count = transaction.iter(&table).count() as u64;
+                let count = count_of(transaction, &table)?;
                 for _ in 0..1000 {
                     thread::yield_now();
                 }
@@ -456,8 +463,8 @@ fn turns_come_one_after_the_other() {
                 for _ in 0..5 {
                     let other = &others[random.usize(..4)];
                     db.transact(|transaction| {
-                        let count = transaction.iter(table).count() as u64;
-                        let in_other = transaction.iter(other).count() as u64;
+                        let count = count_of(transaction, table)?;
+                        let in_other = count_of(transaction, other)?;
                         thread::yield_now();
                         let key = (count << 32 | in_other).to_le_bytes();
                         transaction.put(table, &key, b"")?;
@@ -478,19 +485,23 @@ fn turns_come_one_after_the_other() {
 #[test]
 fn a_turn_ends_in_time() {
     let (db, table) = open(SHORT);
-    let ended = AtomicBool::new(false);
+    let (ended, written) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             for number in (0..u64::MAX).take_while(|_| !ended.load(Ordering::Relaxed)) {
                 // It waits for the turn, and then nobody holds it up.
                 table.put_with(&number.to_le_bytes(), b"", NONE).unwrap();
+                written.fetch_add(1, Ordering::Relaxed);
             }
         });
         let _stop = Stop(&ended);
         let lost = db.transact(|transaction| {
             let begun = time::now();
-            let count = transaction.iter(&table).count() as u64;
-            while begun.elapsed() < 4 * SHORT {
+            let count = count_of(transaction, &table)?;
+            // The second write from here on has begun since: it conflicts, when it comes at last.
+            let before = written.load(Ordering::Relaxed);
+            while begun.elapsed() < 4 * SHORT || written.load(Ordering::Relaxed) < before + 2 {
+                assert!(!writer.is_finished(), "the writer was let pass too late");
                 thread::yield_now();
             }
             transaction.put(&table, b"count", &count.to_le_bytes())
