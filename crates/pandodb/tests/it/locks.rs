@@ -415,15 +415,16 @@ fn a_change_of_a_table_waits_for_locks_in_it() {
 fn a_transaction_that_always_loses_gets_its_turn() {
     let (db, table) = open(LONG);
     let counts = db.table("counts").unwrap();
-    let ended = AtomicBool::new(false);
+    let (ended, written) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for writer in 0..4_u8 {
-            let (table, ended) = (&table, &ended);
+            let (table, ended, written) = (&table, &ended, &written);
             scope.spawn(move || {
                 let mut random = Rng::with_seed(writer.into());
                 while !ended.load(Ordering::Relaxed) {
                     let key = [random.u8(..), random.u8(..)];
                     table.put_with(&key, &[writer; 8], NONE).unwrap();
+                    written.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
@@ -434,8 +435,13 @@ fn a_transaction_that_always_loses_gets_its_turn() {
             db.transact(|transaction| {
                 runs += 1;
                 let count = count_of(transaction, &table)?;
-                for _ in 0..1000 {
-                    thread::yield_now();
+                // More than one of each writer: some have begun since. In its turn there are none,
+                // and on a busy machine it takes long to yield.
+                let enough = written.load(Ordering::Relaxed) + 10;
+                for _ in 0..200 {
+                    if written.load(Ordering::Relaxed) < enough {
+                        thread::yield_now();
+                    }
                 }
                 transaction.put(&counts, b"count", &count.to_le_bytes())
             })
