@@ -116,6 +116,12 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
         self.both([[b"XDEL", b"stream", b"5-3"], [b"XGROUP", b"CREATE", b"stream", b"g", b"0"],
                    [b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"90", b"STREAMS", b"stream", b">"],
                    [b"XACK", b"stream", b"g", b"6-8"]])
+        # Lengths of which those in listpacks begin to have one byte more.
+        self.theirs.call("CONFIG", "SET", "list-max-listpack-size", "-5")
+        for length in *range(120, 130), *range(16370, 16390), *range(2097140, 2097155):
+            name, value = b"%d" % length, b"v" * length
+            self.both([[b"XADD", b"stream" + name, b"5-1", b"f", value], [b"XADD", b"stream" + name, b"5-2", b"f", b"w"],
+                       [b"RPUSH", b"list" + name, value, b"w"]])
         for source, target in (self.ours, self.theirs), (self.theirs, self.ours):
             for key in sorted(word[1] for word in source.call("KEYS", "*")[1]):
                 self.assertTrue(self.carried(key, source, target))

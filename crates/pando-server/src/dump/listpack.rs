@@ -3,8 +3,8 @@
 //!
 //! Four bytes say how long all is, two how many entries there are (65535: more than that), and 255
 //! ends it. An entry is its kind and its bytes, and behind them how many these are, for walks
-//! backwards: seven bits in a byte, the last byte first, and the highest bit of all but the first
-//! byte set.
+//! backwards: seven bits in a byte, the highest bits first, and the highest bit of all but the
+//! first byte set.
 
 use pando_resp::parse_integer;
 
@@ -59,18 +59,19 @@ fn take<'p>(input: &mut Input<'p>, first: u8) -> Result<Entry<'p>, Refused> {
     }
 }
 
-/// Appends how many bytes an entry has.
+/// Appends how many bytes an entry has. Redis gives the largest numbers that fit into two, three or
+/// four bytes one more, whose bits are 0, and finds the next entry by that.
 fn put_backwards(out: &mut Vec<u8>, bytes: usize) {
-    let groups = (0..5).rev().map(|group| bytes >> (7 * group));
-    let mut is_first = true;
-    for (place, group) in groups.enumerate() {
-        if is_first && group == 0 && place < 4 {
-            continue;
-        }
-        let low = group.to_le_bytes()[0] & 0x7f;
-        out.push(if is_first { low } else { low | 0x80 });
-        is_first = false;
-    }
+    let behind = match bytes {
+        ..=0x7f => 0,
+        0x80..0x3fff => 1,
+        0x3fff..0x1f_ffff => 2,
+        0x1f_ffff..0x0fff_ffff => 3,
+        _ => 4,
+    };
+    let low = |group: u32| (bytes >> (7 * group)).to_le_bytes()[0] & 0x7f;
+    out.push(low(behind));
+    out.extend((0..behind).rev().map(|group| low(group) | 0x80));
 }
 
 /// Has `put` take all entries of a listpack as strings.
@@ -275,6 +276,27 @@ mod tests {
         let mut listpack = Listpack::new();
         texts.iter().for_each(|text| listpack.push(text));
         assert_eq!(listpack.finish(), bytes);
+    }
+
+    #[test]
+    fn lengths_behind_entries_are_those_of_redis() {
+        for (bytes, behind) in [
+            (1, &b"\x01"[..]),
+            (0x7f, b"\x7f"),
+            (0x80, b"\x01\x80"),
+            (0x3ffe, b"\x7f\xfe"),
+            (0x3fff, b"\0\xff\xff"),
+            (0x4000, b"\x01\x80\x80"),
+            (0x1f_fffe, b"\x7f\xff\xfe"),
+            (0x1f_ffff, b"\0\xff\xff\xff"),
+            (0x0fff_fffe, b"\x7f\xff\xff\xfe"),
+            (0x0fff_ffff, b"\0\xff\xff\xff\xff"),
+            (0xffff_ffff, b"\x0f\xff\xff\xff\xff"),
+        ] {
+            let mut out = Vec::new();
+            put_backwards(&mut out, bytes);
+            assert_eq!(out, behind, "{bytes}");
+        }
     }
 
     #[test]
