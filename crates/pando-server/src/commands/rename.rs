@@ -79,14 +79,21 @@ impl Carried {
             carried.tree = tree;
             return Ok(carried);
         }
-        match carried.read(context) {
-            // Its elements are few, and long.
+        // Its elements may be few, and long; or a stream has many consumers.
+        let is_long = match carried.read(context) {
             Err(Interrupted::Refused(text))
                 if tree.is_some() && text == replies::TOO_LONG_TO_LOAD =>
             {
-                carried.tree = tree;
+                true
             }
-            read => read?,
+            read => {
+                read?;
+                let stream = carried.stream.as_ref();
+                stream.is_some_and(|stream| context.is_long_stream(stream))
+            }
+        };
+        if is_long && tree.is_some() {
+            (carried.stream, carried.tree) = (None, tree);
         }
         Ok(carried)
     }

@@ -4,7 +4,7 @@ use pando_resp::Answer;
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
-use crate::client::{Client, show};
+use crate::client::{Client, encode, show};
 use crate::fixture::Fixture;
 use crate::trees::{client_of, fill};
 
@@ -228,6 +228,37 @@ fn large_collections_are_dumped_and_restored() {
             ),
         ],
     );
+}
+
+/// They have few rows, but more bytes than a batch may have.
+#[test]
+fn streams_of_long_rows_are_restored_and_copied() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let (value, name) = ("v".repeat(20_000), "n".repeat(300));
+    for n in 1..=300 {
+        let id = format!("{n}-1");
+        client.call(&["XADD", "entries", &id, "f", &value]);
+    }
+    client.call(&["XADD", "consumers", "1-1", "f", "v"]);
+    client.check(&[("XGROUP CREATE consumers g 0", "+OK")]);
+    let consumer = |n: u32| {
+        let name = format!("{name}{n}");
+        encode(&["XGROUP", "CREATECONSUMER", "consumers", "g", &name])
+    };
+    let all: Vec<u8> = (0..6_000).flat_map(consumer).collect();
+    client.send(&all);
+    (0..6_000).for_each(|_| assert_eq!(show(&client.answer()), ":1"));
+    let full: &[&str] = &["XRANGE @ - +", "XINFO GROUPS @"];
+    check_copies(&mut client, &[("entries", full), ("consumers", full)]);
+    client.check(&[("COPY entries e", ":1"), ("COPY consumers c", ":1")]);
+    for (key, copy) in [("entries", "e"), ("consumers", "c")] {
+        for command in full {
+            let of = |name: &str| command.replace('@', name);
+            assert!(client.run(&of(copy)) == client.run(&of(key)), "{key}");
+        }
+    }
+    client.check(&[("COPY consumers d", ":1"), ("XADD d 2-1 f v", "\"2-1\"")]);
 }
 
 #[test]

@@ -37,7 +37,13 @@ impl Context<'_> {
             ValueType::SortedSet => elements * 2,
             _ => elements,
         };
-        collection.strings.bytes() + rows * ROW_BYTES > self.engine().row_bytes_max / 2
+        self.is_long_batch(rows, collection.strings.bytes())
+    }
+
+    /// Returns true if so many rows, with keys and values of so many bytes, may be too many for a
+    /// batch, or would hold the loop for long.
+    pub(super) fn is_long_batch(&self, rows: usize, bytes: usize) -> bool {
+        bytes + rows * ROW_BYTES > self.engine().row_bytes_max / 2
     }
 
     /// Has the rows of a new collection written, and makes it that of `key`.

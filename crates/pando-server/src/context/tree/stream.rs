@@ -396,6 +396,13 @@ impl Context<'_> {
         Ok(StreamCopy { head, rows })
     }
 
+    /// Returns true if its rows may be too many for a batch, or would hold the loop for long.
+    pub(crate) fn is_long_stream(&self, copy: &StreamCopy) -> bool {
+        let rows = copy.rows.iter().map(|(_, rows)| rows.len()).sum();
+        let bytes = copy.rows.iter().map(|(_, rows)| rows.0.strings.bytes());
+        self.is_long_batch(rows, bytes.sum())
+    }
+
     /// Reads all rows of one kind.
     pub(super) fn all_rows(&mut self, head: &StreamHead, kind: Kind) -> Result<Rows, Interrupted> {
         let (from, to) = (

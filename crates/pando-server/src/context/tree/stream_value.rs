@@ -14,7 +14,7 @@ use crate::data::stream_rows::{consumer_name_value, entry_key, id_key, owned_key
 use crate::data::tree_head::TreeHead;
 use crate::dump::{GroupValue, StreamValue};
 
-/// Rows from which on they are written by a thread.
+/// Rows from which on they are written by a thread, or fewer long ones.
 const ROWS_MIN: usize = 512;
 
 /// Takes a key and a value of a row.
@@ -98,9 +98,14 @@ impl Context<'_> {
     ) -> Run {
         let members = self.make_members()?;
         let keys = self.engine().element_keys;
-        let pending: usize = value.groups.iter().map(|group| group.pending.len()).sum();
         let is_in_transaction = self.batch()?.transaction().is_some();
-        let id = if value.entries.len() + 2 * pending < ROWS_MIN || is_in_transaction {
+        let (mut rows, mut bytes) = (0, 0);
+        each_row((&keys, 0), value, &mut |key, row| {
+            (rows, bytes) = (rows + 1, bytes + key.len() + row.len());
+            Ok(())
+        })?;
+        let is_long = rows >= ROWS_MIN || self.is_long_batch(rows, bytes);
+        let id = if is_in_transaction || !is_long {
             let id = self.database().members.new_id();
             let batch = self.batch()?;
             each_row((&keys, id), value, &mut |key, row| {
