@@ -116,6 +116,8 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
         self.both([[b"XDEL", b"stream", b"5-3"], [b"XGROUP", b"CREATE", b"stream", b"g", b"0"],
                    [b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"90", b"STREAMS", b"stream", b">"],
                    [b"XACK", b"stream", b"g", b"6-8"]])
+        # An XSETID that 7.2 refuses.
+        self.theirs.send([[b"XADD", b"set-back", b"10-1", b"f", b"v"], [b"XDEL", b"set-back", b"10-1"], [b"XSETID", b"set-back", b"5-1"]])
         # Lengths of which those in listpacks begin to have one byte more.
         self.theirs.call("CONFIG", "SET", "list-max-listpack-size", "-5")
         for length in *range(120, 130), *range(16370, 16390), *range(2097140, 2097155):
