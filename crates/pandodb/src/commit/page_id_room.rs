@@ -117,11 +117,7 @@ impl Engine {
         match self.make_room(true) {
             MadeRoom::Now => Ok(()),
             MadeRoom::Later => Err(WaitReason::Checkpoint(self.checkpoint.ask()).into()),
-            MadeRoom::None => Err(Error::Full {
-                what: "there is no room for a mapping of more pages; delete keys or make room"
-                    .into(),
-            }
-            .into()),
+            MadeRoom::None => Err(self.store.mapping_reserve.error().into()),
         }
     }
 

@@ -138,6 +138,8 @@ struct ReserveState {
     /// Pages for which there is room in files that a merge has replaced, and that are removed once
     /// a superblock names the new ones.
     owed: u64,
+    /// Why there was less room at the last attempt than is needed.
+    refused: Option<Error>,
 }
 
 impl ReserveState {
@@ -192,6 +194,19 @@ impl MappingReserve {
         self.ids_without_room.load(Ordering::Relaxed)
     }
 
+    /// Returns the error for an operation that needs pages for which there is no room.
+    pub(crate) fn error(&self) -> Error {
+        let refused = self.state.lock().refused.clone();
+        let what = match refused {
+            Some(error) if !matches!(error, Error::Full { .. }) => format!(
+                "a mapping of more pages needs files that the system refuses ({error}); remove the \
+                 cause, or delete keys"
+            ),
+            _ => "there is no room for a mapping of more pages; delete keys or make room".into(),
+        };
+        Error::Full { what }
+    }
+
     /// Begins to keep room for a merge of mapping `present`. An earlier life may have left the
     /// files of the next one; whatever is in them means nothing.
     pub(crate) fn begin(&self, present: u64) -> Result<()> {
@@ -215,6 +230,12 @@ impl MappingReserve {
     }
 
     fn extend_locked(&self, state: &mut ReserveState, size: MappingSize) -> Result<()> {
+        let extended = self.grow(state, size);
+        state.refused = extended.clone().err();
+        extended
+    }
+
+    fn grow(&self, state: &mut ReserveState, size: MappingSize) -> Result<()> {
         if state.number == 0 {
             return Ok(());
         }

@@ -263,6 +263,30 @@ fn old_files_of_the_mapping_that_cannot_be_removed_are_left_for_later() {
     close(db, &device);
 }
 
+/// A directory that became read-only: the disk has room, and the error does not say that it has
+/// none.
+#[test]
+fn files_of_the_mapping_that_cannot_be_made_are_named() {
+    let device = nearly_merged().after_crash(1, CrashMode::AllSurvive);
+    let db = open(&device);
+    for name in ["map.3", "journal.3"] {
+        device.fail(FaultPlan::sticky(Operation::Open, name, 1, Fault::Denied));
+    }
+    grow_until(&db, || !has(&device, "map.1"));
+    let table = db.table("t").unwrap();
+    let put = |number: u32| table.put(&number.to_be_bytes(), &[7; 1000]);
+    let refused = (50..20_000).find_map(|number| put(number).err());
+    let text = refused
+        .expect("new pages need a longer mapping")
+        .to_string();
+    assert!(text.contains("map.3") && text.contains("denied"), "{text}");
+    device.clear_faults();
+    put(20_000).expect("the files can be made");
+    assert_eq!(db.report().poisoned, None);
+    drop(table);
+    db.close().unwrap();
+}
+
 #[test]
 fn files_that_cannot_be_removed_do_not_keep_a_store_from_being_opened() {
     let device = FaultyDevice::new(1);
