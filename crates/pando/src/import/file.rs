@@ -137,10 +137,14 @@ impl<R: Read> RdbFile<R> {
         loop {
             let kind = reader.byte()?;
             match kind {
-                mark::DEADLINE => deadline = Some(u64::from_le_bytes(reader.array()?)),
+                // Those before 1970 have passed, too.
+                mark::DEADLINE => {
+                    let ms = i64::from_le_bytes(reader.array()?);
+                    deadline = Some(u64::try_from(ms).unwrap_or(0));
+                }
                 mark::DEADLINE_IN_SECONDS => {
-                    let seconds = u32::from_le_bytes(reader.array()?);
-                    deadline = Some(u64::from(seconds) * 1000);
+                    let seconds = i32::from_le_bytes(reader.array()?);
+                    deadline = Some(u64::try_from(seconds).unwrap_or(0) * 1000);
                 }
                 mark::DATABASE => self.database = reader.length()?,
                 mark::SIZES => {

@@ -1,5 +1,6 @@
 //! What an import has with the server.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::ToSocketAddrs as _;
 
@@ -13,14 +14,15 @@ use crate::progress::Progress;
 use crate::quantity::show_size;
 use crate::target::Target;
 
-use super::file::{KEPT_BYTES_MAX, Key, RdbFile};
+use super::file::{KEPT_BYTES_MAX, Key, RdbFile, Record};
 use super::values::{OF_MODULE, PIECE_WEIGHT, STRING};
 
 /// Commands are sent once they have so many bytes, or are so many.
 const BATCH_BYTES: u64 = 1 << 20;
 const BATCH_COMMANDS: usize = 256;
-/// Keys that were refused and are shown.
+/// Keys that were refused and are shown, and how much of the name of each.
 const SHOWN: u64 = 10;
+const SHOWN_BYTES: usize = 200;
 /// A server may take long for a value of half a gigabyte on a slow disk.
 const OPTIONS: ClientOptions = ClientOptions {
     timeout: Duration::from_secs(300),
@@ -47,8 +49,10 @@ pub(super) struct Importer {
     /// Of the file's format.
     version: u16,
     database: u64,
+    /// Why the server does not have this database, if so.
+    no_database: Option<String>,
     /// What the replies are of that are to come, and the bytes of their commands.
-    sent: Vec<Sent>,
+    sent: VecDeque<Sent>,
     sent_bytes: u64,
     /// Why the first part of a long value was refused, if one was.
     pub(super) part_refused: Option<String>,
@@ -64,7 +68,8 @@ pub(super) enum Sent {
     },
     /// Part of the value of a key.
     Part,
-    Library,
+    /// Its first line, which has its name.
+    Library(Vec<u8>),
 }
 
 impl Importer {
@@ -87,7 +92,8 @@ impl Importer {
             replaces,
             version,
             database: 0,
-            sent: Vec::new(),
+            no_database: None,
+            sent: VecDeque::new(),
             sent_bytes: 0,
             part_refused: None,
             done: Imported::default(),
@@ -95,37 +101,66 @@ impl Importer {
         })
     }
 
+    /// Sends all that a file has, or what is before a fault of the file.
+    pub(super) fn all<R: Read>(&mut self, file: &mut RdbFile<R>) -> Result<(), Failure> {
+        while let Some(record) = file.next().map_err(|fault| self.fault(fault))? {
+            match record {
+                Record::Key(key) => self.key(file, key)?,
+                Record::Library(code) => self.library(&code)?,
+            }
+            self.show(file);
+        }
+        self.flush()
+    }
+
+    /// Sends what is before a fault of the file; returns the failure.
+    pub(super) fn fault(&mut self, fault: Failure) -> Failure {
+        match self.flush() {
+            Ok(()) => {
+                let text = format!("{}; what is before that was sent", fault.text);
+                Failure::new(fault.code, text)
+            }
+            Err(lost) => lost,
+        }
+    }
+
+    /// Returns the number of keys and libraries of which nobody knows whether they are there: the
+    /// connection was lost before their replies came.
+    pub(super) fn unknown(&self) -> usize {
+        let parts = self.sent.iter().filter(|sent| matches!(sent, Sent::Part));
+        self.sent.len() - parts.count()
+    }
+
     /// Shows how much of the file was read.
     pub(super) fn show<R: Read>(&mut self, file: &RdbFile<R>) {
         self.progress.update("bytes imported", file.share());
     }
 
-    /// Waits for the last replies.
-    pub(super) fn finish(mut self) -> Result<Imported, Failure> {
-        self.flush()?;
+    /// Shows no more.
+    pub(super) fn hide(&self) {
         self.progress.finish();
-        Ok(self.done)
     }
 
     /// Sends a key, whose value is read here.
-    pub(super) fn key<R: Read>(
-        &mut self,
-        file: &mut RdbFile<R>,
-        mut key: Key,
-    ) -> Result<(), Failure> {
+    fn key<R: Read>(&mut self, file: &mut RdbFile<R>, mut key: Key) -> Result<(), Failure> {
         if key.deadline.is_some_and(|deadline| deadline <= unix_ms()) {
             self.done.expired += 1;
-            return file.pass(&mut key.value).map(|_| ());
+            return self.pass(file, &mut key);
         }
         if key.value.kind == OF_MODULE {
-            file.pass(&mut key.value)?;
             self.refuse(
                 &key.name,
                 "it belongs to a module, and PandoDB has no modules",
             );
-            return Ok(());
+            return self.pass(file, &mut key);
         }
-        let piece = file.piece(&mut key.value)?;
+        self.select(key.database)?;
+        if let Some(why) = self.no_database.clone() {
+            self.refuse(&key.name, &why);
+            return self.pass(file, &mut key);
+        }
+        let piece = file.piece(&mut key.value);
+        let piece = piece.map_err(|fault| self.fault(fault))?;
         let is_string = key.value.kind == STRING;
         if !piece.is_whole || piece.weight > PIECE_WEIGHT && !is_string {
             return self.long(file, key, piece);
@@ -144,10 +179,15 @@ impl Importer {
         self.restore(key, &bytes, piece.length + 1)
     }
 
+    /// Reads the value of a key that does not come over.
+    fn pass<R: Read>(&mut self, file: &mut RdbFile<R>, key: &mut Key) -> Result<(), Failure> {
+        let passed = file.pass(&mut key.value);
+        passed.map(|_| ()).map_err(|fault| self.fault(fault))
+    }
+
     /// Sends the value of a key, which is `value` in the form of a file, and takes so many bytes
     /// there.
     fn restore(&mut self, key: Key, value: &[u8], bytes: u64) -> Result<(), Failure> {
-        self.select(key.database)?;
         let mut payload = Vec::with_capacity(value.len() + 11);
         payload.push(key.value.kind);
         payload.extend_from_slice(value);
@@ -166,39 +206,37 @@ impl Importer {
         self.push(&command[..words], Sent::Key { name, bytes })
     }
 
-    /// Has all that follows go to this database.
-    pub(super) fn select(&mut self, database: u64) -> Result<(), Failure> {
+    /// Has all that follows go to this database, if the server has it.
+    fn select(&mut self, database: u64) -> Result<(), Failure> {
         if database == self.database {
             return Ok(());
         }
         self.flush()?;
         let answer = self.client.call(&["SELECT", &database.to_string()]);
-        match answer.map_err(|error| self.lost(&error))? {
-            Answer::Error(text) => Err(Failure::io(format!(
-                "{}: database {database}: {text}",
-                self.target
-            ))),
-            _ => {
-                self.database = database;
-                Ok(())
-            }
-        }
+        self.no_database = match answer.map_err(|error| self.lost(&error))? {
+            Answer::Error(text) => Some(format!("database {database}: {text}")),
+            _ => None,
+        };
+        self.database = database;
+        Ok(())
     }
 
     pub(super) fn lost(&self, error: &io::Error) -> Failure {
         Failure::io(format!("{}: {error}", self.target))
     }
 
-    pub(super) fn library(&mut self, code: &[u8]) -> Result<(), Failure> {
+    fn library(&mut self, code: &[u8]) -> Result<(), Failure> {
+        let first = code.split(|byte| *byte == b'\n').next().unwrap_or(code);
+        let sent = Sent::Library(first.to_vec());
         match self.replaces {
-            true => self.push(&[b"FUNCTION", b"LOAD", b"REPLACE", code], Sent::Library),
-            false => self.push(&[b"FUNCTION", b"LOAD", code], Sent::Library),
+            true => self.push(&[b"FUNCTION", b"LOAD", b"REPLACE", code], sent),
+            false => self.push(&[b"FUNCTION", b"LOAD", code], sent),
         }
     }
 
     pub(super) fn push(&mut self, words: &[&[u8]], sent: Sent) -> Result<(), Failure> {
         self.client.push(words);
-        self.sent.push(sent);
+        self.sent.push_back(sent);
         self.sent_bytes += words.iter().map(|word| word.len() as u64).sum::<u64>();
         match self.sent_bytes > BATCH_BYTES || self.sent.len() >= BATCH_COMMANDS {
             true => self.flush(),
@@ -206,14 +244,17 @@ impl Importer {
         }
     }
 
-    /// Sends what was pushed, and looks at the replies.
+    /// Sends what was pushed, and looks at the replies. What has none stays in `sent`.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.client.send().map_err(|error| self.lost(&error))?;
         self.sent_bytes = 0;
-        for sent in std::mem::take(&mut self.sent) {
+        while !self.sent.is_empty() {
             let answer = self.client.reply().map_err(|error| self.lost(&error))?;
-            match (sent, answer) {
-                (Sent::Key { name, .. }, Answer::Error(text)) => self.refuse(&name, &text),
+            let sent = self.sent.pop_front();
+            match (sent.expect("there is one"), answer) {
+                (Sent::Key { name, .. } | Sent::Library(name), Answer::Error(text)) => {
+                    self.refuse(&name, &text);
+                }
                 (Sent::Key { bytes, .. }, _) => {
                     self.done.keys += 1;
                     self.done.bytes += bytes;
@@ -222,8 +263,7 @@ impl Importer {
                     self.part_refused.get_or_insert(text);
                 }
                 (Sent::Part, _) => {}
-                (Sent::Library, Answer::Error(text)) => self.refuse(b"a library", &text),
-                (Sent::Library, _) => self.done.libraries += 1,
+                (Sent::Library(_), _) => self.done.libraries += 1,
             }
         }
         Ok(())
@@ -232,7 +272,14 @@ impl Importer {
     pub(super) fn refuse(&mut self, name: &[u8], why: &str) {
         self.done.refused += 1;
         match self.done.refused {
-            ..=SHOWN => output::note(format_args!("'{}': {why}", name.escape_ascii())),
+            ..=SHOWN => {
+                let (start, more) = name.split_at(name.len().min(SHOWN_BYTES));
+                let start = start.escape_ascii();
+                match more.len() {
+                    0 => output::note(format_args!("'{start}': {why}")),
+                    more => output::note(format_args!("'{start}' and {more} bytes: {why}")),
+                }
+            }
             refused if refused == SHOWN + 1 => output::note("others are refused, too"),
             _ => {}
         }

@@ -28,7 +28,6 @@ impl Importer {
         mut key: Key,
         mut piece: Piece,
     ) -> Result<(), Failure> {
-        self.select(key.database)?;
         self.flush()?;
         self.part_refused = match !self.replaces && self.exists(&key.name)? {
             true => Some(BUSY.to_owned()),
@@ -49,8 +48,8 @@ impl Importer {
             }
             piece = match file.piece(&mut key.value) {
                 Ok(piece) => piece,
-                Err(failure) => {
-                    self.flush()?;
+                Err(fault) => {
+                    let failure = self.fault(fault);
                     self.remove(name)?;
                     return Err(failure);
                 }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::quantity::show_size;
 use crate::target::Target;
-use file::{RdbFile, Record};
+use file::RdbFile;
 use importer::{Imported, Importer};
 
 /// The name of a file that stands for standard input.
@@ -31,25 +31,31 @@ pub(crate) fn run(flags: &ImportFlags) -> Result<(), Failure> {
         true => (Box::new(io::stdin().lock()), None),
         false => {
             let file = File::open(&flags.file).map_err(of_file)?;
-            let length = file.metadata().map_err(of_file)?.len();
-            (Box::new(file), Some(length))
+            let about = file.metadata().map_err(of_file)?;
+            (Box::new(file), about.is_file().then_some(about.len()))
         }
     };
     let shown = flags.file.display().to_string();
     let mut file = RdbFile::open(input, shown, length)?;
     let mut importer = Importer::open(&target, flags.replace, file.version)?;
-    while let Some(record) = file.next()? {
-        match record {
-            Record::Key(key) => importer.key(&mut file, key)?,
-            Record::Library(code) => importer.library(&code)?,
+    let all = importer.all(&mut file);
+    importer.hide();
+    report(&importer.done, flags.json);
+    match (all, importer.done.refused, importer.unknown()) {
+        (Ok(()), 0, _) => Ok(()),
+        (Ok(()), refused, _) => Err(Failure::io(format!(
+            "{refused} keys or libraries were refused; all others are there"
+        ))),
+        (Err(failure), _, 0) => Err(failure),
+        (Err(failure), _, unknown) => {
+            let text = failure.text;
+            let text = format!("{text}; {unknown} keys or libraries may be there or not");
+            Err(Failure::new(failure.code, text))
         }
-        importer.show(&file);
     }
-    let done = importer.finish()?;
-    report(&done, flags.json)
 }
 
-fn report(done: &Imported, is_json: bool) -> Result<(), Failure> {
+fn report(done: &Imported, is_json: bool) {
     match is_json {
         true => output::line(json!({
             "keys": done.keys,
@@ -59,17 +65,12 @@ fn report(done: &Imported, is_json: bool) -> Result<(), Failure> {
             "bytes": done.bytes,
         })),
         false => output::line(format_args!(
-            "{} keys and {} libraries of functions, {}; {} keys had expired",
+            "{} keys and {} libraries of functions, {}; {} keys had expired, {} were refused",
             done.keys,
             done.libraries,
             show_size(done.bytes),
-            done.expired
+            done.expired,
+            done.refused
         )),
-    }
-    match done.refused {
-        0 => Ok(()),
-        refused => Err(Failure::io(format!(
-            "{refused} keys or libraries were refused; all others are there"
-        ))),
     }
 }

@@ -1,9 +1,12 @@
 //! Tests of `pando import`.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 
 use pando_resp::Client;
+use pando_sync::thread;
 
 use crate::running::{Running, pando};
 
@@ -58,7 +61,8 @@ fn all_that_a_file_has_comes_over() {
     let here = tempfile::tempdir().unwrap();
     let server = Running::start(here.path(), &["--dir", "store"]);
     let (code, out, err) = import(here.path(), &server, &file(), &[]);
-    let said = "11 keys and 1 libraries of functions, 241 bytes; 0 keys had expired\n";
+    let said =
+        "11 keys and 1 libraries of functions, 241 bytes; 0 keys had expired, 0 were refused\n";
     assert_eq!((code, &out[..], &err[..]), (0, said, ""));
     let mut client = server.client();
     for (command, expected) in [
@@ -91,7 +95,7 @@ fn all_that_a_file_has_comes_over() {
         "{err}"
     );
     assert!(
-        err.contains("'a library': ERR Library 'lib' already exists"),
+        err.contains("'#!lua name=lib': ERR Library 'lib' already exists"),
         "{err}"
     );
     assert!(
@@ -161,8 +165,8 @@ fn a_file_that_is_damaged_is_named_with_its_place() {
             "it ends in the middle",
         ),
     ] {
-        let (code, out, err) = import(here.path(), &server, bytes, &["--replace"]);
-        assert_eq!((code, &out[..]), (3, ""), "{said}: {err}");
+        let (code, _, err) = import(here.path(), &server, bytes, &["--replace"]);
+        assert_eq!(code, 3, "{said}: {err}");
         assert!(
             err.contains("dump.rdb: ") && err.contains(said),
             "{said}: {err}"
@@ -216,4 +220,104 @@ fn who_is_not_let_in_is_told_so() {
         .output()
         .unwrap();
     assert_eq!(absent.status.code(), Some(1));
+}
+
+/// Returns a file of these records, without a sum.
+fn file_of(records: &[&[u8]]) -> Vec<u8> {
+    [b"REDIS0010", &records.concat()[..], b"\xff", &[0; 8]].concat()
+}
+
+/// The reader of a file is ahead of what was sent of it.
+#[test]
+fn what_is_before_a_fault_comes_over() {
+    let here = tempfile::tempdir().unwrap();
+    let server = Running::start(here.path(), &["--dir", "store"]);
+    let whole = file();
+    let end = whole.len() - 1;
+    let text = whole.windows(5).position(|five| five == b"hello").unwrap();
+    let mut changed = whole.clone();
+    changed[end] ^= 1;
+    for (bytes, fault, keys) in [
+        (&whole[..end], "it ends in the middle", 10),
+        (&whole[..end - 17], "it ends in the middle", 10),
+        (&changed, "it is damaged", 10),
+        (&whole[..text + 3], "it ends in the middle", 9),
+    ] {
+        check(&mut server.client(), "FLUSHALL", "Simple(\"OK\")");
+        let (code, out, err) = import(here.path(), &server, bytes, &["--replace"]);
+        assert_eq!(code, 3, "{fault}");
+        let said = format!("{fault}; what is before that was sent");
+        assert!(err.contains(&said), "{err}");
+        let expected = format!("Integer({keys})");
+        check(&mut server.client(), "DBSIZE", &expected);
+        assert!(out.contains(" keys and 1 libraries"), "{out}");
+    }
+}
+
+#[test]
+fn a_server_that_goes_leaves_what_it_has_answered() {
+    let here = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        client.write_all(b"+PONG\r\n+OK\r\n-ERR no\r\n").unwrap();
+        let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+        while all.windows(7).filter(|seven| *seven == b"RESTORE").count() < 4 {
+            let read = client.read(&mut piece).unwrap();
+            all.extend_from_slice(&piece[..read]);
+        }
+    });
+    let keys = [
+        b"\0\x01a\x01v",
+        b"\0\x01b\x01v",
+        b"\0\x01c\x01v",
+        b"\0\x01d\x01v",
+    ];
+    fs::write(
+        here.path().join("dump.rdb"),
+        file_of(&keys.map(|key| &key[..])),
+    )
+    .unwrap();
+    let output = pando(here.path())
+        .args(["import", "dump.rdb", "--port", &port, "--json"])
+        .output()
+        .unwrap();
+    server.join().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    let figures = r#"{"bytes":3,"expired":0,"keys":1,"libraries":0,"refused":1}"#;
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), figures);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        err.contains("2 keys or libraries may be there or not"),
+        "{err}"
+    );
+}
+
+#[test]
+fn keys_that_cannot_come_over_are_named_and_leave_the_others() {
+    let here = tempfile::tempdir().unwrap();
+    let server = Running::start(here.path(), &["--dir", "store"]);
+    let name = [b"\0\x80\0\x30\0\0".as_slice(), &[b'n'; 0x30_0000], b"\x01v"].concat();
+    let file = file_of(&[
+        b"\0\x01a\x01v",
+        &name,
+        b"\xfc\xff\xff\xff\xff\xff\xff\xff\xff\0\x03old\x01v",
+        b"\xfe\x10\0\x05there\x01v",
+        b"\xfe\0\0\x01c\x01v",
+    ]);
+    let (code, out, err) = import(here.path(), &server, &file, &[]);
+    let said = "2 keys and 0 libraries of functions, 6 bytes; 1 keys had expired, 2 were refused\n";
+    assert_eq!((code, &out[..]), (4, said), "{err:.300}");
+    let shown = format!("'{}' and 3145528 bytes: ERR ", "n".repeat(200));
+    assert!(err.starts_with(&shown), "{err:.300}");
+    assert!(
+        err.contains("'there': database 16: ERR DB index"),
+        "{err:.999}"
+    );
+    check(
+        &mut server.client(),
+        "MGET a c",
+        "Array([Bulk([118]), Bulk([118])])",
+    );
 }
