@@ -15,6 +15,7 @@ mod zipmap;
 
 pub(crate) use crc64::crc64_on;
 pub(crate) use input::{Input, Refused};
+pub(crate) use output::put_length;
 #[cfg(feature = "scripts")]
 pub(crate) use output::put_string;
 pub(crate) use stream::{GroupValue, StreamValue, strings_of};

@@ -20,6 +20,11 @@ pub fn footer(value: &[u8], version: u16) -> [u8; FOOTER_BYTES] {
     dump::footer(dump::crc64_on(0, value), version)
 }
 
+/// Appends a length as a file has it.
+pub fn put_length(out: &mut Vec<u8>, length: u64) {
+    dump::put_length(out, length);
+}
+
 /// Returns the string that `encoded` is, if it has `most` bytes at most: with its length before it,
 /// a number, or compressed. `None` if it is anything else.
 pub fn string(encoded: &[u8], most: usize) -> Option<Vec<u8>> {

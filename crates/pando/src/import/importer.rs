@@ -289,9 +289,8 @@ impl Importer {
 /// Returns a string without compression, in the form of a file; `None` if it is too long.
 fn plain_string(compressed: &[u8]) -> Option<Vec<u8>> {
     let string = rdb::string(compressed, usize::try_from(KEPT_BYTES_MAX).ok()?)?;
-    // A length of eight bytes.
-    let mut plain = vec![0x81];
-    plain.extend_from_slice(&(string.len() as u64).to_be_bytes());
+    let mut plain = Vec::with_capacity(string.len() + 9);
+    rdb::put_length(&mut plain, string.len() as u64);
     plain.extend_from_slice(&string);
     Some(plain)
 }

@@ -71,22 +71,23 @@ impl Importer {
 
     /// Adds what `piece` has of the value of `key` to that of `name`.
     fn part(&mut self, name: &[u8], key: &Key, piece: &Piece) -> Result<(), Failure> {
-        let mut lost = None;
+        let (mut lost, mut is_first) = (None, true);
         let mut say = |words: &[&[u8]]| {
             lost = self.push(words, Sent::Part).err();
+            // Sent with it: whenever this program dies, what there is ends by itself.
+            if std::mem::take(&mut is_first) && lost.is_none() {
+                let expire = [b"PEXPIRE", name, LEFT_BEHIND_MS];
+                lost = self.push(&expire, Sent::Part).err();
+            }
             lost.is_none() && self.part_refused.is_none()
         };
         let is_read = key.value.parts(piece, &mut |part| {
             rdb::commands(part, name, EXPANDED_BYTES_MAX, &mut say)
         });
-        match lost {
-            Some(failure) => return Err(failure),
-            None if !is_read => {
-                self.part_refused.get_or_insert_with(|| TOO_LONG.to_owned());
-            }
-            None => {}
+        if !is_read && lost.is_none() {
+            self.part_refused.get_or_insert_with(|| TOO_LONG.to_owned());
         }
-        self.push(&[b"PEXPIRE", name, LEFT_BEHIND_MS], Sent::Part)
+        lost.map_or(Ok(()), Err)
     }
 
     /// Makes the value of `name` that of `key`, which has so many bytes in the file.

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use pando_server::rdb::Part;
+use pando_server::rdb::{self, Part};
 
 use super::reader::{Fault, Reader};
 
@@ -151,9 +151,7 @@ impl Value {
             0 => elements.extend_from_slice(bytes),
             count => {
                 elements.extend_from_slice(self.first.as_ref().map_or(&[][..], |first| first));
-                // A length of eight bytes.
-                elements.push(0x81);
-                elements.extend_from_slice(&count.to_be_bytes());
+                rdb::put_length(&mut elements, count);
                 elements.extend_from_slice(items);
             }
         }
