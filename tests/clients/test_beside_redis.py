@@ -308,6 +308,12 @@ class BesideRedis(ServersBesideEachOther):
         for name, (more, less) in FLAGS_OF_ITS_OWN.items():
             self.assertEqual(ours[name]["flags"], theirs[name]["flags"] - less | more, name)
 
+    def test_what_commands_take_is_documented_as_redis_does(self):
+        ours, theirs = (documented(of.call("COMMAND", "DOCS")) for of in (self.ours, self.theirs))
+        both = ours.keys() & theirs.keys()
+        self.assertGreater(len(both), 300)
+        self.assertEqual({name for name in both if ours[name] != theirs[name]}, DOCUMENTED_OTHERWISE)
+
     def test_random_commands_of_strings_have_the_same_replies(self):
         self.compare(Generator.strings, dump)
 
@@ -390,6 +396,34 @@ def described(commands):
     return found
 
 
+def pairs(reply):
+    return zip(reply[1][::2], reply[1][1::2])
+
+
+def documented(commands):
+    """Of a reply of COMMAND DOCS: the commands and their subcommands by their names, each with what
+    both servers say of them in the same words."""
+    found = {}
+    for name, of in pairs(commands):
+        fields = {field[1]: value for field, value in pairs(of)}
+        found.update(documented(fields.pop(b"subcommands", (None, []))))
+        found[name[1].decode()] = {
+            field: without_display(fields[field]) for field in fields
+            if field in (b"doc_flags", b"deprecated_since", b"replaced_by", b"arguments", b"group")}
+    return found
+
+
+def without_display(reply):
+    """Without the texts that Redis shows since 7.2, which are the names here."""
+    if not isinstance(reply[1], list):
+        return reply
+    names = [value for field, value in pairs(reply) if field[1] == b"display_text"]
+    if names:
+        assert names == [value for field, value in pairs(reply) if field[1] == b"name"]
+        reply = (reply[0], [part for pair in pairs(reply) if pair[0][1] != b"display_text" for part in pair])
+    return (reply[0], [without_display(part) for part in reply[1]])
+
+
 def comparable(words, reply):
     return without_times(words, sorted_reply(words, reply))
 
@@ -413,6 +447,14 @@ DESCRIBED_OTHERWISE = {
     *((name, "flags") for name in FLAGS_OF_ITS_OWN), ("wait", "categories"),
     # As since 7.2.
     ("zrank", "arity"), ("zrevrank", "arity"), ("command|getkeys", "arity"),
+}
+DOCUMENTED_OTHERWISE = {
+    # As since 7.2, and 7.4.
+    "geohash", "geopos", "pfmerge", "zrank", "zrevrank", "hscan", "client|kill",
+    # 7.0 does not say what they take.
+    "command|getkeys", "command|getkeysandflags", "cluster", "debug",
+    # Without the flag for commands of the system itself.
+    "pfdebug", "pfselftest",
 }
 SMALL_PRINT = """
 CONFIG SET hz x

@@ -5,7 +5,8 @@ use pando_resp::Writer;
 use super::command_keys::{
     FlaggedKey, describe_keys, fixed_places, has_keys, keys_of, specifications, write_flags,
 };
-use super::shown::{categories, flags, full_name};
+use super::documents;
+use super::shown::{categories, check_reply, flags, full_name, named};
 use crate::commands::glob::Comparisons;
 use crate::context::{Command, CommandIndex, Context, Flags, Run, replies};
 
@@ -34,7 +35,7 @@ pub(crate) const COMMANDS: &[Command] = &[Command {
         sub(
             "docs",
             -2,
-            docs,
+            documents::docs,
             "Returns documentary information about one, multiple or all commands.",
         ),
         sub(
@@ -112,18 +113,6 @@ fn count(context: &mut Context<'_>) -> Run {
     context.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Returns the command that `name` names: `get`, or `config|get`.
-fn named(index: &CommandIndex, name: &[u8]) -> Option<(Option<&'static str>, &'static Command)> {
-    match name.iter().position(|byte| *byte == b'|') {
-        None => index.find(name).map(|(_, command)| (None, command)),
-        Some(bar) => {
-            let (_, container) = index.find(&name[..bar])?;
-            let (_, subcommand) = container.subcommand(&name[bar + 1..])?;
-            Some((Some(container.name), subcommand))
-        }
-    }
-}
-
 fn info(context: &mut Context<'_>) -> Run {
     if context.count() == 2 {
         return all(context);
@@ -138,54 +127,6 @@ fn info(context: &mut Context<'_>) -> Run {
         check_reply(context)?;
     }
     Ok(())
-}
-
-fn docs(context: &mut Context<'_>) -> Run {
-    let index = context.commands;
-    let wanted: Vec<_> = if context.count() == 2 {
-        index.all().iter().map(|command| (None, *command)).collect()
-    } else {
-        let names = context.arguments.from(2);
-        names.filter_map(|name| named(index, name)).collect()
-    };
-    context.reply().map(wanted.len());
-    for (container, command) in wanted {
-        document(&mut context.reply(), container, command);
-        check_reply(context)?;
-    }
-    Ok(())
-}
-
-/// Interrupts the command if it names so many commands that its reply has become too long. While
-/// the store is being opened there is no bound for replies, and requests are short.
-fn check_reply(context: &Context<'_>) -> Run {
-    match context.data {
-        Some(_) => context.check_reply(),
-        None => Ok(()),
-    }
-}
-
-fn document(reply: &mut Writer<'_>, container: Option<&str>, command: &Command) {
-    reply.bulk(full_name(container, command.name).as_bytes());
-    let has_subcommands = !command.subcommands.is_empty();
-    reply.map(4 + usize::from(has_subcommands));
-    let fields = [
-        ("summary", command.summary),
-        ("since", command.since),
-        ("group", command.group.name()),
-        ("complexity", command.complexity),
-    ];
-    for (name, text) in fields {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
-    }
-    if has_subcommands {
-        reply.bulk(b"subcommands");
-        reply.map(command.subcommands.len());
-        for subcommand in command.subcommands {
-            document(reply, Some(command.name), subcommand);
-        }
-    }
 }
 
 /// Finds the keys of the command that the arguments from the third on are.

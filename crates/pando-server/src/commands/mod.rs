@@ -23,6 +23,7 @@ mod counter;
 mod debug;
 mod decimal;
 mod decimal_digits;
+mod documents;
 mod dump;
 mod exists;
 mod expire;

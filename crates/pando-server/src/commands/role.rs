@@ -2,7 +2,7 @@
 //! and cluster says about them.
 
 use super::auth::REDIS_VERSION;
-use crate::context::{Command, Context, Flags, Run, replies};
+use crate::context::{Command, Context, Flags, Group, Run, replies};
 
 const FLAGS: Flags = Flags::LOADING;
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
@@ -26,6 +26,7 @@ const fn sub(
 
 const fn of_cluster(name: &'static str, arity: i32) -> Command {
     Command {
+        group: Group::Cluster,
         since: "3.0.0",
         ..sub(name, arity, no_cluster, "Is refused: there is no cluster.")
     }
@@ -91,6 +92,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         ..Command::new("module", -2, module_help)
     },
     Command {
+        group: Group::Cluster,
         since: "3.0.0",
         complexity: "Depends on subcommand.",
         summary: "A container for Redis Cluster commands.",

@@ -1,8 +1,8 @@
-//! Flags and categories of commands, as COMMAND and ACL CAT tell clients: those of Redis. What the
-//! server itself goes by is `Command::flags`.
+//! Names, flags and categories of commands, as COMMAND and ACL CAT tell clients: those of Redis.
+//! What the server itself goes by is `Command::flags`.
 
 use super::command_keys::{are_movable, specifications};
-use crate::context::{Command, Flags, Group};
+use crate::context::{Command, CommandIndex, Context, Flags, Group, Run};
 
 /// All categories, in the order of Redis.
 pub(super) const CATEGORIES: [&str; 21] = [
@@ -34,6 +34,30 @@ pub(super) fn full_name(container: Option<&str>, name: &str) -> String {
     match container {
         Some(container) => format!("{container}|{name}"),
         None => name.to_owned(),
+    }
+}
+
+/// A command, behind its container if it is a subcommand.
+pub(super) type Named<'a> = (Option<&'static str>, &'a Command);
+
+/// Returns the command that `name` names: `get`, or `config|get`.
+pub(super) fn named(index: &CommandIndex, name: &[u8]) -> Option<Named<'static>> {
+    match name.iter().position(|byte| *byte == b'|') {
+        None => index.find(name).map(|(_, command)| (None, command)),
+        Some(bar) => {
+            let (_, container) = index.find(&name[..bar])?;
+            let (_, subcommand) = container.subcommand(&name[bar + 1..])?;
+            Some((Some(container.name), subcommand))
+        }
+    }
+}
+
+/// Interrupts the command if it names so many commands that its reply has become too long. While
+/// the store is being opened there is no bound for replies, and requests are short.
+pub(super) fn check_reply(context: &Context<'_>) -> Run {
+    match context.data {
+        Some(_) => context.check_reply(),
+        None => Ok(()),
     }
 }
 
@@ -89,7 +113,7 @@ pub(super) fn categories(container: Option<&str>, command: &Command) -> Vec<&'st
         Group::Generic => "keyspace",
         Group::SortedSet => "sortedset",
         Group::Transactions => "transaction",
-        Group::Server | Group::PubSub => "",
+        Group::Server | Group::PubSub | Group::Cluster => "",
         group => group.name(),
     };
     let is_of = |category: &str| match category {

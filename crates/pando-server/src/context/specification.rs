@@ -239,6 +239,7 @@ pub(crate) enum Group {
     Server,
     Transactions,
     PubSub,
+    Cluster,
     #[cfg(feature = "scripts")]
     Scripting,
 }
@@ -261,6 +262,7 @@ impl Group {
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::PubSub => "pubsub",
+            Self::Cluster => "cluster",
             #[cfg(feature = "scripts")]
             Self::Scripting => "scripting",
         }
