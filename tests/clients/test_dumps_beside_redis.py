@@ -207,6 +207,35 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
                     self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), key)
                     self.assertEqual(self.ours.call("PEXPIRETIME", key), self.theirs.call("PEXPIRETIME", key), key)
 
+    def test_migrate_of_redis_moves_keys_here(self):
+        """With a password, into another database, with their deadlines, and with what is there already."""
+        generator = Generator(SEED)
+        for families in Generator.strings, Generator.collections, Generator.streams:
+            for _ in range(COMMANDS // BATCH):
+                commands = [generator.command(families(generator)) for _ in range(BATCH)]
+                self.theirs.send([words for words in commands if words[0].upper() not in (b"SELECT", b"SWAPDB", b"MOVE")])
+        self.theirs.send([[b"SETEX", b"timed", b"1000", b"v"], [b"DEL", b"there"], [b"SET", b"there", b"old"]])
+        keys = [word[1] for word in self.theirs.call("KEYS", "*")[1]]
+        self.assertGreater(len(keys), 9)
+        self.assertEqual(self.ours.call("CONFIG", "SET", "requirepass", "secret"), b"+OK")
+        try:
+            to, rest = ("MIGRATE", "127.0.0.1", self.server.port), ("", 3, 20000, "COPY")
+            self.assertIn(b"NOAUTH", self.theirs.call(*to, *rest, "KEYS", *keys))
+            self.assertEqual(self.theirs.call(*to, *rest, "AUTH", "secret", "KEYS", *keys), b"+OK")
+            self.ours.call("SELECT", 3)
+            self.assertEqual(sorted(word[1] for word in self.ours.call("KEYS", "*")[1]), sorted(keys))
+            for key in keys:
+                self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), key)
+            self.assertIn(self.ours.call("TTL", "timed"), (b":1000", b":999", b":998", b":997"))
+            self.theirs.call("SET", "there", "new")
+            one = (*to, "there", 3, 20000)
+            self.assertIn(b"BUSYKEY", self.theirs.call(*one, "AUTH2", "default", "secret"))
+            self.assertEqual(self.theirs.call(*one, "REPLACE", "AUTH2", "default", "secret"), b"+OK")
+            self.assertEqual(self.ours.call("GET", "there")[1], b"new")
+            self.assertEqual(self.theirs.call("EXISTS", "there"), b":0")
+        finally:
+            self.ours.call("CONFIG", "SET", "requirepass", "")
+
     def test_small_print(self):
         self.both([[b"SET", b"a", b"b"], [b"RPUSH", b"l", b"1"]])
         payload = self.theirs.call("DUMP", "a")[1]
