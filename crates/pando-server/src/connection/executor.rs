@@ -19,13 +19,12 @@
 use pando_resp::Writer;
 use pando_stats::Ticker;
 use pandodb::Lsn;
-use pandodb::nonblocking::{Outcome, Pending, Polled};
+use pandodb::nonblocking::{Outcome, Polled};
 
 use crate::client::session::{ReplyMode, Session};
 use crate::commands;
 use crate::commands::client_kill::close_own;
 use crate::connection::interactive::{enter_transaction, goes_on_without_snapshot};
-use crate::connection::lookahead::{KEYS_MAX, Outlook};
 use crate::connection::loop_data::Turn;
 use crate::connection::pause::Paused;
 use crate::connection::running::Running;
@@ -473,86 +472,6 @@ impl Connection {
         }
     }
 
-    /// Like [`Connection::park`], for a command that still has to read; counts its miss.
-    fn park_read(
-        &mut self,
-        turn: &mut Turn<'_>,
-        running: &mut Running,
-        pending: Pending,
-    ) -> pandodb::Result<()> {
-        running.waited = true;
-        if pending.is_for_page() && !running.missed {
-            running.missed = true;
-            if let Some(data) = turn.data.as_ref() {
-                data.reactor.count_misses(1);
-            }
-        }
-        self.park(turn, running, pending)
-    }
-
-    /// Registers for the wake-up, and has the engine fetch the pages of the commands after this
-    /// one, too.
-    fn park(
-        &mut self,
-        turn: &mut Turn<'_>,
-        running: &mut Running,
-        pending: Pending,
-    ) -> pandodb::Result<()> {
-        turn.shared.statistics.tick(Ticker::CommandsSuspended, 1);
-        let is_first = !std::mem::replace(&mut running.parked, true);
-        if let Some(buffers) = &mut self.buffers {
-            buffers.waits.park(pending.wait(), is_first);
-        }
-        let limits = self.limits(turn);
-        let data = turn
-            .data
-            .as_mut()
-            .expect("only the engine makes commands wait");
-        data.reactor.park(pending, &self.waker)?;
-        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
-        // It asks for its pages itself while it reads its keys in their order.
-        let key_order = buffers.progress.key_order.as_ref();
-        let is_ordered = key_order.is_some_and(|of| of.goes_on());
-        let is_exec = running.command.kind == Kind::Exec;
-        let looks_as_exec = is_exec && !is_ordered;
-        // Behind each wait it begins again: beside others that keep the device busy, too, it asks
-        // for many pages at once.
-        let begins_again = looks_as_exec && !running.committing;
-        let is_first = self.position >= self.looked_until;
-        if is_first {
-            self.looked_keys = 0;
-        } else if !begins_again && !data.reactor.is_hungry() {
-            return Ok(());
-        }
-        let most = KEYS_MAX.min(data.reactor.prefetch_max());
-        // Those behind EXEC were asked for while it read its keys in their order.
-        let looked_keys = if looks_as_exec { 0 } else { self.looked_keys };
-        let keys_max = most.saturating_sub(looked_keys);
-        let rest = &buffers.input[buffers.offset..];
-        let outlook = Outlook {
-            commands: turn.commands,
-            engine: &data.engine,
-            session: &self.session,
-            limits: &limits,
-            keys_max,
-            keys_done: running.batch.as_ref().map_or(0, |batch| batch.reads_done()),
-            queued: buffers.progress.waiting_index,
-        };
-        let arguments = buffers.parser.arguments(rest);
-        // A command of many keys may have more keys than one lookahead covers.
-        let has_own = is_first || arguments.len() > 2 || is_exec;
-        let own = (has_own && !is_ordered).then_some((running.command, arguments));
-        let ahead = usize::try_from(self.looked_until.saturating_sub(self.position));
-        let begin = running.consumed.max(ahead.unwrap_or(usize::MAX));
-        let behind = rest.get(begin..).unwrap_or_default();
-        let looked = data
-            .prefetch
-            .run(&outlook, &mut data.reactor, own, behind)?;
-        self.looked_until = self.position + (begin + looked.bytes) as u64;
-        self.looked_keys += looked.keys;
-        Ok(())
-    }
-
     /// Tries to commit. `Err(None)` means that the command has to run again; `Err(Some(step))` that
     /// it cannot commit now.
     fn commit(
@@ -754,14 +673,6 @@ impl Connection {
         }
         self.count(turn, &running);
         self.finish(turn, running.consumed, lsn)
-    }
-
-    /// Removes the keys of a command that has finished from the count of keys ahead.
-    fn pass_looked(&mut self, running: &Running) {
-        let buffers = self.buffers.as_ref().expect("a command is in the buffers");
-        let arguments = buffers.parser.arguments(&buffers.input[buffers.offset..]);
-        let keys = running.command.keys.of(arguments).count();
-        self.looked_keys = self.looked_keys.saturating_sub(keys);
     }
 
     /// Completes the reply: it waits for `lsn` if it must, and the input advances.

@@ -25,6 +25,7 @@ pub(crate) mod loop_data;
 mod messages;
 mod monitored;
 mod output;
+mod parking;
 mod pause;
 mod pipeline_run;
 mod reservation;
