@@ -22,6 +22,8 @@ fn server_of(threads: usize, is_large: bool) -> Fixture {
     let server = Fixture::with(ServerOptions {
         threads,
         durability: Durability::None,
+        // On a busy machine who waits for elements may not come within two milliseconds.
+        served_first_max: Duration::from_secs(100),
         ..options()
     });
     let mut client = server.client();
