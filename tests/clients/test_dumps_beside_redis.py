@@ -6,6 +6,7 @@ usual random commands that make the values.
 
 import os
 import random
+import socket
 import struct
 import subprocess
 import time
@@ -206,6 +207,48 @@ class DumpsBesideRedis(test_beside_redis.ServersBesideEachOther):
                 for key in keys[0]:
                     self.assertEqual(self.shown(self.ours, key), self.shown(self.theirs, key), key)
                     self.assertEqual(self.ours.call("PEXPIRETIME", key), self.theirs.call("PEXPIRETIME", key), key)
+
+    def test_redis_reads_an_exported_file(self):
+        """What random commands have made here, in all databases, and functions."""
+        generator = Generator(SEED)
+        for families in Generator.strings, Generator.collections, Generator.streams:
+            for number in range(COMMANDS // BATCH):
+                commands = [generator.command(families(generator)) for _ in range(BATCH)]
+                self.ours.send([[b"SELECT", b"%d" % (number % 4)], *(
+                    words for words in commands if words[0].upper() not in (b"SELECT", b"SWAPDB", b"MOVE"))])
+        for number in range(30):
+            self.ours.send([[b"SELECT", b"%d" % (number % 16)], [b"SETEX", b"timed%d" % number, b"%d" % (1000 + number), b"v" * number * 99]])
+        self.fill_with_long_values(self.ours)
+        library = b"#!lua name=lib\nredis.register_function('answer', function() return 42 end)"
+        self.assertEqual(self.ours.call("FUNCTION", "LOAD", library)[1], b"lib")
+        place = os.path.join(self.place.name, "exported")
+        os.mkdir(place)
+        file = os.path.join(place, "dump.rdb")
+        done = subprocess.run([PANDO, "export", file, "--port", str(self.server.port)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        reader = subprocess.Popen(
+            [test_beside_redis.REDIS, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", place],
+            stdout=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
+        try:
+            theirs = self.connect(port)
+            shown = 0
+            for number in range(16):
+                for connection in self.ours, theirs:
+                    self.assertEqual(connection.call("SELECT", number), b"+OK")
+                keys = [sorted(word[1] for word in of.call("KEYS", "*")[1]) for of in (self.ours, theirs)]
+                self.assertEqual(*keys)
+                for key in keys[0]:
+                    self.assertEqual(self.shown(self.ours, key), self.shown(theirs, key), key)
+                    self.assertEqual(self.ours.call("PEXPIRETIME", key), theirs.call("PEXPIRETIME", key), key)
+                shown += len(keys[0])
+            self.assertGreater(shown, 50)
+            self.assertEqual(theirs.call("FCALL", "answer", 0), b":42")
+            theirs.close()
+        finally:
+            reader.terminate()
+            reader.wait(timeout=20)
 
     def test_migrate_of_redis_moves_keys_here(self):
         """With a password, into another database, with their deadlines, and with what is there already."""

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     Load(LoadFlags),
     /// Send all keys and functions of an RDB file of Redis to a running server.
     Import(ImportFlags),
+    /// Write all keys and functions of a running server, as of one moment, to an RDB file, which
+    /// Redis reads.
+    Export(ExportFlags),
     /// Measure a layer.
     Bench {
         #[command(subcommand)]
@@ -119,6 +122,17 @@ pub(crate) struct ImportFlags {
     /// Replace keys and libraries of functions that are there [default: they are refused].
     #[arg(long)]
     pub(crate) replace: bool,
+    /// Print JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportFlags {
+    /// The file, as Redis has it: dump.rdb. What has this name is replaced when all is written.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
     /// Print JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,

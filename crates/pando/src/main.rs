@@ -2,8 +2,8 @@
 //!
 //! Reading order: `command_line`, `layers` and `settings` (file, environment and flags become one
 //! set of values), `serve`, `log`, `inspect` and `tree_stat` (`stat`, `verify`), `compact`,
-//! `salvage`, `dump`, `import`, `top`, `bench`. Libraries do the work; this binary starts it, and
-//! turns errors into a sentence and an exit code.
+//! `salvage`, `dump`, `import`, `export`, `top`, `bench`. Libraries do the work; this binary starts
+//! it, and turns errors into a sentence and an exit code.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod compact;
 #[cfg(test)]
 mod completeness;
 mod dump;
+mod export;
 mod failure;
 mod import;
 mod inspect;
@@ -110,6 +111,7 @@ fn run(line: CommandLine, as_redis: &redis::Given) -> Result<(), Failure> {
         Some(Command::Dump(flags)) => dump::dump(&flags),
         Some(Command::Load(flags)) => dump::load(&flags),
         Some(Command::Import(flags)) => import::run(&flags),
+        Some(Command::Export(flags)) => export::run(&flags),
         Some(Command::Bench { layer }) => bench::run(layer),
     }
 }

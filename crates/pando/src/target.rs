@@ -1,8 +1,12 @@
 //! The server that a command talks to.
 
-use std::fmt;
+use std::net::ToSocketAddrs as _;
+use std::{fmt, io};
+
+use pando_resp::{Answer, Client, ClientOptions};
 
 use crate::command_line::TargetArgs;
+use crate::failure::Failure;
 
 /// The server's address, and the password.
 #[derive(Debug, Clone)]
@@ -33,5 +37,22 @@ impl Target {
             port: flags.port,
             password: password.filter(|word| !word.is_empty()),
         }
+    }
+
+    /// Connects to the server, which takes the password.
+    pub(crate) fn connect(&self, options: ClientOptions) -> Result<Client, Failure> {
+        let lost = |error: io::Error| Failure::io(format!("{self}: {error}"));
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let addresses: Vec<_> = addresses.map_err(lost)?.collect();
+        let mut client = Client::connect(&addresses, options).map_err(lost)?;
+        if let Some(password) = &self.password
+            && let Answer::Error(text) = client.call(&["AUTH", password]).map_err(lost)?
+        {
+            return Err(Failure::usage(format!("{self}: {text}")));
+        }
+        if let Answer::Error(text) = client.call(&["PING"]).map_err(lost)? {
+            return Err(Failure::usage(format!("{self}: {text}")));
+        }
+        Ok(client)
     }
 }

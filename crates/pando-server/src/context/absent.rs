@@ -2,7 +2,8 @@
 
 #[cfg(not(feature = "scripts"))]
 const SCRIPTS: &str = "this server was built without scripts";
-const REPLICATION: &str = "replication is not there yet";
+/// Of what `redis-cli --rdb` sends.
+const COPYING: &str = "replication is not there yet; 'pando export' writes all keys to an RDB file";
 const MIGRATION: &str = "it would have to wait for another server: read a key with DUMP here, \
                          and send it to the other one with RESTORE";
 const USERS: &str = "there is no user but default";
@@ -38,11 +39,11 @@ const ABSENT: &[(&str, &str)] = &[
         "SLOWLOG with slowlog-log-slower-than 0 shows commands",
     ),
     ("object|freq", "how often keys are used is not tracked"),
-    ("psync", REPLICATION),
-    ("replconf", REPLICATION),
+    ("psync", COPYING),
+    ("replconf", COPYING),
     #[cfg(not(feature = "scripts"))]
     ("script", SCRIPTS),
-    ("sync", REPLICATION),
+    ("sync", COPYING),
 ];
 
 /// Returns the error for a command of Redis that is not there; `None` if Redis does not have it,

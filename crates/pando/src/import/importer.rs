@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::net::ToSocketAddrs as _;
 
 use pando_resp::{Answer, Client, ClientOptions};
 use pando_server::rdb;
@@ -74,18 +73,7 @@ pub(super) enum Sent {
 
 impl Importer {
     pub(super) fn open(target: &Target, replaces: bool, version: u16) -> Result<Self, Failure> {
-        let lost = |error: io::Error| Failure::io(format!("{target}: {error}"));
-        let addresses = (target.host.as_str(), target.port).to_socket_addrs();
-        let addresses: Vec<_> = addresses.map_err(lost)?.collect();
-        let mut client = Client::connect(&addresses, OPTIONS).map_err(lost)?;
-        if let Some(password) = &target.password
-            && let Answer::Error(text) = client.call(&["AUTH", password]).map_err(lost)?
-        {
-            return Err(Failure::usage(format!("{target}: {text}")));
-        }
-        if let Answer::Error(text) = client.call(&["PING"]).map_err(lost)? {
-            return Err(Failure::usage(format!("{target}: {text}")));
-        }
+        let client = target.connect(OPTIONS)?;
         Ok(Self {
             client,
             target: target.clone(),

@@ -6,6 +6,7 @@
 mod compact;
 mod crowd;
 mod dump;
+mod export;
 mod import;
 mod import_long;
 mod log;
