@@ -6,6 +6,10 @@
 //! Such a record proves that an acknowledged record is gone. That is reported as damage, and never
 //! silently taken for the end.
 //!
+//! Nor are files that cannot be those of the superblock: none at all, though every store has two,
+//! and files of a later life, though the superblock of a life is durable before its first file. So
+//! it is with a backup that leaves `log` out, and with files of two backups.
+//!
 //! The search also meets the bytes of values, which may look like any record. So it accepts only
 //! records with the signature of this life, which writers of values do not know.
 
@@ -29,7 +33,7 @@ const RECORD_HEADER: u64 = RECORD_HEADER_BYTES as u64;
 /// Offset of the incarnation in a record's header.
 const INCARNATION_OFFSET: usize = 24;
 
-/// Which log to read, and from where. The superblock has all of them except `identity`.
+/// Which log to read, and from where. The superblock has all of them but `expects_files`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayOptions {
     /// Size of a segment in bytes.
@@ -42,6 +46,8 @@ pub struct ReplayOptions {
     pub signature: u64,
     /// The LSN of the checkpoint: the LSN of a record, or the start of the life.
     pub from: Lsn,
+    /// The log has been opened once, so that there are files of it.
+    pub expects_files: bool,
 }
 
 /// Result of a replay.
@@ -63,8 +69,8 @@ pub struct ReplayEnd {
 /// Calls `apply` with LSN and payload of each batch after `options.from`, in order. Writes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when an acknowledged record is gone, [`Error::Device`], or the error of
-/// `apply`.
+/// [`Error::Corrupt`] when an acknowledged record is gone, or the files are not those of the
+/// superblock, which is found out behind the last record; [`Error::Device`]; the error of `apply`.
 pub fn replay<D: Device, E: From<Error>>(
     device: &D,
     options: &ReplayOptions,
@@ -106,6 +112,7 @@ pub fn replay<D: Device, E: From<Error>>(
         directory.is_signed &= header.signature != 0;
     }
     directory.search_behind(position)?;
+    directory.check_moment(position)?;
     found.restart = directory.restart(found.end)?;
     assert!(
         found.restart >= found.end,
@@ -122,6 +129,10 @@ struct Directory<F> {
     is_signed: bool,
     /// Number of the first segment that no life has begun.
     unused: u64,
+    /// There is no file at all.
+    is_empty: bool,
+    /// A file of a later life, with its number.
+    later: Option<(String, u64)>,
 }
 
 impl<F: File> Directory<F> {
@@ -131,15 +142,21 @@ impl<F: File> Directory<F> {
             segments: BTreeMap::new(),
             is_signed: true,
             unused: 0,
+            is_empty: true,
+            later: None,
         };
         directory.check_options()?;
         for (_, name) in segments::list(device)? {
+            directory.is_empty = false;
             let file = device.open(&name, OpenOptions::read())?;
             let Some(header) = segments::read_header(&file)? else {
                 continue;
             };
             if header.identity != options.identity {
                 continue;
+            }
+            if header.incarnation > options.incarnation {
+                directory.later = Some((name.clone(), header.incarnation));
             }
             let Some(number) = header.segment else {
                 continue;
@@ -259,6 +276,25 @@ impl<F: File> Directory<F> {
                 }
                 place = candidate + 8;
             }
+        }
+        Ok(())
+    }
+
+    /// Fails if the files are not those of the superblock that `options` come from, whatever has
+    /// been read of them up to `position`.
+    fn check_moment(&self, position: u64) -> Result<(), Error> {
+        if self.is_empty && self.options.expects_files {
+            let what = "no file of it is there, and every store has two: put the directory 'log' \
+                        back, that of the same moment as the other files";
+            return Err(self.damage(position, what.to_owned()));
+        }
+        if let Some((name, life)) = &self.later {
+            let what = format!(
+                "{name} was made in life {life} of the store, and the superblock is of life {}: \
+                 they are of different moments. Take all files of one backup",
+                self.options.incarnation
+            );
+            return Err(self.damage(position, what));
         }
         Ok(())
     }

@@ -53,6 +53,7 @@ fn read_all(device: &TestDevice) -> std::collections::BTreeSet<u64> {
         incarnation: 1,
         signature: crate::support::signature_of(1),
         from: pando_format::Lsn(0),
+        expects_files: false,
     };
     let mut found = std::collections::BTreeSet::new();
     pando_wal::replay(device, &options, |_, payload| {

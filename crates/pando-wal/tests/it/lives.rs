@@ -170,6 +170,7 @@ fn segments_of_an_impossible_size_are_damage() {
             incarnation: 1,
             signature: 0,
             from: Lsn(0),
+            expects_files: false,
         };
         let replayed = replay(&device, &how, |_, _| Ok::<(), Error>(()));
         assert!(replayed.unwrap_err().is_corruption(), "{segment_bytes}");

@@ -320,6 +320,7 @@ pub(crate) fn read_segments<D: Device>(
         incarnation,
         signature: signature_of(incarnation),
         from: Lsn(from),
+        expects_files: false,
     };
     let mut records = Vec::new();
     let end = replay(device, &options, |lsn, payload| {

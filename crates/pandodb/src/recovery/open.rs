@@ -521,6 +521,7 @@ pub(crate) fn log_behind(superblock: &Superblock) -> ReplayOptions {
         incarnation: superblock.incarnation,
         signature: log_signature(superblock.hash_key, superblock.incarnation),
         from: superblock.checkpoint_lsn,
+        expects_files: true,
     }
 }
 

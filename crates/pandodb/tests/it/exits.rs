@@ -6,6 +6,8 @@ use pandodb::device::faulty::{CrashMode, Fault, FaultPlan, FaultyDevice, Operati
 use pandodb::device::{AnyDevice, Device};
 use pandodb::{Db, Durability, VerifyReport, WriteOptions};
 
+use crate::fixture::copy_directory;
+
 const MODES: [CrashMode; 4] = [
     CrashMode::AllLost,
     CrashMode::AllSurvive,
@@ -227,17 +229,4 @@ fn stores_whose_directories_are_renamed_stay_apart() {
     }
     first.close().unwrap();
     second.close().unwrap();
-}
-
-fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (path, copy) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&path, &copy);
-        } else {
-            std::fs::copy(&path, &copy).unwrap();
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! What most tests begin with: a store, keys and values that depend on a number, and waits for
 //! background work.
 
+use std::fs;
 use std::path::Path;
 
 use pando_sync::thread;
@@ -34,6 +35,21 @@ pub(crate) fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         }
         table.db().write(&mut batch, NONE).unwrap();
         batch.clear();
+    }
+}
+
+/// Copies the files of `from` to the new directory `to`. That of an open store nobody writes to is,
+/// as a copy, the store of a process that has ended.
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&path, &copy);
+        } else {
+            fs::copy(&path, &copy).unwrap();
+        }
     }
 }
 

@@ -46,6 +46,7 @@ mod long_batches;
 mod many;
 mod mapping;
 mod merges;
+mod mixed_files;
 mod moved_chunks;
 mod nonblocking;
 mod other_stores;
