@@ -112,7 +112,7 @@ pub struct Builder {
     pub(crate) plain_bytes_max: Option<usize>,
     /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,
-    /// If true, a load of a dump makes the store, and has marked the directory.
+    /// If true, a load of a dump or a salvage makes the store, and has marked the directory.
     pub(crate) is_loading: bool,
     /// For a new store; None: a random one.
     pub(crate) hash_key: Option<[u64; 2]>,

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use pando_device::{AnyDevice, Create, Device, OpenOptions};
+use pando_device::AnyDevice;
 
 use crate::api::batch::Batch;
 use crate::api::db::Db;
@@ -14,8 +14,7 @@ use crate::dump::lines::Lines;
 use crate::dump::report::{DumpReport, DumpedTable};
 use crate::dump::text::FieldEnd;
 use crate::error::{Error, Result};
-use crate::files::names::LOADING;
-use crate::files::whose::{is_ours, may_lie_beside};
+use crate::files::filling;
 use crate::options::{Builder, Durability, VALUE_BYTES_MAX, WriteOptions};
 
 /// Bytes of a line that is none of a row, at most.
@@ -99,7 +98,8 @@ fn load(
     options.check()?;
     let header = read_header(lines)?;
     let into = open_into(&options)?;
-    begin(&into)?;
+    let empty = "a dump is loaded into an empty directory";
+    filling::begin(&into, "dir", empty)?;
     options.durability = Durability::None;
     options.page_size = Some(header.page_bytes);
     options.hash_key = Some(header.hash_key);
@@ -115,38 +115,8 @@ fn load(
     let closed = db.close();
     loaded?;
     closed?;
-    into.remove(LOADING)
-        .and_then(|()| into.sync_directory())
-        .map_err(Error::io("ending a load"))?;
+    filling::end(&into)?;
     Ok(report)
-}
-
-/// Marks the directory as one whose load has not ended, and removes what an earlier one has left.
-fn begin(into: &AnyDevice) -> Result<()> {
-    let names = into
-        .list()
-        .map_err(Error::io("listing the new directory"))?;
-    let is_again = names.iter().any(|name| name == LOADING);
-    let (ours, foreign): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| is_ours(n));
-    let other = foreign.iter().find(|name| !may_lie_beside(name));
-    let other = other.or_else(|| ours.first().filter(|_| !is_again));
-    if let Some(name) = other {
-        return Err(Error::InvalidOption {
-            option: "dir",
-            what: format!("holds '{name}'; a dump is loaded into an empty directory"),
-        });
-    }
-    let making = Error::io("beginning a load");
-    if !is_again {
-        into.open(LOADING, OpenOptions::create(Create::New))
-            .map_err(&making)?;
-    }
-    // Even if the mark exists: an earlier attempt may have ended before its name was durable.
-    into.sync_directory().map_err(&making)?;
-    for name in ours.iter().filter(|name| *name != LOADING) {
-        into.remove(name).map_err(&making)?;
-    }
-    Ok(())
 }
 
 /// Reads a line that is none of a row.

@@ -1,5 +1,6 @@
 //! Files besides data file and log: superblock, mapping base and journal.
 
+pub(crate) mod filling;
 pub(crate) mod format_version;
 pub(crate) mod mapping;
 mod merge;

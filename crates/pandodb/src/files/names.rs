@@ -5,7 +5,7 @@ pub(crate) const DATA: &str = "data";
 /// Name of a file that exists only while a store is being created.
 pub(crate) const CREATING: &str = "creating";
 
-/// Name of a file that exists only while a dump is being loaded.
+/// Name of a file that exists only while a store is being filled, from a dump or by a salvage.
 pub(crate) const LOADING: &str = "loading";
 
 /// Name of the dump that an open store writes of itself.

@@ -47,7 +47,8 @@ pub(crate) fn check_no_remains(ours: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that `names`, those of a directory, are not of a store that is half loaded from a dump.
+/// Checks that `names`, those of a directory, are not of a store that is half filled, from a dump
+/// or by a salvage.
 ///
 /// # Errors
 /// [`Error::InvalidOption`].
@@ -55,8 +56,8 @@ pub(crate) fn check_not_loading(names: &[String]) -> Result<()> {
     if !names.iter().any(|name| name == LOADING) {
         return Ok(());
     }
-    let what = "a dump that was being loaded into it is not there as a whole; load it again, or \
-                choose another directory";
+    let what = "a dump that was being loaded into it, or what was being salvaged, is not there as a \
+                whole: load it again, or salvage it again, or choose another directory";
     Err(Error::InvalidOption {
         option: "dir",
         what: what.to_owned(),

@@ -22,11 +22,12 @@ mod walk;
 
 use std::path::Path;
 
-use pando_device::{AnyDevice, Device, DirectoryDevice};
+use pando_device::{AnyDevice, DirectoryDevice};
 use pando_format::PageSize;
 
 use crate::api::db::Db;
 use crate::error::{Error, Result};
+use crate::files::filling;
 use crate::options::{Budget, Builder, Durability};
 
 use changes::Changes;
@@ -51,9 +52,11 @@ impl SalvageReport {
 }
 
 /// Copies everything that can be read of the store in `directory` into a new store in `into`, a
-/// directory that is empty or does not exist. The old store must not be open, and is not changed.
-/// The new store has its sizes of pages and blocks and its hash key; other `options` are those of
-/// the new store. Calls `progress` with the number of pages done, and of all pages.
+/// directory that is empty or does not exist, or has what an earlier salvage has left that did not
+/// end: then it begins anew. Until it has ended well, `into` is not opened. The old store must not
+/// be open, and is not changed. The new store has its sizes of pages and blocks and its hash key;
+/// other `options` are those of the new store. Calls `progress` with the number of pages done, and
+/// of all pages.
 ///
 /// # Errors
 /// If there is no store or it is in use, if no superblock can be read, or if something fails in the
@@ -89,7 +92,8 @@ fn salvage_devices(
     let page_size = PageSize::new(page_bytes as usize).expect("it was loaded with it");
     check_page_ids(source.pages, Budget::new(&options, page_size).page_ids_max)?;
     let into = open_into(&options)?;
-    check_empty(&into)?;
+    let empty = "a new store needs an empty directory";
+    filling::begin(&into, "into", empty)?;
     tracing::info!(
         checkpoint_lsn = source.superblock.checkpoint_lsn.0,
         "salvage begins"
@@ -101,11 +105,13 @@ fn salvage_devices(
     if options.compression.is_none() && source.compression.is_built_in() {
         options.compression = Some(source.compression);
     }
-    let db = Db::open_device(options, into)?;
+    options.is_loading = true;
+    let db = Db::open_device(options, into.clone())?;
     let salvaged = run(&source, &db, &mut report, progress);
     let closed = db.close();
     salvaged?;
     closed?;
+    filling::end(&into)?;
     Ok(report)
 }
 
@@ -122,19 +128,6 @@ fn check_page_ids(pages: usize, page_ids_max: usize) -> Result<()> {
              {page_ids_max}; at least {bytes} bytes are needed"
         ),
     })
-}
-
-fn check_empty(into: &AnyDevice) -> Result<()> {
-    let names = into
-        .list()
-        .map_err(Error::io("listing the new directory"))?;
-    match names.first() {
-        None => Ok(()),
-        Some(name) => Err(Error::InvalidOption {
-            option: "into",
-            what: format!("holds '{name}'; a new store needs an empty directory"),
-        }),
-    }
 }
 
 fn run(

@@ -9,7 +9,7 @@ use pando_format::bytes::u32_at;
 use pando_format::catalogue::FIRST_USER_TREE;
 use pando_format::mapping::Group;
 use pando_format::page::PageKind;
-use pandodb::{Batch, Builder, Db, SalvageReport, VerifyReport, WriteOptions};
+use pandodb::{Batch, Builder, Db, Error, SalvageReport, VerifyReport, WriteOptions};
 
 use crate::fixture::{NONE, open_on, text_key as key};
 
@@ -490,4 +490,47 @@ fn writes_that_were_put_aside_are_in_their_tables() {
     let (report, missing) = salvaged(&crashed, &expected);
     assert!(report.is_whole(), "{report:?}");
     assert_eq!((report.writes_aside, missing.len()), (3, 0));
+}
+
+/// Whatever a power cut leaves of the new store is not opened, but all of it or nothing; and a
+/// salvage into the same directory begins anew.
+#[test]
+fn a_salvage_that_is_cut_off_leaves_no_store_behind() {
+    let device = filled(1);
+    let expected = content(&device);
+    let salvage_into = |new: &FaultyDevice| {
+        let from = device.clone().into();
+        SalvageReport::of_devices(&from, new.clone().into(), options())
+    };
+    let whole = FaultyDevice::new(1);
+    salvage_into(&whole).unwrap();
+    let changes = whole.changes();
+    assert!(changes > 60, "{changes}");
+    let (mut refused, mut ended) = (0, 0);
+    let step = (changes / 60).max(1) as usize;
+    for at in (1..changes + 20).step_by(step).chain(changes - 8..=changes) {
+        let new = FaultyDevice::new(at);
+        new.crash_at_change(at);
+        let has_ended = salvage_into(&new).is_ok();
+        new.crash_now();
+        let mode = [CrashMode::AllSurvive, CrashMode::AllLost][at as usize % 2];
+        let new = new.after_crash(at, mode);
+        match Db::open_device(options(), new.clone().into()) {
+            Ok(db) if !has_ended && db.tables().is_empty() => continue,
+            Ok(db) => {
+                drop(db);
+                assert!(content(&new) == expected, "{at}");
+                ended += 1;
+                continue;
+            }
+            Err(Error::InvalidOption { what, .. }) if !has_ended => {
+                assert!(what.contains("salvage it again"), "{at}: {what}");
+                refused += 1;
+            }
+            Err(other) => panic!("{at}: {other}"),
+        }
+        salvage_into(&new).unwrap();
+        assert!(content(&new) == expected, "{at}");
+    }
+    assert!(refused > 20 && ended > 0, "{refused}, {ended}");
 }
