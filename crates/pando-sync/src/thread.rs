@@ -6,6 +6,9 @@ pub use std::thread::{
     sleep, spawn, yield_now,
 };
 
+/// That of `std`, as is `thread_local!`; models run no code that needs it.
+pub use std::thread::LocalKey;
+
 #[cfg(pando_loom)]
 pub use loom::thread::{Builder, JoinHandle, Thread, current, park, spawn, yield_now};
 

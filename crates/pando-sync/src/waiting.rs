@@ -36,18 +36,18 @@ impl Wake for ThreadWake {
     }
 }
 
-/// Returns a waker that ends the [`park`] of the calling thread. Each thread makes it once.
+/// Returns a waker that ends the [`park`] of the calling thread. Each thread makes it once, and
+/// again for each call when it ends and has forgotten it: what it keeps of others may still wait.
 pub fn thread_waker() -> Waker {
     #[cfg(not(any(pando_loom, pando_shuttle)))]
     {
         thread_local! {
             static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
         }
-        WAKER.with(|cell| {
-            cell.borrow_mut()
-                .get_or_insert_with(|| Waker::from(Arc::new(ThreadWake(thread::current()))))
-                .clone()
-        })
+        let make = || Waker::from(Arc::new(ThreadWake(thread::current())));
+        WAKER
+            .try_with(|cell| cell.borrow_mut().get_or_insert_with(make).clone())
+            .unwrap_or_else(|_| make())
     }
     #[cfg(any(pando_loom, pando_shuttle))]
     {

@@ -93,8 +93,8 @@ struct OwnScratch(Option<Scratch>);
 
 impl OwnScratch {
     fn take() -> Self {
-        let own = SCRATCH.with_borrow_mut(Vec::pop);
-        Self(Some(own.unwrap_or_default()))
+        let own = SCRATCH.try_with(|all| all.borrow_mut().pop());
+        Self(Some(own.ok().flatten().unwrap_or_default()))
     }
 
     fn get(&mut self) -> &mut Scratch {
@@ -108,7 +108,7 @@ impl Drop for OwnScratch {
             shorten(&mut scratch.values, VALUES_KEPT);
             shorten(&mut scratch.value, KEPT_BYTES_MAX);
             scratch.work.shorten(KEPT_BYTES_MAX);
-            SCRATCH.with_borrow_mut(|all| all.push(scratch));
+            let _ = SCRATCH.try_with(|all| all.borrow_mut().push(scratch));
         }
     }
 }

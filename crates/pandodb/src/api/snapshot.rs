@@ -15,7 +15,7 @@ use crate::kept::cuts::YoungList;
 use crate::kept::settled::Settled;
 use crate::kept::young::Young;
 use crate::read::at::ReadAt;
-use crate::read::buffers::KEPT_BYTES_MAX;
+use crate::read::buffers::{KEPT_BYTES_MAX, lend};
 use crate::wait::reason::{Step, WaitReason};
 
 /// How often a snapshot that begins looks whether the batches before it are applied, until it gets
@@ -399,14 +399,14 @@ impl Snapshot {
             if let Some(found) = engine.read_cached_at(registration, &table.state, key, out) {
                 return Ok(found);
             }
-            let found = WORK.with(|work| match work.try_borrow_mut() {
-                Ok(mut work) => {
-                    let found = engine.read_at(registration, &table.state, key, &mut work, out);
+            let found = lend(&WORK, |work| match work {
+                Some(work) => {
+                    let found = engine.read_at(registration, &table.state, key, work, out);
                     work.shorten(KEPT_BYTES_MAX);
                     found
                 }
-                // This call is nested in the closure of another one.
-                Err(_) => {
+                // This call is nested in the closure of another one, or the thread ends.
+                None => {
                     let mut work = ReadAt::default();
                     engine.read_at(registration, &table.state, key, &mut work, out)
                 }

@@ -6,6 +6,7 @@
 //! whatever becomes of the operation that wanted the page.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::task::Waker;
@@ -23,36 +24,43 @@ use crate::pages::store::Store;
 use crate::pages::tags::Tags;
 
 thread_local! {
-    /// The fetcher of the event loop that runs on this thread, while the loop commits.
-    static OWN: RefCell<Option<Arc<Mutex<Fetcher>>>> = const { RefCell::new(None) };
+    /// The fetcher of the event loop that runs on this thread, while the loop commits. A thread
+    /// does not destroy it when it ends, so that what it destroys may commit; [`OwnReads`] leaves
+    /// nothing in it.
+    static OWN: RefCell<ManuallyDrop<OwnFetcher>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
+
+type OwnFetcher = Option<Arc<Mutex<Fetcher>>>;
 
 /// While this exists, the thread takes the completions of its fetcher whenever it has to wait: a
 /// page that is missing inside the gate may be one that only this thread can publish.
 #[derive(Debug)]
 pub(crate) struct OwnReads {
     /// Those of an outer call.
-    before: Option<Arc<Mutex<Fetcher>>>,
+    before: OwnFetcher,
 }
 
 impl OwnReads {
     /// Makes `fetcher` this thread's own until the result is dropped.
     pub(crate) fn of(fetcher: &Arc<Mutex<Fetcher>>) -> Self {
-        let before = OWN.replace(Some(fetcher.clone()));
-        Self { before }
+        let before = OWN.replace(ManuallyDrop::new(Some(fetcher.clone())));
+        Self {
+            before: ManuallyDrop::into_inner(before),
+        }
     }
 }
 
 impl Drop for OwnReads {
     fn drop(&mut self) {
-        OWN.set(self.before.take());
+        let own = OWN.replace(ManuallyDrop::new(self.before.take()));
+        drop(ManuallyDrop::into_inner(own));
     }
 }
 
 /// Takes the completions of the thread's own reads. Returns false if the thread has no
 /// [`OwnReads`].
 pub(crate) fn reap_own(store: &Store) -> bool {
-    OWN.with_borrow(|own| match own {
+    OWN.with_borrow(|own| match &**own {
         Some(fetcher) => {
             if let Some(mut fetcher) = fetcher.try_lock() {
                 // Errors are ignored: a later request for the page meets the error again.

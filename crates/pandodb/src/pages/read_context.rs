@@ -25,17 +25,19 @@ thread_local! {
 }
 
 impl ReadContext {
-    /// Calls `act` with the context of this thread.
+    /// Calls `act` with the context of this thread, or with a new one if the thread, which ends,
+    /// has destroyed it.
     pub(crate) fn of_thread<R>(
         statistics: &Statistics,
         act: impl FnOnce(&mut ReadContext) -> R,
     ) -> R {
-        let mut context = CONTEXT.take().unwrap_or_else(|| {
+        let kept = CONTEXT.try_with(Cell::take).ok().flatten();
+        let mut context = kept.unwrap_or_else(|| {
             statistics.tick(Ticker::ReadContextsMade, 1);
             Box::default()
         });
         let result = act(&mut context);
-        CONTEXT.set(Some(context));
+        let _ = CONTEXT.try_with(|kept| kept.set(Some(context)));
         result
     }
 

@@ -1,7 +1,10 @@
-//! Buffers of reads, which the thread keeps from one call to the next.
+//! Buffers of reads, which the thread keeps from one call to the next. When it ends it may have
+//! destroyed them before other things that it keeps, which may read in their destructors: all
+//! thread-locals of this crate are asked whether they are there.
 
 use std::cell::RefCell;
 
+use pando_sync::thread::LocalKey;
 use pando_tree::{KnownRank, ValueReader};
 
 use crate::read::point::LendReader;
@@ -32,12 +35,29 @@ pub(crate) struct ReadBuffers {
     pub(crate) value: Vec<u8>,
 }
 
-/// Lends the reader of this thread; a new one if the call is nested.
+/// Lends what `key` keeps of this thread; None if it is lent already, as to a call that this one is
+/// nested in, or destroyed.
+#[inline]
+pub(crate) fn lend<T, R>(
+    key: &'static LocalKey<RefCell<T>>,
+    f: impl FnOnce(Option<&mut T>) -> R,
+) -> R {
+    let mut f = Some(f);
+    let mut call = |kept: Option<&mut T>| f.take().map(|f| f(kept));
+    let lent = key.try_with(|cell| match cell.try_borrow_mut() {
+        Ok(mut kept) => call(Some(&mut kept)),
+        Err(_) => call(None),
+    });
+    lent.unwrap_or_else(|_| call(None))
+        .expect("it is called once: with what is kept, or without")
+}
+
+/// Lends the reader of this thread; a new one if there is none to lend.
 pub(crate) fn with_reader<R>(f: impl FnOnce(&mut ValueReader) -> R) -> R {
-    READ.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut buffers) => f(&mut buffers.reader),
+    lend(&READ, |buffers| match buffers {
+        Some(buffers) => f(&mut buffers.reader),
         // Called from within a closure of `get_with`.
-        Err(_) => f(&mut ValueReader::new()),
+        None => f(&mut ValueReader::new()),
     })
 }
 
@@ -56,23 +76,23 @@ impl LendReader for OfThread {
 
 /// Lends a buffer of this thread; another one if the call is nested.
 pub(crate) fn with_value<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    let mut value = VALUE.take();
+    let mut value = VALUE.try_with(RefCell::take).unwrap_or_default();
     let result = f(&mut value);
     shorten(&mut value, KEPT_BYTES_MAX);
-    VALUE.set(value);
+    let _ = VALUE.try_with(|cell| cell.replace(value));
     result
 }
 
-/// Lends the read buffers of this thread; None if the call is nested.
+/// Lends the read buffers of this thread; None if there are none to lend.
 pub(crate) fn with_buffers<R>(f: impl FnOnce(Option<&mut ReadBuffers>) -> R) -> R {
-    READ.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut buffers) => {
-            let result = f(Some(&mut buffers));
+    lend(&READ, |buffers| match buffers {
+        Some(buffers) => {
+            let result = f(Some(buffers));
             shorten(&mut buffers.value, KEPT_BYTES_MAX);
             buffers.reader.shorten(KEPT_BYTES_MAX);
             result
         }
-        Err(_) => f(None),
+        None => f(None),
     })
 }
 

@@ -73,6 +73,7 @@ mod tables;
 mod task_reads;
 mod tasks;
 mod thousand;
+mod thread_ends;
 mod transaction_memory;
 mod transactions;
 mod twin;
