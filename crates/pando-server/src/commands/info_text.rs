@@ -223,9 +223,13 @@ fn persistence(shared: &Shared, text: &mut String) {
     let last = engine
         .as_ref()
         .map_or(0, |engine| engine.db.last_checkpoint_unix_ms() / 1000);
-    let log_bytes = engine
-        .as_ref()
-        .map_or(0, |engine| bytes(engine.db.report().log_bytes));
+    let report = engine.as_ref().map(|engine| engine.db.report());
+    let log_bytes = report.as_ref().map_or(0, |report| bytes(report.log_bytes));
+    // After a write or a sync that failed, the store takes none.
+    let written = match report.and_then(|report| report.poisoned) {
+        None => "ok",
+        Some(_) => "err",
+    };
     // Relaxed: figures for a report.
     let saving = u8::from(shared.saving.load(Ordering::Relaxed));
     let saved = if shared.save_failed.load(Ordering::Relaxed) {
@@ -250,7 +254,7 @@ fn persistence(shared: &Shared, text: &mut String) {
     field(text, "aof_rewrite_in_progress", u8::from(running.is_some()));
     field(text, "aof_rewrite_scheduled", 0);
     field(text, "aof_last_bgrewrite_status", rewritten);
-    field(text, "aof_last_write_status", "ok");
+    field(text, "aof_last_write_status", written);
     field(text, "aof_current_size", log_bytes);
     field(text, "aof_base_size", 0);
     compaction(running, &ended, text);

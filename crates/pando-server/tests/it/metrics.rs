@@ -245,6 +245,9 @@ fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
     gate.1.notify_all();
     let mut client = server.client();
     assert_eq!(get(&server, "/readyz"), (200, "ready\n".to_owned()));
+    let written = |status: &str| format!("aof_last_write_status:{status}");
+    let told = client.run("INFO persistence");
+    assert!(told.contains(&written("ok")), "{told}");
     device.fail(FaultPlan::sticky(Operation::Sync, "", 1, Fault::Io));
     while client.run("SET a 1") == "+OK" {
         client.run("SAVE");
@@ -253,6 +256,8 @@ fn probes_tell_a_server_that_lives_from_one_that_is_ready() {
     let (status, text) = get(&server, "/readyz");
     assert_eq!(status, 503);
     assert!(text.starts_with("writes are refused: "), "{text}");
+    let told = server.client().run("INFO persistence");
+    assert!(told.contains(&written("err")), "{told}");
     assert!(!get(&server, "/stats.json").1.contains("\"poisoned\":null"));
     assert_eq!(get(&server, "/healthz").0, 200);
 }
