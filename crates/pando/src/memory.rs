@@ -46,6 +46,12 @@ fn total(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
+/// Files with limits of a group of version 2: above the first it gets no more, and above the
+/// second it is slowed down until it has given back what is too much (`MemoryHigh=` of systemd).
+const LIMITS: [&str; 2] = ["memory.max", "memory.high"];
+/// The same, version 1.
+const LIMITS_1: [&str; 1] = ["memory.limit_in_bytes"];
+
 /// Returns the lowest limit of the groups in `/proc/self/cgroup` and of all their ancestors, for
 /// both versions.
 fn limit(root: &Path, groups: &str) -> Option<u64> {
@@ -55,19 +61,21 @@ fn limit(root: &Path, groups: &str) -> Option<u64> {
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else {
             continue;
         };
-        let (base, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
+        let (base, files) = match controllers {
+            "" => (root.to_owned(), &LIMITS[..]),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
+                (root.join("memory"), &LIMITS_1[..])
             }
             _ => continue,
         };
         let mut folder: PathBuf = base.join(group.trim_start_matches('/'));
         loop {
-            let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
-            // "max" is not a number, and means no limit.
-            if let Ok(bytes) = text.trim().parse::<u64>() {
-                least = Some(least.map_or(bytes, |least: u64| least.min(bytes)));
+            for file in files {
+                let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+                // "max" is not a number, and means no limit.
+                if let Ok(bytes) = text.trim().parse::<u64>() {
+                    least = Some(least.map_or(bytes, |least: u64| least.min(bytes)));
+                }
             }
             if folder == base || !folder.pop() {
                 break;
@@ -92,6 +100,8 @@ mod tests {
         fs::write(root.path().join("a/memory.max"), "1048576\n").unwrap();
         fs::write(root.path().join("memory.max"), "2097152\n").unwrap();
         assert_eq!(limit(root.path(), "0::/a/b\n"), Some(1 << 20));
+        fs::write(root.path().join("a/memory.high"), "524288\n").unwrap();
+        assert_eq!(limit(root.path(), "0::/a/b\n"), Some(1 << 19));
         fs::create_dir_all(root.path().join("memory/x")).unwrap();
         fs::write(root.path().join("memory/x/memory.limit_in_bytes"), "4096").unwrap();
         assert_eq!(limit(root.path(), "3:cpu,memory:/x\n"), Some(4096));
