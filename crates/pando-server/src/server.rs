@@ -24,6 +24,10 @@ use crate::settings::{Settings, allowed_clients};
 use crate::shared::Shared;
 use crate::socket::{Listener, UnixSocket};
 
+/// What fails when there are no addresses: much more is mapped than is used.
+const NO_ADDRESSES: &str = "no addresses for statistics; raise the limits of the process (ulimit -v \
+                            and -d) or of the system (vm.overcommit_memory)";
+
 /// A server that listens but does not serve yet.
 pub struct Server {
     shared: Arc<Shared>,
@@ -98,8 +102,7 @@ impl Server {
             polls.push(poll);
         }
         let waker = mio::Waker::new(acceptor.registry(), WAKER).map_err(io("making a waker"))?;
-        let statistics =
-            ServerStatistics::new(commands.names()).map_err(io("mapping memory for statistics"))?;
+        let statistics = ServerStatistics::new(commands.names()).map_err(io(NO_ADDRESSES))?;
         let settings = Settings::new(&options, allowed_clients(options.maxclients, threads));
         let shared = Shared::new(options, settings, addresses, loops, statistics, waker);
         start_parameters(&shared).map_err(|(name, reason)| Error::Parameter { name, reason })?;

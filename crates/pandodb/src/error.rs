@@ -291,6 +291,18 @@ impl Error {
         }
     }
 
+    /// Returns the error of memory for `what` that cannot be mapped. Much more is mapped than is
+    /// used, so that there is rarely too little of it, but often a limit.
+    pub(crate) fn unmapped(what: &str, error: impl fmt::Display) -> Self {
+        Self::InvalidOption {
+            option: "max_memory",
+            what: format!(
+                "no addresses for {what}: {error}; choose less, or raise the limits of the process \
+                 (ulimit -v and -d) or of the system (vm.overcommit_memory)"
+            ),
+        }
+    }
+
     /// Returns an error for damage at `place` in a file of the store.
     pub(crate) fn corrupt(place: impl Into<String>, what: impl fmt::Display) -> Self {
         Self::Corrupt {

@@ -217,6 +217,27 @@ impl Drop for Running {
     }
 }
 
+/// The server maps more than it uses.
+#[test]
+fn a_limit_of_addresses_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    // KiB: too few for the server, and for its store.
+    for (limit, memory) in [("200000", "16m"), ("6000000", "8g")] {
+        let served = format!("ulimit -v {limit} && exec \"$0\" --dir=store --max-memory={memory}");
+        let mut command = alone(Command::new("sh"), directory.path());
+        command.args(["-c", &served, env!("CARGO_BIN_EXE_pando")]);
+        command.env("PANDO_LISTEN", "127.0.0.1:0");
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_ne!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("no addresses for "), "{limit}: {text}");
+        assert!(
+            text.contains("limits of the process (ulimit -v"),
+            "{limit}: {text}"
+        );
+    }
+}
+
 /// The signal that comes with it would end the process.
 #[test]
 fn a_limit_of_the_length_of_files_is_a_full_disk() {

@@ -71,10 +71,7 @@ pub(crate) fn pool_of(
         content: Content::Checked,
         statistics: device.statistics(),
     };
-    let pool = Pool::new(options).map_err(|error| Error::InvalidOption {
-        option: "max_memory",
-        what: format!("mapping it: {error}"),
-    })?;
+    let pool = Pool::new(options).map_err(|error| Error::unmapped("frames", error))?;
     // The roots of the system trees.
     Ok(pool.keeping_below(PageId(GARBAGE_ROOT.0 + 1)))
 }

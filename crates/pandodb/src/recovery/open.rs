@@ -75,10 +75,7 @@ impl From<pando_wal::Error> for Error {
 /// Opens or creates the store on `device`.
 pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     options.check()?;
-    let statistics = Statistics::try_new().map_err(|error| Error::InvalidOption {
-        option: "max_memory",
-        what: format!("mapping the statistics: {error}"),
-    })?;
+    let statistics = Statistics::try_new().map_err(|error| Error::unmapped("statistics", error))?;
     let device = device.timed(Arc::new(statistics));
     let names = device.list().map_err(Error::io("listing the directory"))?;
     let has = |name: &str| names.iter().any(|known| known == name);

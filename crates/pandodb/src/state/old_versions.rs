@@ -37,10 +37,7 @@ impl OldVersions {
         statistics: Arc<Statistics>,
     ) -> Result<Self> {
         let versions = Versions::new(page_size, bytes, statistics);
-        let versions = versions.map_err(|error| Error::InvalidOption {
-            option: "max_memory",
-            what: format!("mapping memory for old versions: {error}"),
-        })?;
+        let versions = versions.map_err(|error| Error::unmapped("old versions", error))?;
         Ok(Self {
             snapshots: Snapshots::new(),
             versions,
