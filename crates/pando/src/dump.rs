@@ -129,7 +129,7 @@ fn load_from(input: impl Read, dir: &Path, options: Builder) -> Result<DumpRepor
     progress.finish();
     loaded.map_err(|error| match error {
         Error::InvalidDump { .. } => Failure::damage(format!(
-            "{error}; {} has no store until a whole dump is loaded into it",
+            "{error}; no store is made in {} but of a whole dump",
             dir.display()
         )),
         other => of_store(dir, other),

@@ -173,7 +173,7 @@ fn a_load_that_was_killed_is_no_store() {
     let cut_off = &text[..text.len() - 1];
     let (code, _, err) = run(here, &["load", "copy"], cut_off);
     assert!(
-        code == 3 && err.contains("copy has no store until"),
+        code == 3 && err.contains("no store is made in copy"),
         "{err}"
     );
     let (code, out, err) = run(here, &["load", "copy"], &text);
