@@ -15,7 +15,7 @@ use crate::data::engine::bytes;
 use crate::loop_handle::LoopHandle;
 use crate::pubsub::message::Space;
 use crate::report::gauges::{Gauge, gauges, snapshots};
-use crate::report::memory_use::{MemoryUse, resident_bytes};
+use crate::report::memory_use::{MemoryUse, machine_bytes, resident_bytes};
 use crate::shared::{Shared, Stage};
 
 /// When a section is shown without being asked for by name.
@@ -177,6 +177,7 @@ fn memory(shared: &Shared, text: &mut String) {
     both("used_memory", used);
     both("used_memory_rss", resident);
     both("used_memory_peak", peak);
+    both("total_system_memory", machine_bytes());
     both("maxmemory", memory.max);
     let percent = used as f64 * 100.0 / peak.max(1) as f64;
     field(text, "used_memory_peak_perc", format_args!("{percent:.2}%"));

@@ -113,3 +113,11 @@ pub(crate) fn resident_bytes() -> u64 {
     let pages = text.split(' ').nth(1);
     pages.and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
 }
+
+/// Returns the memory of the machine, as the system counts it, in bytes: 0 if it does not tell.
+pub(crate) fn machine_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse().ok()).unwrap_or(0) * 1024
+}

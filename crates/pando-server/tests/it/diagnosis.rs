@@ -189,6 +189,10 @@ fn the_memory_budget_is_shown_part_by_part() {
     let percent = format!("{:.2}%", used as f64 * 100.0 / peak as f64);
     assert_eq!(after["used_memory_peak_perc"], percent);
     assert!(bytes(&after, "used_memory_rss") > 1 << 20);
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let machine = meminfo.split_whitespace().nth(1).unwrap();
+    let machine = machine.parse::<u64>().unwrap() * 1024;
+    assert_eq!(bytes(&after, "total_system_memory"), machine);
     let more: Vec<_> = (0..10).map(|_| server.client()).collect();
     let until = now() + Duration::from_secs(20);
     while bytes(&fields(&mut client, "memory"), "memory_connections") < 11 * 1024 {
