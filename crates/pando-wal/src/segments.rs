@@ -88,16 +88,20 @@ impl<D: Device> Segments<D> {
         for (slot, name) in list(&segments.device)? {
             match segments.open_ready(&name)? {
                 Some(ready) => segments.put(slot, ready),
-                None => unusable.push(name),
+                None => unusable.push((slot, name)),
             }
         }
         segments.keep_least();
-        for name in unusable {
-            // A file that stays has no record of this life. The next opening tries again.
-            let _ = segments.device.remove(&name);
-        }
+        // Each takes the place of one that is unusable, if there is one: a log without any file
+        // is one that was lost, so there is one at every moment.
         while segments.ready().len() < SEGMENTS_MIN {
             segments.make(u64::from(options.file_bytes), &|allocate| allocate())?;
+        }
+        for (slot, name) in unusable {
+            if !segments.is_ready(slot) {
+                // A file that stays has no record of this life. The next opening tries again.
+                let _ = segments.device.remove(&name);
+            }
         }
         if segments.options.flush_method == FlushMethod::Auto {
             segments.choose_method()?;
@@ -140,6 +144,10 @@ impl<D: Device> Segments<D> {
                 && header.segment_bytes == self.options.segment_bytes
         });
         Ok((fits && ours).then_some(Ready { file, bytes }))
+    }
+
+    fn is_ready(&self, slot: usize) -> bool {
+        self.files.lock().get(slot).is_some_and(Option::is_some)
     }
 
     /// Returns slots and lengths of the prepared files, the shortest first.

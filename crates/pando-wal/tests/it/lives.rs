@@ -1,7 +1,11 @@
 //! Lives of a log: records of an earlier life are never taken for records of the current one.
 
+use pando_device::Device as _;
 use pando_format::Lsn;
-use pando_wal::{Error, ReplayOptions, replay};
+use pando_stats::Statistics;
+use pando_sync::Arc;
+use pando_sync::atomic::Ordering;
+use pando_wal::{Error, Log, ReplayOptions, replay};
 
 use crate::support::{IDENTITY, SEGMENT, TestDevice, append, open, options, read};
 
@@ -92,7 +96,7 @@ fn files_beyond_the_options_are_removed_and_missing_ones_made() {
     drop(log);
     // A file whose preparation was interrupted is prepared again.
     device.overwrite("log/0000000000000001", 0, &[0; 4096]);
-    let log = pando_wal::Log::open(device, options(3, 3, 0), Default::default()).unwrap();
+    let log = Log::open(device, options(3, 3, 0), Default::default()).unwrap();
     assert_eq!(log.capacity_bytes(), 2 * SEGMENT);
     assert_eq!(log.make_all_files().unwrap(), 1);
 }
@@ -183,7 +187,7 @@ fn options_that_contradict_each_other_are_refused() {
     let open = |change: &dyn Fn(&mut pando_wal::LogOptions)| {
         let mut changed = options(2, 1, 0);
         change(&mut changed);
-        pando_wal::Log::open(device.clone(), changed, Default::default()).map(|_| ())
+        Log::open(device.clone(), changed, Default::default()).map(|_| ())
     };
     assert!(open(&|_| ()).is_ok());
     assert!(matches!(
@@ -246,4 +250,29 @@ fn damaged_headers_are_reported_or_ignored_without_a_panic() {
     header.identity = IDENTITY;
     header.segment_bytes *= 2;
     assert!(put(&header).unwrap_err().is_corruption());
+}
+
+/// Files of which none can be used are replaced one by one: a log that has no file is one that was
+/// lost.
+#[test]
+fn an_opening_leaves_a_file_at_every_moment() {
+    let device = TestDevice::new();
+    drop(open(&device, options(2, 1, 0)));
+    let files = || device.list().unwrap();
+    assert_eq!(files().len(), 2);
+    for name in files() {
+        device.overwrite(&name, 0, &[0x55; 64]);
+    }
+    device.control.no_files.store(true, Ordering::SeqCst);
+    let opened = |incarnation| {
+        let statistics = Arc::new(Statistics::new());
+        Log::open(device.clone(), options(2, incarnation, 0), statistics)
+    };
+    assert!(opened(2).is_err(), "there is no space");
+    assert_eq!(files().len(), 1);
+    device.control.no_files.store(false, Ordering::SeqCst);
+    drop(opened(3).unwrap());
+    assert_eq!(files().len(), 2);
+    let (records, _) = read(&device, 3, 0).unwrap();
+    assert!(records.is_empty());
 }
