@@ -93,6 +93,11 @@ impl<'t> Iter<'t> {
         }
     }
 
+    /// The snapshot whose moment it shows.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
     /// Makes it show the moment of `snapshot`.
     pub(crate) fn at(mut self, snapshot: Cow<'t, Snapshot>) -> Self {
         if !Arc::ptr_eq(self.table.db.engine(), snapshot.db().engine()) {

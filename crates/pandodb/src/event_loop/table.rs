@@ -204,7 +204,8 @@ impl Transaction {
         let scanned = scanned.map_err(|stopped| inner.why_not_read(table, stopped));
         if matches!(scanned, Err(Unfinished::Wait(WaitReason::Settled))) {
             let on_disk = self.on_disk(table)?;
-            let scanned = self.aside.scan(table.db.engine(), on_disk, at)?;
+            let scanned = self.aside.scan(table.db.engine(), on_disk, at);
+            let scanned = scanned.map_err(|stopped| self.inner.why_not_read(table, stopped))?;
             page.take(scanned);
         } else {
             scanned?;

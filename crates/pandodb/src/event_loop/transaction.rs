@@ -227,7 +227,8 @@ impl Transaction {
     ) -> Step<KeptFound> {
         let engine = table.db.engine();
         let (settled, tree) = self.on_disk(table)?;
-        let found = self.aside.open(engine, (settled, tree), key, out)?;
+        let found = self.aside.open(engine, (settled, tree), key, out);
+        let found = found.map_err(|stopped| self.inner.why_not_read(table, stopped))?;
         self.inner.note_read(table, key)?;
         Ok(found)
     }
@@ -236,9 +237,10 @@ impl Transaction {
     pub(crate) fn on_disk(&self, table: &Table) -> Result<(Arc<Settled>, Tree)> {
         let snapshot = self.inner.snapshot.as_ref();
         let snapshot = snapshot.expect("it was found to be settled");
-        let settled = snapshot.settled().ok_or(Error::SnapshotEnded)?;
-        let tree = snapshot.tree_of(table);
-        let tree = tree.map_err(|error| self.inner.unless_made_since(table, error))?;
+        let failed = |error| self.inner.of_failed_read(table, error);
+        let settled = snapshot.settled().ok_or(Error::SnapshotEnded);
+        let settled = settled.map_err(failed)?;
+        let tree = snapshot.tree_of(table).map_err(failed)?;
         Ok((settled, tree))
     }
 

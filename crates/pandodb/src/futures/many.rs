@@ -224,7 +224,7 @@ impl Transaction {
             None => table.get_many_async(&left).await?,
             Some(snapshot) => {
                 let read = snapshot.get_many_async(table, &left).await;
-                let read = read.map_err(|error| self.unless_made_since(table, error))?;
+                let read = read.map_err(|error| self.of_failed_read(table, error))?;
                 for key in left {
                     self.note_read(table, key)?;
                 }

@@ -242,8 +242,7 @@ impl TransactionIter<'_> {
             Some(error) => Err(error),
             None => self.next_entry_async(is_forward).await,
         };
-        self.is_over = !matches!(entry, Ok(Some(_)));
-        entry.transpose()
+        self.ended(entry)
     }
 
     async fn next_entry_async(&mut self, is_forward: bool) -> Result<Option<Entry>> {

@@ -45,7 +45,7 @@ impl Transaction {
             return table.get_async(key).await;
         };
         let found = snapshot.get_async(table, key).await;
-        let found = found.map_err(|error| self.unless_made_since(table, error))?;
+        let found = found.map_err(|error| self.of_failed_read(table, error))?;
         self.note_read(table, key)?;
         Ok(found)
     }

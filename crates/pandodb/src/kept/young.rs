@@ -1,7 +1,7 @@
 //! A snapshot that reads old versions in memory, and may go on on disk (decision 071).
 
 use pando_format::Lsn;
-use pando_sync::atomic::{AtomicUsize, Ordering, fence};
+use pando_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use pando_sync::time::{self, Duration};
 use pando_sync::{Arc, Rank, RwLock};
 use pando_versions::Registration;
@@ -17,6 +17,8 @@ pub(crate) struct Young {
     /// It belongs to a transaction: it is settled only when old versions have no room.
     is_of_transaction: bool,
     began: time::Instant,
+    /// A read of its transaction has failed, since it was ended.
+    has_failed: AtomicBool,
     /// Set before the registration is ended.
     settled: RwLock<Option<Arc<Settled>>>,
 }
@@ -29,6 +31,7 @@ impl Young {
             handles: AtomicUsize::new(1),
             is_of_transaction,
             began: time::now(),
+            has_failed: AtomicBool::new(false),
             settled: RwLock::new(Rank::Leaf, None),
         }
     }
@@ -66,6 +69,17 @@ impl Young {
     /// Returns whether it belongs to a transaction.
     pub(crate) fn is_of_transaction(&self) -> bool {
         self.is_of_transaction
+    }
+
+    /// Notes that a read of its transaction has failed, since it was ended.
+    pub(crate) fn note_failed(&self) {
+        // Relaxed: calls of one transaction follow each other, as its owner sees to.
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a read of its transaction has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Returns whether it was settled and can still be read. Asked by who finds the registration

@@ -112,7 +112,7 @@ impl Transaction {
             return table.get_reader(key);
         };
         let found = snapshot.get_reader(table, key);
-        let found = found.map_err(|error| self.unless_made_since(table, error))?;
+        let found = found.map_err(|error| self.of_failed_read(table, error))?;
         self.note_read(table, key)?;
         Ok(found)
     }

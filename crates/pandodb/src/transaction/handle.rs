@@ -34,8 +34,9 @@ static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 /// The moment that it reads is that of its first read. While it is open, the store keeps in memory
 /// what it reads, as for a [`Snapshot`]. When that memory is short, a transaction that is older
 /// than a second goes on on disk: its commit may then meet conflicts that are none. Another one may
-/// be ended: its reads return [`Error::SnapshotEnded`], and it has to be run again.
-/// [`Db::transact`] does that, and also runs it again after a conflict. The writes, and which keys
+/// be ended: its reads return [`Error::SnapshotEnded`], and it has to be run again: so says its
+/// commit, too, once a read has. [`Db::transact`] does that, and also runs it again after a
+/// conflict. The writes, and which keys
 /// it has read, are in memory until the commit ([`crate::MemoryReport::transactions`]); the commit
 /// fails with [`Error::BatchTooLarge`] for too many writes, as that of a [`crate::Batch`] does.
 ///
@@ -146,15 +147,23 @@ impl Transaction {
         self.snapshot.as_ref().is_some_and(Snapshot::is_settled)
     }
 
-    /// Returns `error`; a conflict if that says that `table` did not exist, and it does now: it was
-    /// made after the moment that the transaction reads.
-    pub(crate) fn unless_made_since(&self, table: &Table, error: Error) -> Error {
+    /// Returns the error of a read of `table` that has ended with `error`: a conflict if that says
+    /// that the table did not exist, and it does now: it was made after the moment that the
+    /// transaction reads. Remembers that the snapshot was ended: the transaction has to be run
+    /// again.
+    pub(crate) fn of_failed_read(&self, table: &Table, error: Error) -> Error {
         match error {
             Error::NoSuchTable { name } if table.state.tree().is_some() => Error::Conflict {
                 table: name,
                 key: None,
                 kind: ConflictKind::Table,
             },
+            Error::SnapshotEnded => {
+                if let Some(snapshot) = &self.snapshot {
+                    snapshot.of_transaction().note_failed();
+                }
+                error
+            }
             other => other,
         }
     }
@@ -211,7 +220,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Snapshot::get_into`]; [`Error::Conflict`] for a table that was made after the moment
-    /// that the transaction reads. What an error says was not read, and the transaction goes on.
+    /// that the transaction reads. What an error says was not read, and the transaction goes on;
+    /// after [`Error::SnapshotEnded`] it has to be run again, and every further call says so.
     pub fn get_into(&mut self, table: &Table, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         if let Some(found) = self.get_own(table, key, out)? {
             return Ok(found);
@@ -222,7 +232,7 @@ impl Transaction {
         };
         let found = snapshot
             .get_into(table, key, out)
-            .map_err(|error| self.unless_made_since(table, error))?;
+            .map_err(|error| self.of_failed_read(table, error))?;
         self.note_read(table, key)?;
         Ok(found)
     }
@@ -266,7 +276,7 @@ impl Transaction {
         };
         snapshot
             .get_many_with(table, &left, keep)
-            .map_err(|error| self.unless_made_since(table, error))?;
+            .map_err(|error| self.of_failed_read(table, error))?;
         for key in left {
             self.note_read(table, key)?;
         }

@@ -145,7 +145,7 @@ impl Transaction {
         };
         let tree = snapshot
             .tree_of(table)
-            .map_err(|error| self.unless_made_since(table, error))?;
+            .map_err(|error| self.of_failed_read(table, error))?;
         self.reads
             .begin_range((&table.state, tree), low.clone(), high.clone());
         self.count_reads();
@@ -196,7 +196,15 @@ impl TransactionIter<'_> {
             Some(error) => Err(error),
             None => self.next_entry(is_forward),
         };
+        self.ended(entry)
+    }
+
+    /// Notes what an attempt to go on has come to, and returns it.
+    pub(crate) fn ended(&mut self, entry: Result<Option<Entry>>) -> Option<Result<Entry>> {
         self.is_over = !matches!(entry, Ok(Some(_)));
+        if let (Err(Error::SnapshotEnded), Some(snapshot)) = (&entry, self.stored.snapshot()) {
+            snapshot.of_transaction().note_failed();
+        }
         entry.transpose()
     }
 

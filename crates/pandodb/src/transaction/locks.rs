@@ -1,5 +1,6 @@
 //! Locks of a transaction: whoever locks a key before it is read meets no conflict on it.
 
+use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::commit::state_check::StateCheck;
 use crate::error::{Error, Result};
@@ -121,14 +122,17 @@ impl Transaction {
         self.locks.end();
     }
 
-    /// Checks that it has not lost already.
+    /// Checks that it has not lost already, and that no read has failed since its snapshot was
+    /// ended.
     ///
     /// # Errors
     /// Why it has.
     pub(crate) fn check_usable(&self) -> Result<()> {
-        match &self.lost {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
+        let has_failed = |snapshot: &Snapshot| snapshot.of_transaction().has_failed();
+        match (&self.lost, &self.snapshot) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(snapshot)) if has_failed(snapshot) => Err(Error::SnapshotEnded),
+            (None, _) => Ok(()),
         }
     }
 }

@@ -63,13 +63,13 @@ impl Transaction {
     }
 
     /// Says why a read of `table` at the snapshot has stopped: as
-    /// [`Transaction::unless_made_since`]; or the snapshot was settled meanwhile.
+    /// [`Transaction::of_failed_read`]; or the snapshot was settled meanwhile.
     pub(crate) fn why_not_read(&self, table: &Table, stopped: Unfinished) -> Unfinished {
         match stopped {
             Unfinished::Error(Error::SnapshotEnded) if self.is_settled() => {
                 WaitReason::Settled.into()
             }
-            Unfinished::Error(error) => self.unless_made_since(table, error).into(),
+            Unfinished::Error(error) => self.of_failed_read(table, error).into(),
             Unfinished::Wait(reason) => reason.into(),
         }
     }
@@ -79,7 +79,11 @@ impl Transaction {
         if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
             let known = match self.reads.position(&table.state) {
                 Some(known) => known,
-                None => self.reads.table(&table.state, snapshot.tree_of(table)?),
+                None => {
+                    let tree = snapshot.tree_of(table);
+                    let tree = tree.map_err(|error| self.of_failed_read(table, error))?;
+                    self.reads.table(&table.state, tree)
+                }
             };
             let stripes = &self.db.engine().stripes;
             self.reads.add_key(known, key, stripes);
@@ -96,7 +100,8 @@ impl Transaction {
         (low, high): (Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> Result<()> {
         if let Some(snapshot) = self.snapshot.as_ref().filter(|_| self.remembers_reads()) {
-            let tree = snapshot.tree_of(table)?;
+            let tree = snapshot.tree_of(table);
+            let tree = tree.map_err(|error| self.of_failed_read(table, error))?;
             self.reads.begin_range((&table.state, tree), low, high);
             self.reads.pass_all();
             self.reads.settle();

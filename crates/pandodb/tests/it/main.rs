@@ -24,6 +24,7 @@ mod dropped;
 mod dump_files;
 mod dumps;
 mod durable_reads;
+mod ended_transactions;
 mod ends;
 mod exits;
 mod fixture;
