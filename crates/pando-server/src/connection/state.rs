@@ -359,14 +359,27 @@ impl Connection {
         if self.running.is_some() && (self.gone || self.read_closed && self.may_wait_for_ever()) {
             return true;
         }
-        let Some(buffers) = &self.buffers else {
-            return self.session.closing || self.at_end || stopping;
-        };
-        let sent = buffers.output.unsent() == 0 && !buffers.output.is_gated();
-        if self.session.closing {
-            return sent && self.running.is_none();
+        match self.session.closing {
+            true => self.is_idle(),
+            false => self.has_come_to_its_end() || stopping && self.is_idle(),
         }
-        (self.at_end && self.starved || stopping) && sent && self.running.is_none()
+    }
+
+    /// Returns true if its peer has sent all that it ever will, and has the replies to that.
+    fn has_come_to_its_end(&self) -> bool {
+        self.at_end && (self.starved || self.buffers.is_none()) && self.is_idle()
+    }
+
+    /// Returns true if its peer has closed it, and nothing is left that others would wait for: it
+    /// may be closed in the middle of a round.
+    pub(crate) fn was_closed(&self) -> bool {
+        self.broken && self.running.is_none() || self.has_come_to_its_end()
+    }
+
+    /// Returns true if no command runs, and no reply is left to be sent.
+    fn is_idle(&self) -> bool {
+        let owes = |of: &Buffers| of.output.unsent() > 0 || of.output.is_gated();
+        self.running.is_none() && !self.buffers.as_deref().is_some_and(owes)
     }
 
     /// Returns true if its command waits for something that may never come, or for the end of a

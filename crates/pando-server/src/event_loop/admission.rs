@@ -107,7 +107,8 @@ impl EventLoop {
             }
             return Err(error);
         }
-        self.enqueue(token);
+        // Its first turn comes with the event that the registration raises: behind the events of
+        // those that were closed before it was opened.
         Ok(())
     }
 

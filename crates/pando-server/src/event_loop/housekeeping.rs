@@ -2,14 +2,17 @@
 
 use std::io;
 
+use mio::Registry;
 use pando_stats::Ticker;
 use pando_sync::atomic::Ordering;
 use pando_sync::time::{Duration, Instant, unix_ms};
 
 use super::EventLoop;
+use crate::connection::Connection;
 use crate::data::cleaner::Cleaned;
-use crate::loop_handle::Token;
+use crate::loop_handle::{LoopHandle, Token};
 use crate::report::memory_use::MemoryUse;
+use crate::shared::Shared;
 use crate::times::nanoseconds;
 
 /// Interval at which the cleaner looks for work.
@@ -35,13 +38,8 @@ impl EventLoop {
         };
         self.keep_commit(&mut connection);
         self.timers.set(token, &mut connection.timer, None);
-        self.shared.clients.remove(connection.record.id);
-        let address = &connection.record.address;
-        self.shared.events.connection(address, false);
-        // Relaxed: a hint for the acceptor.
-        self.handle.connections.fetch_sub(1, Ordering::Relaxed);
-        // If the socket cannot be deregistered, it is closed all the same.
-        let _: io::Result<()> = self.poll.registry().deregister(&mut connection.stream);
+        let registry = self.poll.registry();
+        end_connection(connection, (&self.shared, &self.handle), registry);
     }
 
     /// Lets the cleaner remove expired keys, and collections that were given up; the round has
@@ -164,4 +162,19 @@ impl EventLoop {
             }
         }
     }
+}
+
+/// Closes a connection that its loop has taken out of its slab and timers, and counts it no longer.
+pub(super) fn end_connection(
+    mut connection: Box<Connection>,
+    (shared, handle): (&Shared, &LoopHandle),
+    registry: &Registry,
+) {
+    shared.clients.remove(connection.record.id);
+    let address = &connection.record.address;
+    shared.events.connection(address, false);
+    // Relaxed: a hint for the acceptor.
+    handle.connections.fetch_sub(1, Ordering::Relaxed);
+    // If the socket cannot be deregistered, it is closed all the same.
+    let _: io::Result<()> = registry.deregister(&mut connection.stream);
 }

@@ -259,6 +259,16 @@ impl EventLoop {
                 connection.writable = true;
             }
             self.enqueue(token);
+            if event.is_read_closed() {
+                self.close_first(token);
+            }
+        }
+    }
+
+    /// Gives the last in the run queue, if it is `token`, its turn before the others.
+    fn close_first(&mut self, token: Token) {
+        if self.runnable.pop_back_if(|last| *last == token).is_some() {
+            self.runnable.push_front(token);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use mio::Registry;
 use pando_sync::time::{Duration, Instant, now, unix_ms};
 
 use super::EventLoop;
@@ -14,6 +15,7 @@ use crate::connection::loop_data::{RoundCounts, Turn};
 use crate::connection::round_run::Together;
 use crate::connection::{Connection, SpareBuffers};
 use crate::event_loop::eviction::make_room;
+use crate::event_loop::housekeeping::end_connection;
 use crate::event_loop::slab::Slab;
 use crate::event_loop::timers::Timers;
 use crate::loop_handle::Token;
@@ -35,6 +37,7 @@ struct Turns<'a> {
     /// Commands that run at the end of the round.
     joined: &'a mut Vec<(Joined, Token)>,
     timers: &'a mut Timers,
+    registry: &'a Registry,
     spare: &'a mut SpareBuffers,
     /// Clients were to be closed for their memory: the round ends, so that they are.
     is_short: bool,
@@ -84,6 +87,7 @@ impl EventLoop {
             leaving: &mut self.leaving,
             joined: &mut self.joined,
             timers: &mut self.timers,
+            registry: self.poll.registry(),
             spare: &mut self.spare,
             is_short: false,
             began,
@@ -155,11 +159,19 @@ impl Turns<'_> {
         self.end(turn, token);
     }
 
-    /// Ends a turn.
+    /// Ends a turn. One that its peer has closed, and that owes nothing, is closed at once: the
+    /// turns behind it do not see it any longer.
     fn end(&mut self, turn: &Turn<'_>, token: Token) {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
+        if connection.was_closed() {
+            self.timers.set(token, &mut connection.timer, None);
+            if let Some(connection) = self.connections.remove(token) {
+                end_connection(connection, (turn.shared, turn.handle), self.registry);
+            }
+            return;
+        }
         connection.publish(turn.clock, turn.now_ms);
         let memory = &turn.shared.clients.memory;
         if memory.count(&connection.record.held, connection.memory()) {
