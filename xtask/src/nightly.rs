@@ -3,6 +3,7 @@
 //!
 //! A step whose tool is not installed is skipped, and named at the end.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -265,12 +266,14 @@ fn shuttle_models(root: &Path) -> Result<()> {
 
 fn sanitizers(root: &Path, tally: &mut Tally) {
     let sysroot = output(command("rustc", root).args(["+nightly", "--print", "sysroot"]));
-    let library = |sysroot: String| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library");
-    let has_source = sysroot.map(library).is_ok_and(|library| library.is_dir());
+    let lack = match &sysroot {
+        Ok(sysroot) => lack_of_source(Path::new(sysroot.trim())),
+        Err(error) => Some(format!("there is no nightly toolchain: {error}")),
+    };
     for sanitizer in ["thread", "address"] {
         let name = format!("{sanitizer} sanitizer");
-        if !has_source {
-            tally.left_out(&name, "rustup component add rust-src --toolchain nightly");
+        if let Some(lack) = &lack {
+            tally.left_out(&name, lack);
             continue;
         }
         let mut tests = cargo(root, Some("nightly"));
@@ -288,6 +291,29 @@ fn sanitizers(root: &Path, tally: &mut Tally) {
             .env("ASAN_OPTIONS", ADDRESS_OPTIONS);
         tally.step(&name, || run(&mut tests));
     }
+}
+
+/// Returns what the source of the standard library lacks in the toolchain at `sysroot`, and what to
+/// do, if it lacks something: an installation that was cut off has its folder, too.
+fn lack_of_source(sysroot: &Path) -> Option<String> {
+    let parts = sysroot.join("lib/rustlib");
+    let Ok(files) = fs::read_to_string(parts.join("manifest-rust-src")) else {
+        return Some("rustup component add rust-src --toolchain nightly".to_owned());
+    };
+    // The list is of the component as a whole: file:lib/rustlib/src/rust/library/...
+    let mut names = files.lines().filter_map(|line| line.split_once(':'));
+    let missing = names.find_map(|(kind, name)| {
+        let path = sysroot.join(name);
+        let is_there = match kind {
+            "dir" => path.is_dir(),
+            _ => path.is_file(),
+        };
+        (!is_there).then_some(path)
+    })?;
+    Some(format!(
+        "{} is missing: rustup component remove rust-src --toolchain nightly, and add it again",
+        missing.display()
+    ))
 }
 
 fn fuzz(root: &Path, minutes: u64, tally: &mut Tally) {
@@ -313,5 +339,32 @@ fn fuzz(root: &Path, minutes: u64, tally: &mut Tally) {
         }
         fuzz.args(["--", &limit]);
         tally.step(&format!("fuzzing {target}"), || run(&mut fuzz));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::lack_of_source;
+
+    #[test]
+    fn a_source_that_is_there_in_part_is_none() {
+        let sysroot = std::env::temp_dir().join(format!("sysroot-{}", std::process::id()));
+        let parts = sysroot.join("lib/rustlib");
+        let library = parts.join("src/rust/library");
+        fs::create_dir_all(library.join("core/src")).unwrap();
+        let lack = lack_of_source(&sysroot).unwrap();
+        assert!(lack.contains("component add rust-src"), "{lack}");
+        let list = "file:lib/rustlib/src/rust/library/Cargo.lock\n\
+                    dir:lib/rustlib/src/rust/library/core/src\n\
+                    file:lib/rustlib/src/rust/library/core/src/lib.rs\n";
+        fs::write(parts.join("manifest-rust-src"), list).unwrap();
+        fs::write(library.join("Cargo.lock"), "").unwrap();
+        let lack = lack_of_source(&sysroot).unwrap();
+        assert!(lack.contains("core/src/lib.rs is missing"), "{lack}");
+        fs::write(library.join("core/src/lib.rs"), "").unwrap();
+        assert_eq!(lack_of_source(&sysroot), None);
+        fs::remove_dir_all(sysroot).unwrap();
     }
 }
