@@ -91,6 +91,13 @@ impl From<NullDevice> for AnyDevice {
 }
 
 impl AnyDevice {
+    /// Gives up a directory that is not to be used: see [`DirectoryDevice::remove_new_lock`].
+    pub fn give_up(&self) {
+        if let Self::Directory(device) = self {
+            device.remove_new_lock();
+        }
+    }
+
     /// Wraps the device so that it is counted and timed in `statistics`.
     pub fn timed(self, statistics: Arc<Statistics>) -> Self {
         Self::Timed(Box::new(TimedDevice::new(self, statistics)))

@@ -92,6 +92,12 @@ impl DirectoryDevice {
         Self::open_with(path, options)
     }
 
+    /// Removes the lock file if it was made by this opening: the directory is no place for a store,
+    /// and nothing is left in it.
+    pub fn remove_new_lock(&self) {
+        self.inner.lock.remove_new(&self.inner.root);
+    }
+
     /// Opens and locks the directory `path`. Makes it if it is absent and `options` allow that.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub(super) struct DirectoryLock {
     _file: Option<LockedFile>,
     /// None where directories cannot be locked.
     _directory: Option<LockedFile>,
+    /// It has made the lock file.
+    is_new: bool,
 }
 
 /// A file that is locked until this is dropped by the process that has locked it.
@@ -60,14 +62,21 @@ impl DirectoryLock {
     pub(super) fn take(root: &Root, directory: &Path, read_only: bool) -> Result<Self> {
         let path = directory.join(name::LOCK);
         let fail = |error| Error::from_io("lock", &path.to_string_lossy(), error);
-        let how = match read_only {
-            true => OpenOptions::read(),
-            false => OpenOptions::create(Create::IfAbsent),
+        let found = match read_only {
+            true => root.open_file(name::LOCK, OpenOptions::read(), 0),
+            false => root.open_file(name::LOCK, OpenOptions::create(Create::Never), 0),
         };
-        let file = match root.open_file(name::LOCK, how, 0) {
+        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let is_new = !read_only && found.as_ref().is_err_and(is_absent);
+        let found = match is_new {
+            // Another process may have made it meanwhile: then one of the two gets the lock.
+            true => root.open_file(name::LOCK, OpenOptions::create(Create::IfAbsent), 0),
+            false => found,
+        };
+        let file = match found {
             Ok(file) => Some(file),
             // Without a lock file, nobody has the directory open for writing.
-            Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if read_only && is_absent(&error) => None,
             Err(error) => return Err(fail(error)),
         };
         let in_use = || Error::InUse {
@@ -90,6 +99,16 @@ impl DirectoryLock {
         Ok(Self {
             _file: file,
             _directory: locked,
+            is_new,
         })
+    }
+
+    /// Removes the lock file, if this has made it. The directory stays locked by its other lock,
+    /// where there is one.
+    pub(super) fn remove_new(&self, root: &Root) {
+        if self.is_new {
+            // What is left of it is harmless.
+            let _: io::Result<()> = root.remove(name::LOCK);
+        }
     }
 }

@@ -258,6 +258,7 @@ fn what_cannot_be_read_or_written_is_told() {
             "{arguments:?}: {was} {err}"
         );
     }
+    assert!(!here.join("full/LOCK").exists(), "it was refused");
     let (code, _, err) = run(here, &["load", "copy"], b"SET key value\r\n");
     assert!(code == 3 && err.contains("it is no dump"), "{err}");
     assert!(!here.join("copy").exists(), "nothing is made");

@@ -18,6 +18,7 @@ pub(crate) fn begin(into: &AnyDevice, option: &'static str, empty: &str) -> Resu
     let other = foreign.iter().find(|name| !may_lie_beside(name));
     let other = other.or_else(|| ours.first().filter(|_| !is_again));
     if let Some(name) = other {
+        into.give_up();
         return Err(Error::InvalidOption {
             option,
             what: format!("holds '{name}'; {empty}"),

@@ -76,6 +76,7 @@ impl From<pando_wal::Error> for Error {
 pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     options.check()?;
     let statistics = Statistics::try_new().map_err(|error| Error::unmapped("statistics", error))?;
+    let plain = device.clone();
     let device = device.timed(Arc::new(statistics));
     let names = device.list().map_err(Error::io("listing the directory"))?;
     let has = |name: &str| names.iter().any(|known| known == name);
@@ -90,6 +91,7 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     }
     let (ours, foreign): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| is_ours(n));
     if let Some(foreign) = foreign.iter().find(|name| !may_lie_beside(name)) {
+        plain.give_up();
         return Err(Error::InvalidOption {
             option: "dir",
             what: format!("holds '{foreign}', which is no store's; choose an empty directory"),
@@ -97,6 +99,7 @@ pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     }
     check_no_remains(&ours)?;
     if options.must_exist {
+        plain.give_up();
         return Err(no_store());
     }
     create(device, options, &ours)

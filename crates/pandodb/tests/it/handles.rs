@@ -275,6 +275,13 @@ fn a_new_store_lies_beside_what_services_keep_and_nothing_else() {
         let refused = options().open(place.path()).map(drop).unwrap_err();
         let what = format!("holds '{foreign}'");
         assert!(refused.to_string().contains(&what), "{refused}");
+        let lock = path("LOCK");
+        assert!(!lock.exists(), "a refused opening leaves a lock file");
+        // One that was there stays: it may be that of another program.
+        std::fs::write(&lock, "4711").unwrap();
+        assert!(options().open(place.path()).is_err());
+        assert_eq!(std::fs::read_to_string(&lock).unwrap(), "4711");
+        std::fs::remove_file(lock).unwrap();
         std::fs::remove_file(path(foreign)).unwrap();
     }
     // As if a creation had been cut off: what it has left goes, and nothing else.
