@@ -71,6 +71,7 @@ impl Server {
     /// An address is taken or does not belong to this machine, a parameter is refused, or the
     /// system is out of resources.
     pub fn bind(options: ServerOptions) -> Result<Self, Error> {
+        check_addresses(&options)?;
         let io = |operation| move |source| Error::Io { operation, source };
         let acceptor = Poll::new().map_err(io("waiting for connections"))?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
@@ -227,6 +228,38 @@ impl Server {
         }
         result
     }
+}
+
+/// Refuses an address that is given twice: the system would say that it is in use, which sounds as
+/// if another process listened there.
+fn check_addresses(options: &ServerOptions) -> Result<(), Error> {
+    let of_clients = options.listen.iter().map(|address| ("listen", *address));
+    let of_metrics = options.metrics_listen.iter();
+    let of_metrics = of_metrics.map(|address| ("metrics-listen", *address));
+    let mut known = Vec::new();
+    for (name, address) in of_clients.chain(of_metrics) {
+        let same = known.iter().find(|(_, of)| overlap(*of, address));
+        if let Some((of, other)) = same {
+            let reason = match *other == address {
+                true => format!("{address} is given twice, here and as {of}: leave one out"),
+                false => format!("{address} and {other}, given as {of}, overlap: leave one out"),
+            };
+            return Err(Error::Parameter {
+                name: name.to_owned(),
+                reason,
+            });
+        }
+        known.push((name, address));
+    }
+    Ok(())
+}
+
+/// Returns true if nobody can listen on both addresses.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let is_all = |address: SocketAddr| address.ip().is_unspecified();
+    let is_same = a.ip() == b.ip() || a.is_ipv4() == b.is_ipv4() && (is_all(a) || is_all(b));
+    // Port 0 is another one each time.
+    a.port() != 0 && a.port() == b.port() && is_same
 }
 
 fn listen(

@@ -47,6 +47,22 @@ fn help_and_version_are_there_at_every_level() {
 }
 
 #[test]
+fn an_address_that_is_given_twice_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let twice = "127.0.0.1:16379 is given twice";
+    let words = ["--listen=127.0.0.1:16379"; 2];
+    check(pando(here).args(words), 1, twice);
+    let words = [
+        "--listen=127.0.0.1:16379",
+        "--metrics-listen=127.0.0.1:16379",
+    ];
+    check(pando(here).args(words), 1, twice);
+    let words = ["--listen=127.0.0.1:16379", "--listen=0.0.0.0:16379"];
+    check(pando(here).args(words), 1, "overlap");
+}
+
+#[test]
 fn wrong_flags_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
