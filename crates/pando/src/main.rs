@@ -43,6 +43,8 @@ use clap::Parser;
 
 use command_line::{Command, CommandLine};
 use failure::{Code, Failure};
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::iterator::Signals;
 
 /// Has each panic end the process: what the thread has left behind is not known. Unwinding itself
 /// stays possible, since errors of Lua unwind through functions of Rust.
@@ -56,6 +58,9 @@ fn abort_on_panic() {
 
 fn main() -> ExitCode {
     abort_on_panic();
+    // A write beyond the limit of a file's length then fails, and its error says why; by default
+    // the signal ends the process. If it cannot be taken over, that goes on.
+    let _file_limit = Signals::new([SIGXFSZ]);
     let (arguments, as_redis) = match redis::separate(std::env::args_os().collect()) {
         Ok(separated) => separated,
         Err(failure) => return fail(&failure),

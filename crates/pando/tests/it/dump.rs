@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use pando_resp::Answer;
 use pando_sync::thread;
@@ -267,4 +267,21 @@ fn what_cannot_be_read_or_written_is_told() {
     assert!(code == 2 && err.contains("in use"), "{err}");
     assert!(err.contains("PANDO DUMP"), "{err}");
     drop(server);
+}
+
+/// A limit of the length of files is an error of the write, and not the end by a signal.
+#[test]
+fn a_load_whose_files_may_not_be_so_long_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    store(here);
+    let (_, text, _) = run(here, &["dump", "store"], b"");
+    fs::write(here.join("text"), text).unwrap();
+    let mut limited = Command::new("sh");
+    limited.current_dir(here).arg("-c");
+    limited.arg("ulimit -f 64; exec \"$0\" load copy text --max-memory=16m");
+    let output = limited.arg(env!("CARGO_BIN_EXE_pando")).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{} {err}", output.status);
+    assert!(err.contains("files may not be so long"), "{err}");
 }

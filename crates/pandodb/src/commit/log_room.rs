@@ -19,15 +19,16 @@ impl Engine {
                     && !self.log.ask_for_room(bytes) =>
             {
                 let what = "the log is full, and the checkpoint that would empty it finds no room: \
-                            the disk or a quota is full; make room";
+                            the disk or a quota is full, or files may not be so long (ulimit -f); \
+                            make room";
                 Err(Error::Full { what: what.into() }.into())
             }
             Ok(None) if !self.log.fits(bytes) => {
                 // The thread that makes files tries again, so that this ends when there is room.
                 self.log.ask_for_room(bytes);
                 let what = format!(
-                    "a batch of {bytes} bytes needs a longer log: the disk or a quota is full; \
-                     make room"
+                    "a batch of {bytes} bytes needs a longer log: the disk or a quota is full, \
+                     or files may not be so long (ulimit -f); make room"
                 );
                 Err(Error::Full { what }.into())
             }

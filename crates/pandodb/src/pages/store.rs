@@ -305,14 +305,19 @@ impl Store {
     /// Returns the error of a commit while pages cannot be written.
     pub(crate) fn shortage_error(&self) -> Error {
         Error::Full {
-            what: "pages cannot be written, the disk or a quota is full; make room".into(),
+            what: "pages cannot be written: the disk or a quota is full, or files may not be so \
+                   long (ulimit -f); make room"
+                .into(),
         }
     }
 
     /// Counts a write of pages as waiting for room until the result is dropped.
     pub(crate) fn wait_for_room(&self) -> RoomWait<'_> {
         if self.life.begin_shortage() {
-            tracing::warn!("the disk or a quota is full: pages wait for room, puts are refused");
+            tracing::warn!(
+                "the disk or a quota is full, or files may not be so long (ulimit -f): pages wait \
+                 for room, puts are refused"
+            );
         }
         self.tell_of_room();
         RoomWait(self)

@@ -1,7 +1,7 @@
 //! The data file grows before its blocks run short: by whom it is asked for, and by how much
 //! (decisions 044 and 082).
 
-use pando_device::File;
+use pando_device::{Error as DeviceError, File, Lack};
 use pando_space::BLOCKS_MAX;
 use pando_sync::atomic::Ordering;
 
@@ -90,6 +90,11 @@ impl SpaceKeeper {
         if self.full.swap(full, Ordering::Relaxed) != full {
             let data_bytes = self.space().blocks() * self.block_bytes();
             match full {
+                true if self.is_too_long() => tracing::warn!(
+                    data_bytes,
+                    "the data file cannot grow: {}",
+                    Lack::FileLength
+                ),
                 true => tracing::warn!(data_bytes, "the data file cannot grow: the disk is full"),
                 false => tracing::info!(data_bytes, "the data file has room again"),
             }
@@ -99,13 +104,24 @@ impl SpaceKeeper {
     /// Returns the error of a refused put.
     pub(crate) fn full_error(&self) -> Error {
         let bytes = self.space().blocks() * self.block_bytes();
-        Error::Full {
-            what: format!(
+        let what = match self.is_too_long() {
+            true => format!(
+                "the data file has {bytes} bytes, and {}; delete keys or raise the limit (ulimit \
+                 -f, LimitFSIZE)",
+                Lack::FileLength
+            ),
+            false => format!(
                 "the data file has {bytes} bytes and the disk has no more (or blocks of {} have no \
                  more numbers); delete keys or make room",
                 self.block_bytes()
             ),
-        }
+        };
+        Error::Full { what }
+    }
+
+    fn is_too_long(&self) -> bool {
+        // Relaxed: a hint for messages.
+        self.is_too_long.load(Ordering::Relaxed)
     }
 
     /// Calls `f`, and does not grow the file meanwhile.
@@ -168,7 +184,16 @@ impl SpaceKeeper {
                     break;
                 }
                 Err(_) if step > GROWTH_MIN_BYTES => step /= 4,
-                Err(_) => {
+                Err(error) => {
+                    let is_too_long = matches!(
+                        error,
+                        DeviceError::Full {
+                            lack: Lack::FileLength,
+                            ..
+                        }
+                    );
+                    // Relaxed: a hint for messages.
+                    self.is_too_long.store(is_too_long, Ordering::Relaxed);
                     self.make_room_on_full_disk((wanted, run), committed, make_room);
                     break;
                 }

@@ -41,6 +41,8 @@ pub(crate) struct SpaceKeeper {
     id_turns: IdTurns,
     /// The last attempt to grow the file found the disk full. A hint.
     pub(super) full: AtomicBool,
+    /// That was for its length, which files may not have. A hint.
+    pub(super) is_too_long: AtomicBool,
     /// It cannot grow, and a checkpoint is to make room.
     pub(super) awaits_room: AtomicBool,
     /// Number of reservations for deletes that found room when puts would not have.
@@ -89,6 +91,7 @@ impl SpaceKeeper {
             reservations: Reservations::default(),
             id_turns: IdTurns::default(),
             full: AtomicBool::new(false),
+            is_too_long: AtomicBool::new(false),
             awaits_room: AtomicBool::new(false),
             deletes_served: AtomicU64::new(0),
             wanted: AtomicU64::new(0),

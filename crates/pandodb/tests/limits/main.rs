@@ -150,6 +150,10 @@ fn files_that_may_not_be_so_long_are_a_full_disk() {
             });
             let is_full = matches!(refused, None | Some(Error::Full { .. }));
             assert!(is_full, "{most}: {refused:?}");
+            if let Some(refused) = refused {
+                let text = refused.to_string();
+                assert!(text.contains("files may not be so long"), "{most}: {text}");
+            }
             check(&table, &rows);
             until_there_is_room(|| table.put(b"after", b"1"));
             rows.insert(b"after".to_vec(), b"1".to_vec());
