@@ -201,6 +201,8 @@ impl Exporter {
                     self.payload((name, deadline), &payload)?;
                 }
                 Answer::Error(text) => refused.push((name, deadline, text)),
+                // It had expired when the moment came, and nobody has removed it.
+                Answer::Null => {}
                 other => return Err(self.unexpected("DUMP", &other)),
             }
         }

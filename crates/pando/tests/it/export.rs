@@ -94,6 +94,7 @@ fn fill(client: &mut Client) {
         "PEXPIREAT list 9000000000000",
         "SET string 12345 PXAT 9000000000001",
         "SET empty x",
+        "SET gone x PX 1",
         "SETRANGE empty 0 ",
         "SELECT 3",
         "HSET h a 1 b 2",
