@@ -3,8 +3,11 @@
 
 mod commands;
 
-use crate::dump::{self, FOOTER_BYTES, Input};
+use crate::dump::{self, Input};
 pub use commands::{Part, commands};
+
+/// Bytes behind the value of a payload: its version (2 bytes), and the CRC64 of all before that.
+pub const FOOTER_BYTES: usize = dump::FOOTER_BYTES;
 
 /// The newest version of the format that RESTORE takes: that of Redis 8.0.
 pub const VERSION_MAX: u16 = dump::VERSION_MAX;

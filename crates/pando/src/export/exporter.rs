@@ -3,11 +3,12 @@
 use std::io;
 
 use pando_resp::{Answer, Client, ClientOptions};
+use pando_server::rdb::FOOTER_BYTES;
 use pando_sync::time::Duration;
 
 use crate::failure::Failure;
-use crate::output;
 use crate::progress::Progress;
+use crate::refused;
 use crate::target::Target;
 
 use super::file::RdbFile;
@@ -23,13 +24,8 @@ const OPTIONS: ClientOptions = ClientOptions {
     timeout: Duration::from_secs(300),
     reply_bytes_max: 600 << 20,
 };
-/// Bytes behind the value of a payload: its version, and a sum.
-const FOOTER_BYTES: usize = 10;
 /// What replies begin with when the moment is no longer kept.
 const ENDED: [&str; 3] = ["SNAPSHOTENDED", "CONFLICT", "DEADLOCK"];
-/// Keys that could not be read and are shown, and how much of the name of each.
-const SHOWN: u64 = 10;
-const SHOWN_BYTES: usize = 200;
 
 /// What has become of the contents of a server.
 #[derive(Debug, Default)]
@@ -51,12 +47,10 @@ pub(super) struct Exporter {
     progress: Progress,
 }
 
-/// What the server cannot say of one key: the others are not concerned.
-pub(super) struct Refusal(pub(super) String);
-
 /// Why a key is not in the file.
 pub(super) enum Missing {
-    Refused(Refusal),
+    /// The server cannot say what it has; the others are not concerned.
+    Refused(String),
     Failed(Failure),
 }
 
@@ -174,11 +168,13 @@ impl Exporter {
             && let [next, Answer::Array(names)] = &parts[..]
             && let Some(next) = text(next)
         {
-            let names = names.iter().filter_map(|name| match name {
+            let names = names.iter().map(|name| match name {
                 Answer::Bulk(name) => Some(name.clone()),
                 _ => None,
             });
-            return Ok((next, names.collect()));
+            if let Some(names) = names.collect() {
+                return Ok((next, names));
+            }
         }
         Err(self.unexpected("SCAN", &answer))
     }
@@ -192,11 +188,17 @@ impl Exporter {
         self.client.send().map_err(|error| self.lost(&error))?;
         let mut refused = Vec::new();
         for name in names {
-            let deadline = match self.reply()? {
+            let (deadline, payload) = (self.reply()?, self.reply()?);
+            let deadline = match deadline {
                 Answer::Integer(deadline) => u64::try_from(deadline).ok(),
+                // A key that cannot be read; it would live for ever.
+                Answer::Error(text) => {
+                    self.refuse(name, &text);
+                    continue;
+                }
                 other => return Err(self.unexpected("PEXPIRETIME", &other)),
             };
-            match self.reply()? {
+            match payload {
                 Answer::Bulk(payload) if payload.len() > FOOTER_BYTES => {
                     self.payload((name, deadline), &payload)?;
                 }
@@ -227,7 +229,7 @@ impl Exporter {
         match self.pieces(key) {
             Ok(true) => self.done.keys += 1,
             Ok(false) => self.refuse(key.0, &why),
-            Err(Missing::Refused(Refusal(why))) => {
+            Err(Missing::Refused(why)) => {
                 self.file.undo(place)?;
                 self.refuse(key.0, &why);
             }
@@ -238,17 +240,15 @@ impl Exporter {
 
     fn refuse(&mut self, name: &[u8], why: &str) {
         self.done.refused += 1;
-        match self.done.refused {
-            ..=SHOWN => {
-                let shown = name[..name.len().min(SHOWN_BYTES)].escape_ascii();
-                output::note(format_args!("'{shown}': {why}"));
-            }
-            refused if refused == SHOWN + 1 => output::note("others could not be read, too"),
-            _ => {}
-        }
+        refused::tell(
+            self.done.refused,
+            name,
+            why,
+            "others could not be read, too",
+        );
     }
 
-    pub(super) fn lost(&self, error: &io::Error) -> Failure {
+    fn lost(&self, error: &io::Error) -> Failure {
         Failure::io(format!("{}: {error}", self.target))
     }
 

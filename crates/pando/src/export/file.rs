@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use pando_server::rdb;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
+use crate::rdb_mark as mark;
 
 /// Versions of the format, and how files of them begin: what Redis reads from 7.0 on, and from 7.4
 /// on.
 const VERSIONS: [(u16, &[u8]); 2] = [(10, b"REDIS0010"), (12, b"REDIS0012")];
-const SELECT_DATABASE: u8 = 0xfe;
-const DEADLINE: u8 = 0xfc;
-const END: u8 = 0xff;
 
 /// A file under a name of its own, until it is finished. Removed if that does not happen.
 pub(super) struct RdbFile {
@@ -54,7 +52,7 @@ impl RdbFile {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let text = format!("{}: another export writes it", part.display());
-                return Err(Failure::new(crate::failure::Code::InUse, text));
+                return Err(Failure::new(Code::InUse, text));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -124,7 +122,7 @@ impl RdbFile {
 
     /// Has the keys that follow be of this database.
     pub(super) fn select(&mut self, database: u64) -> Result<(), Failure> {
-        self.put(&[SELECT_DATABASE])?;
+        self.put(&[mark::DATABASE])?;
         self.put_length(database)
     }
 
@@ -136,7 +134,7 @@ impl RdbFile {
         deadline: Option<u64>,
     ) -> Result<(), Failure> {
         if let Some(deadline) = deadline {
-            self.put(&[DEADLINE])?;
+            self.put(&[mark::DEADLINE])?;
             self.put(&deadline.to_le_bytes())?;
         }
         self.put(&[kind])?;
@@ -152,7 +150,7 @@ impl RdbFile {
     /// Completes the file, and gives it its name in place of what had that before. It is there
     /// after a power cut, too.
     pub(super) fn finish(mut self) -> Result<u64, Failure> {
-        self.put(&[END])?;
+        self.put(&[mark::END])?;
         let sum = self.at.sums[self.at.version];
         self.put(&sum.to_le_bytes())?;
         let finished = self.complete();

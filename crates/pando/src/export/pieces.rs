@@ -3,7 +3,7 @@
 
 use pando_resp::Answer;
 
-use super::exporter::{Exporter, Missing, Refusal, text};
+use super::exporter::{Exporter, Missing, text};
 
 /// Kinds of values of a file, one element after the other.
 const LIST: u8 = 1;
@@ -184,10 +184,10 @@ impl Exporter {
             return Err(refused("deadlines of fields are no list"));
         };
         let deadlines = deadlines.iter().map(|deadline| match deadline {
-            Answer::Integer(deadline) => u64::try_from(*deadline).ok(),
-            _ => None,
+            Answer::Integer(deadline) => Ok(u64::try_from(*deadline).ok()),
+            _ => Err(refused("a deadline is no number")),
         });
-        Ok(deadlines.collect())
+        deadlines.collect()
     }
 
     fn strings(&mut self, words: &[&[u8]]) -> Pieced<Vec<Vec<u8>>> {
@@ -216,5 +216,5 @@ fn strings(answer: &Answer) -> Pieced<Vec<Vec<u8>>> {
 }
 
 fn refused(why: &str) -> Missing {
-    Missing::Refused(Refusal(why.to_owned()))
+    Missing::Refused(why.to_owned())
 }

@@ -5,26 +5,12 @@ use std::io::Read;
 use super::reader::{Fault, Reader};
 use super::values::{self, Piece, Value};
 use crate::failure::Failure;
+use crate::rdb_mark as mark;
 use pando_server::rdb;
 
 /// Bytes of a value, or of an element of a long one, that are kept at most: no server takes an
 /// argument of more than 512 MiB, and what is around a value in a payload takes a few bytes.
 pub(super) const KEPT_BYTES_MAX: u64 = (512 << 20) - 64;
-
-/// What precedes anything but a key.
-mod mark {
-    pub(super) const SLOT: u8 = 244;
-    pub(super) const LIBRARY: u8 = 245;
-    pub(super) const OF_MODULE: u8 = 247;
-    pub(super) const IDLE_TIME: u8 = 248;
-    pub(super) const FREQUENCY: u8 = 249;
-    pub(super) const AUXILIARY: u8 = 250;
-    pub(super) const SIZES: u8 = 251;
-    pub(super) const DEADLINE: u8 = 252;
-    pub(super) const DEADLINE_IN_SECONDS: u8 = 253;
-    pub(super) const DATABASE: u8 = 254;
-    pub(super) const END: u8 = 255;
-}
 
 /// What a file has.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use pando_server::rdb;
 use pando_sync::time::{Duration, unix_ms};
 
 use crate::failure::Failure;
-use crate::output;
 use crate::progress::Progress;
 use crate::quantity::show_size;
+use crate::refused;
 use crate::target::Target;
 
 use super::file::{KEPT_BYTES_MAX, Key, RdbFile, Record};
@@ -19,9 +19,6 @@ use super::values::{OF_MODULE, PIECE_WEIGHT, STRING};
 /// Commands are sent once they have so many bytes, or are so many.
 const BATCH_BYTES: u64 = 1 << 20;
 const BATCH_COMMANDS: usize = 256;
-/// Keys that were refused and are shown, and how much of the name of each.
-const SHOWN: u64 = 10;
-const SHOWN_BYTES: usize = 200;
 /// A server may take long for a value of half a gigabyte on a slow disk.
 const OPTIONS: ClientOptions = ClientOptions {
     timeout: Duration::from_secs(300),
@@ -259,18 +256,7 @@ impl Importer {
 
     pub(super) fn refuse(&mut self, name: &[u8], why: &str) {
         self.done.refused += 1;
-        match self.done.refused {
-            ..=SHOWN => {
-                let (start, more) = name.split_at(name.len().min(SHOWN_BYTES));
-                let start = start.escape_ascii();
-                match more.len() {
-                    0 => output::note(format_args!("'{start}': {why}")),
-                    more => output::note(format_args!("'{start}' and {more} bytes: {why}")),
-                }
-            }
-            refused if refused == SHOWN + 1 => output::note("others are refused, too"),
-            _ => {}
-        }
+        refused::tell(self.done.refused, name, why, "others are refused, too");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of `pando export`. That redis-server reads its files is tested in `tests/clients`.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -8,7 +10,7 @@ use pando_resp::{Answer, Client};
 use pando_sync::thread;
 use pando_sync::time::{Duration, now};
 
-use crate::running::{Running, pando};
+use crate::running::{Running, call, pando};
 
 /// Runs `pando` with `command` and a file against the server; returns the exit code, and what was
 /// said.
@@ -22,14 +24,6 @@ fn run(here: &Path, command: &str, server: &Running, flags: &[&str]) -> (i32, St
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     (output.status.code().unwrap(), said)
-}
-
-fn call(client: &mut Client, command: &str) -> Answer {
-    let words: Vec<&str> = command.split(' ').collect();
-    match client.call(&words).unwrap() {
-        Answer::Error(text) => panic!("{command}: {text}"),
-        answer => answer,
-    }
 }
 
 /// The elements of the reply to `command`, without their order if there is none.
@@ -208,6 +202,68 @@ fn an_export_is_of_one_moment() {
         })
         .sum();
     assert_eq!(sum, 100 * i64::try_from(ACCOUNTS).unwrap());
+}
+
+/// Answers as a server whose key `rotten` cannot be read, one connection.
+fn answer_with_a_rotten_key(stream: &TcpStream) {
+    let mut requests = BufReader::new(stream);
+    let mut out = stream;
+    let mut line = || {
+        let mut line = String::new();
+        requests.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    };
+    loop {
+        let head = line();
+        let Some(count) = head.strip_prefix('*') else {
+            return;
+        };
+        let words: Vec<String> = (0..count.parse().unwrap())
+            .map(|_| {
+                line();
+                line()
+            })
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let reply = match words[..] {
+            ["CONFIG", ..] => "*2\r\n$9\r\ndatabases\r\n$1\r\n1\r\n",
+            ["DBSIZE"] => ":2\r\n",
+            ["FUNCTION", ..] => "-ERR unknown command\r\n",
+            ["SCAN", ..] => "*2\r\n$1\r\n0\r\n*2\r\n$6\r\nrotten\r\n$5\r\nsound\r\n",
+            ["PEXPIRETIME" | "DUMP", "rotten"] => "-ERR page 7 is damaged\r\n",
+            ["PEXPIRETIME", ..] => ":-1\r\n",
+            // A string of one byte.
+            ["DUMP", ..] => "$13\r\n\0\x01x\x0a\x0012345678\r\n",
+            _ => "+OK\r\n",
+        };
+        out.write_all(reply.as_bytes()).unwrap();
+    }
+}
+
+/// A key that cannot be read is named, and the file has the others.
+#[test]
+fn a_key_that_cannot_be_read_is_left_out() {
+    let here = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = thread::spawn(move || answer_with_a_rotten_key(&listener.accept().unwrap().0));
+    let output = pando(here.path())
+        .args(["export", "dump.rdb", "--port", &port])
+        .output()
+        .unwrap();
+    server.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("'rotten': ERR page 7 is damaged"), "{said}");
+    assert!(
+        said.contains("1 keys could not be read; all others are in dump.rdb"),
+        "{said}"
+    );
+    let file = fs::read(here.path().join("dump.rdb")).unwrap();
+    assert!(
+        file.starts_with(b"REDIS0010\xfe\0\0\x05sound\x01x\xff"),
+        "{file:?}"
+    );
 }
 
 /// Whatever fails, the file of before stays as it was, and nothing lies beside it.

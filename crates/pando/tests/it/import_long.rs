@@ -9,7 +9,7 @@ use pando_resp::{Answer, Client};
 use pando_sync::thread;
 use pando_sync::time::Duration;
 
-use crate::running::{Running, pando};
+use crate::running::{Running, call, pando};
 
 /// Elements of a value that comes in several parts.
 const ELEMENTS: usize = 40_000;
@@ -74,14 +74,6 @@ fn import(here: &Path, server: &Running, file: &[u8], flags: &[&str]) -> (i32, S
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     (output.status.code().unwrap(), said)
-}
-
-fn call(client: &mut Client, command: &str) -> Answer {
-    let words: Vec<&str> = command.split(' ').collect();
-    match client.call(&words).unwrap() {
-        Answer::Error(text) => panic!("{command}: {text}"),
-        answer => answer,
-    }
 }
 
 /// Runs `command` with the words that `of` gives for each of the elements, some at a time.

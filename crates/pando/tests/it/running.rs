@@ -24,6 +24,15 @@ fn alone(mut command: Command, directory: &Path) -> Command {
     command
 }
 
+/// Runs a command whose words are separated by blanks; returns its reply, which is no error.
+pub(crate) fn call(client: &mut Client, command: &str) -> Answer {
+    let words: Vec<&str> = command.split(' ').collect();
+    match client.call(&words).unwrap() {
+        Answer::Error(text) => panic!("{command}: {text}"),
+        answer => answer,
+    }
+}
+
 /// A server that is killed when the test ends.
 pub(crate) struct Running {
     child: Child,
