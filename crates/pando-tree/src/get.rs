@@ -107,7 +107,8 @@ impl Tree {
 
     /// As [`Tree::try_get`], but if the value does not lie in the leaf, no more than its first
     /// `bytes_max` bytes are read, from as few pages. Also returns the length of the whole value,
-    /// or of what describes one in chunks, which is always read as a whole.
+    /// or of what describes one in chunks, which is always read as a whole; and where the key is,
+    /// or belongs.
     ///
     /// # Errors
     /// As [`Tree::try_get`].
@@ -118,7 +119,7 @@ impl Tree {
         bytes_max: usize,
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Attempt<(Lookup, usize)> {
+    ) -> Attempt<(Lookup, usize, Place)> {
         retry_then_latch(pool, |latched| {
             reader.wanted.clear();
             out.clear();
@@ -290,31 +291,33 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::get`], for the beginning of a value: see [`Tree::try_get_head`].
+    /// As [`Tree::get_placed`], for the beginning of a value: see [`Tree::try_get_head`].
     fn get_head<'p>(
         &self,
         pool: &'p Pool,
         access: &mut impl Access<'p>,
         (key, bytes_max): (&[u8], usize),
         (reader, out): (&mut ValueReader, &mut Vec<u8>),
-    ) -> Attempt<(Lookup, usize)> {
-        let (here, node, spot) = self.find(pool, access, key)?;
-        let leaf = Leaf { here, node };
-        if let Some(lookup) = leaf.read_short(spot, out)? {
-            return Ok((lookup, out.len()));
-        }
-        match leaf.read_long(spot, out)? {
-            LongValue::Read(lookup) => Ok((lookup, out.len())),
-            LongValue::Overflow(lookup, header) => {
-                let bytes = match lookup.chunked {
-                    // A blob reference is of use as a whole.
-                    true => header.value_bytes,
-                    false => bytes_max,
-                };
-                reader.read_head(pool, self.id, &leaf.here, (&header, bytes), out)?;
-                Ok((lookup, header.value_bytes))
+    ) -> Attempt<(Lookup, usize, Place)> {
+        self.arrive_at(pool, access, key, |end| {
+            let (here, node) = (end.leaf, end.node);
+            let leaf = Leaf { here, node };
+            if let Some(lookup) = leaf.read_short(end.spot, out)? {
+                return Ok((lookup, out.len(), end.place(*self)));
             }
-        }
+            match leaf.read_long(end.spot, out)? {
+                LongValue::Read(lookup) => Ok((lookup, out.len(), end.place(*self))),
+                LongValue::Overflow(lookup, header) => {
+                    let bytes = match lookup.chunked {
+                        // A blob reference is of use as a whole.
+                        true => header.value_bytes,
+                        false => bytes_max,
+                    };
+                    reader.read_head(pool, self.id, &here, (&header, bytes), out)?;
+                    Ok((lookup, header.value_bytes, end.place(*self)))
+                }
+            }
+        })
     }
 
     /// Finds the spot where `key` is or would be.

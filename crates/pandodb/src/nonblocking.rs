@@ -10,6 +10,7 @@
 
 pub use crate::commit::outcome::Outcome;
 pub use crate::event_loop::counted::EntryFrom;
+pub use crate::event_loop::foreseen::Foreseen;
 pub use crate::event_loop::group::GroupValues;
 pub use crate::event_loop::polled::{Pending, Polled};
 pub use crate::event_loop::reactor::{Prefetched, Reactor};

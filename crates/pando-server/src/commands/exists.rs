@@ -55,7 +55,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 
 fn delete(context: &mut Context<'_>) -> Run {
     let mut deleted = 0;
-    for key in context.arguments.from(1) {
+    for (number, key) in context.arguments.from(1).enumerate() {
+        context.foresee_keys(number, 1 + number, 1);
         let former = match context.find_head(key) {
             Ok(found) => found.row.map(|_| found.former),
             // Nothing can be read of the row, and it can be deleted: what belonged to it is not
@@ -74,7 +75,8 @@ fn delete(context: &mut Context<'_>) -> Run {
 
 fn exists(context: &mut Context<'_>) -> Run {
     let mut existing = 0;
-    for key in context.arguments.from(1) {
+    for (number, key) in context.arguments.from(1).enumerate() {
+        context.foresee_keys(number, 1 + number, 1);
         existing += i64::from(context.read_head(key)?.row.is_some());
     }
     context.integer(existing)

@@ -40,7 +40,8 @@ pub(crate) const COMMANDS: &[Command] = &[
 fn get_many(context: &mut Context<'_>) -> Run {
     let count = context.count() - 1;
     context.reply().array(count);
-    for key in context.arguments.from(1) {
+    for (number, key) in context.arguments.from(1).enumerate() {
+        context.foresee_keys(number, 1 + number, 1);
         let found = context.read(key)?;
         match found.row {
             Some(row) if row.value_type != ValueType::String => context.reply().null(),
@@ -64,8 +65,12 @@ fn set_many(context: &mut Context<'_>) -> Run {
     if let Some(text) = refusal(context) {
         return context.fail(&text);
     }
+    let reads = context.database().has_more_than_rows();
     for at in (1..context.count()).step_by(2) {
         let (key, value) = (context.argument(at), context.string(at + 1));
+        if reads {
+            context.foresee_keys(at / 2, at, 2);
+        }
         let found = entry_to_replace(context, key)?;
         context.put(key, value, None, found.former)?;
         context.event(Class::String, "set", key);
@@ -78,6 +83,7 @@ fn set_many_if_absent(context: &mut Context<'_>) -> Run {
         return context.fail(&text);
     }
     for at in (1..context.count()).step_by(2) {
+        context.foresee_keys(at / 2, at, 2);
         if context.find_head(context.argument(at))?.row.is_some() {
             return context.integer(0);
         }

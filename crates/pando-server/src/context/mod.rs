@@ -12,6 +12,7 @@ mod collection;
 pub(crate) mod draw;
 pub(crate) mod edits;
 mod events;
+pub(crate) mod foreseen_rows;
 #[cfg(feature = "scripts")]
 mod functions;
 mod index;
@@ -23,6 +24,7 @@ mod large;
 mod locks;
 pub(crate) mod long_read;
 mod look_ahead;
+mod many_keys;
 mod monitored;
 mod named;
 mod once;
@@ -47,12 +49,13 @@ mod tree;
 
 use pando_resp::{Arguments, Writer, parse_integer};
 use pando_sync::Arc;
-use pandodb::nonblocking::{ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Foreseen, ScanPage, ValidatedBatch};
 use std::task::Waker;
 
 use crate::client::record::ClientRecord;
 use crate::client::session::Session;
 use crate::client::staging::Staged;
+use crate::context::foreseen_rows::ForeseenRows;
 use crate::context::overlay::Overlay;
 use crate::context::patience::{Leaves, Patience};
 use crate::context::progress::Progress;
@@ -101,6 +104,10 @@ pub(crate) struct Scratch {
     pub(crate) page: ScanPage,
     /// Memory for the block at the end of a list.
     pub(crate) end_block: EndBlock,
+    /// Rows that a command of many keys is about to read.
+    pub(crate) rows: ForeseenRows,
+    /// Where the rows are that the commands of a pipeline run are about to read.
+    pub(crate) foreseen: Foreseen,
     /// What a script has changed; empty between two.
     #[cfg(feature = "scripts")]
     pub(crate) overlay: Overlay,

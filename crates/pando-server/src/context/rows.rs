@@ -101,12 +101,17 @@ impl Context<'_> {
                 attempt.map(|found| found.map(|found| found.then_some(value.len())))
             }
             (Some(batch), Some(head)) => batch.get_head(&database.keys, stored, head, value),
-            (None, None) => {
-                let attempt = Reads::of(&database.keys).get(stored, value, &mut shown_from);
-                attempt.map(|found| found.map(|found| found.then_some(value.len())))
-            }
-            (None, Some(head)) => {
-                Reads::of(&database.keys).get_head(stored, head, value, &mut shown_from)
+            (None, head) => {
+                let (reads, foreseen) = (Reads::of(&database.keys), &mut scratch.foreseen);
+                let found = reads.get_foreseen(foreseen, stored, value, &mut shown_from);
+                match (found, head) {
+                    (Some(found), _) => Ok(Polled::Ready(found.then_some(value.len()))),
+                    (None, None) => {
+                        let attempt = reads.get(stored, value, &mut shown_from);
+                        attempt.map(|found| found.map(|found| found.then_some(value.len())))
+                    }
+                    (None, Some(head)) => reads.get_head(stored, head, value, &mut shown_from),
+                }
             }
         };
         let (mut large, mut cut) = (None, 0);

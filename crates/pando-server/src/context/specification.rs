@@ -407,10 +407,27 @@ impl Command {
         self.writes_values() || has_keys && self.is_script()
     }
 
-    /// Returns true if it begins with the row of its first argument, to change it.
+    /// Returns which argument is the key of the row that it begins with, to change or to delete it,
+    /// when it is called with so many; None if it has several keys, unless it is a script.
     #[inline]
-    pub(crate) fn changes_its_row(&self) -> bool {
-        self.kind == Kind::Transaction && self.keys == Keys::ONE && self.value_type.is_some()
+    pub(crate) fn first_row(&self, arguments: usize) -> Option<usize> {
+        if self.kind != Kind::Transaction {
+            return None;
+        }
+        match self.keys {
+            Keys::ONE => Some(1),
+            Keys::ALL if arguments == 2 => Some(1),
+            // If it is one: a script may have no keys, and arguments.
+            _ if self.is_script() && arguments > 3 => Some(3),
+            _ => None,
+        }
+    }
+
+    /// Returns true if, called with so many arguments, it writes the row of its first argument
+    /// without reading it, unless there may be something else that belongs to the old one.
+    #[inline]
+    pub(crate) fn replaces_its_row(&self, arguments: usize) -> bool {
+        arguments == 3 && self.name == "set"
     }
 
     /// Returns true if it may show all of a collection.
@@ -420,9 +437,13 @@ impl Command {
     }
 
     /// Returns true if it may run together with others of a pipeline that read: it reads no more
-    /// than the value of one key, and takes little time, at least if that is packed.
+    /// than the value of one key, and takes little time, at least if that is packed. EXISTS may if
+    /// it has one key.
     #[inline]
     pub(crate) fn shares_reads(&self) -> bool {
+        if self.name == "exists" {
+            return true;
+        }
         let is_known = match self.value_type {
             Some(_) => self.flags.has(Flags::FAST) || self.shows_all() || self.name == "lindex",
             None => matches!(self.name, "ttl" | "pttl" | "type"),

@@ -31,6 +31,13 @@ pub(crate) struct Database {
 }
 
 impl Database {
+    /// Returns true if something may belong to a row that is not in it: an expiry entry, or the
+    /// elements of a large collection.
+    #[inline]
+    pub(crate) fn has_more_than_rows(&self) -> bool {
+        self.members.table().is_some() || self.entries() > 0
+    }
+
     /// Returns the number of expiry entries.
     #[inline]
     pub(crate) fn entries(&self) -> u64 {

@@ -88,7 +88,7 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
         // Refused.
         16 => format!("HGET {}:{name} f{n}", ["s", "l", "z"][n % 3]),
         17 => "ZSCORE z:large".to_owned(),
-        18 => format!("{} h:{name}", ["TYPE", "TTL", "PTTL"][n % 3]),
+        18 => format!("{} h:{name}", ["TYPE", "TTL", "PTTL", "EXISTS"][n % 4]),
         19 => format!("GETBIT string:pieces {}", n * 700),
         20 => format!("{} string:pieces", ["STRLEN", "GET", "TYPE"][n % 3]),
         // Not together with others if the collection is large.
@@ -99,6 +99,7 @@ fn command(random: &mut Rng, (kind, name): (usize, &str)) -> String {
         27 => format!("ZRANGE z:{name} ({} {n} BYSCORE LIMIT 1 2", n % 4),
         28 => format!("ZREVRANGEBYLEX z:{name} [m{n} - LIMIT 0 {}", n % 5),
         // Not together with others.
+        29 if n > LARGE / 2 => format!("EXISTS h:{name} s:{name} string h:none"),
         _ => format!("LPOS l:{name} {n}"),
     }
 }

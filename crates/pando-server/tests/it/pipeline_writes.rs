@@ -74,8 +74,10 @@ impl Random {
             24 => format!("GETEX {key} EXAT {END}"),
             25..27 => format!("DEL {key} {other} {key}"),
             27 => format!("UNLINK {key}"),
-            28..30 => format!("MSET {key} {value} {other} 7"),
+            28 => format!("MSET {key} {value} {other} 7"),
+            29 => self.of_many_keys("MSET", " 9"),
             30 => format!("MSET {key} {value} {other}"),
+            31 if self.0.bool() => self.of_many_keys("DEL", ""),
             31 => format!("MSETNX {key} {value} {other} 8"),
             32 => format!("EXPIREAT {key} {END} NX"),
             33 => format!("PEXPIREAT {key} 88888888888888 GT"),
@@ -84,14 +86,21 @@ impl Random {
         }
     }
 
+    /// Returns a command of up to forty keys, each followed by `value`.
+    fn of_many_keys(&mut self, name: &str, value: &str) -> String {
+        let count = self.0.usize(1..40);
+        let keys = (0..count).map(|_| format!(" {}{value}", self.key()));
+        format!("{name}{}", keys.collect::<String>())
+    }
+
     /// Returns a command that is none of a pipeline run, or of another one.
     fn other(&mut self) -> String {
         let key = self.key();
         match self.0.u64(..12) {
             0..3 => format!("GET {key}"),
-            3 => format!("EXISTS {key} k1"),
+            3 => self.of_many_keys("EXISTS", ""),
             4 => format!("PEXPIRETIME {key}"),
-            5 => format!("MGET {key} k1 k2"),
+            5 => self.of_many_keys("MGET", ""),
             6 => "SELECT 1".to_owned(),
             7 => "SELECT 0".to_owned(),
             8 => "DBSIZE".to_owned(),

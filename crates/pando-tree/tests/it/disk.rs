@@ -468,7 +468,7 @@ fn the_beginning_of_a_long_value_takes_one_page() {
     while rig.pool.sweep(rig.pool.frames(), 256, &mut Vec::new()) > 0 {}
     let Session { reader, out, .. } = &mut session;
     let mut loaded = 0;
-    let (lookup, bytes) = loop {
+    let (lookup, bytes, _) = loop {
         match rig.tree.try_get_head(&rig.pool, b"key", 24, reader, out) {
             Ok(found) => break found,
             Err(Restart::Fault(page)) => {

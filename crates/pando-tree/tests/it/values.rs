@@ -43,7 +43,7 @@ fn values_of_every_size_come_back() {
             ] {
                 let Session { reader, out, .. } = &mut session;
                 let head = rig.tree.try_get_head(&rig.pool, key, bytes, reader, out);
-                let (lookup, total) = head.unwrap();
+                let (lookup, total, _) = head.unwrap();
                 assert!(lookup.found && total == len, "{bytes} of {len} bytes");
                 let read = out.len();
                 assert!(

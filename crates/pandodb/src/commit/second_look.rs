@@ -173,7 +173,7 @@ impl<'t> SecondLook<'t> {
         let state = &set.tables[table].state;
         let asked = self.log.asked(at);
         let looked_up = engine.look_up_head(state, (key, asked), self.reader, value);
-        let (copied, len) = looked_up.inspect_err(|_| {
+        let (copied, len, _) = looked_up.inspect_err(|_| {
             let room = WANTED_MAX.saturating_sub(self.wanted.len());
             self.wanted.extend(self.reader.wanted.drain(..).take(room));
         })?;

@@ -3,7 +3,7 @@
 pub(crate) mod aside;
 pub(crate) mod batch_scan;
 pub(crate) mod counted;
-mod foreseen;
+pub(crate) mod foreseen;
 pub(crate) mod group;
 pub(crate) mod polled;
 pub(crate) mod reactor;

@@ -12,6 +12,7 @@ use crate::api::snapshot::Snapshot;
 use crate::api::table::Table;
 use crate::error::Result;
 use crate::event_loop::aside::ScannedLeaf;
+use crate::event_loop::foreseen::Foreseen;
 use crate::event_loop::polled::{Polled, polled};
 use crate::event_loop::transaction::Transaction;
 use crate::read::at::unless_ended;
@@ -59,6 +60,25 @@ impl<'t> Reads<'t> {
         }
     }
 
+    /// As [`Reads::get`], for a key of `foreseen`. Returns None, and has read nothing, if it is
+    /// none of them, if somebody has changed its leaf since it was looked for, or if the value does
+    /// not lie in its leaf: then it is read as others are.
+    #[inline]
+    pub fn get_foreseen(
+        self,
+        foreseen: &mut Foreseen,
+        key: &[u8],
+        out: &mut Vec<u8>,
+        shown_from: &mut Option<Lsn>,
+    ) -> Option<bool> {
+        let Table { db, state } = self.table;
+        let place = foreseen.take((state, state.tree()?), key)?;
+        let read = db.engine().get_at(state, (key, &place), out);
+        let (found, debt) = read.ok().flatten()?;
+        *shown_from = (*shown_from).max(debt.lsn());
+        Some(found)
+    }
+
     /// As [`Reads::get_head`], for a value that is long or not durable yet, or if a writer
     /// interfered.
     #[cold]
@@ -71,7 +91,7 @@ impl<'t> Reads<'t> {
         with_reader(|reader| {
             let engine = self.table.db.engine();
             let step = engine.try_get_head(&self.table.state, (key, bytes_max), reader, out);
-            let step = step.map(|(found, debt)| {
+            let step = step.map(|(found, debt, _)| {
                 *shown_from = (*shown_from).max(debt.lsn());
                 found
             });

@@ -5,7 +5,7 @@ use pando_format::Lsn;
 use pando_sync::Arc;
 use pando_sync::atomic::AtomicBool;
 use pando_sync::time::Duration;
-use pando_tree::{GROUP_MAX, ValueReader};
+use pando_tree::ValueReader;
 
 use crate::api::db::Db;
 use crate::api::table::Table;
@@ -446,32 +446,31 @@ impl ValidatedBatch {
     ) -> Step<Option<usize>> {
         let Self { engine, reader, .. } = self;
         let (tree, stamp) = engine.stamp_of(state, key)?;
-        let (found, debt) = match bytes_max {
-            // A head without bound, in fewer instructions: most reads are of this kind.
-            WHOLE => {
-                let foreseen = self.foreseen.take(index, key);
-                let read = match &foreseen {
-                    Some(place) => engine.get_at(state, (key, place), out)?,
-                    None => None,
-                };
-                let (found, debt, place) = match (read, foreseen) {
-                    (Some((found, debt)), Some(place)) => (found, debt, place),
-                    _ => engine.try_get_placed(state, key, reader, out)?,
-                };
-                let stripe = Some((tree.id, stamp.stripe));
-                self.set
-                    .note_read(index, key, (Told { place, stripe }, unwritten));
-                (found.then_some(out.len()), debt)
+        let foreseen = self.foreseen.take((state, tree), key);
+        let read = match &foreseen {
+            Some(place) => engine.get_at(state, (key, place), out)?,
+            None => None,
+        };
+        let (found, debt, place) = match (read, foreseen) {
+            // All of the value lies in the leaf.
+            (Some((found, debt)), Some(place)) => (found.then_some(out.len()), debt, place),
+            // A head without bound, in fewer instructions.
+            _ if bytes_max == WHOLE => {
+                let (found, debt, place) = engine.try_get_placed(state, key, reader, out)?;
+                (found.then_some(out.len()), debt, place)
             }
             _ => engine.try_get_head(state, (key, bytes_max), reader, out)?,
         };
+        let stripe = Some((tree.id, stamp.stripe));
+        self.set
+            .note_read(index, key, (Told { place, stripe }, unwritten));
         self.set.reads.push(stamp);
         self.set.debt.add(debt);
         Ok(found)
     }
 
     /// Maximum number of keys of [`ValidatedBatch::foresee`].
-    pub const FORESEEN_MAX: usize = GROUP_MAX;
+    pub const FORESEEN_MAX: usize = Foreseen::KEYS_MAX;
 
     /// Looks for `keys`, which it is about to read from `table`, in this order: their reads need
     /// not look for them one after the other. Those that were foreseen before are forgotten. What
@@ -482,11 +481,11 @@ impl ValidatedBatch {
     pub fn foresee(&mut self, table: &Table, keys: &[&[u8]]) {
         self.foreseen.clear();
         // A table of another store is found out when it is read.
-        if let (Ok(index), None) = (self.index_of(table), &self.within)
+        if let (Ok(_), None) = (self.index_of(table), &self.within)
             && let Some(tree) = table.state.tree()
         {
             let pool = &self.engine.store.pool;
-            self.foreseen.look(pool, (index, tree), keys);
+            self.foreseen.look(pool, (&table.state, tree), keys);
         }
     }
 

@@ -59,38 +59,39 @@ impl Engine {
     }
 
     /// As [`Engine::look_up`], for no more than the first `bytes_max` bytes of a value that does
-    /// not lie in its leaf. Also returns the length of the whole value.
+    /// not lie in its leaf. Also returns the length of the whole value, and where the key is, or
+    /// belongs.
     pub(crate) fn look_up_head(
         &self,
         table: &TableState,
         (key, bytes_max): (&[u8], usize),
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<(Copied, usize)> {
+    ) -> Step<(Copied, usize, Place)> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
         let lookup = tree.try_get_head(&self.store.pool, key, bytes_max, reader, out);
-        let (lookup, len) = on_tree(table, tree, lookup)?;
+        let (lookup, len, place) = on_tree(table, tree, lookup)?;
         if lookup.chunked {
             return Err(WaitReason::Chunks.into());
         }
-        Ok((Copied::of(tree.id, &lookup), len))
+        Ok((Copied::of(tree.id, &lookup), len, place))
     }
 
-    /// As [`Engine::try_get`], for the beginning of a value: see [`Engine::look_up_head`]. Returns
-    /// the length of the whole value, if there is one.
+    /// As [`Engine::try_get_placed`], for the beginning of a value: see [`Engine::look_up_head`].
+    /// Returns the length of the whole value, if there is one.
     pub(crate) fn try_get_head(
         &self,
         table: &TableState,
         (key, bytes_max): (&[u8], usize),
         reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<(Option<usize>, Debt)> {
-        let (copied, len) = self.look_up_head(table, (key, bytes_max), reader, out)?;
+    ) -> Step<(Option<usize>, Debt, Place)> {
+        let (copied, len, place) = self.look_up_head(table, (key, bytes_max), reader, out)?;
         let debt = self.check_copied(copied, key)?;
         self.count_get();
-        Ok((copied.found.then_some(len), debt))
+        Ok((copied.found.then_some(len), debt, place))
     }
 
     /// As [`Engine::try_get`], for a change of `key` that follows: also returns where it is, or

@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::futures::block_on;
 use pando_device::faulty::{CrashMode, FaultyDevice};
 use pando_sync::thread_waker;
-use pandodb::nonblocking::{Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
+use pandodb::nonblocking::{Foreseen, Outcome, Polled, Reactor, Reads, ScanPage, ValidatedBatch};
 use pandodb::{
     Builder, Db, Durability, Error, Isolation, Lsn, Table, Transaction, TransactionOptions,
     WriteOptions,
@@ -241,6 +241,10 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
         .get_group(&[b"old", b"new"], &mut bytes, &mut values, &mut shown_from)
         .unwrap();
     assert_eq!((values.len(), shown_from), (2, Some(lsn)));
+    let (mut foreseen, mut shown_from) = (Foreseen::default(), None);
+    foreseen.look_for(&table, &[b"new", b"old"]);
+    let found = Reads::of(&table).get_foreseen(&mut foreseen, b"new", &mut out, &mut shown_from);
+    assert_eq!((found, shown_from), (Some(true), Some(lsn)));
     let mut page = ScanPage::default();
     let scanned = Reads::of(&table).scan(Bound::Unbounded, &mut page).unwrap();
     assert!(matches!(scanned, Polled::Ready(())));

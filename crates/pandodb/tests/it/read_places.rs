@@ -39,9 +39,10 @@ impl Rig {
             }
             2 => self.put(at, key, own),
             choice => {
-                let (batch, table, out) = (&mut self.batch, &self.tables[at], &mut self.out);
-                let found = run(&mut self.reactor, |_| batch.get(table, &key, out).unwrap());
-                assert_eq!(found.then_some(&self.out), own[at].get(&key));
+                match self.random.bool() {
+                    true => self.get(at, &key, own),
+                    false => self.get_head(at, &key, own),
+                }
                 match choice {
                     3 => {}
                     4 => {
@@ -59,6 +60,26 @@ impl Rig {
                     _ => self.put(at, key, own),
                 }
             }
+        }
+    }
+
+    fn get(&mut self, at: usize, key: &[u8], own: &Model) {
+        let (batch, table, out) = (&mut self.batch, &self.tables[at], &mut self.out);
+        let found = run(&mut self.reactor, |_| batch.get(table, key, out).unwrap());
+        assert_eq!(found.then_some(&self.out), own[at].get(key));
+    }
+
+    /// Reads the beginning of a value, which is all of a short one.
+    fn get_head(&mut self, at: usize, key: &[u8], own: &Model) {
+        let most = self.random.usize(..2000);
+        let (batch, table, out) = (&mut self.batch, &self.tables[at], &mut self.out);
+        let read = |_: &mut Reactor| batch.get_head(table, key, most, out).unwrap();
+        let found = run(&mut self.reactor, read);
+        let value = own[at].get(key);
+        assert_eq!(found, value.map(Vec::len));
+        if let Some(value) = value {
+            assert!(out.len() >= most.min(value.len()));
+            assert!(value.starts_with(out));
         }
     }
 
@@ -85,7 +106,9 @@ impl Rig {
     }
 
     fn put(&mut self, at: usize, key: Vec<u8>, own: &mut Model) {
-        let value = vec![self.random.u8(..); self.random.usize(..300)];
+        // Some do not lie in their leaf.
+        let most = [300, 300, 300, 6000][self.random.usize(..4)];
+        let value = vec![self.random.u8(..); self.random.usize(..most)];
         let parts = value.split_at(self.random.usize(..=value.len()));
         let put = self.batch.put_joined(&self.tables[at], &key, parts);
         put.unwrap();

@@ -20,7 +20,6 @@ mod foresight;
 mod gets;
 mod quota;
 mod reads;
-mod rows;
 mod run;
 pub(super) mod writes;
 
@@ -183,7 +182,12 @@ impl Connection {
         buffers.output.hold();
         let done = match kind {
             RunKind::Gets => self.run_gets(turn, pipeline_run),
-            RunKind::Reads | RunKind::Keyless => self.run_reads(turn, pipeline_run),
+            RunKind::Reads | RunKind::Keyless => {
+                let done = self.run_reads(turn, pipeline_run, kind);
+                let data = turn.data.as_mut().expect("pipeline runs have an engine");
+                data.scratch.foreseen.clear();
+                done
+            }
             RunKind::Writes => self.run_writes(turn, pipeline_run),
         };
         self.quota.note(done.count, done.cut);

@@ -5,7 +5,8 @@
 use pandodb::Lsn;
 
 use super::Done;
-use super::run::PipelineRun;
+use super::foresight::Foresight;
+use super::run::{PipelineRun, RunKind};
 use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::context::Interrupted;
@@ -25,6 +26,7 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         pipeline_run: &mut PipelineRun,
+        kind: RunKind,
     ) -> Done {
         let most = turn.shared.output_bytes_max();
         let mut done = Done {
@@ -33,6 +35,7 @@ impl Connection {
         };
         // Where the stretch began that shares a head, if there is one.
         let mut begin = None;
+        let mut foresight = Foresight::default();
         while done.count < pipeline_run.len() && self.owed() < self.output_bytes_max(most) {
             if self.is_beyond_stretch(pipeline_run, done.count) {
                 match self.end_stretch(turn, (&*pipeline_run, done.count)) {
@@ -40,6 +43,9 @@ impl Connection {
                     None => break,
                 }
                 begin = None;
+            }
+            if kind.reads() {
+                self.foresee_reads(turn, (pipeline_run, done.count), &mut foresight);
             }
             let buffers = self.buffers.as_mut().expect("a command is in the buffers");
             let mark = Mark {
@@ -87,7 +93,12 @@ impl Connection {
             done.shown_from = done.shown_from.max(shown_from);
             return done;
         }
-        // Somebody has changed the collection meanwhile: what was read of it may be of two moments.
+        self.go_back(pipeline_run, begin)
+    }
+
+    /// Takes back what was done since `begin`. Somebody has changed the collection meanwhile: what
+    /// was read of it may be of two moments.
+    fn go_back(&mut self, pipeline_run: &mut PipelineRun, begin: Mark) -> Done {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.bytes.truncate(begin.output);
         pipeline_run.errors.truncate(begin.errors);

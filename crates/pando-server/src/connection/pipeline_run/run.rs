@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
 
-use super::rows::Rows;
-use crate::context::{Command, CommandIndex};
+use crate::context::foreseen_rows::ForeseenRows;
+use crate::context::{Command, CommandIndex, Keys};
 use crate::data::keyspace::KeyFolder;
 
 /// Maximum number of bytes of commands in a run, so that what is copied stays in the caches.
@@ -76,7 +76,7 @@ pub(crate) struct PipelineRun {
     pub(super) bytes: Vec<u8>,
     pub(super) values: Vec<Option<Range<usize>>>,
     /// Memory for [`super::foresight`].
-    pub(super) rows: Rows,
+    pub(super) rows: ForeseenRows,
 }
 
 impl PipelineRun {
@@ -262,6 +262,8 @@ impl<'a> Known<'a> {
         let count = arguments.len();
         self.command.takes(count)
             && count <= ARGUMENTS_MAX
+            // With several keys, what they show must be of one moment.
+            && (self.kind != RunKind::Reads || self.command.keys != Keys::ALL || count == 2)
             // A row that stores the whole key is compared with it: GET itself does that.
             && (self.kind != RunKind::Gets || !folder.folds(arguments.at(1)))
     }

@@ -250,7 +250,11 @@ impl Context<'_> {
         keys.name(id, name, key);
         row.clear();
         let mut shown_from = None;
-        let found = Reads::of(members).get(key, row, &mut shown_from)?;
+        let (reads, foreseen) = (Reads::of(members), &mut scratch.foreseen);
+        let found = match reads.get_foreseen(foreseen, key, row, &mut shown_from) {
+            Some(found) => Polled::Ready(found),
+            None => reads.get(key, row, &mut shown_from)?,
+        };
         let Polled::Ready(found) = found else {
             return Err(Interrupted::ReadsMany);
         };

@@ -26,6 +26,11 @@ pub(crate) struct ReadStretch {
 }
 
 impl ReadStretch {
+    /// The id of the collection.
+    pub(crate) fn id(&self) -> u64 {
+        self.head.id
+    }
+
     /// Returns true if it is of this key, in the database of the session.
     pub(crate) fn is_of(&self, key: &[u8]) -> bool {
         self.key == key

@@ -1,36 +1,37 @@
-//! Keys of rows that are looked for together.
+//! Keys of rows that are looked for together, before commands read them one after the other.
 
 use pandodb::nonblocking::ValidatedBatch;
 
-const ROWS_MAX: usize = ValidatedBatch::FORESEEN_MAX;
+/// Maximum number of them.
+pub(super) const ROWS_MAX: usize = ValidatedBatch::FORESEEN_MAX;
 
-/// Keys of rows.
+/// Stored keys of rows.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(crate) struct ForeseenRows {
     /// One behind the other.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     ends: Vec<usize>,
     /// Memory for one of them.
-    pub(super) one: Vec<u8>,
+    pub(crate) one: Vec<u8>,
 }
 
-impl Rows {
-    pub(super) fn clear(&mut self) {
+impl ForeseenRows {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
     /// Ends the key that was appended to `bytes`.
-    pub(super) fn end_one(&mut self) {
+    pub(crate) fn end_one(&mut self) {
         self.ends.push(self.bytes.len());
     }
 
-    pub(super) fn are_full(&self) -> bool {
+    pub(crate) fn are_full(&self) -> bool {
         self.ends.len() == ROWS_MAX
     }
 
     /// Has `look` look for them, unless there is only one.
-    pub(super) fn give(&self, look: impl FnOnce(&[&[u8]])) {
+    pub(crate) fn give(&self, look: impl FnOnce(&[&[u8]])) {
         if self.ends.len() < 2 {
             return;
         }
