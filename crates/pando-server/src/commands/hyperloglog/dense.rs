@@ -1,5 +1,6 @@
 //! Registers of six bits each, from the lowest bit of the first byte on.
 
+use super::estimate::Histogram;
 use super::hash::REGISTERS;
 
 /// Bytes of all registers.
@@ -22,4 +23,18 @@ pub(super) fn set(registers: &mut [u8], index: usize, value: u8) {
     if high_mask != 0 {
         registers[byte + 1] = registers[byte + 1] & !high_mask | high;
     }
+}
+
+/// Returns how many registers have each value. Four registers lie in three bytes, so none is put
+/// together from two bytes.
+pub(super) fn histogram(registers: &[u8]) -> Histogram {
+    let mut histogram = Histogram::default();
+    let (threes, _) = registers.as_chunks::<3>();
+    for [first, second, third] in threes {
+        let four = u32::from_le_bytes([*first, *second, *third, 0]);
+        for value in [four & 63, four >> 6 & 63, four >> 12 & 63, four >> 18] {
+            histogram.add(u8::try_from(value).unwrap_or(0), 1);
+        }
+    }
+    histogram
 }

@@ -38,17 +38,40 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
+/// How many registers have each value, of which there are as many as six bits have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Histogram([u32; 64]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+impl Histogram {
+    /// Counts `registers`.
+    pub(super) fn of(registers: &[u8; REGISTERS]) -> Self {
+        let mut histogram = Self::default();
+        for value in registers {
+            histogram.add(*value, 1);
+        }
+        histogram
+    }
+
+    /// Counts `registers` more that have `value`; together they are [`REGISTERS`] at most.
+    #[inline]
+    pub(super) fn add(&mut self, value: u8, registers: usize) {
+        self.0[usize::from(value) % 64] += u32::try_from(registers).unwrap_or(u32::MAX);
+    }
+}
+
 /// Returns the number of elements. Registers that no elements make may tell of infinitely many:
 /// that is the greatest number with a sign.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a conversion is cut at the greatest number"
 )]
-pub(super) fn estimate(registers: &[u8; REGISTERS]) -> u64 {
-    let mut counts = [0_u32; 64];
-    for value in registers {
-        counts[usize::from(*value) % 64] += 1;
-    }
+pub(super) fn estimate(Histogram(counts): &Histogram) -> u64 {
     let all = REGISTERS as f64;
     let last = RANK_BITS as usize + 1;
     let mut z = all * tau((all - f64::from(counts[last])) / all);

@@ -11,7 +11,7 @@ mod sparse;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use self::estimate::estimate;
+use self::estimate::{Histogram, estimate};
 use self::sketch::{Corrupt, Sketch, no_registers};
 use crate::context::{
     Command, Context, Flags, Found, Group, Interrupted, Keys, Kind, NewString, Run, replies,
@@ -122,7 +122,9 @@ fn add(context: &mut Context<'_>) -> Run {
 }
 
 fn count(context: &mut Context<'_>) -> Run {
-    let is_single = context.count() == 2;
+    if context.count() == 2 {
+        return count_one(context);
+    }
     let (mut registers, mut seen) = (no_registers(), HashSet::new());
     for key in context.arguments.from(1) {
         let found = context.read(key)?;
@@ -134,17 +136,26 @@ fn count(context: &mut Context<'_>) -> Run {
             Looked::Sketch(sketch) => sketch,
             Looked::Other => return Ok(()),
         };
-        if is_single {
-            return match sketch.count() {
-                Ok(count) => context.integer(count.cast_signed()),
-                Err(Corrupt) => corrupt(context),
-            };
-        }
         if sketch.merge_into(&mut registers).is_err() {
             return corrupt(context);
         }
     }
-    context.integer(estimate(&registers).cast_signed())
+    let count = estimate(&Histogram::of(&registers));
+    context.integer(count.cast_signed())
+}
+
+/// Counts what one key has, whose registers need not be laid out for that.
+fn count_one(context: &mut Context<'_>) -> Run {
+    let key = context.argument(1);
+    let found = context.read(key)?;
+    match look(context, key, &found)? {
+        Looked::Absent => context.integer(0),
+        Looked::Sketch(sketch) => match sketch.count() {
+            Ok(count) => context.integer(count.cast_signed()),
+            Err(Corrupt) => corrupt(context),
+        },
+        Looked::Other => Ok(()),
+    }
 }
 
 fn merge(context: &mut Context<'_>) -> Run {

@@ -2,9 +2,10 @@
 //! bytes that are not used, the last estimate as 8 bytes little-endian (with its highest bit set,
 //! it is out of date), registers.
 
+use super::dense;
+use super::estimate::{Histogram, estimate};
 use super::hash::{REGISTERS, place};
 use super::sparse::{self, Raised};
-use super::{dense, estimate::estimate};
 
 const MAGIC: &[u8; 4] = b"HYLL";
 const HEADER_BYTES: usize = 16;
@@ -152,9 +153,28 @@ impl Sketch {
         if let Some(last) = self.last_estimate() {
             return Ok(last);
         }
-        let mut registers = no_registers();
-        self.merge_into(&mut registers)?;
-        Ok(estimate(&registers))
+        Ok(estimate(&self.histogram()?))
+    }
+
+    /// Returns how many registers have each value. Of a sparse one that takes a step for each run,
+    /// not for each register.
+    fn histogram(&self) -> Result<Histogram, Corrupt> {
+        if self.is_dense() {
+            return Ok(dense::histogram(&self.registers));
+        }
+        let (mut histogram, mut registers) = (Histogram::default(), 0);
+        for run in self.runs() {
+            registers += run.length;
+            if registers > REGISTERS {
+                return Err(Corrupt);
+            }
+            histogram.add(run.value, run.length);
+        }
+        if registers == REGISTERS {
+            Ok(histogram)
+        } else {
+            Err(Corrupt)
+        }
     }
 }
 
@@ -177,6 +197,10 @@ mod tests {
                 of_dense.outdate();
                 let count = sketch.count().unwrap();
                 assert_eq!(of_dense.count(), Ok(count));
+                let mut registers = no_registers();
+                sketch.merge_into(&mut registers).unwrap();
+                assert_eq!(sketch.histogram(), Ok(Histogram::of(&registers)));
+                assert_eq!(of_dense.histogram(), Ok(Histogram::of(&registers)));
                 assert!(
                     count.abs_diff(n.into()) * 33 <= u64::from(n),
                     "{count} of {n}"
@@ -223,7 +247,9 @@ mod tests {
             let Some(mut sketch) = Sketch::parse(&bytes) else {
                 return Ok(());
             };
-            let _ = sketch.count();
+            let mut merged = no_registers();
+            let whole = sketch.merge_into(&mut merged);
+            prop_assert_eq!(sketch.histogram(), whole.map(|()| Histogram::of(&merged)));
             for (index, value) in changes {
                 let _ = sketch.raise(index, value);
             }
