@@ -325,12 +325,16 @@ impl Context<'_> {
     /// Refuses the command if an element of the collection is too long for its row. To be asked for
     /// all collections of a command before it writes the first one.
     pub(crate) fn check_room(&mut self, collection: &Collection) -> Run {
-        let of_one = strings_of_one(collection.value_type);
         let packed = self.packed_bytes_max(collection.encoding);
-        let is_large = collection.is_tree() || collection.payload_bytes() > packed;
-        if !is_large {
+        if !collection.is_tree() && collection.payload_bytes() <= packed {
             return Ok(());
         }
+        self.check_elements(collection)
+    }
+
+    /// Refuses the command if an element is too long for a row of its own.
+    fn check_elements(&self, collection: &Collection) -> Run {
+        let of_one = strings_of_one(collection.value_type);
         for place in (0..collection.strings.len()).step_by(of_one) {
             let bytes: usize = (place..place + of_one)
                 .map(|place| collection.strings.at(place).len())
@@ -373,8 +377,8 @@ impl Context<'_> {
 
     /// As [`Context::put_collection`]; what has happened to it is recorded.
     pub(super) fn put_noted(&mut self, key: &[u8], collection: &Collection) -> Run {
-        self.check_room(collection)?;
         if let Some(loaded) = &collection.loaded {
+            self.check_elements(collection)?;
             return self.put_tree(key, collection, loaded);
         }
         if collection.strings.len() == 0 {
@@ -386,12 +390,16 @@ impl Context<'_> {
                 false => Ok(()),
             };
         }
+        let packed = self.packed_bytes_max(collection.encoding);
         let mut bytes = collection.payload_bytes();
+        if bytes > packed {
+            self.check_elements(collection)?;
+        }
         if !collection.deadlines.is_empty() {
             let fields = collection.in_memory() as u64;
             bytes += FIELD_TIMES_BYTES as u64 + fields * DEADLINE_BYTES;
         }
-        if bytes > self.packed_bytes_max(collection.encoding) || !self.lies_in_pages(key, bytes) {
+        if bytes > packed || !self.lies_in_pages(key, bytes) {
             return self.put_new_tree(key, collection);
         }
         self.put_packed(key, collection, collection.found.former)

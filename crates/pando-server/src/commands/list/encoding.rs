@@ -26,10 +26,13 @@ pub(super) fn grow(list: &mut Collection, count: usize, added: u64) {
 
 /// Makes a list from which something was removed a listpack if it is short enough.
 pub(super) fn shrink(list: &mut Collection) {
+    if list.encoding != Encoding::Quicklist {
+        // Its elements need not be looked at.
+        return;
+    }
     let (elements_max, bytes_max) = list.limits.of_list();
     let is_known = list.elsewhere() == 0;
-    let is_short = is_known && list.len() <= elements_max / 2 && fits(list, bytes_max / 2);
-    if list.encoding == Encoding::Quicklist && is_short {
+    if is_known && list.len() <= elements_max / 2 && fits(list, bytes_max / 2) {
         list.encoding = Encoding::Listpack;
     }
 }
