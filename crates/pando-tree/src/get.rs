@@ -154,20 +154,25 @@ impl Tree {
         Leaf { here, node }.read_short(spot, out)
     }
 
-    /// Replaces `out` by the value of `key`, which is at `place`, without a descent. Returns None
-    /// if the leaf has changed since that was found, or if the value does not lie there; what `out`
-    /// holds then has no meaning.
+    /// As [`Tree::try_get_head`] for `key`, which is at `place`, without a descent. Returns None if
+    /// the leaf has changed since that was found, or if pages of the value are not in memory; what
+    /// `out` holds then has no meaning.
     #[inline]
-    pub fn get_short_at(
+    pub fn get_head_at(
         &self,
         pool: &Pool,
         place: &Place,
-        key: &[u8],
+        (key, bytes_max): (&[u8], usize),
+        reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Option<Lookup> {
+    ) -> Option<(Lookup, usize)> {
         out.clear();
         let (leaf, spot) = place.reach(*self, pool, key)?;
-        leaf.read_short(spot, out).ok().flatten()
+        if let Some(lookup) = leaf.read_short(spot, out).ok()? {
+            return Some((lookup, out.len()));
+        }
+        self.read_long_head(pool, leaf, (spot, bytes_max), reader, out)
+            .ok()
     }
 
     /// Replaces `out` by what the leaf has for `key`: the value, or what describes it.
@@ -305,19 +310,33 @@ impl Tree {
             if let Some(lookup) = leaf.read_short(end.spot, out)? {
                 return Ok((lookup, out.len(), end.place(*self)));
             }
-            match leaf.read_long(end.spot, out)? {
-                LongValue::Read(lookup) => Ok((lookup, out.len(), end.place(*self))),
-                LongValue::Overflow(lookup, header) => {
-                    let bytes = match lookup.chunked {
-                        // A blob reference is of use as a whole.
-                        true => header.value_bytes,
-                        false => bytes_max,
-                    };
-                    reader.read_head(pool, self.id, &here, (&header, bytes), out)?;
-                    Ok((lookup, header.value_bytes, end.place(*self)))
-                }
-            }
+            let what = (end.spot, bytes_max);
+            let (lookup, len) = self.read_long_head(pool, leaf, what, reader, out)?;
+            Ok((lookup, len, end.place(*self)))
         })
+    }
+
+    /// Ends such a look-up in its leaf, where [`Leaf::read_short`] had no answer.
+    fn read_long_head(
+        &self,
+        pool: &Pool,
+        leaf: Leaf<'_>,
+        (spot, bytes_max): (Spot, usize),
+        reader: &mut ValueReader,
+        out: &mut Vec<u8>,
+    ) -> Attempt<(Lookup, usize)> {
+        match leaf.read_long(spot, out)? {
+            LongValue::Read(lookup) => Ok((lookup, out.len())),
+            LongValue::Overflow(lookup, header) => {
+                let bytes = match lookup.chunked {
+                    // A blob reference is of use as a whole.
+                    true => header.value_bytes,
+                    false => bytes_max,
+                };
+                reader.read_head(pool, self.id, &leaf.here, (&header, bytes), out)?;
+                Ok((lookup, header.value_bytes))
+            }
+        }
     }
 
     /// Finds the spot where `key` is or would be.

@@ -162,12 +162,7 @@ impl ValueReader {
     }
 
     fn end(&mut self, source: &Source, out: &mut Vec<u8>) {
-        debug_assert!(
-            self.buffer.len() >= source.bytes,
-            "a value of another length"
-        );
-        // The last page may have more than is asked for.
-        self.buffer.truncate(source.bytes);
+        debug_assert_eq!(self.buffer.len(), source.bytes, "a value of another length");
         std::mem::swap(out, &mut self.buffer);
         self.source = None;
     }
@@ -249,7 +244,8 @@ impl ValueReader {
                 return Err(Restart::Damaged(page, "is no such overflow page"));
             }
             self.buffer.truncate(begin);
-            text::append_words(words, HEADER_WORDS, expected, &mut self.buffer);
+            let asked = expected.min(bytes - begin);
+            text::append_words(words, HEADER_WORDS, asked, &mut self.buffer);
             seen.validate()?;
             seen.touch();
             self.pages_copied += 1;

@@ -103,9 +103,10 @@ impl Context<'_> {
             (Some(batch), Some(head)) => batch.get_head(&database.keys, stored, head, value),
             (None, head) => {
                 let (reads, foreseen) = (Reads::of(&database.keys), &mut scratch.foreseen);
-                let found = reads.get_foreseen(foreseen, stored, value, &mut shown_from);
+                let what = (stored, head.unwrap_or(usize::MAX));
+                let found = reads.get_foreseen(foreseen, what, value, &mut shown_from);
                 match (found, head) {
-                    (Some(found), _) => Ok(Polled::Ready(found.then_some(value.len()))),
+                    (Some(found), _) => Ok(Polled::Ready(found)),
                     (None, None) => {
                         let attempt = reads.get(stored, value, &mut shown_from);
                         attempt.map(|found| found.map(|found| found.then_some(value.len())))

@@ -155,6 +155,50 @@ fn reads_of_an_old_store_that_run_together_answer_as_one_by_one() {
     check_pipelines(&Fixture::opened_by(not_durable(), open_counted));
 }
 
+/// Returns a string of this key: short, too long for a leaf, or, of some, in chunks.
+fn string_of(key: usize, round: usize) -> String {
+    let bytes = [10, 1900, 2000, 5000, 60_000, 3_000_000];
+    let most = if key % 97 == 96 { 6 } else { 5 };
+    format!("{key}.{round}.").repeat(bytes[(key + round) % most] / 8 + 1)
+}
+
+#[test]
+fn gets_of_long_values_run_together() {
+    const KEYS: usize = 200;
+    let server = Fixture::with(not_durable());
+    let mut client = server.client();
+    let mut random = Rng::with_seed(148);
+    let mut values = vec![None; KEYS];
+    for round in 0..60 {
+        for _ in 0..20 {
+            let key = random.usize(..KEYS);
+            values[key] = match random.usize(..5) {
+                0 => {
+                    client.run(&format!("DEL k{key}"));
+                    None
+                }
+                _ => {
+                    let value = string_of(key, round);
+                    assert_eq!(client.run(&format!("SET k{key} {value}")), "+OK");
+                    Some(value)
+                }
+            };
+        }
+        let keys: Vec<_> = (0..100).map(|_| random.usize(..KEYS)).collect();
+        let gets: Vec<_> = keys.iter().map(|key| format!("GET k{key}")).collect();
+        for (key, reply) in keys.iter().zip(run_all(&mut client, &gets)) {
+            let expected = match &values[*key] {
+                Some(value) => format!("\"{value}\""),
+                None => "nil".to_owned(),
+            };
+            assert!(reply == expected, "k{key}: {reply:.40}, not {expected:.40}");
+        }
+    }
+    // All but those of strings in chunks, and those behind them while the quota grows again.
+    let together = together_count(&mut client);
+    assert!(together > 5500, "{together} of 6000 ran together");
+}
+
 /// Writers change collections in ways that show to nobody: what is read together must not show
 /// parts of them.
 #[test]

@@ -9,9 +9,10 @@ use std::ptr;
 
 use pando_pool::Pool;
 use pando_sync::Arc;
-use pando_tree::{GROUP_MAX, Place, Tree, Ways};
+use pando_tree::{GROUP_MAX, Place, Tree, ValueReader, Ways};
 
 use crate::api::table::Table;
+use crate::read::buffers::KEPT_BYTES_MAX;
 use crate::tables::state::TableState;
 
 /// Keys of one table that were looked for together, and where each is or would be. A read of one
@@ -26,6 +27,8 @@ pub struct Foreseen {
     places: Vec<(usize, Place)>,
     /// Number of those that were asked for, or passed.
     taken: usize,
+    /// For values that do not lie in their leaf.
+    pub(crate) reader: ValueReader,
 }
 
 impl Foreseen {
@@ -49,6 +52,7 @@ impl Foreseen {
         self.places.clear();
         self.keys.clear();
         self.taken = 0;
+        self.reader.shorten(KEPT_BYTES_MAX);
     }
 
     /// Looks for `keys` of a table that has this tree.
@@ -99,6 +103,8 @@ impl Foreseen {
 
 #[cfg(test)]
 mod tests {
+    use pando_tree::ValueReader;
+
     use super::Foreseen;
     use crate::api::db::Db;
     use crate::api::table::Table;
@@ -142,24 +148,25 @@ mod tests {
         let mut out = Vec::new();
         let mut get = |key: u32| {
             let (reads, key) = (Reads::of(&table), key.to_be_bytes());
-            let found = reads.get_foreseen(&mut foreseen, &key, &mut out, &mut None);
-            found.map(|found| found.then(|| out.clone()))
+            let found = reads.get_foreseen(&mut foreseen, (&key, 24), &mut out, &mut None);
+            found.map(|found| found.map(|len| (len, out.clone())))
         };
         assert_eq!(get(8), None);
-        assert_eq!(get(7), Some(Some(b"old".to_vec())));
+        assert_eq!(get(7), Some(Some((3, b"old".to_vec()))));
         // Its leaf is another one now.
         table.put(&key(3001), b"new").unwrap();
         assert_eq!(get(3000), None);
-        assert_eq!(get(4000), Some(Some(b"old".to_vec())));
-        // It does not lie in its leaf.
-        assert_eq!(get(4500), None);
+        assert_eq!(get(4000), Some(Some((3, b"old".to_vec()))));
+        // It does not lie in its leaf, but in memory.
+        assert_eq!(get(4500), Some(Some((3000, vec![7; 24]))));
         assert_eq!(get(9999), Some(None));
         foreseen.look_for(&table, &[&key(7)]);
         drop(db);
         // A table of the same name in another store.
         let db = Db::builder().open_in_memory().unwrap();
         let table = db.table("t").unwrap();
-        let found = Reads::of(&table).get_foreseen(&mut foreseen, &key(7), &mut out, &mut None);
+        let what = (&key(7)[..], 24);
+        let found = Reads::of(&table).get_foreseen(&mut foreseen, what, &mut out, &mut None);
         assert_eq!(found, None);
     }
 
@@ -182,10 +189,14 @@ mod tests {
             .map(|(_, place)| *place)
             .collect();
         let mut out = Vec::new();
-        let mut found = |at: usize| tree.get_short_at(pool, &places[at], &keys[at], &mut out);
-        assert!(found(0).is_some_and(|lookup| lookup.found));
-        assert!(found(1).is_some_and(|lookup| lookup.found));
-        assert!(found(2).is_some_and(|lookup| !lookup.found));
+        let mut reader = ValueReader::new();
+        let mut found = |at: usize| {
+            let what = (&keys[at][..], 2);
+            tree.get_head_at(pool, &places[at], what, &mut reader, &mut out)
+        };
+        assert!(found(0).is_some_and(|(lookup, bytes)| lookup.found && bytes == 3));
+        assert!(found(1).is_some_and(|(lookup, _)| lookup.found));
+        assert!(found(2).is_some_and(|(lookup, _)| !lookup.found));
         // Its leaf is another one now; the others are not.
         table.put(&key(8), b"new").unwrap();
         assert!(found(0).is_none() && found(1).is_some());
@@ -202,11 +213,11 @@ mod tests {
         // A value that does not lie in its leaf.
         table.put(&key(4000), &[7; 3000]).unwrap();
         batch.foresee(&table, &[&keys[1]]);
-        let (_, place) = batch.foreseen.places[0];
-        assert!(
-            tree.get_short_at(pool, &place, &keys[1], &mut out)
-                .is_none()
-        );
+        let head = batch.get_head(&table, &keys[1], 24, &mut value).unwrap();
+        assert!(matches!(head, Polled::Ready(Some(3000))) && value == [7; 24]);
+        assert_eq!(batch.foreseen.taken, 1);
+        batch.reset();
+        batch.foresee(&table, &[&keys[1]]);
         assert!(batch.get(&table, &keys[1], &mut value).is_ok() && value == [7; 3000]);
     }
 }

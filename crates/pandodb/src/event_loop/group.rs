@@ -33,6 +33,8 @@ struct Tried {
     count: usize,
     /// True if trying the remaining keys again may help.
     again: bool,
+    /// True if the next key has a value that does not lie in its leaf.
+    is_long: bool,
 }
 
 impl Engine {
@@ -53,6 +55,7 @@ impl Engine {
                 return Ok(Tried {
                     count: 0,
                     again: true,
+                    is_long: false,
                 });
             }
             Err(Unfinished::Error(error)) => return Err(error),
@@ -75,11 +78,16 @@ impl Engine {
                 Fate::Restart(restart) => *restart == Restart::Conflict,
                 Fate::Long => false,
             };
-            return Ok(Tried { count, again });
+            return Ok(Tried {
+                count,
+                again,
+                is_long: matches!(fate, Fate::Long),
+            });
         }
         Ok(Tried {
             count: keys.len(),
             again: false,
+            is_long: false,
         })
     }
 }
@@ -92,7 +100,8 @@ impl Reads<'_> {
     /// `bytes`, and the range of each to `values`. The result is the same as that of
     /// [`Reads::get`] for one key after the other. A key that is not in memory, or that has a
     /// long value, ends the group, and has to be read by itself; a key that is being written may
-    /// end it too.
+    /// end it too. Returns true if it was a long value that has ended it: one that does not lie in
+    /// its leaf.
     ///
     /// # Errors
     /// [`crate::Error::NoSuchTable`]. Damaged pages are reported by [`Reads::get`].
@@ -105,20 +114,21 @@ impl Reads<'_> {
         bytes: &mut Vec<u8>,
         values: &mut GroupValues,
         shown_from: &mut Option<Lsn>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let engine = self.table.db.engine();
         let before = values.len();
-        let mut done = 0;
+        let (mut done, mut is_long) = (0, false);
         for _ in 0..TRIES {
             let tried =
                 engine.try_group(&self.table.state, &keys[done..], bytes, values, shown_from)?;
             done += tried.count;
+            is_long = tried.is_long;
             if !tried.again {
                 break;
             }
         }
         assert_eq!(values.len() - before, done, "what is done has its place");
         engine.store.statistics.tick(Ticker::Gets, done as u64);
-        Ok(())
+        Ok(is_long)
     }
 }

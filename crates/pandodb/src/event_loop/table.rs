@@ -60,20 +60,21 @@ impl<'t> Reads<'t> {
         }
     }
 
-    /// As [`Reads::get`], for a key of `foreseen`. Returns None, and has read nothing, if it is
-    /// none of them, if somebody has changed its leaf since it was looked for, or if the value does
-    /// not lie in its leaf: then it is read as others are.
+    /// As [`Reads::get_head`], for a key of `foreseen`. Returns None, and has read nothing, if it is
+    /// none of them, if somebody has changed its leaf since it was looked for, if its value is in
+    /// chunks, or if a page is not in memory: then it is read as others are.
     #[inline]
     pub fn get_foreseen(
         self,
         foreseen: &mut Foreseen,
-        key: &[u8],
+        (key, bytes_max): (&[u8], usize),
         out: &mut Vec<u8>,
         shown_from: &mut Option<Lsn>,
-    ) -> Option<bool> {
+    ) -> Option<Option<usize>> {
         let Table { db, state } = self.table;
         let place = foreseen.take((state, state.tree()?), key)?;
-        let read = db.engine().get_at(state, (key, &place), out);
+        let (what, reader) = ((key, bytes_max, &place), &mut foreseen.reader);
+        let read = db.engine().get_at(state, what, reader, out);
         let (found, debt) = read.ok().flatten()?;
         *shown_from = (*shown_from).max(debt.lsn());
         Some(found)

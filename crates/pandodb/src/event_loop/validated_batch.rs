@@ -448,12 +448,11 @@ impl ValidatedBatch {
         let (tree, stamp) = engine.stamp_of(state, key)?;
         let foreseen = self.foreseen.take((state, tree), key);
         let read = match &foreseen {
-            Some(place) => engine.get_at(state, (key, place), out)?,
+            Some(place) => engine.get_at(state, (key, bytes_max, place), reader, out)?,
             None => None,
         };
         let (found, debt, place) = match (read, foreseen) {
-            // All of the value lies in the leaf.
-            (Some((found, debt)), Some(place)) => (found.then_some(out.len()), debt, place),
+            (Some((found, debt)), Some(place)) => (found, debt, place),
             // A head without bound, in fewer instructions.
             _ if bytes_max == WHOLE => {
                 let (found, debt, place) = engine.try_get_placed(state, key, reader, out)?;

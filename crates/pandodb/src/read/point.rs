@@ -117,25 +117,28 @@ impl Engine {
         Ok((lookup.found, debt, place))
     }
 
-    /// As [`Engine::try_get_placed`] for a key whose place is `place`. Returns None, and has read
-    /// nothing, if its leaf has changed since that was found, or if the value does not lie there.
+    /// As [`Engine::try_get_head`] for a key whose place is `place`. Returns None, and has read
+    /// nothing, if its leaf has changed since that was found, if the value is in chunks, or if a
+    /// page of it is missing.
     #[inline]
     pub(crate) fn get_at(
         &self,
         table: &TableState,
-        (key, place): (&[u8], &Place),
+        (key, bytes_max, place): (&[u8], usize, &Place),
+        reader: &mut ValueReader,
         out: &mut Vec<u8>,
-    ) -> Step<Option<(bool, Debt)>> {
+    ) -> Step<Option<(Option<usize>, Debt)>> {
         let Some(tree) = table.tree() else {
             return Err(no_such_table(table));
         };
-        let Some(lookup) = tree.get_short_at(&self.store.pool, place, key, out) else {
+        let read = tree.get_head_at(&self.store.pool, place, (key, bytes_max), reader, out);
+        let Some((lookup, len)) = read.filter(|(lookup, _)| !lookup.chunked) else {
             return Ok(None);
         };
         on_tree(table, tree, Ok(()))?;
         let debt = self.check_copied(Copied::of(tree.id, &lookup), key)?;
         self.store.statistics.tick(Ticker::Gets, 1);
-        Ok(Some((lookup.found, debt)))
+        Ok(Some((lookup.found.then_some(len), debt)))
     }
 
     /// Returns the debt of a copy of the value of `key`, once its mark is applied.

@@ -243,8 +243,9 @@ fn event_loops_learn_when_they_may_show_what_they_have_read() {
     assert_eq!((values.len(), shown_from), (2, Some(lsn)));
     let (mut foreseen, mut shown_from) = (Foreseen::default(), None);
     foreseen.look_for(&table, &[b"new", b"old"]);
-    let found = Reads::of(&table).get_foreseen(&mut foreseen, b"new", &mut out, &mut shown_from);
-    assert_eq!((found, shown_from), (Some(true), Some(lsn)));
+    let what = (&b"new"[..], 9);
+    let found = Reads::of(&table).get_foreseen(&mut foreseen, what, &mut out, &mut shown_from);
+    assert_eq!((found, shown_from), (Some(Some(1)), Some(lsn)));
     let mut page = ScanPage::default();
     let scanned = Reads::of(&table).scan(Bound::Unbounded, &mut page).unwrap();
     assert!(matches!(scanned, Polled::Ready(())));

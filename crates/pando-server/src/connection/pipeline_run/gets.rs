@@ -11,6 +11,11 @@ use crate::connection::Connection;
 use crate::connection::loop_data::Turn;
 use crate::data::keyspace::{Row, ValueType};
 
+/// Length from which on a value is taken to be one that does not lie in its leaf.
+const LONG: usize = 1024;
+/// Bytes of values that do not lie in their leaves after which a group ends.
+const GROUP_BYTES_MAX: usize = 256 * 1024;
+
 impl Connection {
     /// Runs GETs until all are done, one has to wait, or the limit of unsent replies is reached.
     pub(super) fn run_gets(&mut self, turn: &mut Turn<'_>, pipeline_run: &mut PipelineRun) -> Done {
@@ -38,7 +43,8 @@ impl Connection {
                     break;
                 }
             }
-            done.cut |= pipeline_run.values.len() < count;
+            let is_full = pipeline_run.bytes.len() > GROUP_BYTES_MAX;
+            done.cut |= pipeline_run.values.len() < count && !is_full;
         }
         done
     }
@@ -68,10 +74,37 @@ impl Connection {
         pipeline_run.bytes.clear();
         pipeline_run.values.clear();
         let table = &engine.databases[self.session.database].keys;
-        // On an error nothing is replied here: the command that meets it runs alone and reports it.
+        let reads = Reads::of(table);
         let PipelineRun { bytes, values, .. } = pipeline_run;
-        let read = Reads::of(table).get_group(&keys[..count], bytes, values, shown_from);
-        read.is_ok()
+        if !pipeline_run.meets_long {
+            // On an error nothing is replied here: the command that meets it runs alone and
+            // reports it.
+            match reads.get_group(&keys[..count], bytes, values, shown_from) {
+                Ok(is_long) => pipeline_run.meets_long = is_long,
+                Err(_) => return false,
+            }
+        }
+        if pipeline_run.meets_long && values.len() < count {
+            let PipelineRun { foreseen, row, .. } = pipeline_run;
+            foreseen.look_for(table, &keys[values.len()..count]);
+            pipeline_run.meets_long = false;
+            for key in &keys[values.len()..count] {
+                let what = (*key, usize::MAX);
+                let Some(found) = reads.get_foreseen(foreseen, what, row, shown_from) else {
+                    break;
+                };
+                pipeline_run.meets_long |= row.len() > LONG;
+                let start = bytes.len();
+                bytes.extend_from_slice(row);
+                values.push(found.map(|_| start..bytes.len()));
+                // The others are those of another group.
+                if bytes.len() > GROUP_BYTES_MAX {
+                    break;
+                }
+            }
+            foreseen.clear();
+        }
+        true
     }
 
     /// Replies with the value at `place` of the group. Returns false if its row cannot be used.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pando_resp::{Arguments, Limits, Parsed, Parser, Span};
+use pandodb::nonblocking::Foreseen;
 
 use crate::context::foreseen_rows::ForeseenRows;
 use crate::context::{Command, CommandIndex, Keys};
@@ -75,6 +76,12 @@ pub(crate) struct PipelineRun {
     /// Values of a group; `values` has their ranges.
     pub(super) bytes: Vec<u8>,
     pub(super) values: Vec<Option<Range<usize>>>,
+    /// The last group of GETs had a value that does not lie in its leaf: the next ones are read one
+    /// by one, where they were foreseen.
+    pub(super) meets_long: bool,
+    /// Where such GETs find their rows, and the row of one.
+    pub(super) foreseen: Foreseen,
+    pub(super) row: Vec<u8>,
     /// Memory for [`super::foresight`].
     pub(super) rows: ForeseenRows,
 }
@@ -215,7 +222,7 @@ impl PipelineRun {
 
     /// Frees the memory of unusually large values.
     pub(crate) fn trim(&mut self, bytes: usize) {
-        for buffer in [&mut self.stored, &mut self.bytes] {
+        for buffer in [&mut self.stored, &mut self.bytes, &mut self.row] {
             if buffer.capacity() > bytes {
                 *buffer = Vec::new();
             }

@@ -251,8 +251,9 @@ impl Context<'_> {
         row.clear();
         let mut shown_from = None;
         let (reads, foreseen) = (Reads::of(members), &mut scratch.foreseen);
-        let found = match reads.get_foreseen(foreseen, key, row, &mut shown_from) {
-            Some(found) => Polled::Ready(found),
+        let what = (&key[..], usize::MAX);
+        let found = match reads.get_foreseen(foreseen, what, row, &mut shown_from) {
+            Some(found) => Polled::Ready(found.is_some()),
             None => reads.get(key, row, &mut shown_from)?,
         };
         let Polled::Ready(found) = found else {
