@@ -18,6 +18,7 @@ use crate::faulty::{FaultyChannel, FaultyDevice, FaultyFile};
 use crate::injector::{InjectorChannel, InjectorDevice, InjectorFile};
 use crate::memory::{MemoryChannel, MemoryDevice, MemoryFile};
 use crate::null::{NullChannel, NullDevice, NullFile};
+use crate::overlay::{OverlayChannel, OverlayDevice, OverlayFile};
 use crate::read_context::ReadContext;
 use crate::timed::{TimedChannel, TimedDevice, TimedFile};
 
@@ -36,6 +37,8 @@ pub enum AnyDevice {
     Injector(Box<InjectorDevice<AnyDevice>>),
     /// Any of these, counted and timed.
     Timed(Box<TimedDevice<AnyDevice>>),
+    /// Any of these, only read: what is written stays in memory.
+    Overlay(Box<OverlayDevice<AnyDevice>>),
 }
 
 /// A file of any back end.
@@ -53,6 +56,8 @@ pub enum AnyFile {
     Injector(Box<InjectorFile<AnyFile>>),
     /// A file of any of these, counted and timed.
     Timed(Box<TimedFile<AnyFile>>),
+    /// A file of any of these, whose writes stay in memory.
+    Overlay(Box<OverlayFile<AnyFile>>),
 }
 
 /// A channel of any back end.
@@ -70,6 +75,8 @@ pub enum AnyChannel {
     Injector(Box<InjectorChannel<AnyChannel>>),
     /// Any of these, counted and timed.
     Timed(Box<TimedChannel<AnyChannel>>),
+    /// Any of these, whose writes stay in memory.
+    Overlay(Box<OverlayChannel<AnyChannel>>),
 }
 
 impl From<DirectoryDevice> for AnyDevice {
@@ -107,6 +114,7 @@ impl AnyDevice {
     pub fn statistics(&self) -> Arc<Statistics> {
         match self {
             Self::Timed(device) => device.statistics().clone(),
+            Self::Overlay(device) => device.inner().statistics(),
             _ => Arc::default(),
         }
     }
@@ -117,6 +125,7 @@ impl AnyDevice {
             Self::Faulty(_) => true,
             Self::Injector(device) => device.inner().is_simulated(),
             Self::Timed(device) => device.inner().is_simulated(),
+            Self::Overlay(device) => device.inner().is_simulated(),
             Self::Directory(_) | Self::Memory(_) | Self::Null(_) => false,
         }
     }
@@ -128,6 +137,7 @@ impl AnyDevice {
             Self::Directory(device) => Some(device.choice()),
             Self::Injector(device) => device.inner().choice(),
             Self::Timed(device) => device.inner().choice(),
+            Self::Overlay(device) => device.inner().choice(),
             Self::Memory(_) | Self::Null(_) | Self::Faulty(_) => None,
         }
     }
@@ -136,6 +146,12 @@ impl AnyDevice {
 impl From<InjectorDevice<AnyDevice>> for AnyDevice {
     fn from(device: InjectorDevice<AnyDevice>) -> Self {
         Self::Injector(Box::new(device))
+    }
+}
+
+impl From<OverlayDevice<AnyDevice>> for AnyDevice {
+    fn from(device: OverlayDevice<AnyDevice>) -> Self {
+        Self::Overlay(Box::new(device))
     }
 }
 
@@ -155,6 +171,7 @@ macro_rules! each {
             $kind::Faulty($inner) => $call,
             $kind::Injector($inner) => $call,
             $kind::Timed($inner) => $call,
+            $kind::Overlay($inner) => $call,
         }
     };
 }
@@ -169,6 +186,7 @@ macro_rules! of_one {
             (AnyChannel::Faulty($own), AnyFile::Faulty($own_file)) => $call,
             (AnyChannel::Injector($own), AnyFile::Injector($own_file)) => $call,
             (AnyChannel::Timed($own), AnyFile::Timed($own_file)) => $call,
+            (AnyChannel::Overlay($own), AnyFile::Overlay($own_file)) => $call,
             _ => panic!("a file goes through a channel of another back end"),
         }
     };
@@ -190,6 +208,7 @@ impl Device for AnyDevice {
             Self::Faulty(device) => AnyFile::Faulty(device.open(name, options)?),
             Self::Injector(device) => AnyFile::Injector(Box::new(device.open(name, options)?)),
             Self::Timed(device) => AnyFile::Timed(Box::new(device.open(name, options)?)),
+            Self::Overlay(device) => AnyFile::Overlay(Box::new(device.open(name, options)?)),
         })
     }
 
@@ -217,6 +236,7 @@ impl Device for AnyDevice {
             Self::Faulty(device) => AnyChannel::Faulty(device.channel(options)?),
             Self::Injector(device) => AnyChannel::Injector(Box::new(device.channel(options)?)),
             Self::Timed(device) => AnyChannel::Timed(Box::new(device.channel(options)?)),
+            Self::Overlay(device) => AnyChannel::Overlay(Box::new(device.channel(options)?)),
         })
     }
 

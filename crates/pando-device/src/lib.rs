@@ -14,12 +14,13 @@
 //! | [`FaultyDevice`]    | files in memory with faults and crashes that a seed decides          |
 //! | [`InjectorDevice`]  | faults over any of these                                             |
 //! | [`TimedDevice`]     | counts and times what goes to any of these                           |
+//! | [`OverlayDevice`]   | only reads any of these: what is written stays in memory             |
 //!
 //! This crate does not know the meaning of the bytes: no checksums, pages or log records.
 //!
 //! Reading order: [`device`], [`buffer`], [`read_context`], [`error`], [`directory`], [`uring`],
 //! [`libaio`], [`pread`], `requests`, [`memory`], [`null`], [`faulty`], [`injector`], [`timed`],
-//! [`any`].
+//! [`overlay`], [`any`].
 
 #![cfg_attr(
     test,
@@ -45,6 +46,7 @@ pub mod libaio;
 pub mod memory;
 mod name;
 pub mod null;
+pub mod overlay;
 pub mod pread;
 pub mod read_context;
 mod requests;
@@ -66,5 +68,6 @@ pub use faulty::FaultyDevice;
 pub use injector::InjectorDevice;
 pub use memory::MemoryDevice;
 pub use null::NullDevice;
+pub use overlay::OverlayDevice;
 pub use read_context::ReadContext;
 pub use timed::TimedDevice;

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use pando_device::{
     AnyDevice, Channel, ChannelOptions, Completion, Create, Device, Error, FaultyDevice, File,
-    IO_ALIGNMENT, InjectorDevice, IoBuf, MemoryDevice, OpenOptions, REAP_MAX,
+    IO_ALIGNMENT, InjectorDevice, IoBuf, MemoryDevice, OpenOptions, OverlayDevice, REAP_MAX,
 };
 use pando_sync::atomic::{AtomicUsize, Ordering};
 use pando_sync::time::Duration;
@@ -63,6 +63,15 @@ macro_rules! conformance {
                 crate::places::with(pando_device::Backend::Uring, |device| {
                     let statistics = super::Arc::new(pando_stats::Statistics::new());
                     super::$name(super::AnyDevice::from(device).timed(statistics));
+                });
+            })+
+        }
+        mod overlay {
+            $(#[test] fn $name() {
+                crate::places::with(pando_device::Backend::Uring, |device| {
+                    let below = super::AnyDevice::from(device);
+                    let device = super::OverlayDevice::new(below, 1 << 30);
+                    super::$name(super::AnyDevice::from(device));
                 });
             })+
         }

@@ -14,6 +14,7 @@ mod directory;
 mod edges;
 mod faults;
 mod injected;
+mod overlay;
 mod places;
 mod refusal;
 mod rings;
