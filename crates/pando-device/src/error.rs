@@ -39,6 +39,8 @@ pub enum Error {
     InUse {
         /// The directory.
         directory: String,
+        /// Whether those who have it open only read.
+        by_readers: bool,
     },
     /// A direct file was used with an offset, a length or a buffer that is not aligned.
     Unaligned {
@@ -208,8 +210,12 @@ impl Clone for Error {
                 wanted: *wanted,
                 got: *got,
             },
-            Self::InUse { directory } => Self::InUse {
+            Self::InUse {
+                directory,
+                by_readers,
+            } => Self::InUse {
                 directory: directory.clone(),
+                by_readers: *by_readers,
             },
             Self::Unaligned {
                 name,
@@ -262,7 +268,14 @@ impl fmt::Display for Error {
                 f,
                 "{name} ends early: {got} of {wanted} bytes at offset {offset}"
             ),
-            Self::InUse { directory } => write!(f, "{directory} is in use by another process"),
+            Self::InUse {
+                directory,
+                by_readers: false,
+            } => write!(f, "{directory} is in use by another process"),
+            Self::InUse {
+                directory,
+                by_readers: true,
+            } => write!(f, "{directory} is being read by another process"),
             Self::Unaligned {
                 name,
                 offset,

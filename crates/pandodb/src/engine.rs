@@ -198,14 +198,27 @@ impl Engine {
         audit::name("space", &*self.store.space);
     }
 
+    /// Checks that the store was not opened for reading only.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    #[inline]
+    pub(crate) fn check_not_read_only(&self) -> Result<()> {
+        match self.options.read_only {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
     /// Checks that the store takes writes.
     ///
     /// # Errors
-    /// [`Error::Closed`]; [`Error::Poisoned`] after a failed write or sync.
+    /// [`Error::Closed`]; [`Error::ReadOnly`]; [`Error::Poisoned`] after a failed write or sync.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.store.life.is_closing() {
             return Err(Error::Closed);
         }
+        self.check_not_read_only()?;
         self.store.check_poison()?;
         match self.log.poisoned() {
             Some(error) => Err(self.log_failed(error)),

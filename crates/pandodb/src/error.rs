@@ -1,7 +1,7 @@
 //! The one error type of the engine.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pando_device::Error as DeviceError;
 use pando_format::{Extent, PageId};
@@ -30,6 +30,11 @@ pub enum Error {
     InUse {
         /// The directory.
         directory: PathBuf,
+        /// Whether those who have it open only read ([`Builder::open_read_only`]), and keep writers
+        /// out.
+        ///
+        /// [`Builder::open_read_only`]: crate::Builder::open_read_only
+        by_readers: bool,
     },
     /// A page on disk is not what was written there, or it cannot be read.
     CorruptPage {
@@ -192,6 +197,11 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
+    /// The store was opened for reading only ([`Builder::open_read_only`]), and this would change
+    /// it.
+    ///
+    /// [`Builder::open_read_only`]: crate::Builder::open_read_only
+    ReadOnly,
     /// The store was closed.
     Closed,
 }
@@ -269,8 +279,12 @@ impl Error {
     /// [`Error::Full`], which may be retried.
     pub(crate) fn io(during: &'static str) -> impl Fn(DeviceError) -> Self {
         move |source| match source {
-            DeviceError::InUse { directory } => Self::InUse {
+            DeviceError::InUse {
+                directory,
+                by_readers,
+            } => Self::InUse {
                 directory: directory.into(),
+                by_readers,
             },
             source if source.is_full() => Self::Full {
                 what: format!("{source}; make room and try again"),
@@ -316,12 +330,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { during, source } => write!(f, "{during}: {source}"),
-            Self::InUse { directory } => write!(
-                f,
-                "{} is in use by another process, or by a handle in this one; stop it, or choose \
-                 another directory",
-                directory.display()
-            ),
+            Self::InUse {
+                directory,
+                by_readers,
+            } => write_in_use(f, directory, *by_readers),
             Self::CorruptPage { page, extent, what } => write_page(f, *page, *extent, what),
             Self::Corrupt { place, what } => write!(f, "{place} is damaged: {what}"),
             Self::Version { found, known } => write_version(f, *found, *known),
@@ -377,8 +389,27 @@ impl fmt::Display for Error {
             }
             Self::InvalidOption { option, what } => write!(f, "option {option}: {what}"),
             Self::Busy { what } => write!(f, "{what} already; wait for its end"),
+            Self::ReadOnly => f.write_str(
+                "the store is open for reading only; close it and open it with `open` to write",
+            ),
             Self::Closed => f.write_str("the store was closed"),
         }
+    }
+}
+
+fn write_in_use(f: &mut fmt::Formatter<'_>, directory: &Path, by_readers: bool) -> fmt::Result {
+    let directory = directory.display();
+    match by_readers {
+        true => write!(
+            f,
+            "{directory} is open for reading only in another process, or by a handle in this one; \
+             close it there before you write, or choose another directory"
+        ),
+        false => write!(
+            f,
+            "{directory} is in use by another process, or by a handle in this one; stop it, or \
+             choose another directory"
+        ),
     }
 }
 

@@ -68,6 +68,17 @@ impl IoBackend {
         directory: impl AsRef<Path>,
         completion_threads: usize,
     ) -> Result<AnyDevice> {
+        self.device(directory.as_ref(), completion_threads, false)
+    }
+
+    /// As [`IoBackend::open_device`]; if it is `read_only`, nothing in the directory can be changed
+    /// through the device, and others may read it, too.
+    pub(crate) fn device(
+        self,
+        directory: &Path,
+        completion_threads: usize,
+        read_only: bool,
+    ) -> Result<AnyDevice> {
         let (backend, strict) = match self {
             Self::Memory => return Ok(MemoryDevice::new(MEMORY_DEVICE_BYTES).into()),
             Self::Null => return Ok(NullDevice::new().into()),
@@ -79,7 +90,7 @@ impl IoBackend {
             Self::Pread => (Some(Backend::Pread), false),
         };
         let options = DirectoryOptions {
-            read_only: false,
+            read_only,
             backend,
             strict,
             completion_threads,

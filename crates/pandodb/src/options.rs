@@ -48,6 +48,8 @@ const COMPRESSED_BLOCKS_MIN: usize = 4;
 pub const MAX_MEMORY_MIN: u64 = 2 << 20;
 /// Bytes of the largest log: the number of its segments has 32 bits.
 pub const LOG_BYTES_MAX: u64 = 1 << 50;
+/// Least memory for what recovery would write to a store that is only read.
+const OVERLAY_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of the library's default memory budget.
 pub const MAX_MEMORY_DEFAULT: u64 = 256 << 20;
 /// Most threads that read for event loops: no device has use for more, and a process may not have
@@ -110,6 +112,8 @@ pub struct Builder {
     /// Longest value, in bytes, that is stored in pages; None: 4 MiB, or what the log buffer has
     /// room for.
     pub(crate) plain_bytes_max: Option<usize>,
+    /// If true, nothing in the directory changes: what recovery writes stays in memory.
+    pub(crate) read_only: bool,
     /// If true, a directory without a store is an error.
     pub(crate) must_exist: bool,
     /// If true, a load of a dump or a salvage makes the store, and has marked the directory.
@@ -143,6 +147,7 @@ impl Default for Builder {
             discard: false,
             chunk_bytes: None,
             plain_bytes_max: None,
+            read_only: false,
             must_exist: false,
             is_loading: false,
             hash_key: None,
@@ -335,6 +340,28 @@ impl Builder {
         self
     }
 
+    /// Makes these the options of a store that is only read: whatever changes one by itself is off.
+    pub(crate) fn only_reading(mut self) -> Self {
+        self.read_only = true;
+        self.must_exist = true;
+        self.compression = None;
+        self.discard = false;
+        self.give_back_after = None;
+        self.checkpoint_interval = Duration::MAX;
+        // Old versions take no room, since nothing is replaced.
+        self.settle_snapshots_after = Duration::MAX;
+        self
+    }
+
+    /// Bytes of memory for what recovery would write to a store that is only read. They are missing
+    /// from the frames.
+    pub(crate) fn overlay_bytes(&self) -> u64 {
+        match self.read_only {
+            true => (self.max_memory / 4).max(OVERLAY_BYTES_MIN),
+            false => 0,
+        }
+    }
+
     /// Sets the sizes of page and block of a new store where none are given, for a device whose
     /// direct I/O is aligned to `alignment` bytes. A compression saves whole blocks only
     /// (decision 080).
@@ -488,7 +515,8 @@ impl Budget {
         // For free page ids, mapping lists and merges, versions, kept checkpoints, connections and
         // everything that is not counted.
         let rest = memory / 8;
-        let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest;
+        let overlay = options.overlay_bytes();
+        let fixed = 2 * log_buffer + images * page + table + tables_bytes + rest + overlay;
         let frames = memory.saturating_sub(fixed) / (page + 64);
         let frames = options.frames.unwrap_or_else(|| usize_of(frames));
         let frames = frames.clamp(64, FRAMES_MAX);

@@ -38,14 +38,34 @@ struct LockedFile {
 
 impl LockedFile {
     /// Locks a file, shared with other readers or exclusively.
-    fn lock(file: fs::File, read_only: bool) -> std::result::Result<Self, fs::TryLockError> {
-        match read_only {
+    fn lock(file: fs::File, read_only: bool) -> std::result::Result<Self, NotLocked> {
+        let locked = match read_only {
             true => file.try_lock_shared(),
             false => file.try_lock(),
-        }?;
-        let pid = process::id();
-        Ok(Self { file, pid })
+        };
+        match locked {
+            Ok(()) => Ok(Self {
+                file,
+                pid: process::id(),
+            }),
+            Err(fs::TryLockError::Error(error)) => Err(NotLocked::Failed(error)),
+            // Those who read leave it to others who do. Closing the file ends this lock.
+            Err(fs::TryLockError::WouldBlock) => Err(NotLocked::InUse {
+                by_readers: !read_only && file.try_lock_shared().is_ok(),
+            }),
+        }
     }
+}
+
+/// Why a file is not locked.
+enum NotLocked {
+    /// Somebody else has locked it.
+    InUse {
+        /// They only read. It may have changed since.
+        by_readers: bool,
+    },
+    /// It cannot be locked.
+    Failed(io::Error),
 }
 
 impl Drop for LockedFile {
@@ -79,22 +99,23 @@ impl DirectoryLock {
             Err(error) if read_only && is_absent(&error) => None,
             Err(error) => return Err(fail(error)),
         };
-        let in_use = || Error::InUse {
+        let in_use = |by_readers| Error::InUse {
             directory: directory.to_string_lossy().into_owned(),
+            by_readers,
         };
         let file = match file
             .map(|file| LockedFile::lock(file, read_only))
             .transpose()
         {
             Ok(file) => file,
-            Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
-            Err(fs::TryLockError::Error(error)) => return Err(fail(error)),
+            Err(NotLocked::InUse { by_readers }) => return Err(in_use(by_readers)),
+            Err(NotLocked::Failed(error)) => return Err(fail(error)),
         };
         let opened = root.reopen().map_err(fail)?;
         let locked = match LockedFile::lock(opened, read_only) {
             Ok(locked) => Some(locked),
-            Err(fs::TryLockError::WouldBlock) => return Err(in_use()),
-            Err(fs::TryLockError::Error(_)) => None,
+            Err(NotLocked::InUse { by_readers }) => return Err(in_use(by_readers)),
+            Err(NotLocked::Failed(_)) => None,
         };
         Ok(Self {
             _file: file,

@@ -42,9 +42,18 @@ fn readers_share_and_keep_writers_out() {
     drop(open(place.path()).unwrap());
     let one = open_read_only(place.path()).unwrap();
     let two = open_read_only(place.path()).unwrap();
-    assert!(open(place.path()).unwrap_err().is_in_use());
-    drop((one, two));
-    open(place.path()).unwrap();
+    let by_readers = |refused| match refused {
+        pando_device::Error::InUse { by_readers, .. } => by_readers,
+        other => panic!("{other}"),
+    };
+    assert!(by_readers(open(place.path()).unwrap_err()));
+    drop(one);
+    // The one that was refused has left no lock, and the other reader keeps its own.
+    assert!(by_readers(open(place.path()).unwrap_err()));
+    drop(two);
+    let _writer = open(place.path()).unwrap();
+    assert!(!by_readers(open(place.path()).unwrap_err()));
+    assert!(!by_readers(open_read_only(place.path()).unwrap_err()));
 }
 
 #[test]

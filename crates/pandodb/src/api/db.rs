@@ -36,6 +36,9 @@ const STREAMS: &str = "pando-streams";
 /// The thread that closes the store if one of its own threads had the last handle.
 const CLOSER: &str = "pando-close";
 
+/// The threads that only write, and that a store does not have which is only read.
+const WRITERS: [&str; 3] = ["pando-checkpoint", "pando-log-files", "pando-give-back"];
+
 /// The loop of an engine thread, which runs until the store is closed.
 type ThreadBody = Box<dyn FnOnce(&Engine) + Send>;
 
@@ -122,17 +125,13 @@ impl Owner {
         // A compaction sees that the store is closed, and ends.
         let _compacting = engine.compacting.lock();
         let ending = Ending { engine, threads };
-        let flushed = engine.store.check_poison().and_then(|()| {
-            engine
-                .log
-                .flush_now()
-                .map_err(|error| engine.log_failed(error))?;
-            let tidied = engine.tidy_leaves_at_close();
-            engine.checkpoint_once().and(tidied)?;
-            engine.cut_at_close()
-        });
+        let flushed = match engine.options.read_only {
+            // A panic of a thread of the engine, at most.
+            true => engine.store.check_poison(),
+            false => self.write_last_checkpoint(),
+        };
         drop(ending);
-        if flushed.is_ok() {
+        if flushed.is_ok() && !engine.options.read_only {
             engine.log.close_files();
         }
         match &flushed {
@@ -140,6 +139,18 @@ impl Owner {
             Err(error) => tracing::error!(%error, "store closed without a checkpoint"),
         }
         flushed
+    }
+
+    fn write_last_checkpoint(&self) -> Result<()> {
+        let engine = &self.engine;
+        engine.store.check_poison()?;
+        engine
+            .log
+            .flush_now()
+            .map_err(|error| engine.log_failed(error))?;
+        let tidied = engine.tidy_leaves_at_close();
+        engine.checkpoint_once().and(tidied)?;
+        engine.cut_at_close()
     }
 }
 
@@ -206,7 +217,7 @@ impl Db {
         }
         let (backend, threads) = (options.io_backend, options.completion_threads);
         let device = match directory {
-            Some(directory) => backend.open_device(directory, threads)?,
+            Some(directory) => backend.device(&directory, threads, options.read_only)?,
             None => IoBackend::Memory.open_device("", threads)?,
         };
         Self::open_device(options, device)
@@ -248,7 +259,11 @@ impl Db {
             (HELPER, Box::new(|engine| engine.helper.run(engine))),
             (STREAMS, Box::new(|engine| engine.streams.run(engine))),
         ];
+        let read_only = engine.options.read_only;
         for (name, body) in bodies {
+            if read_only && WRITERS.contains(&name) {
+                continue;
+            }
             let engine = engine.clone();
             let thread = ThreadBuilder::new()
                 .name(name.to_owned())
@@ -281,6 +296,19 @@ impl Db {
         Ok(Self {
             owner: Arc::new(owner),
         })
+    }
+
+    /// As [`Builder::open_read_only`], on a device of the caller: for tests with simulated faults.
+    ///
+    /// # Errors
+    /// As [`Builder::open_read_only`].
+    pub fn open_device_read_only(options: Builder, device: AnyDevice) -> Result<Self> {
+        Self::open_device(options.only_reading(), device)
+    }
+
+    /// Returns whether the store was opened for reading only ([`Builder::open_read_only`]).
+    pub fn is_read_only(&self) -> bool {
+        self.engine().options.read_only
     }
 
     pub(crate) fn engine(&self) -> &Shared {
@@ -402,12 +430,13 @@ impl Db {
     /// on a full disk until there is room for it; readers and writers continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Closed`].
+    /// [`Error::Poisoned`], [`Error::Closed`], [`Error::ReadOnly`].
     pub fn checkpoint(&self) -> Result<()> {
         self.engine().checkpoint_now()
     }
 
-    /// Asks for a checkpoint soon. Does not block.
+    /// Asks for a checkpoint soon. Does not block. Does nothing in a store that was opened for
+    /// reading only.
     pub fn request_checkpoint(&self) {
         self.engine().checkpoint.request();
     }
@@ -537,6 +566,55 @@ impl Builder {
     pub fn open_existing(mut self, directory: impl AsRef<Path>) -> Result<Db> {
         self.must_exist = true;
         self.open(directory)
+    }
+
+    /// Opens the store in `directory` to read it. Nothing in the directory is written, made,
+    /// renamed or removed, so that a file system that is mounted for reading only will do, a
+    /// snapshot of one, or a directory without the right to write. Blocks until recovery is done.
+    ///
+    /// If the store was not closed, what its log has is seen, exactly as after an opening for
+    /// writing: what recovery would write stays in memory, up to a quarter of
+    /// [`Builder::max_memory`]. Each opening does that anew.
+    ///
+    /// Others may have the store open for reading at the same time, in any process; none may have
+    /// it open for writing. What would change something returns [`Error::ReadOnly`]: a write, at
+    /// the latest when it is committed, a table that is to be made, a checkpoint, a compaction, a
+    /// dump into the directory. Transactions that write nothing, snapshots and their dumps work as
+    /// otherwise. Space that a writer would free in the background stays as it is.
+    ///
+    /// Options that say how the store is written have no effect. [`IoBackend::Auto`] reads with
+    /// threads, since a better interface cannot be tried without making a file; others may be
+    /// chosen.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), pandodb::Error> {
+    /// # let directory = tempfile::tempdir().map_err(|_| pandodb::Error::Closed)?;
+    /// # let path = directory.path();
+    /// # let db = pandodb::Db::open(path)?;
+    /// # db.table("fruit")?.put(b"apple", b"red")?;
+    /// # db.close()?;
+    /// let db = pandodb::Db::builder().open_read_only(path)?;
+    /// let fruit = db.existing_table("fruit").expect("it is there");
+    /// assert_eq!(fruit.get(b"apple")?.as_deref(), Some(&b"red"[..]));
+    /// let refused = fruit.put(b"apple", b"green");
+    /// assert!(matches!(refused, Err(pandodb::Error::ReadOnly)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if somebody has it open for writing. [`Error::InvalidOption`] if there is
+    /// no store, or if what recovery would write is more than a quarter of `max_memory`: choose
+    /// more, or open it for writing once. [`Error::Corrupt`], [`Error::Io`].
+    pub fn open_read_only(self, directory: impl AsRef<Path>) -> Result<Db> {
+        let directory = PathBuf::from(directory.as_ref());
+        if !self.io_backend.has_files() {
+            return Err(Error::InvalidOption {
+                option: "io_backend",
+                what: "a store is read in a directory; choose one with files".into(),
+            });
+        }
+        Db::open_with(self.only_reading(), Some(directory))
     }
 
     /// Creates a store that exists in memory only.

@@ -204,6 +204,9 @@ impl Db {
     /// [`Error::SnapshotEnded`] from then on. It ends with the process; nothing of it is left after
     /// a restart.
     ///
+    /// In a store that was opened for reading only ([`crate::Builder::open_read_only`]) this is
+    /// [`Db::snapshot`].
+    ///
     /// ```
     /// # fn main() -> Result<(), pandodb::Error> {
     /// let db = pandodb::Db::builder().open_in_memory()?;
@@ -223,6 +226,10 @@ impl Db {
     pub fn snapshot_settled(&self) -> Result<Snapshot> {
         let engine = self.engine();
         engine.store.check_process()?;
+        if engine.options.read_only {
+            // Nothing is replaced, so it takes no memory either.
+            return self.snapshot();
+        }
         let kept = engine.next_checkpoint_kept()?;
         let settled = Arc::new(Settled::at_checkpoint(kept));
         Ok(Snapshot::new(self, Moment::Settled(settled)))

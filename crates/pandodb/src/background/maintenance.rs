@@ -58,16 +58,11 @@ impl Engine {
             self.care_for_versions(&mut care);
             self.locks.care();
             let wanted = self.store.registry.wanted();
-            let worked = self.store.check_poison().and_then(|()| {
-                self.count_leaks_again(&mut scratch)?;
-                let leaves = self.are_leaves_due() && self.tidy_leaves(&mut scratch)?;
-                let garbage = self.collect_garbage(&mut scratch, &mut kept)?;
-                Ok(leaves || garbage)
-            });
+            let worked = self.tend_trees(&mut scratch, &mut kept);
             // Work that cannot be done now is no reason to continue.
             let idle = match worked {
                 Ok(true) => continue,
-                Ok(false) => true,
+                Ok(false) => !self.options.read_only,
                 Err(Error::Full { .. }) => {
                     // Nobody waits for garbage meanwhile.
                     self.store.registry.stall();
@@ -93,7 +88,7 @@ impl Engine {
             self.store.space.growth.register(&thread_waker());
             self.store.registry.work.register(&thread_waker());
             // Once more, for requests between the last look and the registration.
-            let came = self.are_leaves_due() && self.store.check_poison().is_ok()
+            let came = self.are_leaves_due() && self.tends_trees()
                 || self.store.registry.is_wanted()
                     && (idle || self.store.registry.wanted() != wanted)
                 || self.store.space.is_wanted()
@@ -103,15 +98,33 @@ impl Engine {
             }
             let watches = self.locks.watch() || self.old_versions.snapshots.is_on();
             let turn = watches.then_some(TURN);
-            let leaves = match self.store.check_poison() {
-                Ok(()) => self.underfull_leaves.due_in(),
-                Err(_) => None,
+            let leaves = match self.tends_trees() {
+                true => self.underfull_leaves.due_in(),
+                false => None,
             };
             match turn.into_iter().chain(leaves).min() {
                 Some(time) => thread::park_timeout(time),
                 None => park(),
             }
         }
+    }
+
+    /// Returns whether trees may be changed.
+    fn tends_trees(&self) -> bool {
+        !self.options.read_only && self.store.check_poison().is_ok()
+    }
+
+    /// Does what is due in trees; returns true if there may be more. Does nothing in a store that
+    /// is only read.
+    fn tend_trees(&self, scratch: &mut Scratch, kept: &mut KeptRows) -> Result<bool> {
+        if self.options.read_only {
+            return Ok(false);
+        }
+        self.store.check_poison()?;
+        self.count_leaks_again(scratch)?;
+        let leaves = self.are_leaves_due() && self.tidy_leaves(scratch)?;
+        let garbage = self.collect_garbage(scratch, kept)?;
+        Ok(leaves || garbage)
     }
 
     /// Has empty leaves removed soon, if a scan of `table`, from `from` on, has copied one. `tree`
@@ -124,6 +137,7 @@ impl Engine {
         (from, leaf): (ScanBound<'_>, &LeafCopy),
     ) {
         if let Some(key) = leaf.passed_over(from)
+            && !self.options.read_only
             && let Some(tree) = tree()
             && table.tree() == Some(tree)
             && self.underfull_leaves.meet(tree, key)

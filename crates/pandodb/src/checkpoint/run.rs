@@ -67,6 +67,7 @@ impl Engine {
     /// Blocks until a checkpoint that began after the call is durable, or until `gives_up` returns
     /// true; returns false then.
     fn wait_for_checkpoint(&self, gives_up: impl Fn() -> bool) -> Result<bool> {
+        self.check_not_read_only()?;
         let state = &self.checkpoint;
         let mine = state.ask();
         let waker = thread_waker();

@@ -55,7 +55,8 @@ impl Db {
     /// The file is as it was, unless it was the sync of the directory that failed.
     /// [`Error::Full`] if the disk has no room for the text, or for what commits replace meanwhile;
     /// [`Error::Busy`] while another call writes one; [`Error::CorruptPage`] for a damaged page;
-    /// [`Error::Io`], also if a directory has the name; [`Error::Closed`]; [`Error::Poisoned`].
+    /// [`Error::Io`], also if a directory has the name; [`Error::Closed`]; [`Error::Poisoned`];
+    /// [`Error::ReadOnly`].
     ///
     /// [`load_dump`]: crate::load_dump()
     pub fn dump_to_file(
@@ -64,6 +65,7 @@ impl Db {
     ) -> Result<Option<DumpFile>> {
         let engine = self.engine();
         engine.store.check_process()?;
+        engine.check_not_read_only()?;
         if engine.dumping.swap(true, Ordering::Acquire) {
             return Err(Error::Busy {
                 what: "a dump is being written",

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::ops::Bound;
 
-use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions};
+use pando_device::{AnyDevice, AnyFile, Create, Device, File, OpenOptions, OverlayDevice};
 use pando_format::cast::{u32_of, u32_of_len};
 use pando_format::catalogue::{FIRST_USER_TREE, TreeRow};
 use pando_format::log::{SEGMENT_BYTES_MIN, SIGNATURE_BITS};
@@ -72,12 +72,35 @@ impl From<pando_wal::Error> for Error {
     }
 }
 
-/// Opens or creates the store on `device`.
+/// Opens or creates the store on `device`. If it is only read, `device` is, too: recovery is the
+/// same, and what it writes stays in memory (decision 147).
 pub(crate) fn open(device: AnyDevice, options: Builder) -> Result<Engine> {
     options.check()?;
     let statistics = Statistics::try_new().map_err(|error| Error::unmapped("statistics", error))?;
-    let plain = device.clone();
-    let device = device.timed(Arc::new(statistics));
+    let timed = device.clone().timed(Arc::new(statistics));
+    if !options.read_only {
+        return open_timed(timed, &device, options);
+    }
+    let overlay = OverlayDevice::new(timed, options.overlay_bytes());
+    let opened = open_timed(overlay.clone().into(), &device, options);
+    opened.map_err(|error| match overlay.ran_out() {
+        true => too_little_memory(overlay.limit()),
+        false => error,
+    })
+}
+
+/// The error of an opening for reading that had to keep more than `limit` bytes.
+fn too_little_memory(limit: u64) -> Error {
+    Error::InvalidOption {
+        option: "max_memory",
+        what: format!(
+            "the store was not closed, and what its log changes takes more than {limit} bytes, a \
+             quarter of the memory; choose more, or open the store for writing once"
+        ),
+    }
+}
+
+fn open_timed(device: AnyDevice, plain: &AnyDevice, options: Builder) -> Result<Engine> {
     let names = device.list().map_err(Error::io("listing the directory"))?;
     let has = |name: &str| names.iter().any(|known| known == name);
     if !options.is_loading {
@@ -324,6 +347,9 @@ fn finish(
     )?;
     let checkpoint = CheckpointState::new(files);
     let engine = Engine::new(store, log, old_versions, checkpoint, settings, recovered);
+    if engine.options.read_only {
+        return Ok(engine);
+    }
     for (tree, key, fill) in replayed.underfull {
         // The maintenance thread does not exist yet; it checks the queue before it sleeps.
         let _wake = engine.underfull_leaves.push(tree, &key, fill);

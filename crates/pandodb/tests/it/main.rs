@@ -55,6 +55,7 @@ mod poisoned;
 mod profile;
 mod progress;
 mod queue;
+mod read_only;
 mod read_places;
 mod reads;
 mod restart;
