@@ -180,8 +180,13 @@ pub(crate) struct SalvageFlags {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpFlags {
-    /// Directory of the store. It is opened, so what is in its log goes into its pages.
+    /// Directory of the store. It is opened, so what is in its log goes into its pages, unless
+    /// --read-only is given.
     pub(crate) dir: PathBuf,
+    /// Change nothing in the directory: for a backup, a snapshot of a file system, or one that is
+    /// mounted for reading. What is in the log takes memory instead.
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// File for the text; one that is there is replaced when all is written [default: standard
     /// output].
     #[arg(long, short, value_name = "FILE")]

@@ -32,7 +32,10 @@ pub(crate) fn dump(flags: &DumpFlags) -> Result<(), Failure> {
     }
     // Nobody writes meanwhile, so the snapshot keeps nothing, however long it takes.
     let options = options(flags.max_memory.as_deref())?.settle_snapshots_after(Duration::MAX);
-    let opened = options.open_existing(&flags.dir);
+    let opened = match flags.read_only {
+        true => options.open_read_only(&flags.dir),
+        false => options.open_existing(&flags.dir),
+    };
     let db = opened.map_err(|error| match error.is_in_use() {
         true => Failure::new(
             Code::InUse,

@@ -1,9 +1,10 @@
 //! Tests of `pando dump` and `pando load`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pando_resp::Answer;
@@ -40,6 +41,11 @@ fn serve(here: &Path, name: &str) -> Running {
 
 /// Makes a store with something of every type, some of it large, in `here/store`.
 fn fill(here: &Path) {
+    assert!(filled(here).stop("INT").success());
+}
+
+/// As [`fill`]; returns the server, which still runs.
+fn filled(here: &Path) -> Running {
     let server = serve(here, "store");
     let mut client = server.client();
     let large = "x".repeat(6 << 20);
@@ -78,7 +84,43 @@ fn fill(here: &Path) {
             .call(&["ZADD", "sorted", &number.to_string(), &element])
             .unwrap();
     }
-    assert!(server.stop("INT").success());
+    server
+}
+
+/// The bytes of all files in `directory`.
+fn files_of(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for path in [directory.to_owned(), directory.join("log")] {
+        for entry in fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                files.insert(path.clone(), fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// As it is found on a snapshot of a file system, which the dump must not change.
+#[test]
+fn the_store_of_a_killed_server_is_dumped_and_stays_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let server = filled(here);
+    let dump = ["dump", "store", "--read-only"];
+    let (code, _, err) = run(here, &dump, b"");
+    assert!(code == 2 && err.contains("in use"), "{code} {err}");
+    server.stop("KILL");
+    let store = here.join("store");
+    let before = files_of(&store);
+    assert!(before.len() > 5, "{:?}", before.keys());
+    let (code, text, err) = run(here, &dump, b"");
+    assert!(code == 0 && err.contains("34 tables with"), "{code} {err}");
+    assert!(files_of(&store) == before);
+    let (code, recovered, err) = run(here, &["dump", "store"], b"");
+    assert_eq!(code, 0, "{err}");
+    assert!(text == recovered, "one that has changed it has the same");
+    assert!(files_of(&store) != before);
 }
 
 #[test]
