@@ -60,9 +60,9 @@ impl<'t> Reads<'t> {
         }
     }
 
-    /// As [`Reads::get_head`], for a key of `foreseen`. Returns None, and has read nothing, if it is
-    /// none of them, if somebody has changed its leaf since it was looked for, if its value is in
-    /// chunks, or if a page is not in memory: then it is read as others are.
+    /// As [`Reads::get_head`], for a key of `foreseen`. Returns None, and has read nothing, if it
+    /// is none of them, if somebody has changed its leaf since it was looked for, if its value is
+    /// in chunks, or if a page is not in memory: then it is read as others are.
     #[inline]
     pub fn get_foreseen(
         self,
