@@ -38,8 +38,9 @@ pub(crate) fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     }
 }
 
-/// Copies the files of `from` to the new directory `to`. That of an open store nobody writes to is,
-/// as a copy, the store of a process that has ended.
+/// Copies the files of `from` to the new directory `to`. That of an open store is, as a copy, the
+/// store of a process that has ended, if nobody writes to it and its own threads have nothing to
+/// do: after a load they may still write pages and remove files of the log.
 pub(crate) fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
