@@ -475,8 +475,6 @@ impl Collection {
 
     /// Returns the length of its payload.
     fn payload_bytes(&self) -> u64 {
-        let varint = |value: u64| u64::from(value.max(1).ilog2()) / 7 + 1;
-        let of_one = |string: &[u8]| string.len() as u64 + varint(string.len() as u64 * 2);
-        2 + varint(self.strings.len() as u64) + self.strings.iter().map(of_one).sum::<u64>()
+        self.strings.payload_bytes()
     }
 }

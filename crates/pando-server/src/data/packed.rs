@@ -8,7 +8,8 @@
 //! | rest   | the strings, each: varint of twice its length, and its bytes                     |
 //!
 //! A varint has seven bits in each byte, the lowest first, and the highest bit of a byte says that
-//! another one follows. Its lowest bit is kept for strings that lie somewhere else.
+//! another one follows; no number has two forms. Its lowest bit is kept for strings that lie
+//! somewhere else.
 //!
 //! | type       | its strings                                                                  |
 //! |------------|------------------------------------------------------------------------------|
@@ -105,8 +106,20 @@ pub(crate) fn strings_of_one(value_type: ValueType) -> usize {
 /// collection is encoded.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Strings {
+    /// The payload that they were decoded from, and what was added.
     bytes: Vec<u8>,
+    /// Where what was added begins. A string that begins below lies in that payload, behind its
+    /// length.
+    decoded: usize,
     spans: Vec<Span>,
+}
+
+/// What neighbours among the strings have in a payload.
+enum Run<'s> {
+    /// These bytes.
+    Decoded(&'s [u8]),
+    /// A length, and these bytes.
+    Added(&'s [u8]),
 }
 
 /// Replaces `out` by the payload of a collection with these strings.
@@ -128,6 +141,8 @@ pub(crate) fn encode<'s>(
 const EDITS: usize = 2;
 /// Bytes of these edits.
 const EDITED_BYTES: usize = 128;
+/// Most bytes of the length of a string.
+const LENGTH_BYTES_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -151,8 +166,13 @@ impl Strings {
         while let Some(range) = reader.next_range()? {
             spans.push(Span::new(range)?);
         }
+        let mut bytes = Vec::with_capacity(payload.len() + EDITED_BYTES);
+        bytes.extend_from_slice(payload);
+        // No string that is added is to begin where one that follows the last one could.
+        bytes.extend_from_slice(&[0; LENGTH_BYTES_MAX + 1]);
         Ok(Self {
-            bytes: payload.to_vec(),
+            decoded: bytes.len(),
+            bytes,
             spans,
         })
     }
@@ -164,7 +184,49 @@ impl Strings {
 
     /// As [`Strings::encode`], of another form.
     pub(crate) fn encode_form(&self, encoding: Encoding, form: Form, out: &mut Vec<u8>) {
-        encode((encoding, form), self.iter(), out);
+        out.clear();
+        out.extend_from_slice(&[encoding as u8, form as u8]);
+        put_varint(out, self.len() as u64);
+        self.each_run(|run| match run {
+            Run::Decoded(bytes) => out.extend_from_slice(bytes),
+            Run::Added(string) => {
+                put_varint(out, string.len() as u64 * 2);
+                out.extend_from_slice(string);
+            }
+        });
+    }
+
+    /// Returns the length of the payload.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        self.each_run(|run| {
+            bytes += match run {
+                Run::Decoded(bytes) => bytes.len(),
+                Run::Added(string) => length_bytes(string.len()) + string.len(),
+            }
+        });
+        (2 + varint_bytes(self.len() as u64) + bytes) as u64
+    }
+
+    /// Shows what they have in a payload. What lies there as it was decoded comes in one piece.
+    fn each_run<'s>(&'s self, mut show: impl FnMut(Run<'s>)) {
+        let mut place = 0;
+        while let Some(first) = self.spans.get(place) {
+            place += 1;
+            if first.start as usize >= self.decoded {
+                show(Run::Added(self.bytes_of(*first)));
+                continue;
+            }
+            let start = first.start as usize - length_bytes(first.len());
+            let mut end = first.end as usize;
+            while let Some(next) = self.spans.get(place)
+                && next.start as usize == end + length_bytes(next.len())
+            {
+                end = next.end as usize;
+                place += 1;
+            }
+            show(Run::Decoded(&self.bytes[start..end]));
+        }
     }
 
     /// Makes room for so many more strings, and so many bytes.
@@ -178,6 +240,7 @@ impl Strings {
         let mut copy = Self::default();
         copy.reserve(self.spans.len() + EDITS, self.bytes.len() + EDITED_BYTES);
         copy.bytes.extend_from_slice(&self.bytes);
+        copy.decoded = self.decoded;
         copy.spans.extend_from_slice(&self.spans);
         copy
     }
@@ -227,7 +290,10 @@ impl Strings {
 
     /// Returns the string at `place`, which exists.
     pub(crate) fn at(&self, place: usize) -> &[u8] {
-        let span = self.spans[place];
+        self.bytes_of(self.spans[place])
+    }
+
+    fn bytes_of(&self, span: Span) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
     }
 
@@ -279,6 +345,7 @@ impl Strings {
     pub(crate) fn clear(&mut self) {
         self.spans.clear();
         self.bytes.clear();
+        self.decoded = 0;
     }
 
     /// Keeps the strings at `places`, which exist, and no others; those take their bytes still.
@@ -298,6 +365,11 @@ impl Strings {
 }
 
 impl Span {
+    #[inline]
+    fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
     fn new(range: Range<usize>) -> Result<Self, RowError> {
         let of = |at: usize| u32::try_from(at).map_err(|_| RowError::Damaged);
         Ok(Self {
@@ -351,14 +423,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn long_length(&mut self) -> Result<usize, RowError> {
+        let word = self.varint()?;
+        let length = usize::try_from(word / 2).map_err(|_| RowError::Damaged)?;
+        match word % 2 {
+            0 => Ok(length),
+            _ => Err(RowError::Damaged),
+        }
+    }
+
     fn long_varint(&mut self) -> Result<u64, RowError> {
         let mut value = 0;
         for shift in (0..56).step_by(7) {
             let byte = *self.payload.get(self.at).ok_or(RowError::Damaged)?;
             self.at += 1;
             value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
+            match byte {
+                // Strings::each_run knows how long it is by the number.
+                0 if shift > 0 => break,
+                0..0x80 => return Ok(value),
+                _ => {}
             }
         }
         Err(RowError::Damaged)
@@ -372,11 +456,17 @@ impl<'a> Reader<'a> {
                 false => Err(RowError::Damaged),
             };
         }
-        let word = self.varint()?;
-        let length = usize::try_from(word / 2).map_err(|_| RowError::Damaged)?;
+        let length = match self.payload.get(self.at) {
+            // Most are short.
+            Some(word) if word & 0x81 == 0 => {
+                self.at += 1;
+                usize::from(word / 2)
+            }
+            _ => self.long_length()?,
+        };
         let start = self.at;
         let end = start.checked_add(length).ok_or(RowError::Damaged)?;
-        if word % 2 != 0 || end > self.payload.len() {
+        if end > self.payload.len() {
             return Err(RowError::Damaged);
         }
         self.left -= 1;
@@ -410,6 +500,21 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns how many bytes a varint has.
+fn varint_bytes(value: u64) -> usize {
+    value.max(1).ilog2() as usize / 7 + 1
+}
+
+/// Returns how many bytes the length of a string has before it.
+#[inline]
+fn length_bytes(length: usize) -> usize {
+    match length {
+        0..0x40 => 1,
+        0x40..0x2000 => 2,
+        _ => varint_bytes(length as u64 * 2),
+    }
+}
+
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -431,6 +536,9 @@ mod tests {
         Set(usize, Vec<u8>),
         Remove(usize),
         Keep(usize),
+        Reverse,
+        /// Writes and reads all.
+        Store,
     }
 
     /// What a reply with all strings of a payload has.
@@ -443,13 +551,17 @@ mod tests {
     }
 
     fn edits() -> impl Strategy<Value = Edit> {
-        let string = || prop::collection::vec(any::<u8>(), 0..200);
+        let length = || prop_oneof![2 => 0..3_usize, 2 => 60..70_usize, 1 => 0..200_usize];
+        let string =
+            || length().prop_flat_map(|length| prop::collection::vec(any::<u8>(), length..=length));
         prop_oneof![
             string().prop_map(Edit::Push),
             (0..9_usize, string()).prop_map(|(at, of)| Edit::Insert(at, of)),
             (0..9_usize, string()).prop_map(|(at, of)| Edit::Set(at, of)),
             (0..9_usize).prop_map(Edit::Remove),
             (0..9_usize).prop_map(Edit::Keep),
+            Just(Edit::Reverse),
+            Just(Edit::Store),
         ]
     }
 
@@ -480,11 +592,22 @@ mod tests {
                         strings.keep(at..twin.len());
                         twin.drain(..at);
                     }
+                    Edit::Reverse => {
+                        strings.reverse(1);
+                        twin.reverse();
+                    }
+                    Edit::Store => {
+                        strings.encode(Encoding::Listpack, &mut payload);
+                        strings = Strings::decode(&payload, 1).unwrap();
+                    }
                     _ => {}
                 }
-                strings.encode(Encoding::Listpack, &mut payload);
-                strings = Strings::decode(&payload, 1).unwrap();
                 prop_assert!(strings.iter().eq(twin.iter().map(Vec::as_slice)));
+                let mut plain = Vec::new();
+                encode((Encoding::Listpack, Form::Plain), strings.iter(), &mut plain);
+                strings.encode(Encoding::Listpack, &mut payload);
+                prop_assert_eq!(&payload, &plain);
+                prop_assert_eq!(strings.payload_bytes(), payload.len() as u64);
             }
         }
 
@@ -538,5 +661,14 @@ mod tests {
         assert!(Strings::decode(&payload, 1).is_ok());
         payload[1] = 1;
         assert_eq!(Strings::decode(&payload, 1).err(), Some(RowError::Damaged));
+    }
+
+    #[test]
+    fn a_length_with_a_byte_too_many_is_damaged() {
+        let short = [0, 0, 2, 4, 7, 7, 0];
+        assert!(Strings::decode(&short, 1).is_ok());
+        let long = [0, 0, 2, 0x84, 0, 7, 7, 0];
+        assert_eq!(Strings::decode(&long, 1).err(), Some(RowError::Damaged));
+        assert_eq!(written(&long), Err(RowError::Damaged));
     }
 }

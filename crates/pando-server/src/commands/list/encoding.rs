@@ -61,6 +61,9 @@ fn fits(list: &Collection, most: u64) -> bool {
 }
 
 fn listpack_fits(strings: &Strings, most: u64) -> bool {
+    if listpack_bytes_max(strings) <= most {
+        return true;
+    }
     let mut bytes = EMPTY_BYTES;
     for element in strings.iter() {
         bytes += entry_bytes(element);
@@ -69,6 +72,14 @@ fn listpack_fits(strings: &Strings, most: u64) -> bool {
         }
     }
     bytes <= most
+}
+
+/// Returns a length that a listpack of these strings does not exceed, without looking at each one.
+fn listpack_bytes_max(strings: &Strings) -> u64 {
+    let bytes = strings.payload_bytes();
+    // A string below 4 KiB takes at most two bytes more than in the payload, a longer one eight.
+    let of_long = bytes / 4096 * 8;
+    EMPTY_BYTES + bytes + strings.len() as u64 * 2 + of_long
 }
 
 /// Returns the length of an entry of a listpack: its kind, its bytes, and its length for walks
@@ -102,12 +113,28 @@ mod tests {
     use crate::context::Found;
     use crate::data::keyspace::ValueType;
     use crate::data::limits::EncodingLimits;
+    use proptest::prelude::*;
 
     fn list(elements: &[&[u8]]) -> Collection {
         let limits = EncodingLimits::default().of(ValueType::List);
         let mut list = Collection::new(Found::default(), ValueType::List, limits);
         elements.iter().for_each(|of| list.strings.push(of));
         list
+    }
+
+    proptest! {
+        #[test]
+        fn no_listpack_is_longer_than_what_is_said_without_a_look(
+            lengths in prop::collection::vec(
+                prop_oneof![0..130_usize, 8180..8200_usize, 4090..4100_usize, 16_370..16_390_usize],
+                0..9,
+            ),
+        ) {
+            let mut strings = Strings::default();
+            lengths.iter().for_each(|length| strings.push(&vec![b'x'; *length]));
+            let exact: u64 = strings.iter().map(entry_bytes).sum();
+            prop_assert!(EMPTY_BYTES + exact <= listpack_bytes_max(&strings));
+        }
     }
 
     #[test]
