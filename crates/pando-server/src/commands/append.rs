@@ -102,7 +102,7 @@ fn overwrite_plain(
 
 fn append(context: &mut Context<'_>) -> Run {
     let (key, piece) = (context.argument(1), context.string(2));
-    let found = context.find_partly(key)?;
+    let found = context.find_to_change(key)?;
     let length = context.string_bytes(&found);
     if !context.fits(length.saturating_add(piece.len())) {
         return context.fail(replies::STRING_TOO_LONG);
@@ -123,7 +123,7 @@ fn set_range(context: &mut Context<'_>) -> Run {
         Ok(Err(_)) => return context.fail(replies::OFFSET),
         Err(text) => return context.fail(text),
     };
-    let found = context.find_partly(key)?;
+    let found = context.find_to_change(key)?;
     if piece.len() == 0 {
         let length = context.string_bytes(&found);
         return context.integer(i64::try_from(length).unwrap_or(i64::MAX));

@@ -56,7 +56,7 @@ fn set_bit(context: &mut Context<'_>) -> Run {
         Ok(bit @ 0..=1) => bit == 1,
         _ => return context.fail("ERR bit is not an integer or out of range"),
     };
-    let found = context.find_partly(key)?;
+    let found = context.find_to_change(key)?;
     let (place, length) = (offset / 8, context.string_bytes(&found));
     let byte = context.part(key, &found, place..place + 1)?;
     let old = byte.first().copied().unwrap_or(0);

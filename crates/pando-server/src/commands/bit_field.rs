@@ -234,7 +234,7 @@ fn run(context: &mut Context<'_>, steps: &[Step]) -> Run {
         return context.fail(replies::STRING_TOO_LONG);
     }
     let found = match written_end {
-        Some(_) => context.find_partly(key)?,
+        Some(_) => context.find_to_change(key)?,
         None => context.read_partly(key)?,
     };
     let start = steps.iter().map(|step| step.bytes().start).min();

@@ -32,12 +32,33 @@ impl Context<'_> {
         Ok(found)
     }
 
+    /// As [`Context::find_partly`], for a command that may change a part of the string. One in a
+    /// single piece is read whole, and looks as if it lay in its row: what is written of it goes
+    /// there, or to several pieces.
+    pub(crate) fn find_to_change(&mut self, key: &[u8]) -> Result<Found, Interrupted> {
+        let found = self.find_partly(key)?;
+        match &found.pieces {
+            Some(head) if head.is_in_one_piece() => {
+                let found = self.with_pieces(found)?;
+                Ok(Found {
+                    pieces: None,
+                    ..found
+                })
+            }
+            _ => Ok(found),
+        }
+    }
+
     /// Reads the string in pieces that was found last.
     #[cold]
     fn with_pieces(&mut self, found: Found) -> Result<Found, Interrupted> {
         let (Some(row), Some(head)) = (found.row, &found.pieces) else {
             return Ok(found);
         };
+        if head.is_in_one_piece() {
+            self.read_one_piece(head, row)?;
+            return Ok(Found { cut: 0, ..found });
+        }
         let mut value = std::mem::take(&mut self.data().scratch.value);
         let read = self.bytes_in_pieces(head, &(0..u64::from(head.length)));
         value.truncate(row.payload);
@@ -419,7 +440,11 @@ impl Context<'_> {
         let payload = (row.value_type, &value[row.payload..]);
         let fields = row.times().fields;
         let times = Times { deadline, fields };
-        let result = self.put_row(key, payload, times, found.former.but_tree());
+        let moves = row.times().deadline.is_some() && deadline.is_some();
+        let result = match moves && self.is_better_in_one_piece(payload) {
+            true => self.put_in_one_piece(key, payload.1, times, found.former),
+            false => self.put_row(key, payload, times, found.former.but_tree()),
+        };
         self.data().scratch.value = value;
         result
     }

@@ -232,7 +232,9 @@ impl Found {
             (b'B', Is::Pieces(of)) => {
                 let places = of.places(elements::piece_number(rest)?);
                 let end = places.start + value.len() as u64;
-                let is_outside = end > places.end || end > u64::from(of.length);
+                let length = u64::from(of.length);
+                let is_whole = head.value_type == ValueType::Pieces && of.is_in_one_piece();
+                let is_outside = end > places.end || end > length || is_whole && end != length;
                 self.outside += u64::from(is_outside);
             }
             (b'P', Is::Stream(_)) => drop(PendingRow::decode(value).ok()?),

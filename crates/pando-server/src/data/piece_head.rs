@@ -12,6 +12,9 @@
 //! Bytes that no piece has are zeros: pieces may be absent, and shorter than they could be. There
 //! is at least one, so that the id is known to be in use.
 //!
+//! A string whose deadline is moved has all of its bytes in one piece, however long that is
+//! (decision 149).
+//!
 //! Whoever changes a piece writes this, too, as with large collections (`data/tree_head.rs`).
 //!
 //! **A string in chunks** of which a part was changed has such a payload, too, in the head of the
@@ -25,8 +28,8 @@ use super::keyspace::RowError;
 
 /// Length of the payload.
 pub(crate) const HEAD_BYTES: usize = 2 * 8 + 3 * 4;
-/// Length of the longest piece: six of them fill a leaf of 4 KiB, so that one that is split is not
-/// half empty.
+/// Length of the longest piece of a string that has several: six of them fill a leaf of 4 KiB, so
+/// that one that is split is not half empty.
 pub(crate) const PIECE_BYTES_MAX: u32 = 640;
 /// Length of the longest string in pieces: one that a server with the least memory can reply with.
 pub(crate) const STRING_BYTES_MAX: u64 = 12 << 20;
@@ -58,7 +61,7 @@ impl PieceHead {
     /// Decodes the payload of a string in chunks that has patches; it may be any bytes.
     pub(crate) fn decode_patched(payload: &[u8]) -> Result<Self, RowError> {
         let head = Self::decode_up_to(payload, CHUNKED_BYTES_MAX)?;
-        match head.piece.is_power_of_two() {
+        match head.piece.is_power_of_two() && head.piece <= PIECE_BYTES_MAX {
             true => Ok(head),
             false => Err(RowError::Damaged),
         }
@@ -84,7 +87,8 @@ impl PieceHead {
         // No string has the id 0, and none is without bytes or pieces.
         let has_id = head.id != 0 && head.id != u64::MAX;
         let is_short = (1..=length_max).contains(&u64::from(head.length));
-        let has_bytes = is_short && (1..=PIECE_BYTES_MAX).contains(&head.piece);
+        let has_piece = (1..=PIECE_BYTES_MAX).contains(&head.piece) || head.is_in_one_piece();
+        let has_bytes = is_short && has_piece;
         let has_pieces = has_bytes && head.count != 0 && head.has_place_for_pieces();
         match has_id && has_pieces {
             true => Ok(head),
@@ -100,6 +104,11 @@ impl PieceHead {
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&self.piece.to_le_bytes());
         out.extend_from_slice(&self.count.to_le_bytes());
+    }
+
+    /// Returns true if one piece has all bytes of the string.
+    pub(crate) fn is_in_one_piece(&self) -> bool {
+        self.piece >= self.length
     }
 
     /// Returns true if the string has as many pieces as are counted, or more.
@@ -180,7 +189,11 @@ mod tests {
         head.encode(&mut payload);
         assert_eq!(PieceHead::decode_patched(&payload), Ok(head));
         assert_eq!(PieceHead::decode(&payload), Err(RowError::Damaged));
-        for (length, piece) in [(head.length + 1, PATCH_BYTES), (head.length, 96)] {
+        for (length, piece) in [
+            (head.length + 1, PATCH_BYTES),
+            (head.length, 96),
+            (1024, 1024),
+        ] {
             let other = PieceHead {
                 length,
                 piece,
@@ -189,6 +202,28 @@ mod tests {
             other.encode(&mut payload);
             let decoded = PieceHead::decode_patched(&payload);
             assert_eq!(decoded, Err(RowError::Damaged));
+        }
+    }
+
+    #[test]
+    fn a_single_piece_may_be_long() {
+        let mut payload = Vec::new();
+        for (piece, count, is_good) in [(5000, 1, true), (5001, 1, true), (5000, 2, false)] {
+            let head = PieceHead {
+                id: 1,
+                edition: 2,
+                length: 5000,
+                piece,
+                count,
+            };
+            head.encode(&mut payload);
+            let expected = if is_good {
+                Ok(head)
+            } else {
+                Err(RowError::Damaged)
+            };
+            assert_eq!(PieceHead::decode(&payload), expected);
+            assert_eq!(head.pieces(&(10..4000)), 0..1);
         }
     }
 
@@ -216,6 +251,7 @@ mod tests {
             PieceHead { count: 2, ..good },
             PieceHead { piece: 0, ..good },
             PieceHead {
+                length: PIECE_BYTES_MAX + 2,
                 piece: PIECE_BYTES_MAX + 1,
                 ..good
             },

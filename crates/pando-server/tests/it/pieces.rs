@@ -35,6 +35,15 @@ fn get(client: &mut Client, key: &str) -> Vec<u8> {
     }
 }
 
+/// As [`get`], of a key that may be missing.
+fn get_if_any(client: &mut Client, key: &str) -> Vec<u8> {
+    match client.call(&["GET", key]) {
+        Answer::Bulk(bytes) => bytes,
+        Answer::Null => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Number of rows of the table of elements in the store, which no server has open.
 fn rows(path: &Path) -> u64 {
     let db = Db::builder().max_memory(32 << 20).open(path).unwrap();
@@ -56,7 +65,7 @@ fn changes_of_parts_are_those_of_the_whole() {
             let new = vec![random.u8(b'a'..=b'z'); random.usize(1..bytes / 10)];
             let text = String::from_utf8(new.clone()).unwrap();
             let at = offset.to_string();
-            let reply = match random.u8(..5) {
+            let reply = match random.u8(..6) {
                 0 if string.len() + new.len() < 2 * bytes => {
                     string.extend(&new);
                     client.call(&["APPEND", "k", &text])
@@ -81,6 +90,13 @@ fn changes_of_parts_are_those_of_the_whole() {
                     let part = &part[..part.len().min(new.len())];
                     let reply = client.call(&["GETRANGE", "k", &at, &end]);
                     assert_eq!(reply, Answer::Bulk(part.to_vec()));
+                    continue;
+                }
+                // From the second time on it moves the deadline.
+                4 => {
+                    let reply = client.run("EXPIRE k 10000");
+                    assert_eq!(reply, format!(":{}", u8::from(!string.is_empty())));
+                    assert_eq!(get_if_any(&mut client, "k"), string);
                     continue;
                 }
                 _ => client.call(&["STRLEN", "k"]),
@@ -307,10 +323,6 @@ fn a_change_writes_little() {
         (&format!("SET k {text}"), "+OK"),
         ("SETRANGE k 7 y", ":900000"),
     ]);
-    let logged = |client: &mut Client| {
-        let bytes = &fields(client, "everything")["log_bytes_total"];
-        bytes.parse::<u64>().unwrap()
-    };
     let before = logged(&mut client);
     for n in 0..200_u64 {
         client.run(&format!("SETBIT k {} 1", n * 36_007));
@@ -319,6 +331,187 @@ fn a_change_writes_little() {
     let bytes = (logged(&mut client) - before) / 400;
     // A piece and a head, and what they are called.
     assert!(bytes < 2000, "{bytes} bytes of the log for each change");
+}
+
+fn logged(client: &mut Client) -> u64 {
+    fields(client, "everything")["log_bytes_total"]
+        .parse()
+        .unwrap()
+}
+
+/// The first one that moves it puts the string where the next ones need not write it.
+#[test]
+fn a_deadline_that_moves_writes_little() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "x".repeat(100_000);
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        client.check(&[
+            (&format!("SET k {text} EX 1000"), "+OK"),
+            ("EXPIRE k 2000", ":1"),
+        ]);
+        let before = logged(&mut client);
+        for n in 0..100 {
+            client.check(&[
+                (&format!("EXPIRE k {}", 3000 + n), ":1"),
+                (&format!("GETEX k EX {}", 4000 + n), &format!("\"{text}\"")),
+            ]);
+        }
+        let bytes = (logged(&mut client) - before) / 200;
+        assert!(bytes < 1000, "{bytes} bytes of the log for each deadline");
+        client.check(&[("PERSIST k", ":1"), ("TTL k", ":-1")]);
+    }
+    assert_eq!(rows(directory.path()), 1);
+    let server = on_disk(directory.path());
+    let mut client = server.client();
+    client.check(&[
+        ("GET k", &format!("\"{text}\"")),
+        ("TTL k", ":-1"),
+        ("DBSIZE", ":1"),
+    ]);
+}
+
+/// What commands show and make of a string in one piece, and that nothing of it is left.
+#[test]
+fn a_string_in_one_piece_is_a_string() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "0123456789".repeat(300);
+    {
+        let server = on_disk(directory.path());
+        let mut client = server.client();
+        for key in ["k", "appended", "cut", "renamed", "set", "ends"] {
+            client.check(&[
+                (&format!("SET {key} {text} EX 1000"), "+OK"),
+                (&format!("EXPIRE {key} 2000"), ":1"),
+            ]);
+        }
+        let whole = format!("\"{text}\"");
+        client.check(&[
+            ("TYPE k", "+string"),
+            ("OBJECT ENCODING k", "\"raw\""),
+            ("STRLEN k", ":3000"),
+            ("GETRANGE k 2995 -1", "\"56789\""),
+            ("GETBIT k 2", ":1"),
+            ("BITCOUNT k 0 3", ":12"),
+            ("BITPOS k 1", ":2"),
+            ("SUBSTR k 10 12", "\"012\""),
+            ("MGET k renamed", &format!("[{whole} {whole}]")),
+            ("PANDO RANGE [k [k VALUES", &format!("[\"k\" {whole}]")),
+            ("COPY k copied", ":1"),
+            ("GET copied", &whole),
+            (
+                "PFCOUNT k",
+                "-WRONGTYPE Key is not a valid HyperLogLog string value.",
+            ),
+            ("APPEND appended abc", ":3003"),
+            ("SETRANGE appended 0 abc", ":3003"),
+            ("GETRANGE appended 0 4", "\"abc34\""),
+            ("SETBIT cut 0 1", ":0"),
+            ("BITFIELD cut SET u8 8 65", "[:49]"),
+            ("GETRANGE cut 1 3", "\"A23\""),
+            ("RENAME renamed other", "+OK"),
+            ("GET other", &whole),
+            ("SET set short", "+OK"),
+            ("TTL appended", ":2000"),
+            ("PEXPIRE ends 1", ":1"),
+        ]);
+        // One that moves again, after its bytes were changed.
+        client.check(&[
+            ("EXPIRE appended 3000", ":1"),
+            ("STRLEN appended", ":3003"),
+            ("GETRANGE appended 0 4", "\"abc34\""),
+            ("DEL k copied appended cut other", ":5"),
+        ]);
+    }
+    let began = now();
+    while rows(directory.path()) > 0 && began.elapsed() < Duration::from_secs(20) {
+        let server = on_disk(directory.path());
+        let _ready = server.client();
+        thread::sleep(Duration::from_millis(1200));
+    }
+    assert_eq!(rows(directory.path()), 0);
+}
+
+/// GETs of one pipeline, of strings in their rows and in pieces, of absent keys and of a list.
+#[test]
+fn pipelines_of_gets_meet_strings_in_one_piece() {
+    let server = Fixture::new();
+    let mut client = server.client();
+    let text = |n: usize| n.to_string().repeat(1000);
+    for n in 10..30 {
+        client.check(&[(&format!("SET k{n} {} EX 1000", text(n)), "+OK")]);
+        if n % 3 == 0 {
+            client.check(&[(&format!("EXPIRE k{n} 2000"), ":1")]);
+        }
+    }
+    client.check(&[("RPUSH list a", ":1"), ("SET short value", "+OK")]);
+    let mut random = fastrand::Rng::with_seed(5);
+    for pieces_only in [true, false, true, false, false] {
+        let names: Vec<_> = (0..200)
+            .map(|_| match random.u8(..6) {
+                _ if pieces_only => format!("k{}", 12 + 3 * random.usize(..6)),
+                0 => "short".to_owned(),
+                1 => "absent".to_owned(),
+                2 if random.u8(..8) == 0 => "list".to_owned(),
+                _ => format!("k{}", random.usize(10..30)),
+            })
+            .collect();
+        let requests: Vec<_> = names
+            .iter()
+            .flat_map(|name| encode(&["GET", name]))
+            .collect();
+        client.send(&requests);
+        for name in &names {
+            let answer = client.answer();
+            match &name[..] {
+                "short" => assert_eq!(answer, Answer::Bulk(b"value".to_vec())),
+                "absent" => assert_eq!(answer, Answer::Null),
+                "list" => assert!(show(&answer).starts_with("-WRONGTYPE"), "{answer:?}"),
+                name => {
+                    let n = name[1..].parse().unwrap();
+                    assert_eq!(answer, Answer::Bulk(text(n).into_bytes()), "{name}");
+                }
+            }
+        }
+    }
+}
+
+/// Readers and writers of one key, whose deadline moves all the time.
+#[test]
+fn readers_see_one_string_while_its_deadline_moves() {
+    let server = Fixture::new();
+    let text = |n: u8| char::from(b'a' + n % 26).to_string().repeat(5000);
+    server
+        .client()
+        .check(&[(&format!("SET k {}", text(0)), "+OK")]);
+    let over = End::default();
+    thread::scope(|scope| {
+        let _bring = over.brought();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _bring = over.brought();
+                let mut client = server.client();
+                while !over.is_there() {
+                    for command in [&["GET", "k"][..], &["GETEX", "k", "EX", "1000"]] {
+                        let Answer::Bulk(bytes) = client.call(command) else {
+                            panic!("it is a string");
+                        };
+                        assert_eq!(bytes.len(), 5000);
+                        assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                    }
+                }
+            });
+        }
+        let mut client = server.client();
+        for n in 1..=150 {
+            client.check(&[
+                (&format!("SET k {} EX 500", text(n)), "+OK"),
+                ("EXPIRE k 700", ":1"),
+                ("EXPIRE k 800", ":1"),
+            ]);
+        }
+    });
 }
 
 #[test]
@@ -384,6 +577,42 @@ fn damage_of_pieces_is_found() {
         ("STRLEN k", ":90"),
         ("DEL k", ":1"),
     ]);
+}
+
+/// A string in one piece is not shown as something else if that is not there, or another one.
+#[test]
+fn a_single_piece_that_is_not_what_its_head_says_is_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let server = on_disk(directory.path());
+        server.client().check(&[
+            (&format!("SET k {} EX 1000", "x".repeat(5000)), "+OK"),
+            ("EXPIRE k 2000", ":1"),
+        ]);
+    }
+    for bytes in [0, 4999, 5001] {
+        {
+            let db = open_on_disk(directory.path()).unwrap();
+            let members = db.table(MEMBERS).unwrap();
+            let (key, _) = members.iter().next().unwrap().unwrap();
+            members.put(&key, &vec![b'x'; bytes]).unwrap();
+            let report = check_rows(&db).unwrap();
+            let all = report.descriptions.join("; ");
+            let what = "rows at places that it does not have: 1 rows, and 0";
+            assert!(all.contains(what), "{bytes}: {all}");
+        }
+        let mut server = on_disk(directory.path());
+        server.is_damaged();
+        let mut client = server.client();
+        for command in ["GET k", "GETEX k", "APPEND k y"] {
+            let reply = client.run(command);
+            assert!(
+                reply.starts_with("-ERR") && reply.contains("Damaged"),
+                "{command} {bytes}: {reply}"
+            );
+        }
+        client.check(&[("STRLEN k", ":5000"), ("EXPIRE k 3000", ":1")]);
+    }
 }
 
 /// So whoever compares two heads knows whether a piece was changed between them.

@@ -111,7 +111,7 @@ impl Connection {
     fn reply_value(
         &mut self,
         turn: &Turn<'_>,
-        pipeline_run: &PipelineRun,
+        pipeline_run: &mut PipelineRun,
         place: usize,
         done: &mut Done,
     ) -> bool {
@@ -126,7 +126,10 @@ impl Connection {
                 Err(_) => return false,
                 Ok(row) if row.is_over(turn.now_ms) => None,
                 // GET itself refuses it.
-                Ok(row) if row.value_type != ValueType::String => return false,
+                Ok(row) if row.value_type != ValueType::String => {
+                    pipeline_run.meets_pieces = row.value_type == ValueType::Pieces;
+                    return false;
+                }
                 Ok(row) => Some(&value[row.payload..]),
             },
         };

@@ -181,8 +181,10 @@ impl Connection {
         let buffers = self.buffers.as_mut().expect("a command is in the buffers");
         buffers.output.hold();
         let done = match kind {
-            RunKind::Gets => self.run_gets(turn, pipeline_run),
-            RunKind::Reads | RunKind::Keyless => {
+            RunKind::Gets if !pipeline_run.meets_pieces || self.session.tracking.is_some() => {
+                self.run_gets(turn, pipeline_run)
+            }
+            RunKind::Gets | RunKind::Reads | RunKind::Keyless => {
                 let done = self.run_reads(turn, pipeline_run, kind);
                 let data = turn.data.as_mut().expect("pipeline runs have an engine");
                 data.scratch.foreseen.clear();

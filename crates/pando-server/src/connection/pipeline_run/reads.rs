@@ -33,6 +33,7 @@ impl Connection {
             cut: false,
             ..Done::NONE
         };
+        pipeline_run.meets_pieces &= kind != RunKind::Gets;
         // Where the stretch began that shares a head, if there is one.
         let mut begin = None;
         let mut foresight = Foresight::default();
@@ -73,6 +74,9 @@ impl Connection {
             };
             if buffers.output.bytes[reply_start] == b'-' {
                 pipeline_run.errors.push((done.count, reply_start));
+            }
+            if kind == RunKind::Gets {
+                pipeline_run.meets_pieces |= progress.beside.is_some();
             }
             done.count += 1;
             done.shown_from = done.shown_from.max(progress.shown_from());

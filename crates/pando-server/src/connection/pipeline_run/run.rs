@@ -79,6 +79,8 @@ pub(crate) struct PipelineRun {
     /// The last group of GETs had a value that does not lie in its leaf: the next ones are read one
     /// by one, where they were foreseen.
     pub(super) meets_long: bool,
+    /// The last GETs met a string in pieces: the next ones run as other commands that read.
+    pub(super) meets_pieces: bool,
     /// Where such GETs find their rows, and the row of one.
     pub(super) foreseen: Foreseen,
     pub(super) row: Vec<u8>,

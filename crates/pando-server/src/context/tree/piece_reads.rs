@@ -14,7 +14,7 @@ use super::kept_pieces::{Partial, Read, Reading, Wanted};
 use super::source::Source;
 use crate::context::{Chunked, Context, Data, Interrupted, Run};
 use crate::data::elements::{START_BYTES, piece_key, piece_number};
-use crate::data::keyspace::RowError;
+use crate::data::keyspace::{Row, RowError};
 use crate::data::patches::Patches;
 use crate::data::piece_head::PieceHead;
 
@@ -50,6 +50,20 @@ impl Context<'_> {
             Read::Bytes(bytes) => Ok(bytes),
             Read::Patches(_) => Err(RowError::Damaged.into()),
         }
+    }
+
+    /// Reads the string with this head, which has one piece, into the scratch: behind the head of
+    /// its row, which was read last.
+    pub(crate) fn read_one_piece(&mut self, head: &PieceHead, row: Row) -> Run {
+        let read = self.read_piece(head, 0);
+        let is_there = self.confirmed(head.as_tree(), read)?;
+        let scratch = &mut *self.data().scratch;
+        if !is_there || scratch.element_row.len() != head.length as usize {
+            return Err(RowError::Damaged.into());
+        }
+        scratch.value.truncate(row.payload);
+        scratch.value.extend_from_slice(&scratch.element_row);
+        Ok(())
     }
 
     /// Returns what lies over the bytes of `chunked` at `range`: all patches that have one of them,

@@ -97,6 +97,39 @@ impl Context<'_> {
         self.put_piece_head(key, &head, found.deadline(), found.former)
     }
 
+    /// Returns true if this value, whose deadline is moved, is better kept in one piece than in its
+    /// row: it is a string that does not fit into a leaf.
+    pub(crate) fn is_better_in_one_piece(&self, (value_type, string): (ValueType, &[u8])) -> bool {
+        let length = string.len() as u64;
+        value_type == ValueType::String
+            && length > self.shared.settings.packed_bytes_max()
+            && length <= self.engine().piece_string_bytes_max
+    }
+
+    /// Writes a string that lay in its row in one piece, so that its next deadline writes the head
+    /// alone.
+    pub(crate) fn put_in_one_piece(
+        &mut self,
+        key: &[u8],
+        string: &[u8],
+        times: Times,
+        former: Former,
+    ) -> Run {
+        self.make_members()?;
+        let length = u32::try_from(string.len()).expect("strings are shorter");
+        let mut head = PieceHead {
+            id: self.database().members.new_id(),
+            edition: 0,
+            length,
+            piece: length,
+            count: 1,
+        };
+        let mut edition = Edition::behind(head.edition, self.progress.seed());
+        self.put_piece(&head, 0, string, &mut edition)?;
+        head.edition = edition.finish();
+        self.put_piece_head(key, &head, times.deadline, former)
+    }
+
     /// Writes the pieces that have the bytes `new` from `offset` on.
     fn put_pieces(
         &mut self,
