@@ -21,6 +21,9 @@ class WorkerSettings:
     redis_settings = SETTINGS
     max_jobs = jobs.AT_A_TIME
     poll_delay = 0.05
+    # A worker that ends between taking a job and beginning it, since the server is killed then, keeps it
+    # from others for ten seconds more than this.
+    job_timeout = 5
 
 
 def add(number):
