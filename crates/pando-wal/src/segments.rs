@@ -19,7 +19,8 @@ use crate::options::{FlushMethod, LogOptions, SEGMENTS_MIN};
 use crate::probe;
 
 const DIRECTORY: &str = "log/";
-const PREPARE_CHUNK_BYTES: usize = 1 << 20;
+/// Bytes that are written at a time while a file is prepared.
+const PREPARE_CHUNK_BYTES: usize = 256 << 10;
 /// Minimum sector size in bytes: every flush is a multiple of it.
 pub(crate) const SECTOR_BYTES_MIN: usize = 512;
 
@@ -65,6 +66,9 @@ pub(crate) struct Segments<D: Device> {
     /// Held while files are made, cut or removed, or holes are made in them. Appends and flushes
     /// never take it.
     changing: Mutex<()>,
+    /// What files are filled with. Kept, since an allocator that aligns buffers may have no use for
+    /// the place of one that was freed, and each file would cost the memory of another one.
+    zeros: IoBuf,
 }
 
 /// A prepared file.
@@ -79,6 +83,7 @@ impl<D: Device> Segments<D> {
     /// least [`SEGMENTS_MIN`] files are ready on return.
     pub(crate) fn open(device: D, options: LogOptions) -> Result<Self> {
         let mut segments = Self {
+            zeros: IoBuf::new(PREPARE_CHUNK_BYTES.min(usize_of(options.segment_bytes.into()))),
             device,
             options,
             files: Mutex::new(Rank::Leaf, Vec::new()),
@@ -256,10 +261,9 @@ impl<D: Device> Segments<D> {
         let mut allocated = Ok(());
         alone(&mut || allocated = file.allocate(0, bytes));
         allocated?;
-        let zeros = IoBuf::new(PREPARE_CHUNK_BYTES.min(usize_of(bytes)));
-        for offset in (0..bytes).step_by(zeros.len()) {
-            let rest = zeros.len().min(usize_of(bytes - offset));
-            file.write_at(&zeros[..rest], offset)?;
+        for offset in (0..bytes).step_by(self.zeros.len()) {
+            let rest = self.zeros.len().min(usize_of(bytes - offset));
+            file.write_at(&self.zeros[..rest], offset)?;
         }
         file.sync()?;
         let mut header = IoBuf::new(SEGMENT_HEADER_BYTES);
