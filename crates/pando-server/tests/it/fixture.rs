@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pando_server::{Error, Handle, Server, ServerOptions, check_rows};
 use pando_sync::thread::{self, JoinHandle};
+use pando_sync::time::{Duration, now};
 use pando_sync::{Arc, Mutex, Rank};
 use pandodb::{Db, TableOptions};
 
@@ -39,6 +40,18 @@ pub(crate) fn open_small(directory: &Path) -> pandodb::Result<Db> {
         .max_memory(MEMORY)
         .frames(FRAMES)
         .open(directory)
+}
+
+/// Checks that servers of a store remove all of its rows that nothing leads to, of which `rows`
+/// returns the number while none has it open.
+pub(crate) fn all_is_given_back(server: impl Fn() -> Fixture, rows: impl Fn() -> u64) {
+    let began = now();
+    while rows() > 0 && began.elapsed() < Duration::from_secs(20) {
+        let server = server();
+        let _ready = server.client();
+        thread::sleep(Duration::from_millis(1200));
+    }
+    assert_eq!(rows(), 0);
 }
 
 /// A server and the directory of its store.

@@ -11,7 +11,7 @@ use pando_sync::time::{Duration, now};
 use pandodb::Db;
 
 use crate::client::{Client, encode, show};
-use crate::fixture::{Fixture, options};
+use crate::fixture::{Fixture, all_is_given_back, options};
 use crate::statistics::fields;
 use crate::until_end::End;
 
@@ -239,13 +239,7 @@ fn what_is_given_up_takes_no_space() {
         client.check(&[("DEL copied", ":1")]);
     }
     assert!(rows(directory.path()) > 0);
-    let began = now();
-    while rows(directory.path()) > 0 && began.elapsed() < Duration::from_secs(20) {
-        let server = on_disk(directory.path());
-        let _ready = server.client();
-        thread::sleep(Duration::from_millis(1200));
-    }
-    assert_eq!(rows(directory.path()), 0);
+    all_is_given_back(|| on_disk(directory.path()), || rows(directory.path()));
 }
 
 /// The cleaner moves the entry of an old deadline, and the head stays.
